@@ -1,0 +1,119 @@
+//! From tree to text, escaped as Go escapes.
+
+use std::io::Write;
+
+use crate::Value;
+
+/// The text of a tree, without white space.
+pub fn to_json(value: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    write_json(value, &mut out);
+    out
+}
+
+/// Appends the text of a tree.
+pub fn write_json(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Int(n) => write(out, format_args!("{n}")),
+        Value::UInt(n) => write(out, format_args!("{n}")),
+        Value::Float(n) => float(*n, out),
+        Value::Text(text) => string(text, out),
+        Value::List(items) => {
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_json(item, out);
+            }
+            out.push(b']');
+        }
+        Value::Object(_) | Value::Map(_) => {
+            out.push(b'{');
+            for (at, (name, value)) in value.entries().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                string(name, out);
+                out.push(b':');
+                write_json(value, out);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+fn write(out: &mut Vec<u8>, text: std::fmt::Arguments) {
+    out.write_fmt(text).expect("memory takes every write");
+}
+
+/// As Go prints them: plain in the middle, with an exponent at the ends.
+fn float(n: f64, out: &mut Vec<u8>) {
+    let size = n.abs();
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{n:e}");
+        match text.split_once('e') {
+            Some((digits, power)) if !power.starts_with('-') => {
+                write(out, format_args!("{digits}e+{power:0>2}"));
+            }
+            _ => out.extend_from_slice(text.as_bytes()),
+        }
+    } else {
+        write(out, format_args!("{n}"));
+    }
+}
+
+fn string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    let mut from = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let escape: &[u8] = match byte {
+            b'"' => b"\\\"",
+            b'\\' => b"\\\\",
+            b'\n' => b"\\n",
+            b'\r' => b"\\r",
+            b'\t' => b"\\t",
+            8 => b"\\b",
+            12 => b"\\f",
+            b'<' => b"\\u003c",
+            b'>' => b"\\u003e",
+            b'&' => b"\\u0026",
+            0..=0x1f => {
+                out.extend_from_slice(&text.as_bytes()[from..at]);
+                write(out, format_args!("\\u{byte:04x}"));
+                from = at + 1;
+                continue;
+            }
+            // U+2028 and U+2029, which are line ends to JavaScript
+            0xe2 if matches!(text.as_bytes().get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])) => {
+                out.extend_from_slice(&text.as_bytes()[from..at]);
+                let last = text.as_bytes()[at + 2] & 0xf;
+                write(out, format_args!("\\u202{last:x}"));
+                from = at + 3;
+                continue;
+            }
+            _ => continue,
+        };
+        out.extend_from_slice(&text.as_bytes()[from..at]);
+        out.extend_from_slice(escape);
+        from = at + 1;
+    }
+    out.extend_from_slice(&text.as_bytes()[from..]);
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_as_go_does() {
+        let text = Value::from("<a&b>\u{1}\u{2028}\"");
+        assert_eq!(to_json(&text), br#""\u003ca\u0026b\u003e\u0001\u2028\"""#);
+        assert_eq!(to_json(&Value::Float(1e21)), b"1e+21");
+        assert_eq!(to_json(&Value::Float(0.5)), b"0.5");
+    }
+}

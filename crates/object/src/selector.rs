@@ -1,0 +1,614 @@
+//! Which objects are meant: by their labels, or by a few of their fields.
+
+use std::fmt;
+
+use crate::{Map, Text, Value, names, quote::quote};
+
+/// Requirements on labels; all must hold. Sorted by key, as it is printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    requirements: Vec<Requirement>,
+    /// What an absent `LabelSelector` means.
+    nothing: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    pub key: Text,
+    pub operator: Operator,
+    /// Sorted, each once.
+    pub values: Vec<Text>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    Equals,
+    DoubleEquals,
+    NotEquals,
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    GreaterThan,
+    LessThan,
+}
+
+/// Says what is wrong, in upstream's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SelectorError(String);
+
+impl Selector {
+    pub fn everything() -> Self {
+        Self::default()
+    }
+
+    pub fn nothing() -> Self {
+        Self { requirements: Vec::new(), nothing: true }
+    }
+
+    pub fn new(mut requirements: Vec<Requirement>) -> Self {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Self { requirements, nothing: false }
+    }
+
+    /// Reads `a=b,c!=d,e in (x,y),f notin (z),g,!h`.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        Parser { tokens: scan(text), at: 0 }.selector().map_err(SelectorError)
+    }
+
+    /// Every one of these labels, unchecked: what a Service or ReplicationController selects.
+    pub fn labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let equals = |(key, value): (&str, &str)| Requirement {
+            key: key.into(),
+            operator: Operator::Equals,
+            values: vec![value.into()],
+        };
+        Self::new(labels.into_iter().map(equals).collect())
+    }
+
+    /// Reads a `LabelSelector`. An absent one selects nothing, an empty one everything.
+    pub fn from_tree(tree: &Value) -> Result<Self, SelectorError> {
+        if tree.is_null() {
+            return Ok(Self::nothing());
+        }
+        let mut all = Vec::new();
+        for (key, value) in tree["matchLabels"].entries() {
+            let value = value.as_str().unwrap_or_default();
+            all.push(Requirement::new(key, Operator::Equals, vec![value.into()])?);
+        }
+        for expression in tree["matchExpressions"].items() {
+            let name = expression["operator"].as_str().unwrap_or_default();
+            let operator = match name {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                _ => {
+                    let text = format!("{} is not a valid label selector operator", quote(name));
+                    return Err(SelectorError(text));
+                }
+            };
+            let values = expression["values"].items().iter().filter_map(Value::as_str);
+            let key = expression["key"].as_str().unwrap_or_default();
+            all.push(Requirement::new(key, operator, values.map(Text::from).collect())?);
+        }
+        Ok(Self::new(all))
+    }
+
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// Whether it lets everything through.
+    pub fn is_empty(&self) -> bool {
+        !self.nothing && self.requirements.is_empty()
+    }
+
+    pub fn matches(&self, labels: &Map<String>) -> bool {
+        self.matches_with(|key| labels.get(key))
+    }
+
+    /// Whether it matches labels that `label` looks up.
+    pub fn matches_with<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        !self.nothing && self.requirements.iter().all(|r| r.matches(label(&r.key)))
+    }
+
+    /// The value that `key` must have, if there is only one.
+    pub fn exact(&self, key: &str) -> Option<&str> {
+        let found = self.requirements.iter().find(|r| r.key == key)?;
+        let exact =
+            matches!(found.operator, Operator::Equals | Operator::DoubleEquals | Operator::In);
+        found.values.first().filter(|_| exact && found.values.len() == 1).map(Text::as_str)
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, requirement) in self.requirements.iter().enumerate() {
+            write!(f, "{}{requirement}", if at > 0 { "," } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Requirement {
+    /// Checks key and values.
+    pub fn new(key: &str, operator: Operator, values: Vec<Text>) -> Result<Self, SelectorError> {
+        let mut wrong = Vec::new();
+        let bad = names::qualified_name(key);
+        if !bad.is_empty() {
+            wrong.push(format!("key: Invalid value: {}: {}", quote(key), bad.join("; ")));
+        }
+        if let Some(rule) = operator.miscounts(&values) {
+            let values: Vec<String> = values.iter().map(|value| quote(value)).collect();
+            let values =
+                if values.is_empty() { "null".into() } else { format!("[{}]", values.join(",")) };
+            wrong.push(format!("values: Invalid value: {values}: {rule}"));
+        }
+        for (at, value) in values.iter().enumerate() {
+            if matches!(operator, Operator::GreaterThan | Operator::LessThan)
+                && value.parse::<i64>().is_err()
+            {
+                wrong.push(format!("values[{at}]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer", quote(value)));
+            }
+            let bad = names::label_value(value);
+            if !bad.is_empty() {
+                let bad = bad.join("; ");
+                wrong.push(format!("values[{at}][{key}]: Invalid value: {}: {bad}", quote(value)));
+            }
+        }
+        match wrong.len() {
+            0 => Ok(Self { key: key.into(), operator, values }),
+            1 => Err(SelectorError(wrong.remove(0))),
+            _ => Err(SelectorError(format!("[{}]", wrong.join(", ")))),
+        }
+    }
+
+    /// Whether a label with this value, or its absence, fulfils it.
+    pub fn matches(&self, label: Option<&str>) -> bool {
+        let listed = |label: &str| self.values.iter().any(|value| value == label);
+        let number = |label: &str| label.parse::<i64>().ok();
+        let bound = self.values.first().and_then(|value| number(value));
+        match self.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => label.is_some_and(listed),
+            Operator::NotIn | Operator::NotEquals => !label.is_some_and(listed),
+            Operator::Exists => label.is_some(),
+            Operator::DoesNotExist => label.is_none(),
+            Operator::GreaterThan => label.and_then(number).zip(bound).is_some_and(|(n, b)| n > b),
+            Operator::LessThan => label.and_then(number).zip(bound).is_some_and(|(n, b)| n < b),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut values = self.values.clone();
+        values.sort();
+        let values = values.join(",");
+        let key = &self.key;
+        match self.operator {
+            Operator::Equals => write!(f, "{key}={values}"),
+            Operator::DoubleEquals => write!(f, "{key}=={values}"),
+            Operator::NotEquals => write!(f, "{key}!={values}"),
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::Exists => write!(f, "{key}"),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+            Operator::GreaterThan => write!(f, "{key}>{values}"),
+            Operator::LessThan => write!(f, "{key}<{values}"),
+        }
+    }
+}
+
+impl Operator {
+    /// What is said when there are too many or too few values.
+    fn miscounts(self, values: &[Text]) -> Option<&'static str> {
+        let (fits, rule) = match self {
+            Self::In | Self::NotIn => {
+                (!values.is_empty(), "for 'in', 'notin' operators, values set can't be empty")
+            }
+            Self::Equals | Self::DoubleEquals | Self::NotEquals => {
+                (values.len() == 1, "exact-match compatibility requires one single value")
+            }
+            Self::Exists | Self::DoesNotExist => {
+                (values.is_empty(), "values set must be empty for exists and does not exist")
+            }
+            Self::GreaterThan | Self::LessThan => {
+                (values.len() == 1, "for 'Gt', 'Lt' operators, exactly one value is required")
+            }
+        };
+        (!fits).then_some(rule)
+    }
+}
+
+/// A word of the selector language. The end is a token too: it can be expected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Token<'a> {
+    Sign(&'a str),
+    Word(&'a str),
+    End,
+}
+
+impl<'a> Token<'a> {
+    fn text(self) -> &'a str {
+        match self {
+            Token::Sign(text) | Token::Word(text) => text,
+            Token::End => "",
+        }
+    }
+}
+
+fn scan(text: &str) -> Vec<Token<'_>> {
+    let mut tokens = Vec::new();
+    let mut rest = text.split('\0').next().unwrap_or_default();
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n']);
+        let Some(first) = rest.chars().next() else { break };
+        if is_sign(first) {
+            let known = ["==", "!=", ")", ",", "!", "=", ">", "<", "("];
+            let sign = known.iter().find(|sign| rest.starts_with(*sign)).expect("each sign is one");
+            tokens.push(Token::Sign(sign));
+            rest = &rest[sign.len()..];
+        } else {
+            let ends = |c: char| is_sign(c) || matches!(c, ' ' | '\t' | '\r' | '\n');
+            let (word, after) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
+            tokens.push(Token::Word(word));
+            rest = after;
+        }
+    }
+    tokens.push(Token::End);
+    tokens
+}
+
+fn is_sign(c: char) -> bool {
+    matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<')
+}
+
+struct Parser<'a> {
+    tokens: Vec<Token<'a>>,
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Token<'a> {
+        self.tokens.get(self.at).copied().unwrap_or(Token::End)
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
+        self.at += 1;
+        token
+    }
+
+    fn selector(&mut self) -> Result<Selector, String> {
+        let mut all = Vec::new();
+        loop {
+            match self.peek() {
+                Token::End => return Ok(Selector::new(all)),
+                Token::Word(_) | Token::Sign("!") => {}
+                Token::Sign(found) => {
+                    return Err(format!(
+                        "found '{found}', expected: !, identifier, or 'end of string'"
+                    ));
+                }
+            }
+            let requirement = self.requirement();
+            all.push(requirement.map_err(|error| format!("unable to parse requirement: {error}"))?);
+            match self.next() {
+                Token::End => return Ok(Selector::new(all)),
+                Token::Sign(",") => {
+                    let next = self.peek();
+                    if !matches!(next, Token::Word(_) | Token::Sign("!")) {
+                        let found = next.text();
+                        return Err(format!("found '{found}', expected: identifier after ','"));
+                    }
+                }
+                other => {
+                    let found = other.text();
+                    return Err(format!("found '{found}', expected: ',' or 'end of string'"));
+                }
+            }
+        }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let mut token = self.next();
+        let absent = token == Token::Sign("!");
+        if absent {
+            token = self.next();
+        }
+        let Token::Word(key) = token else {
+            return Err(format!("found '{}', expected: identifier", token.text()));
+        };
+        let bad = names::qualified_name(key);
+        if !bad.is_empty() {
+            return Err(format!("<nil>: Invalid value: {}: {}", quote(key), bad.join("; ")));
+        }
+        let made =
+            |operator, values| Requirement::new(key, operator, values).map_err(|error| error.0);
+        if absent {
+            return made(Operator::DoesNotExist, Vec::new());
+        }
+        if matches!(self.peek(), Token::End | Token::Sign(",")) {
+            return made(Operator::Exists, Vec::new());
+        }
+        let operator = match self.next() {
+            Token::Word("in") => Operator::In,
+            Token::Word("notin") => Operator::NotIn,
+            Token::Sign("=") => Operator::Equals,
+            Token::Sign("==") => Operator::DoubleEquals,
+            Token::Sign("!=") => Operator::NotEquals,
+            Token::Sign(">") => Operator::GreaterThan,
+            Token::Sign("<") => Operator::LessThan,
+            other => {
+                let found = other.text();
+                return Err(format!("found '{found}', expected: in, notin, =, ==, !=, gt, lt"));
+            }
+        };
+        let mut values = match operator {
+            Operator::In | Operator::NotIn => self.values()?,
+            _ => vec![self.value()?],
+        };
+        values.sort();
+        values.dedup();
+        made(operator, values)
+    }
+
+    fn value(&mut self) -> Result<Text, String> {
+        if matches!(self.peek(), Token::End | Token::Sign(",")) {
+            return Ok(Text::default());
+        }
+        match self.next() {
+            Token::Word(value) => Ok(value.into()),
+            other => Err(format!("found '{}', expected: identifier", other.text())),
+        }
+    }
+
+    fn values(&mut self) -> Result<Vec<Text>, String> {
+        let open = self.next();
+        if open != Token::Sign("(") {
+            return Err(format!("found '{}' expected: '('", open.text()));
+        }
+        match self.peek() {
+            Token::Word(_) | Token::Sign(",") => {}
+            Token::Sign(")") => {
+                self.next();
+                return Ok(vec![Text::default()]);
+            }
+            other => {
+                let found = other.text();
+                return Err(format!("found '{found}', expected: ',', ')' or identifier"));
+            }
+        }
+        let mut values: Vec<Text> = Vec::new();
+        loop {
+            match self.next() {
+                Token::Word(value) => {
+                    values.push(value.into());
+                    match self.peek() {
+                        Token::Sign(",") => {}
+                        Token::Sign(")") => break,
+                        other => {
+                            return Err(format!("found '{}', expected: ',' or ')'", other.text()));
+                        }
+                    }
+                }
+                Token::Sign(",") => {
+                    let next = self.peek();
+                    if values.is_empty() || matches!(next, Token::Sign("," | ")")) {
+                        values.push(Text::default());
+                    }
+                    if next == Token::Sign(")") {
+                        break;
+                    }
+                }
+                other => {
+                    return Err(format!("found '{}', expected: ',', or identifier", other.text()));
+                }
+            }
+        }
+        self.next();
+        Ok(values)
+    }
+}
+
+/// Requirements on fields, which a server knows by name; all must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    pub terms: Vec<FieldTerm>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldTerm {
+    pub field: Text,
+    pub value: Text,
+    /// Whether the field must have the value, or must not.
+    pub equal: bool,
+}
+
+impl FieldSelector {
+    /// Reads `a.b=c,d!=e`, with `\` before `,`, `=` and `\` in values.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let mut parts = split_terms(text);
+        parts.sort_unstable();
+        let mut terms = Vec::new();
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            let (field, equal, value) = split_term(part).ok_or_else(|| {
+                SelectorError(format!("invalid selector: '{text}'; can't understand '{part}'"))
+            })?;
+            terms.push(FieldTerm { field: field.into(), value: unescape(value)?, equal });
+        }
+        Ok(Self { terms })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// Whether it matches fields that `field` looks up; an absent field is empty text.
+    pub fn matches(&self, field: impl Fn(&str) -> Text) -> bool {
+        self.terms.iter().all(|term| (field(&term.field) == term.value) == term.equal)
+    }
+
+    /// The value that `field` must have, if any.
+    pub fn exact(&self, field: &str) -> Option<&str> {
+        self.terms.iter().find(|term| term.equal && term.field == field).map(|term| &*term.value)
+    }
+}
+
+impl fmt::Display for FieldSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, term) in self.terms.iter().enumerate() {
+            let value = term.value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+            let comma = if at > 0 { "," } else { "" };
+            write!(f, "{comma}{}{}{value}", term.field, if term.equal { "=" } else { "!=" })?;
+        }
+        Ok(())
+    }
+}
+
+fn split_terms(text: &str) -> Vec<&str> {
+    let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
+    for (at, c) in text.char_indices() {
+        if c == ',' && !escaped {
+            terms.push(&text[start..at]);
+            start = at + 1;
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+fn split_term(term: &str) -> Option<(&str, bool, &str)> {
+    let at = term.find('=')?;
+    let (left, right) = (&term[..at], &term[at + 1..]);
+    // The first operator counts, and `!=` begins before its `=`.
+    if let Some(field) = left.strip_suffix('!') {
+        return Some((field, false, right));
+    }
+    Some((left, true, right.strip_prefix('=').unwrap_or(right)))
+}
+
+fn unescape(value: &str) -> Result<Text, SelectorError> {
+    let wrong = |text: String| SelectorError(format!("invalid field selector: {text}"));
+    let (mut out, mut escaped) = (Text::default(), false);
+    for c in value.chars() {
+        match c {
+            '\\' | ',' | '=' if escaped => out.push(c),
+            c if escaped => return Err(wrong(format!("invalid escape sequence: \\{c}"))),
+            '\\' => {}
+            ',' | '=' => {
+                return Err(wrong(format!("unescaped character in value: {}", c as u32)));
+            }
+            c => out.push(c),
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    if escaped {
+        return Err(wrong("invalid escape sequence: \\".to_owned()));
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(text: &str) -> String {
+        Selector::parse(text)
+            .map_or_else(|error| error.to_string(), |selector| selector.to_string())
+    }
+
+    #[test]
+    fn reads_and_prints() {
+        for (text, right) in [
+            ("", ""),
+            ("x=a,y=b", "x=a,y=b"),
+            ("y,x==b", "x==b,y"),
+            ("!z", "!z"),
+            ("x in (b,a, a)", "x in (a,b)"),
+            ("x notin ()", "x notin ()"),
+            ("x in (,a)", "x in (,a)"),
+            ("x=", "x="),
+            ("x!=y,a.b/c>3", "a.b/c>3,x!=y"),
+            ("in in (in)", "in in (in)"),
+        ] {
+            assert_eq!(printed(text), right, "{text}");
+        }
+    }
+
+    #[test]
+    fn says_what_upstream_says() {
+        for (text, wrong) in [
+            ("x=a||y=b", "unable to parse requirement: values[0][x]: Invalid value: \"a||y\""),
+            ("a,,b", "found ',', expected: identifier after ','"),
+            ("x in", "unable to parse requirement: found '' expected: '('"),
+            (
+                "x y",
+                "unable to parse requirement: found 'y', expected: in, notin, =, ==, !=, gt, lt",
+            ),
+            ("x in (a", "unable to parse requirement: found '', expected: ',' or ')'"),
+            (",a", "found ',', expected: !, identifier, or 'end of string'"),
+            (
+                "-a=b",
+                "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist",
+            ),
+            ("x==a=b", "found '=', expected: ',' or 'end of string'"),
+        ] {
+            assert!(printed(text).starts_with(wrong), "{text}: {}", printed(text));
+        }
+    }
+
+    #[test]
+    fn matches_labels() {
+        let labels: Map<String> = [("app", "web"), ("tier", "2")].into();
+        for (text, matches) in [
+            ("app=web", true),
+            ("app!=web", false),
+            ("other!=x", true),
+            ("app in (a,web),!gone", true),
+            ("app notin (web)", false),
+            ("tier>1", true),
+            ("tier<2", false),
+            ("app", true),
+            ("gone", false),
+        ] {
+            let selector = Selector::parse(text).expect("well formed");
+            assert_eq!(selector.matches(&labels), matches, "{text}");
+        }
+        assert!(!Selector::nothing().matches(&labels));
+    }
+
+    #[test]
+    fn reads_objects() {
+        let tree: Value = serde_json::from_str(
+            r#"{"matchLabels":{"b":"1"},"matchExpressions":[{"key":"a","operator":"In","values":["y","x"]},{"key":"c","operator":"Exists"}]}"#,
+        )
+        .expect("JSON");
+        let selector = Selector::from_tree(&tree).expect("well formed");
+        assert_eq!(selector.to_string(), "a in (x,y),b=1,c");
+        assert_eq!(selector.exact("b"), Some("1"));
+        assert!(Selector::from_tree(&Value::object()).expect("empty").is_empty());
+        assert_eq!(Selector::from_tree(&Value::Null).expect("absent"), Selector::nothing());
+        let tree = serde_json::from_str(r#"{"matchExpressions":[{"key":"a","operator":"In"}]}"#);
+        assert_eq!(
+            Selector::from_tree(&tree.expect("JSON")).expect_err("no values").to_string(),
+            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
+        );
+    }
+
+    #[test]
+    fn fields() {
+        let selector = FieldSelector::parse(r"b!=x\,y,a.b==c,,d=").expect("well formed");
+        assert_eq!(selector.to_string(), r"a.b=c,b!=x\,y,d=");
+        assert_eq!(selector.exact("a.b"), Some("c"));
+        let field = |name: &str| if name == "a.b" { "c".into() } else { Text::default() };
+        assert!(selector.matches(field));
+        let wrong = |text| FieldSelector::parse(text).expect_err("malformed").to_string();
+        assert_eq!(wrong("a"), "invalid selector: 'a'; can't understand 'a'");
+        assert_eq!(wrong(r"a=\x"), r"invalid field selector: invalid escape sequence: \x");
+        assert_eq!(wrong("a=b=c"), "invalid field selector: unescaped character in value: 61");
+    }
+}

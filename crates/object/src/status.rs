@@ -1,0 +1,188 @@
+//! How the API says that something went wrong, in upstream's words.
+
+use macros::api;
+
+use crate::{List, ListMeta, Text};
+
+/// The answer to a call that returns no object.
+#[api]
+pub struct Status {
+    #[api(tag = 1)]
+    metadata: ListMeta,
+    /// Success or Failure.
+    #[api(tag = 2)]
+    status: String,
+    /// What happened, for people.
+    #[api(tag = 3)]
+    message: String,
+    /// Why, as one word for programs.
+    #[api(tag = 4)]
+    reason: String,
+    /// More about it, depending on the reason.
+    #[api(tag = 5)]
+    details: Option<StatusDetails>,
+    /// The HTTP status code.
+    #[api(tag = 6)]
+    code: i32,
+}
+
+/// What a status is about.
+#[api]
+pub struct StatusDetails {
+    #[api(tag = 1)]
+    name: String,
+    #[api(tag = 2)]
+    group: String,
+    /// The resource or kind.
+    #[api(tag = 3)]
+    kind: String,
+    #[api(tag = 4)]
+    causes: List<StatusCause>,
+    /// How long to wait before the next try.
+    #[api(tag = 5)]
+    retry_after_seconds: i32,
+    #[api(tag = 6)]
+    uid: String,
+}
+
+/// One of several reasons.
+#[api]
+pub struct StatusCause {
+    #[api(tag = 1)]
+    reason: String,
+    #[api(tag = 2)]
+    message: String,
+    /// The field at fault.
+    #[api(tag = 3)]
+    field: String,
+}
+
+/// What a status names: `pods "web"`, `deployments.apps "web"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject<'a> {
+    pub group: &'a str,
+    pub resource: &'a str,
+    pub name: &'a str,
+}
+
+impl Subject<'_> {
+    fn qualified(&self) -> String {
+        if self.group.is_empty() {
+            self.resource.to_owned()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
+    }
+
+    fn details(&self) -> StatusDetails {
+        StatusDetails::new().with_name(self.name).with_group(self.group).with_kind(self.resource)
+    }
+}
+
+impl Status {
+    pub fn failure(code: i32, reason: &str, message: impl Into<Text>) -> Self {
+        Self::new().with_status("Failure").with_message(message).with_reason(reason).with_code(code)
+    }
+
+    pub fn success() -> Self {
+        Self::new().with_status("Success")
+    }
+
+    pub fn not_found(subject: Subject) -> Self {
+        let message = format!("{} {:?} not found", subject.qualified(), subject.name);
+        Self::failure(404, "NotFound", message).with_details(subject.details())
+    }
+
+    /// No such path or resource at all.
+    pub fn no_resource() -> Self {
+        Self::failure(404, "NotFound", "the server could not find the requested resource")
+            .with_details(StatusDetails::new())
+    }
+
+    pub fn already_exists(subject: Subject) -> Self {
+        let message = format!("{} {:?} already exists", subject.qualified(), subject.name);
+        Self::failure(409, "AlreadyExists", message).with_details(subject.details())
+    }
+
+    pub fn conflict(subject: Subject, why: &str) -> Self {
+        let (what, name) = (subject.qualified(), subject.name);
+        let message = format!("Operation cannot be fulfilled on {what} {name:?}: {why}");
+        Self::failure(409, "Conflict", message).with_details(subject.details())
+    }
+
+    /// Somebody was faster: the caller's version is old.
+    pub fn stale(subject: Subject) -> Self {
+        Self::conflict(
+            subject,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    pub fn forbidden(subject: Subject, why: &str) -> Self {
+        let what = subject.qualified();
+        let message = match (what.as_str(), subject.name) {
+            ("", _) => format!("forbidden: {why}"),
+            (what, "") => format!("{what} is forbidden: {why}"),
+            (what, name) => format!("{what} {name:?} is forbidden: {why}"),
+        };
+        Self::failure(403, "Forbidden", message).with_details(subject.details())
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::failure(401, "Unauthorized", "Unauthorized")
+    }
+
+    pub fn bad_request(message: impl Into<Text>) -> Self {
+        Self::failure(400, "BadRequest", message)
+    }
+
+    pub fn method_not_allowed(message: impl Into<Text>) -> Self {
+        Self::failure(405, "MethodNotAllowed", message)
+    }
+
+    pub fn expired(message: impl Into<Text>) -> Self {
+        Self::failure(410, "Expired", message)
+    }
+
+    pub fn internal(why: impl std::fmt::Display) -> Self {
+        let cause = StatusCause::new().with_message(why.to_string());
+        Self::failure(500, "InternalError", format!("Internal error occurred: {why}"))
+            .with_details(StatusDetails::new().with_causes([cause]))
+    }
+
+    pub fn too_many_requests(message: impl Into<Text>, retry_after: i32) -> Self {
+        Self::failure(429, "TooManyRequests", message)
+            .with_details(StatusDetails::new().with_retry_after_seconds(retry_after))
+    }
+
+    pub fn too_large(message: impl Into<Text>) -> Self {
+        Self::failure(413, "RequestEntityTooLarge", message)
+    }
+
+    pub fn unavailable(message: impl Into<Text>) -> Self {
+        Self::failure(503, "ServiceUnavailable", message)
+    }
+
+    pub fn timeout(message: impl Into<Text>) -> Self {
+        Self::failure(504, "Timeout", message)
+    }
+
+    /// Whether this is a failure for `reason`.
+    pub fn is(&self, reason: &str) -> bool {
+        self.reason() == reason
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speaks_as_upstream_does() {
+        let deployment = Subject { group: "apps", resource: "deployments", name: "web" };
+        assert_eq!(Status::not_found(deployment).message(), r#"deployments.apps "web" not found"#);
+        let list = Subject { group: "", resource: "pods", name: "" };
+        let status = Status::forbidden(list, "no");
+        assert_eq!((status.message(), status.code()), ("pods is forbidden: no", 403));
+    }
+}

@@ -1,0 +1,59 @@
+//! YAML as Kubernetes reads and writes it, which is YAML 1.1 as Go's library does:
+//! `yes` is a boolean, `0777` is octal, and what would be read as another type is
+//! quoted when it is printed.
+
+mod read;
+mod resolve;
+mod write;
+
+use crate::Value;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("yaml: {0}")]
+pub struct YamlError(String);
+
+/// What is done about a name that an object has twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplicates {
+    Refuse,
+    /// The last one counts, as when a client reads a file.
+    Last,
+}
+
+/// Reads one document. Names given twice are refused.
+pub fn from_yaml(text: &str) -> Result<Value, YamlError> {
+    read::read(text, Duplicates::Refuse)
+}
+
+/// Reads one document.
+pub fn from_yaml_with(text: &str, duplicates: Duplicates) -> Result<Value, YamlError> {
+    read::read(text, duplicates)
+}
+
+/// The texts of the documents in a file: what stands between lines of `---`.
+/// A line number in an error counts from the beginning of its document.
+pub fn split(text: &str) -> Result<Vec<&str>, YamlError> {
+    let (mut documents, mut start, mut at) = (Vec::new(), 0, 0);
+    for line in text.split_inclusive('\n') {
+        if let Some(rest) = line.strip_prefix("---") {
+            let rest = rest.trim();
+            if !rest.is_empty() && !rest.starts_with('#') {
+                return Err(YamlError(format!("invalid Yaml document separator: {rest}")));
+            }
+            documents.push(&text[start..at]);
+            start = at + line.len();
+        }
+        at += line.len();
+    }
+    documents.push(&text[start..]);
+    documents.retain(|document| !document.trim().is_empty());
+    Ok(documents)
+}
+
+/// Writes one document, as `kubectl -o yaml` prints it.
+pub fn to_yaml(value: &Value) -> String {
+    write::write(value)
+}
+
+#[cfg(test)]
+mod tests;

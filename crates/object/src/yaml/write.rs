@@ -1,0 +1,294 @@
+//! Writing a tree as YAML, byte for byte as Go's library lays it out: two spaces,
+//! lists not indented below their name, names in natural order, literal blocks for
+//! texts of several lines.
+
+use std::{cmp::Ordering, fmt::Write as _};
+
+use super::resolve::needs_quotes;
+use crate::Value;
+
+pub(super) fn write(value: &Value) -> String {
+    let mut out = Writer { text: String::new() };
+    match value {
+        Value::List(items) if !items.is_empty() => out.list(items, 0, false),
+        value if value.entries().len() > 0 => out.object(value, 0, false),
+        value => {
+            out.scalar(value, 2, false);
+            out.text.push('\n');
+        }
+    }
+    out.text
+}
+
+struct Writer {
+    text: String,
+}
+
+impl Writer {
+    /// Lines `name: value`. `begun`: the first stands on a line already indented.
+    fn object(&mut self, value: &Value, indent: usize, mut begun: bool) {
+        let mut entries: Vec<(&str, &Value)> = value.entries().collect();
+        entries.sort_by(|a, b| natural(a.0, b.0));
+        for (name, value) in entries {
+            self.begin(indent, std::mem::take(&mut begun));
+            if name.len() > 128 || name.contains(is_break) {
+                self.text.push_str("? ");
+                self.string(name, indent + 2, false);
+                if !self.text.ends_with('\n') {
+                    self.text.push('\n');
+                }
+                self.begin(indent, false);
+                self.text.push(':');
+                self.item(value, indent);
+            } else {
+                self.string(name, indent + 2, true);
+                self.text.push(':');
+                self.value(value, indent);
+            }
+        }
+    }
+
+    /// What follows `name:`.
+    fn value(&mut self, value: &Value, indent: usize) {
+        match value {
+            Value::List(items) if !items.is_empty() => {
+                self.text.push('\n');
+                self.list(items, indent, false);
+            }
+            value if value.entries().len() > 0 => {
+                self.text.push('\n');
+                self.object(value, indent + 2, false);
+            }
+            value => self.line(value, indent + 2),
+        }
+    }
+
+    fn list(&mut self, items: &[Value], indent: usize, mut begun: bool) {
+        for item in items {
+            self.begin(indent, std::mem::take(&mut begun));
+            self.text.push('-');
+            self.item(item, indent);
+        }
+    }
+
+    /// What follows `-`.
+    fn item(&mut self, item: &Value, indent: usize) {
+        match item {
+            Value::List(items) if !items.is_empty() => {
+                self.text.push(' ');
+                self.list(items, indent + 2, true);
+            }
+            item if item.entries().len() > 0 => {
+                self.text.push(' ');
+                self.object(item, indent + 2, true);
+            }
+            item => self.line(item, indent + 2),
+        }
+    }
+
+    fn line(&mut self, value: &Value, indent: usize) {
+        self.text.push(' ');
+        self.scalar(value, indent, false);
+        if !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+    }
+
+    fn begin(&mut self, indent: usize, begun: bool) {
+        if !begun {
+            self.text.extend(std::iter::repeat_n(' ', indent));
+        }
+    }
+
+    fn scalar(&mut self, value: &Value, indent: usize, name: bool) {
+        match value {
+            Value::Null => self.text.push_str("null"),
+            Value::Bool(b) => self.text.push_str(if *b { "true" } else { "false" }),
+            Value::Int(n) => self.print(n),
+            Value::UInt(n) => self.print(n),
+            Value::Float(n) => self.text.push_str(&float(*n)),
+            Value::Text(text) => self.string(text, indent, name),
+            Value::List(_) => self.text.push_str("[]"),
+            Value::Object(_) | Value::Map(_) => self.text.push_str("{}"),
+        }
+    }
+
+    fn print(&mut self, n: impl std::fmt::Display) {
+        write!(self.text, "{n}").expect("a String takes everything");
+    }
+
+    fn string(&mut self, text: &str, indent: usize, name: bool) {
+        let about = About::of(text);
+        if text.contains('\n') && about.block && !name {
+            self.literal(text, indent);
+        } else if text.contains('\n') || needs_quotes(text) {
+            self.double_quoted(text);
+        } else if about.plain {
+            self.text.push_str(text);
+        } else if about.single {
+            self.text.push('\'');
+            self.text.push_str(&text.replace('\'', "''"));
+            self.text.push('\'');
+        } else {
+            self.double_quoted(text);
+        }
+    }
+
+    fn literal(&mut self, text: &str, indent: usize) {
+        self.text.push('|');
+        if text.starts_with([' ', '\n']) {
+            self.text.push('2');
+        }
+        match text.strip_suffix('\n') {
+            None => self.text.push('-'),
+            Some(rest) if rest.is_empty() || rest.ends_with('\n') => self.text.push('+'),
+            Some(_) => {}
+        }
+        self.text.push('\n');
+        for line in text.split_inclusive('\n') {
+            if line != "\n" {
+                self.begin(indent, false);
+            }
+            self.text.push_str(line);
+        }
+        if !text.ends_with('\n') {
+            self.text.push('\n');
+        }
+    }
+
+    fn double_quoted(&mut self, text: &str) {
+        self.text.push('"');
+        for c in text.chars() {
+            let escape = match c {
+                '\0' => '0',
+                '\u{7}' => 'a',
+                '\u{8}' => 'b',
+                '\t' => 't',
+                '\n' => 'n',
+                '\u{b}' => 'v',
+                '\u{c}' => 'f',
+                '\r' => 'r',
+                '\u{1b}' => 'e',
+                '"' => '"',
+                '\\' => '\\',
+                '\u{85}' => 'N',
+                '\u{2028}' => 'L',
+                '\u{2029}' => 'P',
+                c if is_printable(c) => {
+                    self.text.push(c);
+                    continue;
+                }
+                c => {
+                    self.print(match c as u32 {
+                        n @ 0..=0xff => format!("\\x{n:02X}"),
+                        n @ 0..=0xffff => format!("\\u{n:04X}"),
+                        n => format!("\\U{n:08X}"),
+                    });
+                    continue;
+                }
+            };
+            self.text.push('\\');
+            self.text.push(escape);
+        }
+        self.text.push('"');
+    }
+}
+
+/// In which ways a text can be written.
+struct About {
+    plain: bool,
+    single: bool,
+    block: bool,
+}
+
+impl About {
+    fn of(text: &str) -> Self {
+        if text.is_empty() {
+            return Self { plain: true, single: true, block: false };
+        }
+        let special = text.chars().any(|c| !is_printable(c));
+        let chars: Vec<char> = text.chars().collect();
+        let pair = |is: fn(char, char) -> bool| chars.windows(2).any(|two| is(two[0], two[1]));
+        let space_break = pair(|a, b| a == ' ' && is_break(b));
+        let break_space = pair(|a, b| is_break(a) && b == ' ');
+        let breaks = text.contains(is_break);
+        let edges = |c: char| c == ' ' || is_break(c);
+        let trimmed = !text.starts_with(edges) && !text.ends_with(edges);
+        Self {
+            plain: trimmed && !special && !breaks && !has_indicators(text, &chars),
+            single: !special && !space_break && !break_space,
+            block: !special && !space_break && !text.ends_with(' '),
+        }
+    }
+}
+
+/// Whether a plain scalar of this text would be read as something else.
+fn has_indicators(text: &str, chars: &[char]) -> bool {
+    let blank = |at: usize| chars.get(at).is_none_or(|c| matches!(c, ' ' | '\t'));
+    let first = match chars[0] {
+        '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%'
+        | '@' | '`' => true,
+        '?' | ':' | '-' => blank(1),
+        _ => false,
+    };
+    let inside = chars.iter().enumerate().skip(1).any(|(at, c)| match c {
+        ':' => blank(at + 1),
+        '#' => blank(at - 1),
+        _ => false,
+    });
+    first || inside || text.starts_with("---") || text.starts_with("...")
+}
+
+fn is_break(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+fn is_printable(c: char) -> bool {
+    matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
+        && c != '\u{feff}'
+}
+
+/// As Go's `%g` prints it; a whole number goes through JSON, where it has no fraction.
+pub(crate) fn float(n: f64) -> String {
+    if n.is_nan() {
+        return ".nan".to_owned();
+    }
+    if n.is_infinite() {
+        return if n > 0.0 { ".inf" } else { "-.inf" }.to_owned();
+    }
+    if n.fract() == 0.0 && n.abs() < 18_446_744_073_709_551_616.0 {
+        return format!("{n:.0}");
+    }
+    let scientific = format!("{n:e}");
+    let (digits, exponent) = scientific.split_once('e').expect("that is its form");
+    let exponent: i32 = exponent.parse().expect("that is its form");
+    if !(-4..6).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{digits}e{sign}{:02}", exponent.abs());
+    }
+    format!("{n}")
+}
+
+/// Numbers within names compare as numbers, and letters come after everything else.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {
+        return a.len().cmp(&b.len());
+    };
+    match (a[at].is_alphabetic(), b[at].is_alphabetic()) {
+        (true, true) => return a[at].cmp(&b[at]),
+        (true, false) => return Ordering::Greater,
+        (false, true) => return Ordering::Less,
+        _ => {}
+    }
+    let zeros = a[at] == '0' || b[at] == '0';
+    let before = a[..at].iter().rev().take_while(|c| c.is_ascii_digit()).any(|c| *c != '0');
+    let seed = u128::from(zeros && before);
+    let number = |text: &[char]| {
+        let digits = text[at..].iter().map_while(|c| c.to_digit(10));
+        digits.fold((seed, 0), |(n, length), digit| {
+            (n.saturating_mul(10).saturating_add(digit.into()), length + 1)
+        })
+    };
+    number(&a).cmp(&number(&b)).then(a[at].cmp(&b[at]))
+}
