@@ -1,1 +1,30 @@
-//! schema
+//! Shape as data, and everything that can be done to an object by knowing it:
+//! fill defaults, drop what is unknown, check, patch, apply, encode.
+
+pub mod apply;
+mod conform;
+mod definition;
+mod errors;
+mod kind;
+mod meta;
+mod normalize;
+pub mod openapi;
+pub mod patch;
+mod path;
+pub mod protobuf;
+mod published;
+#[cfg(test)]
+mod sample;
+
+pub use self::{
+    conform::{Unknown, conform},
+    definition::{ColumnInfo, Definition, Hooks, age, human_duration},
+    errors::{ErrorType, Errors, FieldError},
+    kind::{
+        Column, Grace, Index, Kind, NameRule, Names, Scope, Storage, Subresource, check_name,
+        names, verbs,
+    },
+    meta::{check_annotations, check_finalizer, check_labels, check_meta},
+    normalize::normalize,
+    path::Path,
+};

@@ -1,0 +1,292 @@
+//! Server-side apply: each manager says what it wants, the server keeps who wants what.
+//!
+//! `apply` lays what a manager wants over the object; where another manager holds a
+//! field with another value, that is a conflict. `update` keeps the books for every
+//! other write: who changes a field holds it from then on.
+
+mod check;
+mod compare;
+mod error;
+mod fields;
+mod form;
+mod last_applied;
+mod manager;
+mod merge;
+
+use object::{Struct, Text, Value};
+
+use self::{
+    compare::{Change, compare, fields_of, with_parents},
+    fields::{of_names, shown},
+    form::Form,
+    last_applied::{keep_last_applied, not_last_applied},
+    manager::{Entry, Manager, Managers, Operation},
+    merge::{blank, merge, without},
+};
+pub use self::{
+    error::{ApplyError, Conflict},
+    fields::Fields,
+};
+
+/// Who writes what kind of object, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    pub shape: &'a Struct,
+    pub api_version: &'a str,
+    pub kind: &'a str,
+    pub manager: &'a str,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+    /// Fields that this path does not write, whatever the request says: see `reset`.
+    pub reset: &'a [&'a [&'a str]],
+    /// As an RFC 3339 text.
+    pub now: &'a str,
+}
+
+/// The fields that a kind does not take through a path. A status brings no metadata
+/// with it, but for the kinds that are older than this rule.
+pub fn reset(kind: &str, subresource: &str) -> &'static [&'static [&'static str]] {
+    match (kind, subresource) {
+        ("CertificateSigningRequest", "") => &[&["spec"], &["status"]],
+        ("CertificateSigningRequest", "status") => &[&["spec"], &["status", "conditions"]],
+        ("CertificateSigningRequest", "approval") => &[&["spec"], &["status", "certificate"]],
+        ("Deployment", "status") => &[&["spec"], &["metadata", "labels"]],
+        ("Pod", "status") => {
+            &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
+        }
+        (
+            "CronJob"
+            | "DaemonSet"
+            | "HorizontalPodAutoscaler"
+            | "Ingress"
+            | "Job"
+            | "Namespace"
+            | "Node"
+            | "PersistentVolume"
+            | "PersistentVolumeClaim"
+            | "PodDisruptionBudget"
+            | "ReplicaSet"
+            | "ReplicationController"
+            | "ResourceQuota"
+            | "Service"
+            | "StatefulSet",
+            "status",
+        ) => &[&["spec"]],
+        (_, "status") => &[&["metadata"], &["spec"]],
+        (_, "scale") => &[],
+        _ => &[&["status"]],
+    }
+}
+
+/// Lays `applied` over `live` (`None`: the object is made by this). What comes out has
+/// its `managedFields`, but neither defaults nor anything else that the server sets.
+pub fn apply(
+    write: &Write,
+    live: Option<&Value>,
+    applied: &Value,
+    force: bool,
+) -> Result<Value, ApplyError> {
+    check_request(write, applied)?;
+    let blank = blank(write.shape);
+    let live_or_blank = live.unwrap_or(&blank);
+    let books = live_or_blank.get("metadata").get("managedFields");
+    let failed = |error| ApplyError::Failed(format!("failed to decode managed fields: {error}"));
+    let mut managers = Managers::decode(books).map_err(failed)?;
+    let live = bare(live_or_blank.clone());
+    if managers.0.is_empty() {
+        let before = Write { manager: "before-first-apply", ..*write };
+        managers = record_update(&before, &blank, &live, managers);
+    }
+    if let Some(error) = check::check(Form::root(write.shape), applied) {
+        let text = |name: &str| applied.get("metadata").get(name).as_str().unwrap_or_default();
+        let (namespace, name) = (text("namespace"), text("name"));
+        let kind = kind_text(write.api_version, write.kind);
+        return Err(ApplyError::Failed(format!(
+            "failed to create typed patch object ({namespace}/{name}; {kind}): {error}"
+        )));
+    }
+    let (mut object, managers) = match lay(write, &live, applied, managers.clone(), force) {
+        Err(ApplyError::Conflict(conflicts)) if write.manager == "kubectl" => {
+            let left = not_last_applied(write, &live, conflicts);
+            if !left.is_empty() {
+                return Err(ApplyError::Conflict(left));
+            }
+            lay(write, &live, applied, managers, true)?
+        }
+        done => done?,
+    };
+    if write.manager == "kubectl" {
+        keep_last_applied(&mut object, applied);
+    }
+    set_books(&mut object, managers);
+    Ok(object)
+}
+
+/// Keeps the books of a write that is not an apply. `old`: `None` on creation.
+pub fn update(write: &Write, old: Option<&Value>, new: Value) -> Value {
+    let books = |object: &Value| object.get("metadata").get("managedFields").clone();
+    let (asked, kept) = (books(&new), old.map(books).unwrap_or_default());
+    let kept = Managers::decode(&kept).unwrap_or_default();
+    let managers = if !write.subresource.is_empty() {
+        kept
+    } else if is_reset(&asked) {
+        Managers::default()
+    } else {
+        match Managers::decode(&asked) {
+            Ok(managers) if !managers.0.is_empty() => managers,
+            _ => kept,
+        }
+    };
+    let mut object = bare(new);
+    // Who has given up the books of an object does not get them back.
+    if managers.0.is_empty() && old.is_some() {
+        return object;
+    }
+    let old = old.cloned().map_or_else(|| blank(write.shape), bare);
+    let mut managers = record_update(write, &old, &object, managers);
+    managers.cap();
+    set_books(&mut object, managers);
+    object
+}
+
+fn check_request(write: &Write, applied: &Value) -> Result<(), ApplyError> {
+    let text = |name: &str| applied.get(name).as_str().unwrap_or_default();
+    if (text("apiVersion"), text("kind")) != (write.api_version, write.kind) {
+        let kind = kind_text(text("apiVersion"), text("kind"));
+        return Err(ApplyError::BadRequest(format!("invalid object type: {kind}")));
+    }
+    if !applied.get("metadata").get("managedFields").is_null() {
+        return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
+    }
+    Ok(())
+}
+
+/// As Go prints a group, version and kind.
+fn kind_text(api_version: &str, kind: &str) -> String {
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!("{slash}{api_version}, Kind={kind}")
+}
+
+/// The object without its books.
+fn bare(mut object: Value) -> Value {
+    if !object.get("metadata").get("managedFields").is_null() {
+        object["metadata"].remove("managedFields");
+    }
+    object
+}
+
+fn set_books(object: &mut Value, managers: Managers) {
+    if !managers.0.is_empty() {
+        object["metadata"]["managedFields"] = managers.encode();
+    }
+}
+
+/// An empty list, or a list of one empty entry, throws the books away.
+fn is_reset(books: &Value) -> bool {
+    match books {
+        Value::List(entries) => match &**entries {
+            [] => true,
+            [one] => one.entries().all(|(_, value)| value.is_null()),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn record_update(write: &Write, old: &Value, new: &Value, managers: Managers) -> Managers {
+    let change = compare(Form::root(write.shape), old, new).cut(&of_names(write.reset));
+    let name = if write.manager.is_empty() { "unknown" } else { write.manager };
+    let me = Manager {
+        name: name.into(),
+        operation: Operation::Update,
+        version: write.api_version.into(),
+        subresource: write.subresource.into(),
+    };
+    let mut managers = settle(managers, &change, None);
+    let mine = change.modified.union(&change.added);
+    let before = managers.take(&me);
+    let mut added = Managers::default();
+    added.put(Entry {
+        manager: me,
+        version: write.api_version.into(),
+        fields: mine,
+        time: write.now.into(),
+    });
+    let line = match (added.0.pop(), before) {
+        (Some(new), Some(old)) => {
+            Some(Entry { fields: new.fields.clone().union(&old.fields), ..new })
+        }
+        (new, old) => new.or(old),
+    };
+    managers.0.extend(line);
+    managers
+}
+
+/// Takes from all but `me` what has changed.
+fn settle(mut managers: Managers, change: &Change, me: Option<&Manager>) -> Managers {
+    let taken = change.modified.clone().union(&change.added).union(&change.removed);
+    for entry in managers.0.iter_mut().filter(|entry| Some(&entry.manager) != me) {
+        entry.fields = entry.fields.difference(&taken);
+    }
+    managers.tidy();
+    managers
+}
+
+fn lay(
+    write: &Write,
+    live: &Value,
+    applied: &Value,
+    mut managers: Managers,
+    force: bool,
+) -> Result<(Value, Managers), ApplyError> {
+    let (form, reset) = (Form::root(write.shape), of_names(write.reset));
+    let me = Manager {
+        name: write.manager.into(),
+        operation: Operation::Apply,
+        version: Text::default(),
+        subresource: write.subresource.into(),
+    };
+    let last = managers.take(&me);
+    let mine = fields_of(form, applied).cut(&reset);
+    let everybodys = managers.0.iter().fold(mine.clone(), |all, entry| all.union(&entry.fields));
+    let mut object = merge(form, live, applied);
+    if let Some(last) = &last {
+        object = prune(form, &object, &last.fields, &everybodys);
+    }
+    let change = compare(form, live, &object).cut(&reset);
+    let changed = change.modified.clone().union(&change.added);
+    let mut conflicts = Vec::new();
+    if !force {
+        let mut others: Vec<_> = managers.0.iter().collect();
+        others.sort_by(|a, b| a.manager.cmp(&b.manager));
+        for entry in others {
+            for path in entry.fields.intersection(&changed).paths() {
+                let (manager, field) = (entry.manager.shown(), shown(&path));
+                conflicts.push(Conflict { manager, field, path });
+            }
+        }
+    }
+    if !conflicts.is_empty() {
+        return Err(ApplyError::Conflict(conflicts));
+    }
+    let mut managers = settle(managers, &change, Some(&me));
+    let same = *live == object;
+    let time = if same { last.map(|last| last.time).unwrap_or_default() } else { write.now.into() };
+    managers.put(Entry { manager: me, version: write.api_version.into(), fields: mine, time });
+    Ok((object, managers))
+}
+
+/// Removes what the manager applied the `last` time, unless somebody holds it now.
+fn prune(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) -> Value {
+    let all = with_parents(form, &fields_of(form, merged));
+    let last = with_parents(form, last);
+    let left = |object: Option<Value>| object.unwrap_or_else(Value::object);
+    let fields = |object: &Value| with_parents(form, &fields_of(form, object));
+    let pruned = left(without(form, merged, &last));
+    let kept = fields(&pruned).union(&with_parents(form, everybodys));
+    let pruned = left(without(form, merged, &all.difference(&kept)));
+    left(without(form, merged, &all.difference(&fields(&pruned)).intersection(&last)))
+}
+
+#[cfg(test)]
+mod tests;

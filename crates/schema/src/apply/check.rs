@@ -1,0 +1,138 @@
+//! Whether what somebody applies fits the shape. The words are upstream's.
+
+use std::collections::HashSet;
+
+use object::{Type, Value};
+
+use crate::conform::is_kind;
+
+use super::{
+    fields::{Step, field, shown},
+    form::Form,
+};
+
+/// What is wrong with `applied`; `None` if nothing is.
+pub(super) fn check(form: Form, applied: &Value) -> Option<String> {
+    let mut errors = Vec::new();
+    object(form, applied, &mut Vec::new(), &mut errors);
+    match &*errors {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("errors:\n  {}", many.join("\n  "))),
+    }
+}
+
+fn complain(path: &[Step], message: impl AsRef<str>, errors: &mut Vec<String>) {
+    let message = message.as_ref();
+    let at = shown(path);
+    errors.push(if at.is_empty() { message.to_owned() } else { format!("{at}: {message}") });
+}
+
+fn object(form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
+    if value.is_null() {
+        return;
+    } else if !value.is_object() {
+        return complain(path, format!("expected map, got &{{{}}}", printed(value)), errors);
+    }
+    for (name, inner) in value.entries() {
+        path.push(field(name));
+        match form {
+            Form::Struct { shape, root } => match shape.field(name) {
+                Some(field) => {
+                    self::value(
+                        &field.ty,
+                        Form::of(&field.ty, Some(&field.rules)),
+                        inner,
+                        path,
+                        errors,
+                    );
+                }
+                None if root && matches!(name, "apiVersion" | "kind") => {
+                    self::value(&Type::Text, Form::Leaf, inner, path, errors);
+                }
+                None => complain(path, "field not declared in schema", errors),
+            },
+            Form::Map(item) => self::value(item, Form::of(item, None), inner, path, errors),
+            _ => {}
+        }
+        path.pop();
+    }
+}
+
+fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
+    let got = || format!("&{{{}}}", printed(value));
+    match (ty, value) {
+        (Type::Any, _) | (_, Value::Null) | (Type::Bool, Value::Bool(_)) => {}
+        (Type::Object(shape), _) => {
+            object(Form::Struct { shape, root: is_kind(shape) }, value, path, errors);
+        }
+        (Type::Map(item), _) => object(Form::Map(item), value, path, errors),
+        (Type::List(item), Value::List(_)) => items(item, form, value, path, errors),
+        (Type::List(_), _) => complain(path, format!("expected list, got {}", got()), errors),
+        (Type::Bool, _) => complain(path, format!("expected boolean, got {}", got()), errors),
+        (Type::Int32 | Type::Int64 | Type::UInt64 | Type::Float, value) => {
+            if !matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_)) {
+                let message = format!("expected numeric (int or float), got {}", go_type(value));
+                complain(path, message, errors);
+            }
+        }
+        (Type::IntOrString | Type::Quantity, value) => {
+            if value.is_object() || matches!(value, Value::List(_)) {
+                complain(path, format!("expected any scalar, got {}", got()), errors);
+            }
+        }
+        (_, Value::Text(_)) => {}
+        (_, value) => {
+            let value = match value {
+                Value::List(_) | Value::Object(_) | Value::Map(_) => got(),
+                plain => format!("&value.valueUnstructured{{Value:{}}}", printed(plain)),
+            };
+            complain(path, format!("expected string, got {value}"), errors);
+        }
+    }
+}
+
+fn items(ty: &Type, form: Form, list: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
+    let mut seen = HashSet::new();
+    for (at, item) in list.items().iter().enumerate() {
+        let step = if form.is_list() { form.step(item) } else { Ok(format!("i:{at}").into()) };
+        let step = match step {
+            Ok(step) => step,
+            Err(error) => return complain(path, format!("element {at}: {error}"), errors),
+        };
+        if !seen.insert(step.clone()) {
+            let key = shown(std::slice::from_ref(&step));
+            complain(path, format!("duplicate entries for key {key}"), errors);
+        }
+        path.push(step);
+        value(ty, Form::of(ty, None), item, path, errors);
+        path.pop();
+    }
+}
+
+fn printed(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.to_string(),
+        Value::Null => "<nil>".to_owned(),
+        Value::List(items) => {
+            format!("[{}]", items.iter().map(printed).collect::<Vec<_>>().join(" "))
+        }
+        Value::Object(_) | Value::Map(_) => {
+            let entries = value.entries().map(|(name, value)| format!("{name}:{}", printed(value)));
+            format!("map[{}]", entries.collect::<Vec<_>>().join(" "))
+        }
+        other => String::from_utf8_lossy(&object::to_json(other)).into_owned(),
+    }
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::UInt(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::Text(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Object(_) | Value::Map(_) => "map[string]interface {}",
+    }
+}

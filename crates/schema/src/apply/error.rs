@@ -1,0 +1,67 @@
+//! Why something was not applied, in upstream's words.
+
+use object::{Status, StatusCause, StatusDetails};
+
+use super::fields::Step;
+
+/// Why nothing was applied.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ApplyError {
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("{}", conflict_message(.0))]
+    Conflict(Vec<Conflict>),
+    /// The object does not fit its shape, or its books are broken: 500, as upstream says.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A field that somebody else holds with another value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// `"kubectl" using apps/v1`.
+    pub manager: String,
+    /// `.spec.replicas`.
+    pub field: String,
+    pub(super) path: Vec<Step>,
+}
+
+impl ApplyError {
+    pub fn status(&self) -> Status {
+        match self {
+            Self::BadRequest(why) => Status::bad_request(why.as_str()),
+            Self::Failed(why) => {
+                Status::new().with_status("Failure").with_message(why.as_str()).with_code(500)
+            }
+            Self::Conflict(conflicts) => {
+                let causes = conflicts.iter().map(|conflict| {
+                    StatusCause::new()
+                        .with_reason("FieldManagerConflict")
+                        .with_message(format!("conflict with {}", conflict.manager))
+                        .with_field(conflict.field.as_str())
+                });
+                let details = StatusDetails::new().with_causes(causes.collect::<object::List<_>>());
+                Status::failure(409, "Conflict", self.to_string()).with_details(details)
+            }
+        }
+    }
+}
+
+fn conflict_message(conflicts: &[Conflict]) -> String {
+    if let [one] = conflicts {
+        return format!(
+            "Apply failed with 1 conflict: conflict with {}: {}",
+            one.manager, one.field
+        );
+    }
+    let mut lines: Vec<String> = Vec::new();
+    let mut last = None;
+    for conflict in conflicts {
+        if last != Some(&conflict.manager) {
+            lines.push(format!("conflicts with {}:", conflict.manager));
+            last = Some(&conflict.manager);
+        }
+        lines.push(format!("- {}", conflict.field));
+    }
+    format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+}

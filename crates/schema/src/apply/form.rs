@@ -1,0 +1,131 @@
+//! How a value is merged, by its type and its field's rules.
+
+use object::{ListType, Rules, Struct, Type, Value};
+
+use super::fields::{self, Step};
+use crate::{conform::is_kind, published::default_of};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form<'a> {
+    /// Taken whole or not at all.
+    Leaf,
+    /// Named fields. `root`: besides them there are `apiVersion` and `kind`.
+    Struct { shape: &'a Struct, root: bool },
+    /// Entries with this type.
+    Map(&'a Type),
+    /// A list of different plain values.
+    Set(&'a Type),
+    /// A list of objects that are told apart by these fields.
+    Keyed(&'a Type, &'static [&'static str]),
+    /// Nobody knows; each value tells by itself.
+    Any,
+}
+
+impl<'a> Form<'a> {
+    pub(super) fn root(shape: &'a Struct) -> Self {
+        Self::Struct { shape, root: true }
+    }
+
+    pub(super) fn of(ty: &'a Type, rules: Option<&Rules>) -> Self {
+        let atomic = rules.is_some_and(|rules| rules.atomic);
+        match ty {
+            // Raw JSON is one value, unless a definition says that its parts are to be told apart.
+            Type::Any if rules.is_some_and(|rules| rules.granular) => Self::Any,
+            Type::Object(shape) => {
+                let granular = rules.is_some_and(|rules| rules.granular);
+                if (atomic || shape.atomic) && !granular {
+                    Self::Leaf
+                } else {
+                    Self::Struct { shape, root: is_kind(shape) }
+                }
+            }
+            Type::Map(item) if !atomic => Self::Map(item),
+            Type::List(item) => match rules.map_or(ListType::Atomic, |rules| rules.list) {
+                ListType::Atomic => Self::Leaf,
+                ListType::Set => Self::Set(item),
+                ListType::Map(keys) => Self::Keyed(item, keys),
+            },
+            _ => Self::Leaf,
+        }
+    }
+
+    /// The form of the entry `name`, and whether it is a field with a name of its own.
+    pub(super) fn entry(self, name: &str) -> (Self, bool) {
+        match self {
+            Self::Struct { shape, root } => match shape.field(name) {
+                Some(field) => (Self::of(&field.ty, Some(&field.rules)), true),
+                None => (Self::Leaf, root && matches!(name, "apiVersion" | "kind")),
+            },
+            Self::Map(item) => (Self::of(item, None), false),
+            _ => (Self::Any, false),
+        }
+    }
+
+    /// The form of a list's items.
+    pub(super) fn item(self) -> Self {
+        match self {
+            Self::Set(item) | Self::Keyed(item, _) => Self::of(item, None),
+            _ => Self::Any,
+        }
+    }
+
+    /// What it is for this value: a map of anything, or a leaf.
+    pub(super) fn for_value(self, value: &Value) -> Self {
+        match self {
+            Self::Any if !value.is_object() => Self::Leaf,
+            form => form,
+        }
+    }
+
+    pub(super) fn is_list(self) -> bool {
+        matches!(self, Self::Set(_) | Self::Keyed(..))
+    }
+
+    pub(super) fn is_leaf(self) -> bool {
+        matches!(self, Self::Leaf)
+    }
+
+    /// The step to an item of a list.
+    pub(super) fn step(self, item: &Value) -> Result<Step, String> {
+        let Self::Keyed(ty, keys) = self else {
+            return match item {
+                Value::Null => {
+                    Err("associative list without keys has an element that's an explicit null"
+                        .to_owned())
+                }
+                Value::List(_) => {
+                    Err("not supported: associative list with lists as elements".to_owned())
+                }
+                Value::Object(_) | Value::Map(_) => {
+                    Err("associative list without keys has an element that's a map type".to_owned())
+                }
+                plain => Ok(fields::value(plain)),
+            };
+        };
+        if item.is_null() {
+            return Err("associative list with keys may not have a null element".to_owned());
+        } else if !item.is_object() {
+            return Err("associative list with keys may not have non-map elements".to_owned());
+        }
+        let mut found = Value::object();
+        for name in keys {
+            let default = || match ty {
+                Type::Object(shape) => shape.field(name).and_then(default_of),
+                _ => None,
+            };
+            let value = Some(item.get(name)).filter(|value| !value.is_null()).cloned();
+            if let Some(value) = value.or_else(default).filter(|value| !value.is_null()) {
+                found[*name] = value;
+            }
+        }
+        if found.entries().len() == 0 {
+            let keys: Vec<_> = keys.iter().map(|key| format!("{key:?}")).collect();
+            let keys = keys.join(" ");
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{keys}] \
+                 (and doesn't have default values for any key fields)"
+            ));
+        }
+        Ok(fields::key(&found))
+    }
+}

@@ -1,0 +1,211 @@
+//! Who manages which fields: `metadata.managedFields` as a table.
+
+use object::{ManagedFieldsEntry, Text, Time, Value, View};
+
+use super::fields::{Fields, of_names};
+
+/// More entries than any server writes; more are hostile.
+const ENTRIES: usize = 1000;
+/// How many managers that update an object are kept apart.
+const UPDATERS: usize = 10;
+
+/// What nobody ever manages.
+const NEVER: &[&[&str]] = &[
+    &["apiVersion"],
+    &["kind"],
+    &["metadata"],
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "creationTimestamp"],
+    &["metadata", "selfLink"],
+    &["metadata", "uid"],
+    &["metadata", "clusterName"],
+    &["metadata", "generation"],
+    &["metadata", "managedFields"],
+    &["metadata", "resourceVersion"],
+];
+
+/// Whether a manager says what it wants, or did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    Apply,
+    Update,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// Who. One that applies is the same in every version; one that updates is not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Manager {
+    pub(super) name: Text,
+    pub(super) operation: Operation,
+    /// Empty for one that applies.
+    pub(super) version: Text,
+    pub(super) subresource: Text,
+}
+
+impl Manager {
+    /// As conflicts name it.
+    pub(super) fn shown(&self) -> String {
+        let mut text = format!("{:?}", self.name);
+        if !self.subresource.is_empty() {
+            text = format!("{text} with subresource {:?}", self.subresource);
+        }
+        match self.operation {
+            Operation::Apply => text,
+            Operation::Update => format!("{text} using {}", self.version),
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) manager: Manager,
+    /// The version that the fields are those of.
+    pub(super) version: Text,
+    pub(super) fields: Fields,
+    /// When they last changed; an RFC 3339 text, or empty.
+    pub(super) time: Text,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Managers(pub(super) Vec<Entry>);
+
+impl Managers {
+    pub(super) fn decode(encoded: &Value) -> Result<Self, String> {
+        if encoded.items().len() > ENTRIES {
+            return Err(format!("more than {ENTRIES} managed fields entries"));
+        }
+        let mut managers = Self::default();
+        for (at, entry) in encoded.items().iter().enumerate() {
+            let entry = decode_entry(at, entry)?;
+            managers.0.retain(|other| other.manager != entry.manager);
+            managers.0.push(entry);
+        }
+        Ok(managers)
+    }
+
+    /// Those that apply first, then by time and name.
+    pub(super) fn encode(mut self) -> Value {
+        let seconds = |entry: &Entry| Time::seconds(&entry.time).unwrap_or_default();
+        self.0.sort_by(|a, b| {
+            let key = |entry: &Entry| {
+                let manager = &entry.manager;
+                (manager.operation, seconds(entry), manager.name.clone(), entry.version.clone())
+            };
+            key(a).cmp(&key(b)).then_with(|| a.manager.subresource.cmp(&b.manager.subresource))
+        });
+        self.0.iter().map(encode_entry).collect()
+    }
+
+    pub(super) fn take(&mut self, manager: &Manager) -> Option<Entry> {
+        let at = self.0.iter().position(|entry| entry.manager == *manager)?;
+        Some(self.0.remove(at))
+    }
+
+    /// Adds a line, unless it is empty without what nobody manages.
+    pub(super) fn put(&mut self, entry: Entry) {
+        let fields = entry.fields.difference(&of_names(NEVER));
+        if !fields.is_empty() {
+            self.0.push(Entry { fields, ..entry });
+        }
+    }
+
+    /// Drops lines without fields.
+    pub(super) fn tidy(&mut self) {
+        self.0.retain(|entry| !entry.fields.is_empty());
+    }
+
+    /// Melts the oldest of too many updaters into one line for each version.
+    pub(super) fn cap(&mut self) {
+        let is_updater = |entry: &&Entry| entry.manager.operation == Operation::Update;
+        let mut updaters: Vec<_> = self
+            .0
+            .iter()
+            .filter(is_updater)
+            .map(|entry| (Time::seconds(&entry.time).unwrap_or_default(), entry.manager.clone()))
+            .collect();
+        updaters.sort();
+        let (mut over, mut first) =
+            (updaters.len().saturating_sub(UPDATERS), Vec::<Manager>::new());
+        for (_, manager) in updaters {
+            if over == 0 {
+                return;
+            }
+            let Some(kept) = first.iter().find(|kept| kept.version == manager.version).cloned()
+            else {
+                first.push(manager);
+                continue;
+            };
+            let bucket = Manager {
+                name: "ancient-changes".into(),
+                operation: Operation::Update,
+                version: manager.version.clone(),
+                subresource: Text::default(),
+            };
+            let into = self.take(&bucket).or_else(|| self.take(&kept));
+            let (Some(into), Some(entry)) = (into, self.take(&manager)) else { continue };
+            let fields = into.fields.union(&entry.fields);
+            self.0.push(Entry { manager: bucket, fields, ..entry });
+            over -= 1;
+        }
+    }
+}
+
+fn decode_entry(at: usize, encoded: &Value) -> Result<Entry, String> {
+    let entry = ManagedFieldsEntry::view(encoded);
+    let operation = match entry.operation() {
+        "Apply" => Operation::Apply,
+        "Update" => Operation::Update,
+        _ => return Err("operation must be `Apply` or `Update`".to_owned()),
+    };
+    if entry.api_version().is_empty() {
+        return Err("apiVersion must not be empty".to_owned());
+    }
+    match entry.fields_type() {
+        "FieldsV1" => {}
+        "" => return Err(format!("missing fieldsType in managed fields entry {at}")),
+        other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {at}")),
+    }
+    let fields = Fields::decode(encoded.get("fieldsV1"))
+        .map_err(|error| format!("error decoding set: {error}"))?;
+    let version: Text = entry.api_version().into();
+    let manager = Manager {
+        name: entry.manager().into(),
+        operation,
+        version: if operation == Operation::Apply { Text::default() } else { version.clone() },
+        subresource: entry.subresource().into(),
+    };
+    Ok(Entry {
+        manager,
+        version,
+        fields,
+        time: encoded.get("time").as_str().unwrap_or_default().into(),
+    })
+}
+
+fn encode_entry(entry: &Entry) -> Value {
+    let mut encoded = Value::object();
+    for (name, text) in [
+        ("manager", entry.manager.name.as_str()),
+        ("operation", entry.manager.operation.name()),
+        ("apiVersion", entry.version.as_str()),
+        ("time", entry.time.as_str()),
+        ("fieldsType", "FieldsV1"),
+        ("subresource", entry.manager.subresource.as_str()),
+    ] {
+        if !text.is_empty() {
+            encoded[name] = text.into();
+        }
+    }
+    encoded["fieldsV1"] = entry.fields.encode();
+    encoded
+}

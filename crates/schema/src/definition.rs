@@ -1,0 +1,238 @@
+//! A kind as the machinery sees it: built-in and CRD alike.
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+use object::{Link, Struct, Text, Time, Value};
+
+use crate::{
+    Errors, Grace, Kind, NameRule, Names, Scope, Storage, Subresource,
+    kind::{Column, check_name},
+    meta::check_finalizers,
+};
+
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub names: Names,
+    pub scope: Scope,
+    pub verbs: &'static [&'static str],
+    pub storage: Storage,
+    pub default_on: bool,
+    pub generation: bool,
+    pub ttl: Option<Duration>,
+    pub subresources: &'static [Subresource],
+    pub shape: Link<Struct>,
+    pub columns: Arc<[ColumnInfo]>,
+    pub hooks: Arc<dyn Hooks>,
+}
+
+/// A column without its cells.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnInfo {
+    pub name: &'static str,
+    pub ty: &'static str,
+    pub format: &'static str,
+    pub priority: i32,
+}
+
+/// The hooks of a kind, over trees. What each does is said at `Kind`.
+pub trait Hooks: fmt::Debug + Send + Sync {
+    fn default_fields(&self, _object: &mut Value) {}
+    fn prepare_create(&self, _object: &mut Value) {}
+    fn prepare_update(&self, _object: &mut Value, _old: &Value) {}
+    fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
+    fn validate(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
+    fn validate_status(&self, _object: &Value, _old: &Value, _errs: &mut Errors) {}
+    fn row(&self, _object: &Value, _now: i64) -> Vec<Value> {
+        Vec::new()
+    }
+    /// Reason and message of a row's condition `Completed`.
+    fn ended(&self, _object: &Value) -> Option<(&'static str, &'static str)> {
+        None
+    }
+    /// The field selectors that the kind knows, besides name and namespace.
+    fn fields(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+    /// Those of them that are topics.
+    fn topics(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+    fn field(&self, _object: &Value, _name: &str) -> Option<Text> {
+        None
+    }
+    fn grace(&self, _object: &Value, _asked: Option<i64>) -> Grace {
+        Grace::None
+    }
+    fn to_stored(&self, _object: &mut Value) {}
+    fn from_stored(&self, _object: &mut Value) {}
+}
+
+impl Definition {
+    pub fn of<K: Kind>() -> Self {
+        let info = |column: &Column<K>| ColumnInfo {
+            name: column.name,
+            ty: column.ty,
+            format: column.format,
+            priority: column.priority,
+        };
+        Self {
+            names: K::NAMES,
+            scope: K::SCOPE,
+            verbs: K::VERBS,
+            storage: K::STORAGE,
+            default_on: K::DEFAULT_ON,
+            generation: K::GENERATION,
+            ttl: K::TTL,
+            subresources: K::SUBRESOURCES,
+            shape: Link::Static(K::SHAPE),
+            columns: K::COLUMNS.iter().map(info).collect(),
+            hooks: Arc::new(BuiltIn::<K>(PhantomData)),
+        }
+    }
+
+    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    pub fn is_namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+
+    pub fn is_stored(&self) -> bool {
+        !self.storage.prefix.is_empty()
+    }
+}
+
+/// The hooks of a `Kind`: look at the tree through its lens, and call.
+struct BuiltIn<K>(PhantomData<fn() -> K>);
+
+impl<K: Kind> fmt::Debug for BuiltIn<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(K::NAMES.kind)
+    }
+}
+
+impl<K: Kind> Hooks for BuiltIn<K> {
+    fn default_fields(&self, object: &mut Value) {
+        K::ref_cast_mut(object).default_fields();
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        K::ref_cast_mut(object).prepare_create();
+    }
+
+    fn prepare_update(&self, object: &mut Value, old: &Value) {
+        K::ref_cast_mut(object).prepare_update(K::view(old));
+    }
+
+    fn prepare_status(&self, object: &mut Value, old: &Value) {
+        K::ref_cast_mut(object).prepare_status(K::view(old));
+    }
+
+    fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+        let (object, rule): (_, NameRule) = (K::view(object), K::NAME);
+        check_finalizers(object.meta(), errs);
+        match old {
+            None => {
+                check_name(rule, object.meta(), errs);
+                object.validate(errs);
+            }
+            Some(old) => object.validate_update(K::view(old), errs),
+        }
+    }
+
+    fn validate_status(&self, object: &Value, old: &Value, errs: &mut Errors) {
+        K::view(object).validate_status(K::view(old), errs);
+    }
+
+    fn row(&self, object: &Value, now: i64) -> Vec<Value> {
+        K::COLUMNS.iter().map(|column| (column.cell)(K::view(object), now)).collect()
+    }
+
+    fn ended(&self, object: &Value) -> Option<(&'static str, &'static str)> {
+        K::view(object).ended()
+    }
+
+    fn fields(&self) -> Vec<&'static str> {
+        K::INDEXES.iter().map(|index| index.name).collect()
+    }
+
+    fn topics(&self) -> Vec<&'static str> {
+        K::INDEXES.iter().filter(|index| index.topic).map(|index| index.name).collect()
+    }
+
+    fn field(&self, object: &Value, name: &str) -> Option<Text> {
+        let index = K::INDEXES.iter().find(|index| index.name == name)?;
+        Some((index.of)(K::view(object)).into())
+    }
+
+    fn grace(&self, object: &Value, asked: Option<i64>) -> Grace {
+        K::view(object).grace(asked)
+    }
+
+    fn to_stored(&self, object: &mut Value) {
+        K::to_stored(object);
+    }
+
+    fn from_stored(&self, object: &mut Value) {
+        K::from_stored(object);
+    }
+}
+
+/// The time since `moment` as tables show it: `5s`, `3m12s`, `4h`, `12d`.
+pub fn age(moment: &str, now: i64) -> String {
+    match Time::seconds(moment) {
+        Some(then) => human_duration(now - then),
+        None => "<unknown>".to_owned(),
+    }
+}
+
+/// A length of time as kubectl shows it: exact when short, coarse when long.
+pub fn human_duration(seconds: i64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let with = |big: i64, unit: &str, small: i64, rest: &str| match small {
+        0 => format!("{big}{unit}"),
+        small => format!("{big}{unit}{small}{rest}"),
+    };
+    match seconds {
+        ..-1 => "<invalid>".to_owned(),
+        -1..0 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        120..600 => with(minutes, "m", seconds % 60, "s"),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => with(hours, "h", minutes % 60, "m"),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => with(days, "d", hours % 24, "h"),
+        691_200..63_072_000 => format!("{days}d"),
+        63_072_000..252_288_000 => with(days / 365, "y", days % 365, "d"),
+        _ => format!("{}y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_kubectl_prints_them() {
+        let cases = [
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (125, "2m5s"),
+            (600, "10m"),
+            (10_800, "3h"),
+            (10_860, "3h1m"),
+            (28_800, "8h"),
+            (172_800, "2d"),
+            (176_400, "2d1h"),
+            (691_200, "8d"),
+            (63_072_000, "2y"),
+            (63_158_400, "2y1d"),
+            (252_288_000, "8y"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(human_duration(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Broken rules: all of them at once, in upstream's form.
+
+use std::fmt;
+
+use object::{Status, StatusCause, StatusDetails, Value, to_json};
+
+use crate::Path;
+
+/// What kind of rule is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorType {
+    NotFound,
+    Required,
+    Duplicate,
+    Invalid,
+    NotSupported,
+    Forbidden,
+    TooLong,
+    TooMany,
+    TypeInvalid,
+    Internal,
+}
+
+impl ErrorType {
+    /// As messages say it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NotFound => "Not found",
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::Internal => "Internal error",
+        }
+    }
+
+    /// As the causes of a status say it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotFound => "FieldValueNotFound",
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Internal => "InternalError",
+        }
+    }
+}
+
+/// One broken rule, at one path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    pub error: ErrorType,
+    pub path: String,
+    /// The value at fault; `Null` where the message names none.
+    pub bad: Value,
+    /// How the message writes it, where that is not as JSON.
+    pub shown: Option<String>,
+    pub detail: String,
+}
+
+impl FieldError {
+    /// The message without the path.
+    pub fn body(&self) -> String {
+        let head = self.error.text();
+        let head = match self.error {
+            ErrorType::Required
+            | ErrorType::Forbidden
+            | ErrorType::TooLong
+            | ErrorType::Internal => head.to_owned(),
+            ErrorType::TooMany if self.bad.is_null() => head.to_owned(),
+            _ => match &self.shown {
+                Some(text) if text.is_empty() => head.to_owned(),
+                Some(text) => format!("{head}: {text}"),
+                None => format!("{head}: {}", shown(&self.bad)),
+            },
+        };
+        if self.detail.is_empty() { head } else { format!("{head}: {}", self.detail) }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.body())
+    }
+}
+
+/// A value as Go prints it in such messages.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Text(text) => format!("{text:?}"),
+        other => String::from_utf8_lossy(&to_json(other)).into_owned(),
+    }
+}
+
+/// Collects broken rules; the caller turns them into one 422 answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Errors(pub Vec<FieldError>);
+
+impl Errors {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn push(&mut self, error: ErrorType, at: &Path, bad: Value, detail: impl Into<String>) {
+        let (path, detail) = (at.to_string(), detail.into());
+        self.0.push(FieldError { error, path, bad, shown: None, detail });
+    }
+
+    /// As `invalid`, for a value that the message writes as `shown`.
+    pub fn invalid_shown(&mut self, at: &Path, shown: String, detail: impl Into<String>) {
+        self.push(ErrorType::Invalid, at, Value::Null, detail);
+        if let Some(last) = self.0.last_mut() {
+            last.shown = Some(shown);
+        }
+    }
+
+    pub fn invalid(&mut self, at: &Path, bad: impl Into<Value>, detail: impl Into<String>) {
+        self.push(ErrorType::Invalid, at, bad.into(), detail);
+    }
+
+    /// As `invalid`, where the message names no value.
+    pub fn invalid_omitted(&mut self, at: &Path, detail: impl Into<String>) {
+        self.push(ErrorType::Invalid, at, Value::Null, detail);
+        if let Some(last) = self.0.last_mut() {
+            last.shown = Some(String::new());
+        }
+    }
+
+    /// As `duplicate`, for a value that the message writes as `shown`.
+    pub fn duplicate_shown(&mut self, at: &Path, shown: String, detail: impl Into<String>) {
+        self.push(ErrorType::Duplicate, at, Value::Null, detail);
+        if let Some(last) = self.0.last_mut() {
+            last.shown = Some(shown);
+        }
+    }
+
+    pub fn required(&mut self, at: &Path, detail: impl Into<String>) {
+        self.push(ErrorType::Required, at, Value::Null, detail);
+    }
+
+    pub fn duplicate(&mut self, at: &Path, bad: impl Into<Value>) {
+        self.push(ErrorType::Duplicate, at, bad.into(), "");
+    }
+
+    pub fn forbidden(&mut self, at: &Path, detail: impl Into<String>) {
+        self.push(ErrorType::Forbidden, at, Value::Null, detail);
+    }
+
+    pub fn not_found(&mut self, at: &Path, bad: impl Into<Value>) {
+        self.push(ErrorType::NotFound, at, bad.into(), "");
+    }
+
+    /// A value that is none of `allowed`, which are named in the order given.
+    pub fn not_supported(&mut self, at: &Path, bad: impl Into<Value>, allowed: &[&str]) {
+        let allowed: Vec<_> = allowed.iter().map(|name| format!("{name:?}")).collect();
+        let detail = format!("supported values: {}", allowed.join(", "));
+        self.push(ErrorType::NotSupported, at, bad.into(), detail);
+    }
+
+    /// As `not_supported`, for a value that the message writes as `shown`.
+    pub fn not_supported_shown(&mut self, at: &Path, shown: String, allowed: &[&str]) {
+        self.not_supported(at, Value::Null, allowed);
+        if let Some(last) = self.0.last_mut() {
+            last.shown = Some(shown);
+        }
+    }
+
+    pub fn too_long(&mut self, at: &Path, max: usize) {
+        let detail = format!("may not be more than {max} bytes");
+        self.push(ErrorType::TooLong, at, Value::Null, detail);
+    }
+
+    pub fn too_many(&mut self, at: &Path, max: usize) {
+        let items = if max == 1 { "item" } else { "items" };
+        self.push(ErrorType::TooMany, at, Value::Null, format!("must have at most {max} {items}"));
+    }
+
+    /// As `too_many`, where it is said how many there are.
+    pub fn more_than(&mut self, at: &Path, count: usize, max: usize) {
+        self.too_many(at, max);
+        if let Some(last) = self.0.last_mut() {
+            last.bad = object::count(count).into();
+        }
+    }
+
+    /// One error for each of the `complaints` about one value.
+    pub fn complaints(&mut self, at: &Path, bad: &str, complaints: Vec<String>) {
+        for complaint in complaints {
+            self.invalid(at, bad, complaint);
+        }
+    }
+
+    /// `value` must be one of `allowed`; absence is another rule's matter.
+    pub fn one_of(&mut self, at: &Path, value: &str, allowed: &[&str]) {
+        if !allowed.contains(&value) {
+            self.not_supported(at, value, allowed);
+        }
+    }
+
+    pub fn non_negative(&mut self, at: &Path, n: i64) {
+        if n < 0 {
+            self.invalid(at, n, "must be greater than or equal to 0");
+        }
+    }
+
+    /// What cannot change has changed.
+    pub fn immutable(&mut self, at: &Path, new: &Value, old: &Value) {
+        if new != old {
+            self.invalid(at, new.clone(), "field is immutable");
+        }
+    }
+
+    /// Each error once.
+    fn distinct(&self) -> Vec<&FieldError> {
+        let mut all: Vec<&FieldError> = Vec::new();
+        for error in &self.0 {
+            if !all.contains(&error) {
+                all.push(error);
+            }
+        }
+        all
+    }
+
+    /// All of it as one answer: 422, with every error as a cause.
+    pub fn status(&self, group: &str, kind: &str, name: &str) -> Status {
+        let errors = self.distinct();
+        let causes = errors.iter().map(|error| {
+            StatusCause::new()
+                .with_reason(error.error.reason())
+                .with_message(error.body())
+                .with_field(error.path.as_str())
+        });
+        let details = StatusDetails::new()
+            .with_group(group)
+            .with_kind(kind)
+            .with_name(name)
+            .with_causes(causes.collect::<object::List<_>>());
+        let what = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let errors = match &*errors {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        Status::failure(422, "Invalid", format!("{what} {name:?} is invalid: {errors}"))
+            .with_details(details)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_all_that_is_wrong_as_upstream_does() {
+        let mut errs = Errors::default();
+        let spec = Path::Root.field("spec");
+        errs.invalid(&spec.field("replicas"), -1, "must be greater than or equal to 0");
+        errs.required(&spec.field("selector"), "");
+        let status = errs.status("apps", "Deployment", "web");
+        assert_eq!(
+            status.message(),
+            "Deployment.apps \"web\" is invalid: [spec.replicas: Invalid value: -1: must be greater \
+             than or equal to 0, spec.selector: Required value]"
+        );
+        let causes = status.details().expect("given").causes().len();
+        assert_eq!((status.code(), causes), (422, 2));
+    }
+}

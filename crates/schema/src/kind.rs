@@ -1,0 +1,274 @@
+//! What a built-in kind declares, in its own file.
+
+use std::time::Duration;
+
+use object::{Cause, Key, Lens, ObjectMeta, OwnerReference, Value};
+
+use crate::{Errors, Path};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
+    pub singular: &'static str,
+    pub short: &'static [&'static str],
+    pub categories: &'static [&'static str],
+}
+
+impl Names {
+    /// Group and version as objects spell them: `v1`, `apps/v1`.
+    pub fn api_version(&self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Namespaced,
+    Cluster,
+}
+
+/// Where objects are kept, below `/registry/`, and in which version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// Empty: the kind is not stored at all, like a review.
+    pub prefix: &'static str,
+    /// With its group, where that is another than the kind's own.
+    pub version: &'static str,
+    /// As JSON; all others are stored as protobuf.
+    pub json: bool,
+}
+
+impl Storage {
+    pub const NONE: Self = Self::new("", "");
+
+    pub const fn new(prefix: &'static str, version: &'static str) -> Self {
+        Self { prefix, version, json: false }
+    }
+
+    pub const fn json(prefix: &'static str, version: &'static str) -> Self {
+        Self { prefix, version, json: true }
+    }
+}
+
+/// A further path below an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subresource {
+    pub name: &'static str,
+    /// What it takes and gives.
+    pub kind: &'static str,
+    pub verbs: &'static [&'static str],
+}
+
+impl Subresource {
+    pub const fn new(
+        name: &'static str,
+        kind: &'static str,
+        verbs: &'static [&'static str],
+    ) -> Self {
+        Self { name, kind, verbs }
+    }
+}
+
+/// The verbs that discovery names.
+pub mod verbs {
+    pub const ALL: &[&str] =
+        &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+    pub const NO_COLLECTION: &[&str] =
+        &["create", "delete", "get", "list", "patch", "update", "watch"];
+    pub const CREATE: &[&str] = &["create"];
+}
+
+/// What is wrong with a name; `prefix`: it is one that the server will complete.
+pub type NameRule = fn(name: &str, prefix: bool) -> Vec<String>;
+
+/// The usual rules for names.
+pub mod names {
+    use object::names;
+
+    fn whole(name: &str, prefix: bool, rule: fn(&str) -> Vec<String>) -> Vec<String> {
+        if prefix { rule(&names::mask_trailing_dash(name)) } else { rule(name) }
+    }
+
+    pub fn dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
+        whole(name, prefix, names::dns1123_subdomain)
+    }
+
+    pub fn dns_label(name: &str, prefix: bool) -> Vec<String> {
+        whole(name, prefix, names::dns1123_label)
+    }
+
+    pub fn dns1035_label(name: &str, prefix: bool) -> Vec<String> {
+        whole(name, prefix, names::dns1035_label)
+    }
+
+    /// Anything that can stand in a path: RBAC objects are named freely.
+    pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
+        if prefix { names::path_segment_prefix(name) } else { names::path_segment_name(name) }
+    }
+}
+
+/// One column of `kubectl get`.
+#[derive(Debug)]
+pub struct Column<K: 'static> {
+    pub name: &'static str,
+    /// `string`, `integer`, `boolean`, `date`.
+    pub ty: &'static str,
+    pub format: &'static str,
+    /// 0 is always shown, 1 only when wide.
+    pub priority: i32,
+    /// The cell, as seen at this time (seconds since 1970).
+    pub cell: fn(&K, i64) -> Value,
+}
+
+impl<K> Column<K> {
+    pub const fn new(name: &'static str, ty: &'static str, cell: fn(&K, i64) -> Value) -> Self {
+        Self { name, ty, format: "", priority: 0, cell }
+    }
+
+    /// Shown only when wide.
+    pub const fn wide(self) -> Self {
+        Self { priority: 1, ..self }
+    }
+}
+
+impl<K: Kind> Column<K> {
+    pub const NAME: Self = Self {
+        format: "name",
+        ..Self::new("Name", "string", |object, _| object.meta().name().into())
+    };
+    pub const AGE: Self = Self::new("Age", "string", |object, now| {
+        crate::age(object.meta().creation_timestamp(), now).into()
+    });
+    /// What kinds show that nobody has made columns for.
+    pub const CREATED: Self =
+        Self::new("Created At", "date", |object, _| object.meta().creation_timestamp().into());
+}
+
+/// What objects are looked up by, besides namespace and name. Declared once: the
+/// server selects and watches by it, caches keep an index of it.
+#[derive(Debug)]
+pub struct Index<K: 'static> {
+    /// The field selector's name for it.
+    pub name: &'static str,
+    pub of: fn(&K) -> String,
+    /// Whether watches follow it as a topic of its own; others only filter.
+    pub topic: bool,
+}
+
+impl<K> Index<K> {
+    /// Selects, and has a chain of its own in the ring: for what many watch.
+    pub const fn topic(name: &'static str, of: fn(&K) -> String) -> Self {
+        Self { name, of, topic: true }
+    }
+
+    /// Selects only.
+    pub const fn field(name: &'static str, of: fn(&K) -> String) -> Self {
+        Self { name, of, topic: false }
+    }
+}
+
+/// How long a deleted object may take to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grace {
+    /// It goes at once, whatever was asked.
+    None,
+    /// These seconds.
+    Seconds(i64),
+}
+
+/// A built-in kind. Implement the two required items; override a hook only
+/// where the kind differs from the default. Hooks see the object as a type, but
+/// it is the server's own tree: nothing is decoded, copied or lost.
+pub trait Kind: Lens {
+    const NAMES: Names;
+    const SCOPE: Scope = Scope::Namespaced;
+    const VERBS: &'static [&'static str] = verbs::ALL;
+    const STORAGE: Storage = Storage::NONE;
+    /// Whether changes of the desired state are counted.
+    const GENERATION: bool = false;
+    /// After how long an object goes by itself.
+    const TTL: Option<Duration> = None;
+    /// Whether it is served without being asked for.
+    const DEFAULT_ON: bool = true;
+    const SUBRESOURCES: &'static [Subresource] = &[];
+    const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::CREATED];
+    const INDEXES: &'static [Index<Self>] = &[];
+    const NAME: NameRule = names::dns_subdomain;
+
+    fn meta(&self) -> &ObjectMeta;
+
+    /// Whether the object is on its way out.
+    fn is_terminating(&self) -> bool {
+        self.meta().is_terminating()
+    }
+
+    /// A reference to this object, as the one that manages another.
+    fn controls(&self) -> OwnerReference {
+        OwnerReference::new()
+            .with_api_version(Self::NAMES.api_version())
+            .with_kind(Self::NAMES.kind)
+            .with_name(self.meta().name())
+            .with_uid(self.meta().uid())
+            .with_controller(true)
+            .with_block_owner_deletion(true)
+    }
+
+    /// This object, as seen now, as the reason for a write.
+    fn causes(&self, rule: &str) -> Cause {
+        Cause {
+            rule: rule.into(),
+            kind: Self::NAMES.kind.into(),
+            key: Key::of(self.meta()),
+            uid: self.meta().uid().into(),
+            revision: self.meta().revision(),
+        }
+    }
+
+    /// How long the object may take to go, if that is what was `asked`.
+    fn grace(&self, _asked: Option<i64>) -> Grace {
+        Grace::None
+    }
+    /// Fills defaults that depend on other fields. Constant defaults live on the field.
+    fn default_fields(&mut self) {}
+    /// What the server decides on creation, before admission has seen the object.
+    fn prepare_create(&mut self) {}
+    /// What the server decides when the main resource is updated.
+    fn prepare_update(&mut self, _old: &Self) {}
+    /// What the server decides when the status is updated.
+    fn prepare_status(&mut self, _old: &Self) {}
+    /// What a table says of the object besides its cells: that it has ended, and how.
+    fn ended(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+    /// Rules across fields.
+    fn validate(&self, _errs: &mut Errors) {}
+    /// Rules between the old and the new object.
+    fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
+    /// Rules for an update of the status.
+    fn validate_status(&self, _old: &Self, _errs: &mut Errors) {}
+
+    /// From this version to the one that is stored.
+    fn to_stored(_object: &mut Value) {}
+    /// From the one that is stored to this version.
+    fn from_stored(_object: &mut Value) {}
+}
+
+/// Checks that a name keeps a rule.
+pub fn check_name(rule: NameRule, meta: &ObjectMeta, errs: &mut Errors) {
+    let metadata = Path::Root.field("metadata");
+    if !meta.generate_name().is_empty() {
+        let at = metadata.field("generateName");
+        errs.complaints(&at, meta.generate_name(), rule(meta.generate_name(), true));
+    }
+    if meta.name().is_empty() {
+        errs.required(&metadata.field("name"), "name or generateName is required");
+    } else {
+        errs.complaints(&metadata.field("name"), meta.name(), rule(meta.name(), false));
+    }
+}

@@ -1,0 +1,267 @@
+//! The rules that hold for the metadata of every object.
+
+use object::{
+    List, ManagedFieldsEntry, Map, Object, ObjectMeta, OwnerReference, Value, View, names,
+};
+
+use crate::{Errors, Path, Scope};
+
+/// All annotations of an object together are at most this long.
+const ANNOTATIONS: usize = 256 * 1024;
+/// The name of a field manager is at most this long.
+const MANAGER: usize = 128;
+const SUBRESOURCE: usize = 256;
+/// Finalizers that need no domain in front.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+
+const METADATA: Path = Path::Root.field("metadata");
+
+/// Checks what is common to all kinds. Names are the matter of each kind.
+pub fn check_meta(object: &Value, old: Option<&Value>, scope: Scope, errs: &mut Errors) {
+    let meta = Object::view(object).metadata();
+    match old {
+        None => check_new(meta, scope, errs),
+        Some(old) => check_changed(meta, Object::view(old).metadata(), errs),
+    }
+    errs.non_negative(&METADATA.field("generation"), meta.generation());
+    check_labels(meta.labels(), &METADATA.field("labels"), errs);
+    check_annotations(meta.annotations(), &METADATA.field("annotations"), errs);
+    check_owners(meta.owner_references(), &METADATA.field("ownerReferences"), errs);
+    check_managers(meta.managed_fields(), errs);
+}
+
+pub fn check_labels(labels: &Map<String>, at: &Path, errs: &mut Errors) {
+    for (name, value) in labels.iter() {
+        errs.complaints(at, name, names::qualified_name(name));
+        errs.complaints(at, value, names::label_value(value));
+    }
+}
+
+pub fn check_annotations(annotations: &Map<String>, at: &Path, errs: &mut Errors) {
+    let mut size = 0;
+    for (name, value) in annotations.iter() {
+        size += name.len() + value.len();
+        errs.complaints(at, name, names::qualified_name(&name.to_lowercase()));
+    }
+    if size > ANNOTATIONS {
+        errs.too_long(at, ANNOTATIONS);
+    }
+}
+
+/// A finalizer, wherever it stands.
+pub fn check_finalizer(finalizer: &str, at: &Path, errs: &mut Errors) {
+    errs.complaints(at, finalizer, names::qualified_name(finalizer));
+    check_standard(finalizer, at, errs);
+}
+
+fn check_standard(finalizer: &str, at: &Path, errs: &mut Errors) {
+    if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+        let why = "name is neither a standard finalizer name nor is it fully qualified";
+        errs.invalid(at, finalizer, why);
+    }
+}
+
+/// A finalizer of a built-in kind is a standard one, or names its domain.
+pub(crate) fn check_finalizers(meta: &ObjectMeta, errs: &mut Errors) {
+    let all = METADATA.field("finalizers");
+    for (at, finalizer) in meta.finalizers().iter().enumerate() {
+        check_standard(finalizer, &all.index(at), errs);
+    }
+}
+
+fn check_new(meta: &ObjectMeta, scope: Scope, errs: &mut Errors) {
+    let at = METADATA.field("namespace");
+    match (scope, meta.namespace()) {
+        (Scope::Namespaced, "") => errs.required(&at, ""),
+        (Scope::Namespaced, namespace) => {
+            errs.complaints(&at, namespace, names::dns1123_label(namespace));
+        }
+        (Scope::Cluster, "") => {}
+        (Scope::Cluster, _) => errs.forbidden(&at, "not allowed on this type"),
+    }
+    let at = METADATA.field("finalizers");
+    for finalizer in meta.finalizers().iter() {
+        errs.complaints(&at, finalizer, names::qualified_name(finalizer));
+    }
+    let has = |name| meta.finalizers().iter().any(|finalizer| finalizer == name);
+    if has("orphan") && has("foregroundDeletion") {
+        errs.invalid(
+            &at,
+            Value::from(meta.finalizers().clone()),
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        );
+    }
+}
+
+fn check_changed(meta: &ObjectMeta, old: &ObjectMeta, errs: &mut Errors) {
+    if old.is_terminating() {
+        let known = |finalizer: &&str| old.finalizers().iter().any(|old| old == *finalizer);
+        let mut new: Vec<_> = meta.finalizers().iter().filter(|new| !known(new)).collect();
+        new.sort_unstable();
+        if !new.is_empty() {
+            let new: Vec<_> = new.iter().map(|name| format!("{name:?}")).collect();
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new \
+                 finalizers []string{{{}}}",
+                new.join(", ")
+            );
+            errs.forbidden(&METADATA.field("finalizers"), detail);
+        }
+    }
+    if meta.generation() < old.generation() {
+        let at = METADATA.field("generation");
+        errs.invalid(&at, meta.generation(), "must not be decremented");
+    }
+    let fields = [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ];
+    for name in fields {
+        let (new, old) = (object::Lens::tree(meta).get(name), object::Lens::tree(old).get(name));
+        errs.immutable(&METADATA.field(name), new, old);
+    }
+}
+
+fn check_owners(owners: &List<OwnerReference>, at: &Path, errs: &mut Errors) {
+    let mut controller: Option<&OwnerReference> = None;
+    for (i, owner) in owners.iter().enumerate() {
+        check_owner(owner, &at.index(i), errs);
+        if owner.controller() != Some(true) {
+            continue;
+        }
+        if let Some(first) = controller {
+            let detail = format!(
+                "Only one reference can have Controller set to true. Found \"true\" in references \
+                 for {}/{} and {}/{}",
+                first.kind(),
+                first.name(),
+                owner.kind(),
+                owner.name()
+            );
+            let all: Vec<_> = owners.iter().map(shown).collect();
+            errs.invalid_shown(at, format!("[{}]", all.join(",")), detail);
+        } else {
+            controller = Some(owner);
+        }
+    }
+}
+
+fn check_owner(owner: &OwnerReference, at: &Path, errs: &mut Errors) {
+    let version = owner.api_version();
+    let parts: Vec<_> = version.split('/').collect();
+    if !version.is_empty() && (parts.len() > 2 || parts.last() == Some(&"")) {
+        let at = at.field("apiVersion");
+        errs.invalid(&at, version, "must be <group>/<version> or <version>");
+    }
+    for (name, value) in [
+        ("apiVersion", version),
+        ("kind", owner.kind()),
+        ("name", owner.name()),
+        ("uid", owner.uid()),
+    ] {
+        if value.is_empty() {
+            errs.required(&at.field(name), "must not be empty");
+        }
+    }
+    if (version, owner.kind()) == ("v1", "Event") {
+        let detail = "/v1, Kind=Event is disallowed from being an owner";
+        errs.invalid_shown(at, shown(owner), detail);
+    }
+}
+
+/// A reference in the order in which Go writes its fields.
+fn shown(owner: &OwnerReference) -> String {
+    let mut text = format!(
+        "{{\"apiVersion\":{:?},\"kind\":{:?},\"name\":{:?},\"uid\":{:?}",
+        owner.api_version(),
+        owner.kind(),
+        owner.name(),
+        owner.uid()
+    );
+    for (name, flag) in
+        [("controller", owner.controller()), ("blockOwnerDeletion", owner.block_owner_deletion())]
+    {
+        if let Some(flag) = flag {
+            text.extend([",\"", name, "\":", if flag { "true" } else { "false" }]);
+        }
+    }
+    text + "}"
+}
+
+fn check_managers(managers: &List<ManagedFieldsEntry>, errs: &mut Errors) {
+    let all = METADATA.field("managedFields");
+    for (i, manager) in managers.iter().enumerate() {
+        let at = all.index(i);
+        match manager.operation() {
+            "" => errs.required(&at.field("operation"), "must not be empty"),
+            operation => errs.one_of(&at.field("operation"), operation, &["Apply", "Update"]),
+        }
+        if !matches!(manager.fields_type(), "" | "FieldsV1") {
+            let at = at.field("fieldsType");
+            errs.invalid(&at, manager.fields_type(), "must be `FieldsV1`");
+        }
+        if manager.manager().len() > MANAGER {
+            errs.too_long(&at.field("manager"), MANAGER);
+        }
+        if manager.subresource().len() > SUBRESOURCE {
+            errs.too_long(&at.field("subresource"), SUBRESOURCE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{Lens, OwnerReference};
+
+    use super::*;
+
+    fn complaints(meta: ObjectMeta, old: Option<ObjectMeta>, scope: Scope) -> Vec<String> {
+        let object = |meta| Value::from(Object::new().with_metadata(meta));
+        let old = old.map(object);
+        let mut errs = Errors::default();
+        check_meta(&object(meta), old.as_ref(), scope, &mut errs);
+        errs.0.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_good_object_passes() {
+        let meta = ObjectMeta::new().with_name("a").with_namespace("b");
+        assert!(complaints(meta.clone(), None, Scope::Namespaced).is_empty());
+        assert!(complaints(meta.clone(), Some(meta), Scope::Namespaced).is_empty());
+    }
+
+    #[test]
+    fn the_namespace_fits_the_scope() {
+        let found = complaints(ObjectMeta::new(), None, Scope::Namespaced);
+        assert_eq!(found, ["metadata.namespace: Required value"]);
+        let found = complaints(ObjectMeta::new().with_namespace("a"), None, Scope::Cluster);
+        assert_eq!(found, ["metadata.namespace: Forbidden: not allowed on this type"]);
+    }
+
+    #[test]
+    fn only_one_owner_controls() {
+        let owner = OwnerReference::new()
+            .with_api_version("apps/v1")
+            .with_kind("ReplicaSet")
+            .with_name("r")
+            .with_uid("u")
+            .with_controller(true);
+        let meta = ObjectMeta::new().with_owner_references([owner.clone(), owner]);
+        let found = complaints(meta, None, Scope::Cluster);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains(r#"[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r""#));
+        assert!(found[0].ends_with("references for ReplicaSet/r and ReplicaSet/r"));
+    }
+
+    #[test]
+    fn what_is_going_takes_no_new_finalizers() {
+        let old = ObjectMeta::new().with_deletion_timestamp("2026-01-01T00:00:00Z");
+        let new = ObjectMeta::from(old.tree().clone()).with_finalizers(["a/b"]);
+        let found = complaints(new, Some(old), Scope::Cluster);
+        assert!(found[0].ends_with(r#"found new finalizers []string{"a/b"}"#), "{found:?}");
+    }
+}

@@ -1,0 +1,168 @@
+//! One operation of a path: what can be sent, and what comes back.
+
+use object::Value;
+
+use super::schemas::{kind_value, object, reference};
+
+const JSON: &[&str] =
+    &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+const STREAM: &[&str] =
+    &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+const PATCHES: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
+/// A parameter: its name, type and what it is for.
+pub(super) type Parameter = (&'static str, &'static str, &'static str);
+
+pub(super) const PRETTY: Parameter =
+    ("pretty", "string", "Whether the answer is printed for people.");
+pub(super) const WRITE: &[Parameter] = &[
+    ("dryRun", "string", "All: everything is checked, nothing is kept."),
+    ("fieldManager", "string", "Who is noted as the manager of the fields that this sets."),
+    ("fieldValidation", "string", "What is done about unknown fields: Ignore, Warn or Strict."),
+];
+pub(super) const FORCE: Parameter =
+    ("force", "boolean", "Takes fields from other managers, when applying.");
+pub(super) const DELETE: &[Parameter] = &[
+    ("dryRun", "string", "All: everything is checked, nothing is kept."),
+    ("gracePeriodSeconds", "integer", "How many seconds the object is given to end."),
+    (
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+        "boolean",
+        "Deletes also what can no longer be read from the store.",
+    ),
+    ("orphanDependents", "boolean", "Whether dependents stay; older than propagationPolicy."),
+    (
+        "propagationPolicy",
+        "string",
+        "What happens to dependents: Orphan, Background or Foreground.",
+    ),
+];
+pub(super) const SELECT: &[Parameter] = &[
+    ("continue", "string", "Where the last page of the list ended."),
+    ("fieldSelector", "string", "Only objects with these fields."),
+    ("labelSelector", "string", "Only objects with these labels."),
+    ("limit", "integer", "How many objects a page has at most."),
+    ("resourceVersion", "string", "The version that is read or watched from."),
+    ("resourceVersionMatch", "string", "How exactly resourceVersion is meant."),
+    ("sendInitialEvents", "boolean", "Whether a watch begins with all that is there."),
+    ("shardSelector", "string", "Only objects of these shards."),
+    ("timeoutSeconds", "integer", "How long the call may take."),
+];
+pub(super) const WATCH: &[Parameter] = &[
+    ("allowWatchBookmarks", "boolean", "Whether a watch may tell how far it is."),
+    ("watch", "boolean", "Whether changes follow the list."),
+];
+
+/// An operation in the making.
+#[derive(Debug)]
+pub(super) struct Operation(Value);
+
+impl Operation {
+    pub(super) fn new(id: String, tag: &str, description: &str) -> Self {
+        let mut operation = Value::object();
+        operation["operationId"] = id.into();
+        operation["description"] = description.into();
+        operation["tags"] = [tag].into_iter().collect();
+        operation["responses"]["401"]["description"] = "Unauthorized".into();
+        Self(operation)
+    }
+
+    pub(super) fn about(
+        mut self,
+        action: &str,
+        (group, version, kind): (&str, &str, &str),
+    ) -> Self {
+        self.0["x-kubernetes-action"] = action.into();
+        self.0["x-kubernetes-group-version-kind"] = kind_value(group, version, kind);
+        self
+    }
+
+    pub(super) fn with(mut self, parameters: impl IntoIterator<Item = Parameter>) -> Self {
+        self.0["parameters"] = sorted(parameters.into_iter().map(query));
+        self
+    }
+
+    /// Takes an object of this schema.
+    pub(super) fn takes(mut self, schema: &str, required: bool) -> Self {
+        self.0["requestBody"]["content"] = contents(&["*/*"], schema);
+        if required {
+            self.0["requestBody"]["required"] = true.into();
+        }
+        self
+    }
+
+    pub(super) fn takes_patch(mut self, schema: &str) -> Self {
+        self.0["requestBody"]["content"] = contents(PATCHES, schema);
+        self.0["requestBody"]["required"] = true.into();
+        self
+    }
+
+    /// Gives an object of this schema, with any of these codes.
+    pub(super) fn gives(mut self, codes: &[(&str, &str)], schema: &str) -> Self {
+        for (code, description) in codes {
+            self.0["responses"][*code]["description"] = (*description).into();
+            self.0["responses"][*code]["content"] = contents(JSON, schema);
+        }
+        self
+    }
+
+    /// The same, or a stream of events.
+    pub(super) fn streams(self, schema: &str) -> Self {
+        let mut this = self.gives(&[("200", "OK")], schema);
+        this.0["responses"]["200"]["content"] = contents(&[JSON, STREAM].concat(), schema);
+        this
+    }
+
+    /// Gives anything at all.
+    pub(super) fn connects(mut self) -> Self {
+        self.0["responses"]["200"]["description"] = "OK".into();
+        self.0["responses"]["200"]["content"]["*/*"]["schema"]["type"] = "string".into();
+        self
+    }
+
+    pub(super) fn into_value(self) -> Value {
+        self.0
+    }
+}
+
+/// The parameters of a whole path: those in the path, then those of the query.
+pub(super) fn shared(path: &str, queries: impl IntoIterator<Item = Parameter>) -> Value {
+    let known = [
+        ("{name}", "name", "The object's name."),
+        ("{namespace}", "namespace", "The object's namespace."),
+        ("{path}", "path", "The path that the call goes on to."),
+    ];
+    let in_path = known.iter().filter(|(part, ..)| path.contains(part)).map(|(_, name, doc)| {
+        let mut parameter = query((name, "string", doc));
+        parameter["in"] = "path".into();
+        parameter["required"] = true.into();
+        parameter
+    });
+    sorted(in_path.collect::<Vec<_>>().into_iter().chain(queries.into_iter().map(query)))
+}
+
+fn query((name, ty, doc): Parameter) -> Value {
+    let mut parameter = Value::object();
+    parameter["name"] = name.into();
+    parameter["in"] = "query".into();
+    parameter["description"] = doc.into();
+    parameter["schema"]["type"] = ty.into();
+    parameter["schema"]["uniqueItems"] = true.into();
+    parameter
+}
+
+fn sorted(parameters: impl Iterator<Item = Value>) -> Value {
+    let mut parameters: Vec<_> = parameters.collect();
+    parameters.sort_by(|a, b| a.get("name").as_str().cmp(&b.get("name").as_str()));
+    parameters.into_iter().collect()
+}
+
+fn contents(types: &[&str], schema: &str) -> Value {
+    let content = || object([("schema".to_owned(), reference(schema))]);
+    object(types.iter().map(|media| ((*media).to_owned(), content())))
+}

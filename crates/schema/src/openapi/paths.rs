@@ -1,0 +1,291 @@
+//! The paths of a kind, and what can be done there.
+
+use object::Value;
+
+use super::{
+    operation::{DELETE, FORCE, Operation, PRETTY, Parameter, SELECT, WATCH, WRITE, shared},
+    schemas::{DELETE_OPTIONS, PATCH, RESOURCES, STATUS, Schemas, WATCH_EVENT},
+};
+use crate::{Definition, Subresource};
+
+const OK: &[(&str, &str)] = &[("200", "OK")];
+const PUT: &[(&str, &str)] = &[("200", "OK"), ("201", "Created")];
+const POST: &[(&str, &str)] = &[("200", "OK"), ("201", "Created"), ("202", "Accepted")];
+const GONE: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
+
+/// The paths of one document.
+#[derive(Debug, Default)]
+pub(super) struct Paths(Value);
+
+impl Paths {
+    pub(super) fn into_value(self) -> Value {
+        self.0
+    }
+
+    /// The path that says what a version has.
+    pub(super) fn version(&mut self, group: &str, version: &str) {
+        let id = format!("get{}{}APIResources", camel(group), capital(version));
+        let operation = Operation::new(id, &tag(group, version), "Tells what resources there are.");
+        let path = format!("{}/", base(group, version));
+        self.put(&path, "get", operation.gives(OK, RESOURCES));
+    }
+
+    pub(super) fn kind(&mut self, definition: &Definition, schemas: &mut Schemas) {
+        let place = Place::of(definition);
+        let can = |verb: &str| definition.verbs.contains(&verb);
+        let one = schemas.kind(definition);
+        let kind = place.kind;
+        if can("list") {
+            let list = schemas.list(definition);
+            if definition.is_namespaced() {
+                let path = format!("{}/{}", place.base, place.plural);
+                let id = format!("list{}{kind}ForAllNamespaces", place.version);
+                let all = Operation::new(id, &place.tag, "Lists objects of all namespaces.");
+                self.put(&path, "get", all.about("list", place.gvk).streams(&list));
+                self.share(&path, listing().chain([PRETTY]));
+            }
+            let operation = place.operation("list", "", "Lists objects.").about("list", place.gvk);
+            self.put(&place.many, "get", operation.with(listing()).streams(&list));
+        }
+        if can("create") {
+            let operation =
+                place.operation("create", "", "Makes an object.").about("post", place.gvk);
+            let operation = operation.with(WRITE.to_vec()).takes(&one, true).gives(POST, &one);
+            self.put(&place.many, "post", operation);
+        }
+        if can("deletecollection") {
+            let id = format!("delete{}Collection{}{kind}", place.version, place.scope);
+            let operation = Operation::new(id, &place.tag, "Deletes all selected objects.");
+            let operation = operation.about("deletecollection", place.gvk);
+            let parameters = DELETE.iter().chain(SELECT).copied();
+            let operation = operation.with(parameters).takes(DELETE_OPTIONS, false);
+            self.put(&place.many, "delete", operation.gives(OK, STATUS));
+        }
+        if !self.0.get(&place.many).is_null() {
+            self.share(&place.many, [PRETTY]);
+        }
+        self.object(&place, definition.verbs, "", (&one, place.gvk));
+        if can("delete") {
+            let operation =
+                place.operation("delete", "", "Deletes an object.").about("delete", place.gvk);
+            let operation = operation.with(DELETE.to_vec()).takes(DELETE_OPTIONS, false);
+            let left = if gives_back(definition) { &one } else { STATUS };
+            self.put(&place.one, "delete", operation.gives(GONE, left));
+        }
+        if !self.0.get(&place.one).is_null() {
+            self.share(&place.one, [PRETTY]);
+        }
+        for subresource in definition.subresources {
+            self.subresource(&place, subresource, schemas);
+        }
+        if can("watch") {
+            self.watches(&place, definition.is_namespaced());
+        }
+    }
+
+    /// Reading and changing one object, or a part of it.
+    fn object(
+        &mut self,
+        place: &Place,
+        verbs: &[&str],
+        subresource: &str,
+        (schema, gvk): (&str, (&str, &str, &str)),
+    ) {
+        let path = match subresource {
+            "" => place.one.clone(),
+            subresource => format!("{}/{subresource}", place.one),
+        };
+        let suffix = capital(subresource);
+        if verbs.contains(&"get") {
+            let operation = place.operation("read", &suffix, "Reads an object.").about("get", gvk);
+            self.put(&path, "get", operation.gives(OK, schema));
+        }
+        if verbs.contains(&"update") {
+            let operation =
+                place.operation("replace", &suffix, "Replaces an object.").about("put", gvk);
+            let operation = operation.with(WRITE.to_vec()).takes(schema, true).gives(PUT, schema);
+            self.put(&path, "put", operation);
+        }
+        if verbs.contains(&"patch") {
+            let operation = place.operation("patch", &suffix, "Changes part of an object.");
+            let operation =
+                operation.about("patch", gvk).with(WRITE.iter().copied().chain([FORCE]));
+            self.put(&path, "patch", operation.takes_patch(PATCH).gives(PUT, schema));
+        }
+    }
+
+    fn subresource(&mut self, place: &Place, subresource: &Subresource, schemas: &mut Schemas) {
+        let (name, kind) = (subresource.name, subresource.kind);
+        let path = format!("{}/{name}", place.one);
+        if kind.ends_with("Options") {
+            return self.connections(place, subresource, &path);
+        }
+        let (group, version) = match kind {
+            "Scale" => ("autoscaling", "v1"),
+            "Eviction" => ("policy", "v1"),
+            "TokenRequest" => ("authentication.k8s.io", "v1"),
+            _ => (place.gvk.0, place.gvk.1),
+        };
+        let gvk = (group, version, kind);
+        let schema = schemas.foreign(group, version, kind);
+        self.object(place, subresource.verbs, name, (&schema, gvk));
+        if subresource.verbs.contains(&"create") {
+            let operation = place.operation("create", &capital(name), "Makes an object.");
+            let operation = operation.about("post", gvk).with(WRITE.to_vec());
+            self.put(&path, "post", operation.takes(&schema, true).gives(POST, &schema));
+        }
+        self.share(&path, [PRETTY]);
+    }
+
+    /// Streams, which any method may open.
+    fn connections(&mut self, place: &Place, subresource: &Subresource, path: &str) {
+        let proxy = subresource.name == "proxy";
+        let methods: &[&str] = if proxy {
+            &["delete", "get", "head", "options", "patch", "post", "put"]
+        } else {
+            &["get", "post"]
+        };
+        let further = format!("{path}/{{path}}");
+        for (path, suffix) in [(path, ""), (&further, "WithPath")] {
+            if !suffix.is_empty() && !proxy {
+                continue;
+            }
+            for method in methods {
+                let (version, scope, kind) = (&place.version, place.scope, place.kind);
+                let (verb, name) = (capital(method), capital(subresource.name));
+                let id = format!("connect{version}{verb}{scope}{kind}{name}{suffix}");
+                let operation = Operation::new(id, &place.tag, "Opens a connection.");
+                let gvk = (place.gvk.0, place.gvk.1, subresource.kind);
+                self.put(path, method, operation.about("connect", gvk).connects());
+            }
+            self.share(path, []);
+        }
+    }
+
+    /// The old way to watch.
+    fn watches(&mut self, place: &Place, namespaced: bool) {
+        let (version, kind) = (&place.version, place.kind);
+        let mut paths = vec![
+            (
+                watched(place, &place.many),
+                format!("watch{version}{}{kind}List", place.scope),
+                "watchlist",
+            ),
+            (watched(place, &place.one), format!("watch{version}{}{kind}", place.scope), "watch"),
+        ];
+        if namespaced {
+            let path = format!("{}/watch/{}", place.base, place.plural);
+            let id = format!("watch{version}{kind}ListForAllNamespaces");
+            paths.push((path, id, "watchlist"));
+        }
+        for (path, id, action) in paths {
+            let operation =
+                Operation::new(id, &place.tag, "Watches; use the watch parameter of a list.");
+            self.put(&path, "get", operation.about(action, place.gvk).streams(WATCH_EVENT));
+            self.share(&path, listing().chain([PRETTY]));
+        }
+    }
+
+    fn put(&mut self, path: &str, method: &str, operation: Operation) {
+        self.0[path][method] = operation.into_value();
+    }
+
+    fn share(&mut self, path: &str, queries: impl IntoIterator<Item = Parameter>) {
+        self.0[path]["parameters"] = shared(path, queries);
+    }
+}
+
+/// Where a kind is, and how its operations are called.
+struct Place<'a> {
+    base: String,
+    plural: &'a str,
+    many: String,
+    one: String,
+    kind: &'a str,
+    gvk: (&'a str, &'a str, &'a str),
+    tag: String,
+    /// `AppsV1`.
+    version: String,
+    scope: &'static str,
+}
+
+impl<'a> Place<'a> {
+    fn of(definition: &'a Definition) -> Self {
+        let names = &definition.names;
+        let base = base(names.group, names.version);
+        let (scope, many) = if definition.is_namespaced() {
+            ("Namespaced", format!("{base}/namespaces/{{namespace}}/{}", names.plural))
+        } else {
+            ("", format!("{base}/{}", names.plural))
+        };
+        Self {
+            plural: names.plural,
+            one: format!("{many}/{{name}}"),
+            many,
+            kind: names.kind,
+            gvk: (names.group, names.version, names.kind),
+            tag: tag(names.group, names.version),
+            version: format!("{}{}", camel(names.group), capital(names.version)),
+            scope,
+            base,
+        }
+    }
+
+    fn operation(&self, verb: &str, suffix: &str, description: &str) -> Operation {
+        let id = format!("{verb}{}{}{}{suffix}", self.version, self.scope, self.kind);
+        Operation::new(id, &self.tag, description)
+    }
+}
+
+/// Whether deleting an object answers with it, and not only with success.
+fn gives_back(definition: &Definition) -> bool {
+    match definition.names.group {
+        "" => matches!(
+            definition.names.kind,
+            "PersistentVolume"
+                | "PersistentVolumeClaim"
+                | "Pod"
+                | "PodTemplate"
+                | "ResourceQuota"
+                | "Service"
+                | "ServiceAccount"
+        ),
+        "storage.k8s.io" => definition.names.kind != "CSIStorageCapacity",
+        group => group == "resource.k8s.io",
+    }
+}
+
+fn listing() -> impl Iterator<Item = Parameter> {
+    SELECT.iter().chain(WATCH).copied()
+}
+
+fn watched(place: &Place, path: &str) -> String {
+    path.replacen(&place.base, &format!("{}/watch", place.base), 1)
+}
+
+fn base(group: &str, version: &str) -> String {
+    match group {
+        "" => format!("/api/{version}"),
+        group => format!("/apis/{group}/{version}"),
+    }
+}
+
+/// `rbac.authorization.k8s.io` as `RbacAuthorization`.
+fn camel(group: &str) -> String {
+    match group.strip_suffix(".k8s.io").unwrap_or(group) {
+        "" => "Core".to_owned(),
+        group => group.split('.').map(capital).collect(),
+    }
+}
+
+/// `rbacAuthorization_v1`.
+fn tag(group: &str, version: &str) -> String {
+    let name = camel(group);
+    let (first, rest) = name.split_at_checked(1).unwrap_or(("", ""));
+    format!("{}{rest}_{version}", first.to_lowercase())
+}
+
+fn capital(text: &str) -> String {
+    let (first, rest) = text.split_at_checked(1).unwrap_or(("", text));
+    format!("{}{rest}", first.to_uppercase())
+}

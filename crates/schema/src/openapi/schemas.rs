@@ -1,0 +1,335 @@
+//! Shapes as schemas, with the extensions that tell clients how to merge.
+
+use std::collections::BTreeMap;
+
+use object::{
+    DeleteOptions, Field, Lens, Link, ListMeta, ListType, Rules, Status, Struct, Type, Value,
+};
+
+use super::packages::{Packages, package};
+use crate::{Definition, patch::replaces, published::default_of};
+
+pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
+pub(super) const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
+pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
+pub(super) const WATCH_EVENT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
+pub(super) const RESOURCES: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.APIResourceList";
+const RESOURCE: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.APIResource";
+const RAW: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
+const FIELDS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1";
+const JSON: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON";
+const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
+const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
+const DURATION: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Duration";
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+
+/// The schemas of one document: those that were asked for, and all that they lead to.
+#[derive(Debug)]
+pub(super) struct Schemas<'a> {
+    packages: &'a Packages,
+    done: BTreeMap<String, Value>,
+}
+
+impl<'a> Schemas<'a> {
+    pub(super) fn new(packages: &'a Packages) -> Self {
+        Self { packages, done: BTreeMap::new() }
+    }
+
+    pub(super) fn into_value(self) -> Value {
+        object(self.done)
+    }
+
+    /// Adds a kind; the result is its name.
+    pub(super) fn kind(&mut self, definition: &Definition) -> String {
+        self.shape(&definition.shape)
+    }
+
+    /// Adds the list of a kind; the result is its name.
+    pub(super) fn list(&mut self, definition: &Definition) -> String {
+        let item = self.kind(definition);
+        let names = &definition.names;
+        let name = format!("{item}List");
+        let mut items = object([("items".to_owned(), reference(&item))]);
+        items["type"] = "array".into();
+        let mut schema = object([]);
+        schema["properties"]["items"] = items;
+        schema["properties"]["metadata"] = self.nested(ListMeta::SHAPE);
+        schema["required"] = ["items"].into_iter().collect();
+        schema["type"] = "object".into();
+        let kind = format!("{}List", names.kind);
+        of_kind(&mut schema, &[(names.group, names.version, &kind)]);
+        self.done.insert(name.clone(), schema);
+        name
+    }
+
+    /// Adds a kind that is known by name only; the result is its full name.
+    pub(super) fn foreign(&mut self, group: &str, version: &str, kind: &str) -> String {
+        let name = format!("{}.{kind}", package(group, version));
+        if !self.done.contains_key(&name) {
+            let mut schema = object([("type".to_owned(), "object".into())]);
+            of_kind(&mut schema, &[(group, version, kind)]);
+            self.done.insert(name.clone(), schema);
+        }
+        name
+    }
+
+    /// Adds what every group and version talks about.
+    pub(super) fn common(&mut self, versions: &[(&str, &str)]) {
+        let kinds = |kind: &'static str| {
+            let mut all = vec![("", "v1", kind)];
+            let others = versions.iter().filter(|version| **version != ("", "v1"));
+            all.extend(others.map(|(group, version)| (*group, *version, kind)));
+            all
+        };
+        for (shape, kinds) in [
+            (Status::SHAPE, vec![("", "v1", "Status")]),
+            (DeleteOptions::SHAPE, kinds("DeleteOptions")),
+        ] {
+            let name = self.shape(shape);
+            of_kind(self.done.get_mut(&name).expect("just added"), &kinds);
+        }
+        self.done.insert(PATCH.to_owned(), object([("type".to_owned(), "object".into())]));
+        let mut event = object([]);
+        event["properties"]["object"] = self.wrapped(RAW, raw());
+        event["properties"]["type"] = text("");
+        event["required"] = ["type", "object"].into_iter().collect();
+        event["type"] = "object".into();
+        event["x-kubernetes-group-version-kind"] = kind_list(&kinds("WatchEvent"));
+        self.done.insert(WATCH_EVENT.to_owned(), event);
+        self.discovery();
+    }
+
+    fn discovery(&mut self) {
+        let list = |item: Value| {
+            let mut list = object([("type".to_owned(), "array".into())]);
+            list["items"] = item;
+            list
+        };
+        let plain = || object([("type".to_owned(), "string".into())]);
+        let mut resource = object([]);
+        for name in ["name", "singularName", "kind"] {
+            resource["properties"][name] = text("");
+        }
+        for name in ["group", "version", "storageVersionHash"] {
+            resource["properties"][name] = plain();
+        }
+        for name in ["categories", "shortNames", "verbs"] {
+            resource["properties"][name] = list(plain());
+        }
+        resource["properties"]["namespaced"]["type"] = "boolean".into();
+        resource["properties"]["namespaced"]["default"] = false.into();
+        let required = ["name", "singularName", "namespaced", "kind", "verbs"];
+        resource["required"] = required.into_iter().collect();
+        resource["type"] = "object".into();
+        self.done.insert(RESOURCE.to_owned(), resource);
+        let mut all = object([("type".to_owned(), "object".into())]);
+        all["properties"]["groupVersion"] = text("");
+        all["properties"]["resources"] = list(reference(RESOURCE));
+        all["required"] = ["groupVersion", "resources"].into_iter().collect();
+        of_kind(&mut all, &[("", "v1", "APIResourceList")]);
+        self.done.insert(RESOURCES.to_owned(), all);
+    }
+
+    /// Adds a shape and all that it leads to; the result is its name.
+    fn shape(&mut self, shape: &Struct) -> String {
+        let name = self.packages.name(shape);
+        if !self.done.contains_key(&name) {
+            self.done.insert(name.clone(), Value::Null); // it may contain itself
+            let mut schema = self.fields(shape);
+            if let Some(names) = self.packages.kind(shape) {
+                of_kind(&mut schema, &[(names.group, names.version, names.kind)]);
+            }
+            self.done.insert(name.clone(), schema);
+        }
+        name
+    }
+
+    fn fields(&mut self, shape: &Struct) -> Value {
+        let mut schema = object([]);
+        describe(&mut schema, &shape.doc);
+        let mut required = Vec::new();
+        for field in shape.flat() {
+            schema["properties"][&*field.name] = match (&*shape.name, &*field.ty) {
+                ("ManagedFieldsEntry", Type::Any) => self.wrapped(FIELDS, raw()),
+                ("JSONSchemaProps", Type::Any) => self.known(JSON, Value::object()),
+                _ => self.property(field),
+            };
+            if replaces(&shape.name, &field.name) {
+                let property = &mut schema["properties"][&*field.name];
+                property["x-kubernetes-patch-strategy"] = "replace".into();
+            }
+            if field.rules.required {
+                required.push(field.name.as_str());
+            }
+        }
+        if !required.is_empty() {
+            schema["required"] = required.into_iter().collect();
+        }
+        schema["type"] = "object".into();
+        if shape.atomic {
+            schema["x-kubernetes-map-type"] = "atomic".into();
+        }
+        schema
+    }
+
+    fn property(&mut self, field: &Field) -> Value {
+        let mut schema = self.of_type(&field.ty);
+        if !schema.get("$ref").is_null() {
+            // What stands beside a reference would not count.
+            schema = object([("allOf".to_owned(), [schema].into_iter().collect())]);
+        }
+        describe(&mut schema, &field.doc);
+        if let Some(default) = default_of(field) {
+            schema["default"] = default;
+        }
+        extend(&mut schema, &field.rules, matches!(*field.ty, Type::List(_)));
+        schema
+    }
+
+    fn of_type(&mut self, ty: &Type) -> Value {
+        let plain = |ty: &str, format: &str| {
+            let mut schema = object([("type".to_owned(), ty.into())]);
+            if !format.is_empty() {
+                schema["format"] = format.into();
+            }
+            schema
+        };
+        match ty {
+            Type::Bool => plain("boolean", ""),
+            Type::Int32 => plain("integer", "int32"),
+            Type::Int64 | Type::UInt64 => plain("integer", "int64"),
+            Type::Float => plain("number", "double"),
+            Type::Text => plain("string", ""),
+            Type::Bytes => plain("string", "byte"),
+            Type::Enum(names) => {
+                let mut names = names.to_vec();
+                names.sort_unstable();
+                let mut schema = plain("string", "");
+                schema["enum"] = names.into_iter().collect();
+                schema
+            }
+            Type::Any => self.known(RAW, raw()),
+            Type::Time => self.known(TIME, plain("string", "date-time")),
+            Type::MicroTime => self.known(MICRO_TIME, plain("string", "date-time")),
+            Type::Duration => self.known(DURATION, plain("string", "")),
+            Type::Quantity => self.known(QUANTITY, either("string", "number")),
+            Type::IntOrString => {
+                let mut schema = either("integer", "string");
+                schema["format"] = "int-or-string".into();
+                self.known(INT_OR_STRING, schema)
+            }
+            Type::List(item) => {
+                let mut schema = plain("array", "");
+                schema["items"] = self.of_type(item);
+                schema
+            }
+            Type::Map(item) => {
+                let mut schema = plain("object", "");
+                schema["additionalProperties"] = self.of_type(item);
+                schema
+            }
+            Type::Object(Link::Shared(shape)) => self.fields(shape),
+            Type::Object(shape) => reference(&self.shape(shape)),
+        }
+    }
+
+    fn known(&mut self, name: &str, schema: Value) -> Value {
+        self.done.entry(name.to_owned()).or_insert(schema);
+        reference(name)
+    }
+
+    fn wrapped(&mut self, name: &str, schema: Value) -> Value {
+        object([("allOf".to_owned(), [self.known(name, schema)].into_iter().collect())])
+    }
+
+    fn nested(&mut self, shape: &Struct) -> Value {
+        let name = self.shape(shape);
+        let mut schema = object([("allOf".to_owned(), [reference(&name)].into_iter().collect())]);
+        schema["default"] = Value::object();
+        schema
+    }
+}
+
+pub(super) fn reference(name: &str) -> Value {
+    object([("$ref".to_owned(), format!("#/components/schemas/{name}").into())])
+}
+
+/// As operations and schemas name a kind.
+pub(super) fn kind_value(group: &str, version: &str, kind: &str) -> Value {
+    let text = |name: &str, value: &str| (name.to_owned(), value.into());
+    object([text("group", group), text("kind", kind), text("version", version)])
+}
+
+pub(super) fn object(entries: impl IntoIterator<Item = (String, Value)>) -> Value {
+    let mut object = Value::object();
+    for (name, value) in entries {
+        object[&*name] = value;
+    }
+    object
+}
+
+fn kind_list(kinds: &[(&str, &str, &str)]) -> Value {
+    kinds.iter().map(|(group, version, kind)| kind_value(group, version, kind)).collect()
+}
+
+/// What makes a schema that of a kind.
+fn of_kind(schema: &mut Value, kinds: &[(&str, &str, &str)]) {
+    for (name, doc) in [
+        ("apiVersion", "The group and version that the object is written in."),
+        ("kind", "What the object is."),
+    ] {
+        let mut text = object([("type".to_owned(), "string".into())]);
+        describe(&mut text, doc);
+        schema["properties"][name] = text;
+    }
+    schema["x-kubernetes-group-version-kind"] = kind_list(kinds);
+}
+
+fn text(default: &str) -> Value {
+    object([("type".to_owned(), "string".into()), ("default".to_owned(), default.into())])
+}
+
+fn raw() -> Value {
+    object([("type".to_owned(), "object".into())])
+}
+
+fn either(one: &str, other: &str) -> Value {
+    let types = [one, other].map(|ty| object([("type".to_owned(), ty.into())]));
+    object([("oneOf".to_owned(), types.into_iter().collect())])
+}
+
+fn describe(schema: &mut Value, doc: &str) {
+    if !doc.is_empty() {
+        schema["description"] = doc.into();
+    }
+}
+
+/// How the field is merged.
+fn extend(schema: &mut Value, rules: &Rules, list: bool) {
+    if list {
+        schema["x-kubernetes-list-type"] = match rules.list {
+            ListType::Atomic => "atomic".into(),
+            ListType::Set => "set".into(),
+            ListType::Map(keys) => {
+                schema["x-kubernetes-list-map-keys"] = keys.iter().copied().collect();
+                "map".into()
+            }
+        };
+    }
+    if rules.atomic {
+        schema["x-kubernetes-map-type"] = "atomic".into();
+    } else if rules.granular {
+        schema["x-kubernetes-map-type"] = "granular".into();
+    }
+    let strategy = match (rules.merge, rules.retain_keys) {
+        (true, true) => "merge,retainKeys",
+        (true, false) => "merge",
+        (false, true) => "retainKeys",
+        (false, false) => return,
+    };
+    schema["x-kubernetes-patch-strategy"] = strategy.into();
+    if let Some(key) = rules.merge_key {
+        schema["x-kubernetes-patch-merge-key"] = key.into();
+    }
+}

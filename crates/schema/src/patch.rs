@@ -1,0 +1,96 @@
+//! The four ways in which a client changes part of an object.
+//!
+//! Each takes the object and the patch as trees and gives the new tree; nothing is
+//! changed when a patch does not apply. What comes out has not been checked: it
+//! passes `conform` like anything else that a client sent.
+
+mod diff;
+mod json;
+mod lists;
+mod merge;
+mod place;
+mod strategic;
+mod three_way;
+
+use object::{NULL, Status, StatusDetails, Value};
+
+pub(crate) use self::place::replaces;
+pub use self::{json::json, merge::merge, strategic::strategic, three_way::three_way};
+
+/// Why a patch was refused, by what the server answers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// It is not a patch of its kind: 400.
+    #[error("{0}")]
+    Malformed(String),
+    /// It asks for more than one request may: 413.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The object is not such that the patch applies to it: 422.
+    #[error("{0}")]
+    Unfit(String),
+    /// The patch cannot be merged; upstream calls that its own fault: 500.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl PatchError {
+    /// The HTTP status code.
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Malformed(_) => 400,
+            Self::TooLarge(_) => 413,
+            Self::Unfit(_) => 422,
+            Self::Failed(_) => 500,
+        }
+    }
+
+    /// The answer, as upstream gives it.
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Malformed(why) => Status::bad_request(why.as_str()),
+            Self::TooLarge(why) => Status::too_large(format!("Request entity too large: {why}")),
+            Self::Unfit(_) => Status::failure(
+                422,
+                "Invalid",
+                "the server rejected our request due to an error in our request",
+            )
+            .with_details(StatusDetails::new()),
+            Self::Failed(why) => {
+                Status::new().with_status("Failure").with_message(why.as_str()).with_code(500)
+            }
+        }
+    }
+}
+
+/// The entry `name`, which may be an explicit `null`; `None` when absent.
+fn entry<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
+    Some(object.get(name)).filter(|value| !std::ptr::eq(*value, &raw const NULL))
+}
+
+/// Removes the entry `name`, even an explicit `null`.
+fn delete(object: &mut Value, name: &str) {
+    if entry(object, name).is_some() {
+        object.retain(|other, _| other != name);
+    }
+}
+
+/// The word that Go's JSON decoder has for this type of value.
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
+        Value::Text(_) => "string",
+        Value::List(_) => "array",
+        Value::Object(_) | Value::Map(_) => "object",
+    }
+}
+
+/// A patch that must be an object and is not.
+fn not_an_object(patch: &Value) -> PatchError {
+    let found = json_type(patch);
+    PatchError::Malformed(format!(
+        "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    ))
+}

@@ -1,0 +1,190 @@
+//! Merging lists item by item.
+//!
+//! The result has the patch's items in the patch's order, and the others where they
+//! were among those: `[a b c]` and a patch of `[c x]` give `[a b c x]`. New items alone
+//! come first: a patch of `[x]` gives `[x a b c]`.
+
+use std::collections::{HashMap, HashSet, hash_map::Entry};
+
+use object::{Value, to_json};
+
+use super::{
+    PatchError, entry,
+    place::{Items, go_type, shown, shown_list},
+    strategic::{DIRECTIVE, Mode, ORDER, merge_object, unknown_directive},
+};
+
+pub(super) fn merge_list(
+    mut old: Vec<Value>,
+    change: &[Value],
+    rules: Items,
+    mode: Mode,
+) -> Result<Vec<Value>, PatchError> {
+    if old.is_empty() && change.is_empty() {
+        return Ok(old);
+    }
+    check_types(&[&old, change])?;
+    let objects = old.first().or(change.first()).is_some_and(Value::is_object);
+    if !objects {
+        let all = old.iter().chain(change).cloned().collect();
+        return in_order(unique(all), change, &old, "");
+    }
+    if rules.key.is_empty() {
+        let kind = rules.of.kind();
+        return Err(PatchError::Failed(format!("cannot merge lists without merge key for {kind}")));
+    }
+    let mut plain = Vec::with_capacity(change.len());
+    let mut replace = false;
+    for item in change {
+        match entry(item, DIRECTIVE) {
+            None => plain.push(item.clone()),
+            Some(directive) => match directive.as_str() {
+                Some("delete") => {
+                    let key = key_of(item, rules.key)?.clone();
+                    old.retain(|other| entry(other, rules.key) != Some(&key));
+                }
+                Some("replace") => replace = true,
+                Some("merge") => {
+                    let message = "merging lists cannot yet be specified in the patch";
+                    return Err(PatchError::Failed(message.to_owned()));
+                }
+                _ => return Err(unknown_directive(directive, item)),
+            },
+        }
+    }
+    if replace {
+        (old, plain) = (plain, Vec::new());
+    }
+    let before = old.clone();
+    let mut places = places(&old, rules.key);
+    for item in &plain {
+        key_of(item, rules.key)?;
+        match places.entry(identity(item, rules.key)) {
+            Entry::Occupied(at) => {
+                let other = &mut old[*at.get()];
+                *other = merge_object(std::mem::take(other), item, rules.of, mode)?;
+            }
+            Entry::Vacant(place) => {
+                place.insert(old.len());
+                old.push(item.clone());
+            }
+        }
+    }
+    in_order(old, &plain, &before, rules.key)
+}
+
+/// Sorts what `order` names by it, and puts the rest where it was in `before`.
+pub(super) fn in_order(
+    items: Vec<Value>,
+    order: &[Value],
+    before: &[Value],
+    key: &str,
+) -> Result<Vec<Value>, PatchError> {
+    if !key.is_empty() {
+        for item in items.iter().chain(order).chain(before) {
+            key_of(item, key)?;
+        }
+    }
+    let (order, before) = (places(order, key), places(before, key));
+    let place = |among: &Places, item: &Value| among.get(&identity(item, key)).copied();
+    let (mut named, mut rest): (Vec<_>, Vec<_>) =
+        items.into_iter().partition(|item| place(&order, item).is_some());
+    named.sort_by_cached_key(|item| place(&order, item));
+    rest.sort_by_cached_key(|item| place(&before, item));
+    let mut all = Vec::with_capacity(named.len() + rest.len());
+    let (mut named, mut rest) = (named.into_iter().peekable(), rest.into_iter().peekable());
+    while let (Some(left), Some(right)) = (rest.peek(), named.peek()) {
+        let earlier = match (place(&before, left), place(&before, right)) {
+            (Some(left), Some(right)) => left < right,
+            _ => false,
+        };
+        all.extend(if earlier { rest.next() } else { named.next() });
+    }
+    all.extend(rest);
+    all.extend(named);
+    Ok(all)
+}
+
+/// The items of a patch must stand in the order that it sets, all of them.
+pub(super) fn check_order(change: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
+    if change.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut wanted = order.iter();
+    for item in change.iter().filter(|item| entry(item, DIRECTIVE).is_none()) {
+        if !key.is_empty() {
+            key_of(item, key)?;
+        }
+        if !wanted.any(|next| same(next, item, key)) {
+            let (change, order) = (shown_list(change), shown_list(order));
+            return Err(PatchError::Failed(format!(
+                "The order in patch list:\n{change}\n doesn't match {ORDER} list:\n{order}\n"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// All items must be of one type, and none a list.
+pub(super) fn check_types(lists: &[&[Value]]) -> Result<(), PatchError> {
+    let mut items = lists.iter().copied().flatten();
+    let Some(first) = items.next() else {
+        return Err(PatchError::Failed("no elements in any of the given slices".to_owned()));
+    };
+    if matches!(first, Value::List(_)) {
+        return Err(PatchError::Unfit("lists of lists are not supported".to_owned()));
+    }
+    if items.any(|item| go_type(item) != go_type(first)) {
+        let lists: Vec<_> = lists.iter().map(|list| shown_list(list)).collect();
+        let lists = lists.join(" ");
+        let message = format!("list element types are not identical: [{lists}]");
+        return Err(PatchError::Failed(message));
+    }
+    Ok(())
+}
+
+/// By what an item is told from others.
+pub(super) fn key_of<'a>(item: &'a Value, key: &str) -> Result<&'a Value, PatchError> {
+    if !item.is_object() {
+        let found = go_type(item);
+        let message = format!("expected a map[string]interface {{}}, but received a {found}");
+        return Err(PatchError::Failed(message));
+    }
+    entry(item, key).ok_or_else(|| {
+        let item = shown(item);
+        PatchError::Failed(format!("map: {item} does not contain declared merge key: {key}"))
+    })
+}
+
+/// Whether two items are the same one.
+pub(super) fn same(a: &Value, b: &Value, key: &str) -> bool {
+    if key.is_empty() { a == b } else { entry(a, key) == entry(b, key) }
+}
+
+/// Without what came before.
+pub(super) fn unique(items: Vec<Value>) -> Vec<Value> {
+    let mut seen = HashSet::new();
+    items.into_iter().filter(|item| seen.insert(identity(item, ""))).collect()
+}
+
+/// `items` without those that are `others`, too.
+pub(super) fn without(items: &[Value], others: &[Value]) -> Vec<Value> {
+    let others = places(others, "");
+    items.iter().filter(|item| !others.contains_key(&identity(item, ""))).cloned().collect()
+}
+
+/// Where each item of a list is first, so that long lists take no longer than they must.
+type Places = HashMap<Vec<u8>, usize>;
+
+fn places(items: &[Value], key: &str) -> Places {
+    let mut places = Places::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        places.entry(identity(item, key)).or_insert(at);
+    }
+    places
+}
+
+/// What tells an item from others: its key, or all of it.
+fn identity(item: &Value, key: &str) -> Vec<u8> {
+    to_json(if key.is_empty() { item } else { item.get(key) })
+}

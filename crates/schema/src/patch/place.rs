@@ -1,0 +1,152 @@
+//! Where in a shape a strategic patch is, and Go's way to print what is wrong there.
+
+use object::{Field, Struct, Type, Value};
+
+use super::PatchError;
+
+/// What the value being merged is, as far as the shape knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place<'a> {
+    Struct(&'a Struct),
+    /// A map, with this type of values.
+    Map(&'a Type),
+    /// Anything that has no named fields.
+    Other(&'a Type),
+}
+
+/// How an object is merged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inner<'a> {
+    pub(super) of: Place<'a>,
+    /// Not merged at all.
+    pub(super) replace: bool,
+    pub(super) retain_keys: bool,
+}
+
+/// The one object that a strategic merge patch replaces rather than merges.
+pub(crate) fn replaces(shape: &str, field: &str) -> bool {
+    shape == "PodDisruptionBudgetSpec" && field == "selector"
+}
+
+/// How a list is merged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Items<'a> {
+    pub(super) of: Place<'a>,
+    /// Merged item by item, not replaced.
+    pub(super) merge: bool,
+    /// By what items are told apart; empty for plain values.
+    pub(super) key: &'a str,
+    pub(super) retain_keys: bool,
+}
+
+impl<'a> Place<'a> {
+    fn of(ty: &'a Type) -> Self {
+        match ty {
+            Type::Object(shape) => Self::Struct(shape),
+            Type::Map(item) => Self::Map(item),
+            other => Self::Other(other),
+        }
+    }
+
+    /// How the object at `name` is merged.
+    pub(super) fn object(self, name: &str) -> Result<Inner<'a>, PatchError> {
+        let (ty, field) = self.find(name)?;
+        let retain_keys = field.is_some_and(|field| field.rules.retain_keys);
+        Ok(Inner { of: Self::of(ty), replace: self.replaces(name), retain_keys })
+    }
+
+    fn replaces(self, name: &str) -> bool {
+        matches!(self, Self::Struct(shape) if replaces(&shape.name, name))
+    }
+
+    /// How the list at `name` is merged.
+    pub(super) fn list(self, name: &str) -> Result<Items<'a>, PatchError> {
+        let (ty, field) = self.find(name)?;
+        let Type::List(item) = ty else {
+            let message = format!("expected slice or array type, but got: {}", self.kind());
+            return Err(PatchError::Failed(message));
+        };
+        let rules = field.map(|field| &field.rules);
+        Ok(Items {
+            of: Self::of(item),
+            merge: rules.is_some_and(|rules| rules.merge),
+            key: rules.and_then(|rules| rules.merge_key).unwrap_or_default(),
+            retain_keys: rules.is_some_and(|rules| rules.retain_keys),
+        })
+    }
+
+    fn find(self, name: &str) -> Result<(&'a Type, Option<&'a Field>), PatchError> {
+        let unknown = |shape: &str| {
+            PatchError::Failed(format!(
+                "unable to find api field in struct {shape} for the json field {name:?}"
+            ))
+        };
+        match self {
+            Self::Map(item) => Ok((item, None)),
+            Self::Struct(shape) => match shape.field(name) {
+                Some(field) => Ok((&field.ty, Some(field))),
+                None => Err(unknown(&shape.name)),
+            },
+            Self::Other(Type::Any) => Err(unknown("RawExtension")),
+            Self::Other(_) => Err(PatchError::Failed(format!(
+                "merging an object in json but data type is not struct, instead is: {}",
+                self.kind()
+            ))),
+        }
+    }
+
+    /// As Go names the kind of the type.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Map(_) => "map",
+            Self::Other(Type::Bool) => "bool",
+            Self::Other(Type::Int32) => "int32",
+            Self::Other(Type::Int64) => "int64",
+            Self::Other(Type::Text | Type::Enum(_)) => "string",
+            Self::Other(Type::List(_) | Type::Bytes) => "slice",
+            Self::Struct(_) | Self::Other(_) => "struct",
+        }
+    }
+}
+
+/// A value as Go's `%v` prints it.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Text(text) => text.to_string(),
+        Value::List(items) => shown_list(items),
+        Value::Object(_) | Value::Map(_) => {
+            let entries = value.entries().map(|(name, value)| format!("{name}:{}", shown(value)));
+            format!("map[{}]", entries.collect::<Vec<_>>().join(" "))
+        }
+        other => String::from_utf8_lossy(&object::to_json(other)).into_owned(),
+    }
+}
+
+pub(super) fn shown_list(items: &[Value]) -> String {
+    format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(" "))
+}
+
+/// A value as Go's `%s` prints it.
+pub(super) fn shown_as_text(value: &Value) -> String {
+    match value {
+        Value::Bool(_) => format!("%!s(bool={})", shown(value)),
+        Value::Int(_) => format!("%!s(int64={})", shown(value)),
+        Value::Float(_) => format!("%!s(float64={})", shown(value)),
+        Value::Null => "%!s(<nil>)".to_owned(),
+        other => shown(other),
+    }
+}
+
+/// Go's name for the type of a decoded value.
+pub(super) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::UInt(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::Text(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Object(_) | Value::Map(_) => "map[string]interface {}",
+    }
+}

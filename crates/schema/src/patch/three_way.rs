@@ -1,0 +1,103 @@
+//! What `kubectl apply` sends: the patch that brings an object to what a file says.
+//!
+//! Three trees decide: `original` is what was applied the last time, `modified` what
+//! shall be applied now, `current` what is there. What `modified` has and `current`
+//! lacks is set; what `original` had and `modified` lacks is removed; what others have
+//! added to `current` stays.
+
+use object::{Struct, Value};
+
+use super::{
+    PatchError,
+    diff::{Part, diff, diff_json},
+    place::Place,
+    strategic::{Mode, merge_object},
+};
+
+/// A strategic merge patch where the shape is known, a JSON merge patch otherwise.
+pub fn three_way(
+    shape: Option<&Struct>,
+    original: &Value,
+    modified: &Value,
+    current: &Value,
+) -> Result<Value, PatchError> {
+    let Some(shape) = shape else {
+        let mut patch = diff_json(original, modified, Part::Deletions);
+        combine(&mut patch, diff_json(current, modified, Part::Changes));
+        return Ok(patch);
+    };
+    let place = Place::Struct(shape);
+    let changes = diff(current, modified, place, Part::Changes, false)?;
+    let deletions = diff(original, modified, place, Part::Deletions, false)?;
+    merge_object(deletions, &changes, place, Mode::Combine)
+}
+
+/// Adds `changes` to a merge patch that only removes.
+fn combine(patch: &mut Value, changes: Value) {
+    if !patch.is_object() || !changes.is_object() {
+        *patch = changes;
+        return;
+    }
+    for (name, change) in changes.entries() {
+        combine(patch.get_mut(name), change.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object::Lens;
+
+    use super::*;
+    use crate::{
+        patch::{merge, strategic},
+        sample::{Sample, tree},
+    };
+
+    const ORIGINAL: &str = r#"{"metadata":{"labels":{"a":"1","b":"2"}},"spec":{"containers":[
+        {"name":"x","image":"1","args":["p"]},{"name":"y","image":"1"}],"replicas":2}}"#;
+    const MODIFIED: &str = r#"{"metadata":{"labels":{"a":"2"}},"spec":{"containers":[
+        {"name":"z","image":"1"},{"name":"x","image":"2"}]}}"#;
+    const CURRENT: &str = r#"{"metadata":{"labels":{"a":"1","b":"2","c":"3"}},"spec":{"containers":[
+        {"name":"x","image":"1","args":["p"],"command":["q"]},{"name":"y","image":"1"}],"replicas":2}}"#;
+
+    #[test]
+    fn a_strategic_patch_merges_lists() {
+        let [original, modified, current] = [ORIGINAL, MODIFIED, CURRENT].map(tree);
+        let patch = three_way(Some(Sample::SHAPE), &original, &modified, &current).unwrap();
+        let expected = tree(
+            r#"{"metadata":{"labels":{"a":"2","b":null}},"spec":{
+            "$setElementOrder/containers":[{"name":"z"},{"name":"x"}],
+            "containers":[{"name":"z","image":"1"},{"name":"x","image":"2","args":null},
+                {"$patch":"delete","name":"y"}],
+            "replicas":null}}"#,
+        );
+        assert_eq!(patch, expected);
+        let result = strategic(Sample::SHAPE, &current, &patch).unwrap();
+        let expected = tree(
+            r#"{"metadata":{"labels":{"a":"2","c":"3"}},"spec":{"containers":[
+            {"name":"z","image":"1"},{"name":"x","image":"2","command":["q"]}]}}"#,
+        );
+        assert_eq!(result, expected);
+    }
+
+    #[test]
+    fn a_merge_patch_replaces_them() {
+        let [original, modified, current] = [ORIGINAL, MODIFIED, CURRENT].map(tree);
+        let patch = three_way(None, &original, &modified, &current).unwrap();
+        let mut result = current;
+        merge(&mut result, &patch);
+        let expected = tree(
+            r#"{"metadata":{"labels":{"a":"2","c":"3"}},"spec":{"containers":[
+            {"name":"z","image":"1"},{"name":"x","image":"2"}]}}"#,
+        );
+        assert_eq!(result, expected);
+    }
+
+    #[test]
+    fn nothing_to_do_is_an_empty_patch() {
+        let [original, current] = [ORIGINAL, CURRENT].map(tree);
+        for (shape, current) in [(None, &original), (Some(Sample::SHAPE), &current)] {
+            assert_eq!(three_way(shape, &original, &original, current), Ok(Value::object()));
+        }
+    }
+}

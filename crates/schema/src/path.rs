@@ -1,0 +1,40 @@
+//! Where a walk through an object is. Costs nothing until it is printed.
+
+use std::fmt;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Index(&'a Path<'a>, usize),
+    Key(&'a Path<'a>, &'a str),
+}
+
+impl<'a> Path<'a> {
+    /// The field `name` of what is here: `spec.replicas`.
+    pub const fn field(&'a self, name: &'a str) -> Self {
+        Self::Field(self, name)
+    }
+
+    /// The item `at` of the list that is here: `containers[0]`.
+    pub const fn index(&'a self, at: usize) -> Self {
+        Self::Index(self, at)
+    }
+
+    /// The entry `name` of the map that is here: `labels[app]`.
+    pub const fn key(&'a self, name: &'a str) -> Self {
+        Self::Key(self, name)
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Index(parent, at) => write!(f, "{parent}[{at}]"),
+            Self::Key(parent, name) => write!(f, "{parent}[{name}]"),
+        }
+    }
+}

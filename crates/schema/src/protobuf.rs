@@ -1,0 +1,17 @@
+//! Protobuf by field number: one codec for every kind, driven by its shape.
+//!
+//! Upstream writes every field that is no pointer, be it empty or not, in the
+//! order of the numbers, and maps by key: the same object has the same bytes.
+
+mod decode;
+mod encode;
+mod wire;
+
+pub use self::{
+    decode::{decode, open},
+    encode::{encode, encode_event, encode_list, seal},
+    wire::Malformed,
+};
+
+/// What stands before every message: stored bytes and bodies alike.
+pub const MAGIC: &[u8] = b"k8s\0";

@@ -1,0 +1,148 @@
+//! From tree to message.
+
+use object::{
+    Bytes, Duration, Field, Lens, ListMeta, MicroTime, Struct, Time, Type, Value, to_json,
+};
+
+use super::{
+    MAGIC,
+    wire::{put_bytes, put_double, put_message, put_number},
+};
+
+/// Encodes an object without its envelope.
+pub fn encode(shape: &Struct, object: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    fields(shape, object, &mut out);
+    out
+}
+
+/// Encodes a list of objects that are encoded already.
+pub fn encode_list(meta: &Value, items: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4096);
+    put_message(1, &mut out, |out| fields(<ListMeta as Lens>::SHAPE, meta, out));
+    items.for_each(|item| put_bytes(2, &item, &mut out));
+    out
+}
+
+/// One event of a watch; the object comes with its envelope.
+pub fn encode_event(event: &str, object: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(object.len() + 32);
+    put_bytes(1, event.as_bytes(), &mut out);
+    put_message(2, &mut out, |out| put_bytes(1, object, out));
+    out
+}
+
+/// Puts the envelope around an encoded object: what is stored, and sent.
+pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + 64);
+    out.extend_from_slice(MAGIC);
+    put_message(1, &mut out, |out| {
+        put_bytes(1, api_version.as_bytes(), out);
+        put_bytes(2, kind.as_bytes(), out);
+    });
+    put_bytes(2, message, &mut out);
+    put_bytes(3, b"", &mut out);
+    put_bytes(4, b"", &mut out);
+    out
+}
+
+fn fields(shape: &Struct, object: &Value, out: &mut Vec<u8>) {
+    for field in &*shape.fields {
+        let value = if field.rules.inline { object } else { object.get(&field.name) };
+        match &*field.ty {
+            _ if field.rules.tag == 0 => {}
+            Type::List(item) => {
+                for value in value.items() {
+                    put(field.rules.tag, item, value, out);
+                }
+            }
+            Type::Map(item) => {
+                for (key, value) in value.entries() {
+                    put_message(field.rules.tag, out, |out| {
+                        put_bytes(1, key.as_bytes(), out);
+                        put(2, item, value, out);
+                    });
+                }
+            }
+            ty if !value.is_null() || written(field) => put(field.rules.tag, ty, value, out),
+            _ => {}
+        }
+    }
+}
+
+/// Whether the field is written though it is absent.
+fn written(field: &Field) -> bool {
+    !field.rules.optional
+        && field.default.is_null()
+        && !matches!(*field.ty, Type::Bytes | Type::List(_) | Type::Map(_))
+}
+
+fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
+    match ty {
+        Type::Object(shape) => put_message(tag, out, |out| fields(shape, value, out)),
+        Type::Text | Type::Enum(_) => {
+            put_bytes(tag, value.as_str().unwrap_or_default().as_bytes(), out);
+        }
+        Type::Bool => put_number(tag, u64::from(value.as_bool().unwrap_or_default()), out),
+        Type::Int32 | Type::Int64 => {
+            put_number(tag, value.as_i64().unwrap_or_default().cast_unsigned(), out);
+        }
+        Type::UInt64 => put_number(tag, <u64 as object::View>::view(value), out),
+        Type::Float => put_double(tag, value.as_f64().unwrap_or_default(), out),
+        Type::Bytes => {
+            let bytes = Bytes::decode(value.as_str().unwrap_or_default()).unwrap_or_default();
+            put_bytes(tag, &bytes, out);
+        }
+        Type::Quantity => put_message(tag, out, |out| {
+            put_bytes(1, value.as_str().unwrap_or_default().as_bytes(), out);
+        }),
+        Type::Time => {
+            let seconds = value.as_str().and_then(Time::seconds);
+            moment(tag, seconds.map(|seconds| (seconds, 0)), out);
+        }
+        Type::MicroTime => {
+            let micros = value.as_str().and_then(MicroTime::micros);
+            let parts = |n: i64| (n.div_euclid(1_000_000), n.rem_euclid(1_000_000) * 1000);
+            moment(tag, micros.map(parts), out);
+        }
+        Type::Duration => put_message(tag, out, |out| {
+            let nanos = Duration::nanos(value.as_str().unwrap_or_default()).unwrap_or_default();
+            put_number(1, nanos.cast_unsigned(), out);
+        }),
+        Type::IntOrString => put_message(tag, out, |out| {
+            let text = value.as_str();
+            put_number(1, u64::from(text.is_some()), out);
+            put_number(2, value.as_i64().unwrap_or_default().cast_unsigned(), out);
+            put_bytes(3, text.unwrap_or_default().as_bytes(), out);
+        }),
+        Type::Any => put_message(tag, out, |out| {
+            if !value.is_null() {
+                put_bytes(1, &to_json(value), out);
+            }
+        }),
+        // A list within a map or a list is a message of its own.
+        Type::List(item) => put_message(tag, out, |out| {
+            for value in value.items() {
+                put(1, item, value, out);
+            }
+        }),
+        Type::Map(item) => put_message(tag, out, |out| {
+            for (key, value) in value.entries() {
+                put_message(1, out, |out| {
+                    put_bytes(1, key.as_bytes(), out);
+                    put(2, item, value, out);
+                });
+            }
+        }),
+    }
+}
+
+/// Seconds and nanoseconds; no moment at all is an empty message.
+fn moment(tag: u32, moment: Option<(i64, i64)>, out: &mut Vec<u8>) {
+    put_message(tag, out, |out| {
+        if let Some((seconds, nanos)) = moment {
+            put_number(1, seconds.cast_unsigned(), out);
+            put_number(2, nanos.cast_unsigned(), out);
+        }
+    });
+}

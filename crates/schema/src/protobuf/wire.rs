@@ -1,0 +1,103 @@
+//! Numbers and lengths as protobuf writes them.
+
+/// The bytes are not a message of this shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed protobuf message")]
+pub struct Malformed;
+
+pub(super) const VARINT: u64 = 0;
+pub(super) const FIXED64: u64 = 1;
+pub(super) const BYTES: u64 = 2;
+pub(super) const FIXED32: u64 = 5;
+
+/// One field as it stands in a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wire<'a> {
+    Number(u64),
+    Double(u64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Wire<'a> {
+    /// The next field's number and content.
+    pub(super) fn take(from: &mut &'a [u8]) -> Result<(u64, Self), Malformed> {
+        let header = take_varint(from)?;
+        let wire = match header & 7 {
+            VARINT => Self::Number(take_varint(from)?),
+            FIXED64 => {
+                let bytes = take(from, 8)?.try_into().map_err(|_| Malformed)?;
+                Self::Double(u64::from_le_bytes(bytes))
+            }
+            FIXED32 => {
+                let bytes = take(from, 4)?.try_into().map_err(|_| Malformed)?;
+                Self::Double(u64::from(u32::from_le_bytes(bytes)))
+            }
+            BYTES => {
+                let length = usize::try_from(take_varint(from)?).map_err(|_| Malformed)?;
+                Self::Bytes(take(from, length)?)
+            }
+            _ => return Err(Malformed),
+        };
+        Ok((header >> 3, wire))
+    }
+}
+
+fn take<'a>(from: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
+    let (bytes, rest) = from.split_at_checked(length).ok_or(Malformed)?;
+    *from = rest;
+    Ok(bytes)
+}
+
+fn take_varint(from: &mut &[u8]) -> Result<u64, Malformed> {
+    let mut n = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = from.split_first().ok_or(Malformed)?;
+        *from = rest;
+        n |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Ok(n);
+        }
+    }
+    Err(Malformed)
+}
+
+pub(super) fn put_varint(mut n: u64, out: &mut Vec<u8>) {
+    while n >= 0x80 {
+        out.push(n.to_le_bytes()[0] | 0x80);
+        n >>= 7;
+    }
+    out.push(n.to_le_bytes()[0]);
+}
+
+pub(super) fn put_number(tag: u32, n: u64, out: &mut Vec<u8>) {
+    put_varint(u64::from(tag) << 3 | VARINT, out);
+    put_varint(n, out);
+}
+
+pub(super) fn put_double(tag: u32, n: f64, out: &mut Vec<u8>) {
+    put_varint(u64::from(tag) << 3 | FIXED64, out);
+    out.extend_from_slice(&n.to_bits().to_le_bytes());
+}
+
+pub(super) fn put_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    put_varint(u64::from(tag) << 3 | BYTES, out);
+    put_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// A nested message, written in place. Its length is known only afterwards, so
+/// room for one byte is kept and widened where that is too little.
+pub(super) fn put_message(tag: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    put_varint(u64::from(tag) << 3 | BYTES, out);
+    let at = out.len();
+    out.push(0);
+    write(out);
+    let length = out.len() - at - 1;
+    if length < 0x80 {
+        out[at] = length.to_le_bytes()[0];
+    } else {
+        let mut prefix = Vec::with_capacity(5);
+        put_varint(length as u64, &mut prefix);
+        out.splice(at..=at, prefix);
+    }
+}
