@@ -1,0 +1,33 @@
+//! admissionregistration/v1.
+
+mod mutating_admission_policy;
+mod mutating_admission_policy_binding;
+mod mutating_webhook_configuration;
+pub mod v1alpha1;
+pub mod v1beta1;
+mod validating_admission_policy;
+mod validating_admission_policy_binding;
+mod validating_webhook_configuration;
+
+pub use self::{
+    mutating_admission_policy::{
+        ApplyConfiguration, JSONPatch, MutatingAdmissionPolicy, MutatingAdmissionPolicySpec,
+        Mutation,
+    },
+    mutating_admission_policy_binding::{
+        MutatingAdmissionPolicyBinding, MutatingAdmissionPolicyBindingSpec,
+    },
+    mutating_webhook_configuration::{MutatingWebhook, MutatingWebhookConfiguration},
+    validating_admission_policy::{
+        AuditAnnotation, ExpressionWarning, MatchCondition, MatchResources,
+        NamedRuleWithOperations, ParamKind, Rule, RuleWithOperations, TypeChecking,
+        ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec, ValidatingAdmissionPolicyStatus,
+        Validation, Variable,
+    },
+    validating_admission_policy_binding::{
+        ParamRef, ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec,
+    },
+    validating_webhook_configuration::{
+        ServiceReference, ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
+    },
+};

@@ -1,0 +1,112 @@
+//! admissionregistration/v1alpha1: MutatingAdmissionPolicy.
+
+use macros::api;
+use object::{LabelSelector, List, ObjectMeta};
+use schema::{Kind, Names, Scope, Storage};
+
+use crate::admissionregistration::{MatchCondition, RuleWithOperations};
+
+#[api]
+pub struct MutatingAdmissionPolicy {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: MutatingAdmissionPolicySpec,
+}
+
+#[api]
+pub struct MutatingAdmissionPolicySpec {
+    #[api(tag = 1)]
+    param_kind: Option<ParamKind>,
+    #[api(tag = 2)]
+    match_constraints: Option<MatchResources>,
+    #[api(tag = 3)]
+    variables: List<Variable>,
+    #[api(tag = 4)]
+    mutations: List<Mutation>,
+    #[api(tag = 5)]
+    failure_policy: Option<String>,
+    #[api(tag = 6, keys("name"), merge, merge_key = "name")]
+    match_conditions: List<MatchCondition>,
+    #[api(tag = 7)]
+    reinvocation_policy: String,
+}
+
+#[api(atomic)]
+pub struct ParamKind {
+    #[api(tag = 1)]
+    api_version: String,
+    #[api(tag = 2)]
+    kind: String,
+}
+
+#[api]
+pub struct Variable {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2, required, always)]
+    expression: String,
+}
+
+#[api(atomic)]
+pub struct MatchResources {
+    #[api(tag = 1)]
+    namespace_selector: Option<LabelSelector>,
+    #[api(tag = 2)]
+    object_selector: Option<LabelSelector>,
+    #[api(tag = 3)]
+    resource_rules: List<NamedRuleWithOperations>,
+    #[api(tag = 4)]
+    exclude_resource_rules: List<NamedRuleWithOperations>,
+    #[api(tag = 7)]
+    match_policy: Option<String>,
+}
+
+#[api(atomic)]
+pub struct NamedRuleWithOperations {
+    #[api(tag = 1)]
+    resource_names: List<String>,
+    #[api(tag = 2, inline)]
+    rule_with_operations: RuleWithOperations,
+}
+
+#[api]
+pub struct Mutation {
+    #[api(tag = 2, required, always)]
+    patch_type: String,
+    #[api(tag = 3)]
+    apply_configuration: Option<ApplyConfiguration>,
+    #[api(tag = 4)]
+    json_patch: Option<JSONPatch>,
+}
+
+#[api]
+pub struct ApplyConfiguration {
+    #[api(tag = 1)]
+    expression: String,
+}
+
+#[api]
+pub struct JSONPatch {
+    #[api(tag = 1)]
+    expression: String,
+}
+
+impl Kind for MutatingAdmissionPolicy {
+    const NAMES: Names = Names {
+        group: "admissionregistration.k8s.io",
+        version: "v1alpha1",
+        kind: "MutatingAdmissionPolicy",
+        plural: "mutatingadmissionpolicies",
+        singular: "mutatingadmissionpolicy",
+        short: &[],
+        categories: &["api-extensions"],
+    };
+    const SCOPE: Scope = Scope::Cluster;
+    const STORAGE: Storage = Storage::new("mutatingadmissionpolicies", "v1");
+    const DEFAULT_ON: bool = false;
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+}

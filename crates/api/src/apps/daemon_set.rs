@@ -1,0 +1,262 @@
+//! apps/v1: DaemonSet.
+
+use macros::api;
+use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector::Selector};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+
+use super::workload::{
+    Workload, amount, check_collisions, check_endless, check_kept, check_not_more, check_share,
+    shown_strategy, unmatched,
+};
+
+use crate::columns;
+
+use crate::core::PodTemplateSpec;
+
+/// Counts changes of the template; nobody reads it any more.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+#[api]
+pub struct DaemonSet {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: DaemonSetSpec,
+    #[api(tag = 3)]
+    status: DaemonSetStatus,
+}
+
+#[api]
+pub struct DaemonSetSpec {
+    #[api(tag = 1, always)]
+    selector: Option<LabelSelector>,
+    #[api(tag = 2, required, always)]
+    template: PodTemplateSpec,
+    #[api(tag = 3)]
+    update_strategy: DaemonSetUpdateStrategy,
+    #[api(tag = 4)]
+    min_ready_seconds: i32,
+    #[api(tag = 6, default = 10, implied)]
+    revision_history_limit: Option<i32>,
+}
+
+#[api]
+pub struct DaemonSetUpdateStrategy {
+    #[api(tag = 1, default = "RollingUpdate", implied)]
+    type_: String,
+    #[api(tag = 2)]
+    rolling_update: Option<RollingUpdateDaemonSet>,
+}
+
+#[api]
+pub struct RollingUpdateDaemonSet {
+    #[api(tag = 1)]
+    max_unavailable: Option<IntOrString>,
+    #[api(tag = 2)]
+    max_surge: Option<IntOrString>,
+}
+
+#[api]
+pub struct DaemonSetStatus {
+    #[api(tag = 1, required, always)]
+    current_number_scheduled: i32,
+    #[api(tag = 2, required, always)]
+    number_misscheduled: i32,
+    #[api(tag = 3, required, always)]
+    desired_number_scheduled: i32,
+    #[api(tag = 4, required, always)]
+    number_ready: i32,
+    #[api(tag = 5)]
+    observed_generation: i64,
+    #[api(tag = 6)]
+    updated_number_scheduled: i32,
+    #[api(tag = 7)]
+    number_available: i32,
+    #[api(tag = 8)]
+    number_unavailable: i32,
+    #[api(tag = 9)]
+    collision_count: Option<i32>,
+    #[api(tag = 10, keys("type"), merge, merge_key = "type")]
+    conditions: List<DaemonSetCondition>,
+}
+
+#[api]
+pub struct DaemonSetCondition {
+    #[api(tag = 1, always)]
+    type_: String,
+    #[api(tag = 2, always)]
+    status: String,
+    #[api(tag = 3)]
+    last_transition_time: Time,
+    #[api(tag = 4)]
+    reason: String,
+    #[api(tag = 5)]
+    message: String,
+}
+
+impl Kind for DaemonSet {
+    const NAMES: Names = Names {
+        group: "apps",
+        version: "v1",
+        kind: "DaemonSet",
+        plural: "daemonsets",
+        singular: "daemonset",
+        short: &["ds"],
+        categories: &["all"],
+    };
+    const STORAGE: Storage = Storage::new("daemonsets", "v1");
+    const GENERATION: bool = true;
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "DaemonSet", &["get", "patch", "update"])];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Desired", "integer", |set, _| set.status().desired_number_scheduled().into()),
+        Column::new("Current", "integer", |set, _| set.status().current_number_scheduled().into()),
+        Column::new("Ready", "integer", |set, _| set.status().number_ready().into()),
+        Column::new("Up-to-date", "integer", |set, _| {
+            set.status().updated_number_scheduled().into()
+        }),
+        Column::new("Available", "integer", |set, _| set.status().number_available().into()),
+        Column::new("Node Selector", "string", |set, _| {
+            columns::labels(set.spec().template().spec().node_selector())
+        }),
+        Column::AGE,
+        Column::new("Containers", "string", |this: &Self, _| {
+            columns::containers(this.spec().template().spec())
+        })
+        .wide(),
+        Column::new("Images", "string", |this: &Self, _| {
+            columns::images(this.spec().template().spec())
+        })
+        .wide(),
+        Column::new("Selector", "string", |this: &Self, _| {
+            columns::selector(this.spec().selector())
+        })
+        .wide(),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(&SPEC, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.spec().check(&SPEC, errs);
+        check_kept(self.spec().selector(), old.spec().selector(), errs);
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        self.status().check(errs);
+        check_collisions(self.status().collision_count(), old.status().collision_count(), errs);
+    }
+
+    fn default_fields(&mut self) {
+        let spec = self.spec_mut();
+        spec.template_mut().default_fields();
+        let strategy = spec.update_strategy_mut();
+        let rolls = strategy.type_() == "RollingUpdate";
+        if rolls || strategy.rolling_update().is_some() {
+            let rolling = strategy.rolling_update_mut();
+            if rolling.max_unavailable().is_none() {
+                rolling.set_max_unavailable(i32::from(rolls));
+            }
+            if rolling.max_surge().is_none() {
+                rolling.set_max_surge(0);
+            }
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(DaemonSetStatus::new());
+        self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, "1");
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        let known = old.metadata().annotations().get(TEMPLATE_GENERATION);
+        let generation: i64 = known.and_then(|n| n.parse().ok()).unwrap_or_default();
+        let changed = self.spec().template() != old.spec().template();
+        let generation = (generation + i64::from(changed)).to_string();
+        self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, generation);
+    }
+}
+
+const SPEC: Path = Path::Root.field("spec");
+
+impl DaemonSetSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let template = at.field("template");
+        let names = ("daemonset", "DaemonSet");
+        if self.selector().is_some() {
+            Workload { selector: self.selector(), template: self.template(), names }
+                .check_selector(at, errs);
+        }
+        let selector = Selector::from_tree(self.tree().get("selector"));
+        let labels = self.template().metadata().labels();
+        if selector.is_ok_and(|selector| !selector.matches(labels)) {
+            unmatched(labels, &template, errs);
+        }
+        self.template().check(&template, errs);
+        check_endless(self.template(), names.1, &template, errs);
+        errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
+        self.update_strategy().check(&at.field("updateStrategy"), errs);
+        let limit = at.field("revisionHistoryLimit");
+        errs.non_negative(&limit, self.revision_history_limit().into());
+    }
+}
+
+impl DaemonSetUpdateStrategy {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        match (self.type_(), self.rolling_update()) {
+            ("OnDelete", _) | ("RollingUpdate", None) => {}
+            ("RollingUpdate", Some(update)) => update.check(&at.field("rollingUpdate"), errs),
+            _ => errs.not_supported_shown(at, self.shown(), &["RollingUpdate", "OnDelete"]),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let rolling = self.rolling_update().map(|it| (it.max_unavailable(), it.max_surge()));
+        shown_strategy(self.type_(), rolling)
+    }
+}
+
+impl RollingUpdateDaemonSet {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let unavailable = self.max_unavailable().unwrap_or(IntOrString::Int(0));
+        let surge = self.max_surge().unwrap_or(IntOrString::Int(0));
+        for (name, share) in [("maxUnavailable", &unavailable), ("maxSurge", &surge)] {
+            check_share(share, &at.field(name), errs);
+            check_not_more(share, &at.field(name), errs);
+        }
+        match (amount(&unavailable) != 0, amount(&surge) != 0) {
+            (true, true) => {
+                let why = "may not be set when maxUnavailable is non-zero";
+                errs.invalid(&at.field("maxSurge"), surge, why);
+            }
+            (false, false) => {
+                errs.required(&at.field("maxUnavailable"), "cannot be 0 when maxSurge is 0");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl DaemonSetStatus {
+    fn check(&self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        errs.non_negative(&at.field("observedGeneration"), self.observed_generation());
+        for (name, n) in [
+            ("currentNumberScheduled", self.current_number_scheduled()),
+            ("numberMisscheduled", self.number_misscheduled()),
+            ("desiredNumberScheduled", self.desired_number_scheduled()),
+            ("numberReady", self.number_ready()),
+            ("updatedNumberScheduled", self.updated_number_scheduled()),
+            ("numberAvailable", self.number_available()),
+            ("numberUnavailable", self.number_unavailable()),
+        ] {
+            errs.non_negative(&at.field(name), n.into());
+        }
+    }
+}

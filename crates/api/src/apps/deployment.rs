@@ -1,0 +1,306 @@
+//! apps/v1: Deployment.
+
+use macros::api;
+use object::{IntOrString, LabelSelector, List, ObjectMeta, Time};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+
+use super::workload::{
+    Workload, amount, check_available, check_collisions, check_counts, check_kept, check_not_more,
+    check_share, shown_strategy,
+};
+
+use crate::{columns, generation};
+
+use crate::core::PodTemplateSpec;
+
+#[api]
+pub struct Deployment {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: DeploymentSpec,
+    #[api(tag = 3)]
+    status: DeploymentStatus,
+}
+
+#[api]
+pub struct DeploymentSpec {
+    #[api(tag = 1, default = 1, implied)]
+    replicas: Option<i32>,
+    #[api(tag = 2, always)]
+    selector: Option<LabelSelector>,
+    #[api(tag = 3, required, always)]
+    template: PodTemplateSpec,
+    #[api(tag = 4, retain_keys)]
+    strategy: DeploymentStrategy,
+    #[api(tag = 5)]
+    min_ready_seconds: i32,
+    #[api(tag = 6, default = 10, implied)]
+    revision_history_limit: Option<i32>,
+    #[api(tag = 7)]
+    paused: bool,
+    #[api(tag = 9, default = 600, implied)]
+    progress_deadline_seconds: Option<i32>,
+}
+
+#[api]
+pub struct DeploymentStrategy {
+    #[api(tag = 1, default = "RollingUpdate", implied)]
+    type_: String,
+    #[api(tag = 2)]
+    rolling_update: Option<RollingUpdateDeployment>,
+}
+
+#[api]
+pub struct RollingUpdateDeployment {
+    #[api(tag = 1)]
+    max_unavailable: Option<IntOrString>,
+    #[api(tag = 2)]
+    max_surge: Option<IntOrString>,
+}
+
+#[api]
+pub struct DeploymentStatus {
+    #[api(tag = 1)]
+    observed_generation: i64,
+    #[api(tag = 2)]
+    replicas: i32,
+    #[api(tag = 3)]
+    updated_replicas: i32,
+    #[api(tag = 7)]
+    ready_replicas: i32,
+    #[api(tag = 4)]
+    available_replicas: i32,
+    #[api(tag = 5)]
+    unavailable_replicas: i32,
+    #[api(tag = 9)]
+    terminating_replicas: Option<i32>,
+    #[api(tag = 6, keys("type"), merge, merge_key = "type")]
+    conditions: List<DeploymentCondition>,
+    #[api(tag = 8)]
+    collision_count: Option<i32>,
+}
+
+#[api]
+pub struct DeploymentCondition {
+    #[api(tag = 1, always)]
+    type_: String,
+    #[api(tag = 2, always)]
+    status: String,
+    #[api(tag = 6)]
+    last_update_time: Time,
+    #[api(tag = 7)]
+    last_transition_time: Time,
+    #[api(tag = 4)]
+    reason: String,
+    #[api(tag = 5)]
+    message: String,
+}
+
+impl Kind for Deployment {
+    const NAMES: Names = Names {
+        group: "apps",
+        version: "v1",
+        kind: "Deployment",
+        plural: "deployments",
+        singular: "deployment",
+        short: &["deploy"],
+        categories: &["all"],
+    };
+    const STORAGE: Storage = Storage::new("deployments", "v1");
+    const GENERATION: bool = true;
+    const SUBRESOURCES: &'static [Subresource] = &[
+        Subresource::new("scale", "Scale", &["get", "patch", "update"]),
+        Subresource::new("status", "Deployment", &["get", "patch", "update"]),
+    ];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Ready", "string", |this, _| {
+            format!("{}/{}", this.status().ready_replicas(), this.spec().replicas()).into()
+        }),
+        Column::new("Up-to-date", "string", |this, _| this.status().updated_replicas().into()),
+        Column::new("Available", "string", |this, _| this.status().available_replicas().into()),
+        Column::AGE,
+        Column::new("Containers", "string", |this: &Self, _| {
+            columns::containers(this.spec().template().spec())
+        })
+        .wide(),
+        Column::new("Images", "string", |this: &Self, _| {
+            columns::images(this.spec().template().spec())
+        })
+        .wide(),
+        Column::new("Selector", "string", |this: &Self, _| {
+            match columns::selector(this.spec().selector()) {
+                none if none.as_str() == Some(columns::NONE) => "".into(),
+                text => text,
+            }
+        })
+        .wide(),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(&SPEC, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.spec().check(&SPEC, errs);
+        check_kept(self.spec().selector(), old.spec().selector(), errs);
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        self.status().check(errs);
+        check_collisions(self.status().collision_count(), old.status().collision_count(), errs);
+    }
+
+    fn default_fields(&mut self) {
+        let spec = self.spec_mut();
+        spec.template_mut().default_fields();
+        let strategy = spec.strategy_mut();
+        if strategy.type_() == "RollingUpdate" {
+            let rolling = strategy.rolling_update_mut();
+            if rolling.max_unavailable().is_none() {
+                rolling.set_max_unavailable("25%");
+            }
+            if rolling.max_surge().is_none() {
+                rolling.set_max_surge("25%");
+            }
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(DeploymentStatus::new());
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        // Annotations of a deployment are copied to its replica sets.
+        let changed = self.spec() != old.spec()
+            || self.metadata().annotations() != old.metadata().annotations();
+        generation::next(self.metadata_mut(), old.metadata(), changed);
+    }
+
+    fn prepare_status(&mut self, old: &Self) {
+        self.metadata_mut().set_labels(old.metadata().labels().clone());
+    }
+}
+
+const SPEC: Path = Path::Root.field("spec");
+
+impl DeploymentSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        errs.non_negative(&at.field("replicas"), self.replicas().into());
+        Workload {
+            selector: self.selector(),
+            template: self.template(),
+            names: ("deployment", "ReplicaSet"),
+        }
+        .check(at, errs);
+        self.strategy().check(&at.field("strategy"), errs);
+        errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
+        let limit = at.field("revisionHistoryLimit");
+        errs.non_negative(&limit, self.revision_history_limit().into());
+        let (deadline, at) =
+            (self.progress_deadline_seconds(), at.field("progressDeadlineSeconds"));
+        errs.non_negative(&at, deadline.into());
+        if deadline <= self.min_ready_seconds() {
+            errs.invalid(&at, deadline, "must be greater than minReadySeconds");
+        }
+    }
+}
+
+impl DeploymentStrategy {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let rolling = at.field("rollingUpdate");
+        match (self.type_(), self.rolling_update()) {
+            ("Recreate", Some(_)) => {
+                let why = "may not be specified when strategy `type` is 'Recreate'";
+                errs.forbidden(&rolling, why);
+            }
+            ("RollingUpdate", Some(update)) => update.check(&rolling, errs),
+            ("Recreate" | "RollingUpdate", None) => {}
+            _ => errs.not_supported_shown(at, self.shown(), &["Recreate", "RollingUpdate"]),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let rolling = self.rolling_update().map(|it| (it.max_unavailable(), it.max_surge()));
+        shown_strategy(self.type_(), rolling)
+    }
+}
+
+impl RollingUpdateDeployment {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let unavailable = self.max_unavailable().unwrap_or(IntOrString::Int(0));
+        let surge = self.max_surge().unwrap_or(IntOrString::Int(0));
+        check_share(&unavailable, &at.field("maxUnavailable"), errs);
+        check_share(&surge, &at.field("maxSurge"), errs);
+        if amount(&unavailable) == 0 && amount(&surge) == 0 {
+            let why = "may not be 0 when `maxSurge` is 0";
+            errs.invalid(&at.field("maxUnavailable"), unavailable.clone(), why);
+        }
+        check_not_more(&unavailable, &at.field("maxUnavailable"), errs);
+    }
+}
+
+impl DeploymentStatus {
+    fn check(&self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        errs.non_negative(&at.field("observedGeneration"), self.observed_generation());
+        errs.non_negative(&at.field("unavailableReplicas"), self.unavailable_replicas().into());
+        let terminating = self.terminating_replicas().unwrap_or_default();
+        errs.non_negative(&at.field("terminatingReplicas"), terminating.into());
+        let parts = [
+            ("updatedReplicas", self.updated_replicas()),
+            ("readyReplicas", self.ready_replicas()),
+            ("availableReplicas", self.available_replicas()),
+        ];
+        check_counts(self.replicas(), &parts, &at, errs);
+        let (available, ready) = (self.available_replicas(), self.ready_replicas());
+        check_available(available, ready, "readyReplicas", &at, errs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{complaints, complaints_of_change, created};
+
+    fn web() -> Deployment {
+        created(
+            r#"{"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "a"}},
+            "template": {"metadata": {"labels": {"app": "a"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]}}}}"#,
+        )
+    }
+
+    #[test]
+    fn rolls_by_a_quarter() {
+        let deployment = web();
+        let rolling = deployment.spec().strategy().rolling_update().expect("filled in");
+        assert_eq!(rolling.max_surge(), Some("25%".into()));
+        assert_eq!(deployment.spec().replicas(), 1);
+        assert_eq!(deployment.spec().progress_deadline_seconds(), 600);
+        assert!(complaints(&deployment).is_empty(), "{:?}", complaints(&deployment));
+    }
+
+    #[test]
+    fn selects_what_it_makes_for_ever() {
+        let old = web();
+        let mut new = old.clone();
+        new.spec_mut().template_mut().metadata_mut().set_labels([("app", "b")]);
+        let found = complaints(&new);
+        assert_eq!(
+            found,
+            ["spec.template.metadata.labels: Invalid value: {\"app\":\"b\"}: `selector` does not \
+              match template `labels`"]
+        );
+        new.spec_mut().selector_mut().set_match_labels([("app", "b")]);
+        assert_eq!(
+            complaints_of_change(&new, &old),
+            ["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"b\"}}: field is immutable"]
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! apps/v1: ReplicaSet.
+
+use macros::api;
+use object::{LabelSelector, List, ObjectMeta, Time};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+
+use super::workload::{Workload, check_available, check_counts, check_kept};
+
+use crate::columns;
+
+use crate::core::PodTemplateSpec;
+
+#[api]
+pub struct ReplicaSet {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: ReplicaSetSpec,
+    #[api(tag = 3)]
+    status: ReplicaSetStatus,
+}
+
+#[api]
+pub struct ReplicaSetSpec {
+    #[api(tag = 1, default = 1, implied)]
+    replicas: Option<i32>,
+    #[api(tag = 4)]
+    min_ready_seconds: i32,
+    #[api(tag = 2, always)]
+    selector: Option<LabelSelector>,
+    #[api(tag = 3)]
+    template: PodTemplateSpec,
+}
+
+#[api]
+pub struct ReplicaSetStatus {
+    #[api(tag = 1, required, always)]
+    replicas: i32,
+    #[api(tag = 2)]
+    fully_labeled_replicas: i32,
+    #[api(tag = 4)]
+    ready_replicas: i32,
+    #[api(tag = 5)]
+    available_replicas: i32,
+    #[api(tag = 7)]
+    terminating_replicas: Option<i32>,
+    #[api(tag = 3)]
+    observed_generation: i64,
+    #[api(tag = 6, keys("type"), merge, merge_key = "type")]
+    conditions: List<ReplicaSetCondition>,
+}
+
+#[api]
+pub struct ReplicaSetCondition {
+    #[api(tag = 1, always)]
+    type_: String,
+    #[api(tag = 2, always)]
+    status: String,
+    #[api(tag = 3)]
+    last_transition_time: Time,
+    #[api(tag = 4)]
+    reason: String,
+    #[api(tag = 5)]
+    message: String,
+}
+
+impl Kind for ReplicaSet {
+    const NAMES: Names = Names {
+        group: "apps",
+        version: "v1",
+        kind: "ReplicaSet",
+        plural: "replicasets",
+        singular: "replicaset",
+        short: &["rs"],
+        categories: &["all"],
+    };
+    const STORAGE: Storage = Storage::new("replicasets", "v1");
+    const GENERATION: bool = true;
+    const SUBRESOURCES: &'static [Subresource] = &[
+        Subresource::new("scale", "Scale", &["get", "patch", "update"]),
+        Subresource::new("status", "ReplicaSet", &["get", "patch", "update"]),
+    ];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Desired", "integer", |set, _| set.spec().replicas().into()),
+        Column::new("Current", "integer", |set, _| set.status().replicas().into()),
+        Column::new("Ready", "integer", |set, _| set.status().ready_replicas().into()),
+        Column::AGE,
+        Column::new("Containers", "string", |this: &Self, _| {
+            columns::containers(this.spec().template().spec())
+        })
+        .wide(),
+        Column::new("Images", "string", |this: &Self, _| {
+            columns::images(this.spec().template().spec())
+        })
+        .wide(),
+        Column::new("Selector", "string", |this: &Self, _| {
+            columns::selector(this.spec().selector())
+        })
+        .wide(),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(&SPEC, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.spec().check(&SPEC, errs);
+        check_kept(self.spec().selector(), old.spec().selector(), errs);
+    }
+
+    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+        self.status().check(errs);
+    }
+
+    fn default_fields(&mut self) {
+        self.spec_mut().template_mut().default_fields();
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(ReplicaSetStatus::new());
+    }
+}
+
+const SPEC: Path = Path::Root.field("spec");
+
+impl ReplicaSetSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        errs.non_negative(&at.field("replicas"), self.replicas().into());
+        errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
+        Workload {
+            selector: self.selector(),
+            template: self.template(),
+            names: ("deployment", "ReplicaSet"), // upstream says so of both
+        }
+        .check(at, errs);
+    }
+}
+
+impl ReplicaSetStatus {
+    fn check(&self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        errs.non_negative(&at.field("observedGeneration"), self.observed_generation());
+        let terminating = self.terminating_replicas().unwrap_or_default();
+        errs.non_negative(&at.field("terminatingReplicas"), terminating.into());
+        let parts = [
+            ("fullyLabeledReplicas", self.fully_labeled_replicas()),
+            ("readyReplicas", self.ready_replicas()),
+            ("availableReplicas", self.available_replicas()),
+        ];
+        check_counts(self.replicas(), &parts, &at, errs);
+        let (available, ready) = (self.available_replicas(), self.ready_replicas());
+        check_available(available, ready, "readyReplicas", &at, errs);
+    }
+}

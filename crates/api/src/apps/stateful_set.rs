@@ -1,0 +1,337 @@
+//! apps/v1: StatefulSet.
+
+use macros::api;
+use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector::Selector};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, Subresource, names};
+
+use super::workload::{
+    Workload, amount, check_available, check_collisions, check_counts, check_endless, check_kept,
+    check_labels, check_not_more, check_share,
+};
+
+use crate::columns;
+
+use crate::{
+    core::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume},
+    rules::{Rules, go_struct, or_null, shown_selector},
+};
+
+#[api]
+pub struct StatefulSet {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: StatefulSetSpec,
+    #[api(tag = 3)]
+    status: StatefulSetStatus,
+}
+
+#[api]
+pub struct StatefulSetSpec {
+    #[api(tag = 1, default = 1, implied)]
+    replicas: Option<i32>,
+    #[api(tag = 2, always)]
+    selector: Option<LabelSelector>,
+    #[api(tag = 3, required, always)]
+    template: PodTemplateSpec,
+    #[api(tag = 4)]
+    volume_claim_templates: List<PersistentVolumeClaim>,
+    #[api(tag = 5, always)]
+    service_name: String,
+    #[api(tag = 6, default = "OrderedReady", implied)]
+    pod_management_policy: String,
+    #[api(tag = 7)]
+    update_strategy: StatefulSetUpdateStrategy,
+    #[api(tag = 8, default = 10, implied)]
+    revision_history_limit: Option<i32>,
+    #[api(tag = 9)]
+    min_ready_seconds: i32,
+    #[api(tag = 10)]
+    persistent_volume_claim_retention_policy:
+        Option<StatefulSetPersistentVolumeClaimRetentionPolicy>,
+    #[api(tag = 11)]
+    ordinals: Option<StatefulSetOrdinals>,
+}
+
+#[api]
+pub struct StatefulSetUpdateStrategy {
+    #[api(tag = 1)]
+    type_: String,
+    #[api(tag = 2)]
+    rolling_update: Option<RollingUpdateStatefulSetStrategy>,
+}
+
+#[api]
+pub struct RollingUpdateStatefulSetStrategy {
+    #[api(tag = 1)]
+    partition: Option<i32>,
+    #[api(tag = 2)]
+    max_unavailable: Option<IntOrString>,
+}
+
+#[api]
+pub struct StatefulSetPersistentVolumeClaimRetentionPolicy {
+    #[api(tag = 1, default = "Retain", implied)]
+    when_deleted: String,
+    #[api(tag = 2, default = "Retain", implied)]
+    when_scaled: String,
+}
+
+#[api]
+pub struct StatefulSetOrdinals {
+    #[api(tag = 1, always)]
+    start: i32,
+}
+
+#[api]
+pub struct StatefulSetStatus {
+    #[api(tag = 1)]
+    observed_generation: i64,
+    #[api(tag = 2, required, always)]
+    replicas: i32,
+    #[api(tag = 3)]
+    ready_replicas: i32,
+    #[api(tag = 4)]
+    current_replicas: i32,
+    #[api(tag = 5)]
+    updated_replicas: i32,
+    #[api(tag = 6)]
+    current_revision: String,
+    #[api(tag = 7)]
+    update_revision: String,
+    #[api(tag = 9)]
+    collision_count: Option<i32>,
+    #[api(tag = 10, keys("type"), merge, merge_key = "type")]
+    conditions: List<StatefulSetCondition>,
+    #[api(tag = 11, always)]
+    available_replicas: i32,
+}
+
+#[api]
+pub struct StatefulSetCondition {
+    #[api(tag = 1, always)]
+    type_: String,
+    #[api(tag = 2, always)]
+    status: String,
+    #[api(tag = 3)]
+    last_transition_time: Time,
+    #[api(tag = 4)]
+    reason: String,
+    #[api(tag = 5)]
+    message: String,
+}
+
+impl Kind for StatefulSet {
+    const NAMES: Names = Names {
+        group: "apps",
+        version: "v1",
+        kind: "StatefulSet",
+        plural: "statefulsets",
+        singular: "statefulset",
+        short: &["sts"],
+        categories: &["all"],
+    };
+    const STORAGE: Storage = Storage::new("statefulsets", "v1");
+    const GENERATION: bool = true;
+    const SUBRESOURCES: &'static [Subresource] = &[
+        Subresource::new("scale", "Scale", &["get", "patch", "update"]),
+        Subresource::new("status", "StatefulSet", &["get", "patch", "update"]),
+    ];
+    const NAME: NameRule = names::dns_label;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Ready", "string", |set, _| {
+            format!("{}/{}", set.status().ready_replicas(), set.spec().replicas()).into()
+        }),
+        Column::AGE,
+        Column::new("Containers", "string", |this: &Self, _| {
+            columns::containers(this.spec().template().spec())
+        })
+        .wide(),
+        Column::new("Images", "string", |this: &Self, _| {
+            columns::images(this.spec().template().spec())
+        })
+        .wide(),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(&SPEC, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.spec().check(&SPEC, errs);
+        check_kept(self.spec().selector(), old.spec().selector(), errs);
+        for name in ["volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
+            let (new, old) = (self.spec().tree().get(name), old.spec().tree().get(name));
+            errs.immutable(&SPEC.field(name), new, old);
+        }
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        self.status().check(errs);
+        check_collisions(self.status().collision_count(), old.status().collision_count(), errs);
+    }
+
+    fn default_fields(&mut self) {
+        let spec = self.spec_mut();
+        spec.template_mut().default_fields();
+        let strategy = spec.update_strategy_mut();
+        if strategy.type_().is_empty() {
+            strategy.set_type("RollingUpdate");
+            if strategy.rolling_update().is_none() {
+                strategy.set_rolling_update(RollingUpdateStatefulSetStrategy::new());
+            }
+        }
+        if strategy.type_() == "RollingUpdate" && strategy.rolling_update().is_some() {
+            let rolling = strategy.rolling_update_mut();
+            if rolling.partition().is_none() {
+                rolling.set_partition(0);
+            }
+            if rolling.max_unavailable().is_none() {
+                rolling.set_max_unavailable(1);
+            }
+        }
+        let retention = spec.persistent_volume_claim_retention_policy_mut();
+        if retention.tree().get("whenDeleted").is_null() {
+            retention.set_when_deleted("Retain");
+        }
+        if retention.tree().get("whenScaled").is_null() {
+            retention.set_when_scaled("Retain");
+        }
+        if !spec.volume_claim_templates().is_empty() {
+            for claim in spec.volume_claim_templates_mut().iter_mut() {
+                claim.default_fields();
+                claim.tell_kind();
+            }
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(StatefulSetStatus::new());
+    }
+}
+
+const SPEC: Path = Path::Root.field("spec");
+
+impl StatefulSetSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let policy = self.pod_management_policy();
+        if !matches!(policy, "OrderedReady" | "Parallel") {
+            let why = "must be 'OrderedReady' or 'Parallel'";
+            errs.invalid(&at.field("podManagementPolicy"), policy, why);
+        }
+        self.update_strategy().check(&at.field("updateStrategy"), errs);
+        if let Some(retention) = self.persistent_volume_claim_retention_policy() {
+            let at = at.field("persistentVolumeClaimRetentionPolicy");
+            let known = ["Retain", "Delete"];
+            errs.one_of(&at.field("whenDeleted"), retention.when_deleted(), &known);
+            errs.one_of(&at.field("whenScaled"), retention.when_scaled(), &known);
+        }
+        for (i, claim) in self.volume_claim_templates().iter().enumerate() {
+            claim.spec().check(&at.field("volumeClaimTemplates").index(i).field("spec"), errs);
+        }
+        errs.non_negative(&at.field("replicas"), self.replicas().into());
+        errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
+        if let Some(ordinals) = self.ordinals() {
+            errs.non_negative(&at.field("ordinals.start"), ordinals.start().into());
+        }
+        if !self.service_name().is_empty() {
+            errs.label(&at.field("serviceName"), self.service_name());
+        }
+        self.check_template(at, errs);
+    }
+
+    /// A pod gets its name, its domain and some of its volumes from the set.
+    fn check_template(&self, at: &Path, errs: &mut Errors) {
+        let mut template = self.template().clone();
+        template.spec_mut().set_subdomain("");
+        template.spec_mut().set_hostname("");
+        let claims = self.volume_claim_templates();
+        let volumes = claims.iter().map(|claim| claim.metadata().name()).map(|name| {
+            let mut volume = Volume::new().with_name(name);
+            let source = PersistentVolumeClaimVolumeSource::new().with_claim_name(name);
+            volume.volume_source_mut().set_persistent_volume_claim(source);
+            volume
+        });
+        let own = |volume: &&Volume| !claims.iter().any(|c| c.metadata().name() == volume.name());
+        let rest = self.template().spec().volumes().iter().filter(own).cloned();
+        template.spec_mut().set_volumes(volumes.chain(rest).collect::<List<_>>());
+        let names = ("statefulset", "StatefulSet");
+        Workload { selector: self.selector(), template: &template, names }.check_selector(at, errs);
+        if let Ok(selector) = Selector::from_tree(self.tree().get("selector")) {
+            let at = at.field("template");
+            check_labels(&selector, template.metadata().labels(), &at, errs);
+            template.check(&at, errs);
+        } else {
+            let shown = self.selector().map(shown_selector).unwrap_or_default();
+            errs.invalid_shown(&at.field("selector"), shown, "");
+        }
+        check_endless(&template, names.1, &at.field("template"), errs);
+    }
+}
+
+impl StatefulSetUpdateStrategy {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        match (self.type_(), self.rolling_update()) {
+            ("", _) => errs.required(at, ""),
+            ("OnDelete", Some(update)) => {
+                let why = "only allowed for updateStrategy 'RollingUpdate'";
+                errs.invalid_shown(&at.field("rollingUpdate"), update.shown(), why);
+            }
+            ("RollingUpdate", Some(update)) => update.check(&at.field("rollingUpdate"), errs),
+            ("OnDelete" | "RollingUpdate", None) => {}
+            _ => {
+                let rolling = self.rolling_update().map(RollingUpdateStatefulSetStrategy::shown);
+                let shown = format!(
+                    "{{\"Type\":{:?},\"RollingUpdate\":{}}}",
+                    self.type_(),
+                    rolling.unwrap_or_else(|| "null".into())
+                );
+                errs.invalid_shown(at, shown, "must be 'RollingUpdate' or 'OnDelete'");
+            }
+        }
+    }
+}
+
+impl RollingUpdateStatefulSetStrategy {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let partition = self.partition().unwrap_or_default();
+        errs.non_negative(&at.field("partition"), partition.into());
+        if let Some(share) = self.max_unavailable() {
+            let at = at.field("maxUnavailable");
+            check_share(&share, &at, errs);
+            if amount(&share) == 0 {
+                errs.invalid(&at, share.clone(), "cannot be 0");
+            }
+            check_not_more(&share, &at, errs);
+        }
+    }
+
+    /// As Go prints it.
+    fn shown(&self) -> String {
+        go_struct(&[
+            ("Partition", self.partition().unwrap_or_default().into()),
+            ("MaxUnavailable", or_null(self.max_unavailable())),
+        ])
+    }
+}
+
+impl StatefulSetStatus {
+    fn check(&self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        errs.non_negative(&at.field("observedGeneration"), self.observed_generation());
+        let parts = [
+            ("readyReplicas", self.ready_replicas()),
+            ("currentReplicas", self.current_replicas()),
+            ("updatedReplicas", self.updated_replicas()),
+            ("availableReplicas", self.available_replicas()),
+        ];
+        check_counts(self.replicas(), &parts, &at, errs);
+        let (available, ready) = (self.available_replicas(), self.ready_replicas());
+        check_available(available, ready, "status.readyReplicas", &at, errs);
+    }
+}

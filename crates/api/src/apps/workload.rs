@@ -1,0 +1,165 @@
+//! The rules that all makers of pods share.
+
+use object::{IntOrString, LabelSelector, Lens, Map, Value, names, selector::Selector};
+use schema::{Errors, Path};
+
+use crate::{
+    core::PodTemplateSpec,
+    rules::{Rules, go_struct, shown_selector},
+};
+
+/// Selects pods, and makes them so that they are selected.
+pub(crate) struct Workload<'a> {
+    pub(crate) selector: Option<&'a LabelSelector>,
+    pub(crate) template: &'a PodTemplateSpec,
+    /// As messages call it: in lower case, and as a kind.
+    pub(crate) names: (&'static str, &'static str),
+}
+
+impl Workload<'_> {
+    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+        self.check_selector(at, errs);
+        let at = at.field("template");
+        if let Ok(selector) = Selector::from_tree(self.selector.map_or(&Value::Null, Lens::tree)) {
+            check_labels(&selector, self.template.metadata().labels(), &at, errs);
+            self.check_template(&at, errs);
+        } else {
+            let shown = self.selector.map(shown_selector).unwrap_or_default();
+            let at = Path::Root.field("spec");
+            errs.invalid_shown(&at.field("selector"), shown, "invalid label selector");
+        }
+    }
+
+    /// The template alone.
+    pub(crate) fn check_template(&self, at: &Path, errs: &mut Errors) {
+        self.template.check(at, errs);
+        check_endless(self.template, self.names.1, at, errs);
+    }
+
+    pub(crate) fn check_selector(&self, at: &Path, errs: &mut Errors) {
+        let at = at.field("selector");
+        let Some(selector) = self.selector else { return errs.required(&at, "") };
+        errs.selector(&at, Some(selector));
+        if selector.match_labels().is_empty() && selector.match_expressions().is_empty() {
+            let why = format!("empty selector is invalid for {}", self.names.0);
+            errs.invalid_shown(&at, shown_selector(selector), why);
+        }
+    }
+}
+
+/// What is selected does not change.
+pub(crate) fn check_kept(
+    new: Option<&LabelSelector>,
+    old: Option<&LabelSelector>,
+    errs: &mut Errors,
+) {
+    if new != old {
+        let shown = new.map_or_else(|| "null".to_owned(), shown_selector);
+        let at = Path::Root.field("spec");
+        errs.invalid_shown(&at.field("selector"), shown, "field is immutable");
+    }
+}
+
+/// The pods made are among those selected.
+pub(crate) fn check_labels(
+    selector: &Selector,
+    labels: &Map<String>,
+    template: &Path,
+    errs: &mut Errors,
+) {
+    if !selector.is_empty() && !selector.matches(labels) {
+        unmatched(labels, template, errs);
+    }
+}
+
+pub(crate) fn unmatched(labels: &Map<String>, template: &Path, errs: &mut Errors) {
+    let shown = if labels.is_empty() { Value::object() } else { Value::from(labels.clone()) };
+    let at = template.field("metadata");
+    errs.invalid(&at.field("labels"), shown, "`selector` does not match template `labels`");
+}
+
+/// Pods that are to run for ever are always restarted.
+pub(crate) fn check_endless(template: &PodTemplateSpec, kind: &str, at: &Path, errs: &mut Errors) {
+    let (spec, at) = (template.spec(), at.field("spec"));
+    errs.one_of(&at.field("restartPolicy"), spec.restart_policy(), &["Always"]);
+    if spec.active_deadline_seconds().is_some() {
+        let why = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errs.forbidden(&at.field("activeDeadlineSeconds"), why);
+    }
+}
+
+/// A number that is not negative, or a percentage.
+pub(crate) fn check_share(share: &IntOrString, at: &Path, errs: &mut Errors) {
+    match share {
+        IntOrString::Int(n) => errs.non_negative(at, i64::from(*n)),
+        IntOrString::Text(text) => errs.complaints(at, text, names::percent(text)),
+    }
+}
+
+/// A percentage is not more than everything.
+pub(crate) fn check_not_more(share: &IntOrString, at: &Path, errs: &mut Errors) {
+    if let IntOrString::Text(text) = share
+        && names::percent(text).is_empty()
+        && amount(share) > 100
+    {
+        errs.invalid(at, text.as_str(), "must not be greater than 100%");
+    }
+}
+
+/// The number, of things or of percents.
+pub(crate) fn amount(share: &IntOrString) -> i64 {
+    match share {
+        IntOrString::Int(n) => (*n).into(),
+        IntOrString::Text(text) => text.trim_end_matches('%').parse().unwrap_or_default(),
+    }
+}
+
+/// As Go prints a strategy of updates.
+pub(crate) fn shown_strategy(
+    name: &str,
+    rolling: Option<(Option<IntOrString>, Option<IntOrString>)>,
+) -> String {
+    let share = |share: Option<IntOrString>| share.unwrap_or(IntOrString::Int(0)).into();
+    let rolling = rolling.map(|(unavailable, surge)| {
+        go_struct(&[("MaxUnavailable", share(unavailable)), ("MaxSurge", share(surge))])
+    });
+    let rolling = rolling.unwrap_or_else(|| "null".into());
+    format!("{{\"Type\":{name:?},\"RollingUpdate\":{rolling}}}")
+}
+
+/// A count of collisions only grows.
+pub(crate) fn check_collisions(new: Option<i32>, old: Option<i32>, errs: &mut Errors) {
+    let at = Path::Root.field("status");
+    let at = at.field("collisionCount");
+    if let Some(new) = new {
+        errs.non_negative(&at, new.into());
+    }
+    if old.is_some_and(|old| new.unwrap_or_default() < old) {
+        errs.invalid(&at, new.unwrap_or_default(), "cannot be decremented");
+    }
+}
+
+/// Counts of pods: none is negative, none is more than the whole.
+pub(crate) fn check_counts(all: i32, parts: &[(&str, i32)], at: &Path, errs: &mut Errors) {
+    errs.non_negative(&at.field("replicas"), all.into());
+    for (name, n) in parts {
+        errs.non_negative(&at.field(name), i64::from(*n));
+        if *n > all {
+            errs.invalid(&at.field(name), *n, "cannot be greater than status.replicas");
+        }
+    }
+}
+
+/// What is available is ready.
+pub(crate) fn check_available(
+    available: i32,
+    ready: i32,
+    what: &str,
+    at: &Path,
+    errs: &mut Errors,
+) {
+    if available > ready {
+        let why = format!("cannot be greater than {what}");
+        errs.invalid(&at.field("availableReplicas"), available, why);
+    }
+}

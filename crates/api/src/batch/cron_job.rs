@@ -1,0 +1,199 @@
+//! batch/v1: CronJob.
+
+use macros::api;
+use object::{List, ObjectMeta, Time, count};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, age};
+
+use super::JobSpec;
+use super::schedule::Schedule;
+use crate::{
+    columns,
+    core::{ObjectReference, PodSpec},
+    rules::shown_selector,
+};
+
+#[api]
+pub struct CronJob {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: CronJobSpec,
+    #[api(tag = 3)]
+    status: CronJobStatus,
+}
+
+#[api]
+pub struct CronJobSpec {
+    #[api(tag = 1, required, always)]
+    schedule: String,
+    #[api(tag = 8)]
+    time_zone: Option<String>,
+    #[api(tag = 2)]
+    starting_deadline_seconds: Option<i64>,
+    #[api(tag = 3, default = "Allow", implied)]
+    concurrency_policy: String,
+    #[api(tag = 4, default = false, implied)]
+    suspend: Option<bool>,
+    #[api(tag = 5, required, always)]
+    job_template: JobTemplateSpec,
+    #[api(tag = 6, default = 3, implied)]
+    successful_jobs_history_limit: Option<i32>,
+    #[api(tag = 7, default = 1, implied)]
+    failed_jobs_history_limit: Option<i32>,
+}
+
+#[api]
+pub struct JobTemplateSpec {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: JobSpec,
+}
+
+#[api]
+pub struct CronJobStatus {
+    #[api(tag = 1)]
+    active: List<ObjectReference>,
+    #[api(tag = 4)]
+    last_schedule_time: Option<Time>,
+    #[api(tag = 5)]
+    last_successful_time: Option<Time>,
+}
+
+impl Kind for CronJob {
+    const NAMES: Names = Names {
+        group: "batch",
+        version: "v1",
+        kind: "CronJob",
+        plural: "cronjobs",
+        singular: "cronjob",
+        short: &["cj"],
+        categories: &["all"],
+    };
+    const STORAGE: Storage = Storage::new("cronjobs", "v1");
+    const GENERATION: bool = true;
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "CronJob", &["get", "patch", "update"])];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Schedule", "string", |this, _| this.spec().schedule().into()),
+        Column::new("Timezone", "string", |this, _| {
+            this.spec().time_zone().unwrap_or(columns::NONE).into()
+        }),
+        Column::new("Suspend", "boolean", |this, _| {
+            if this.spec().suspend() { "True".into() } else { "False".into() }
+        }),
+        Column::new("Active", "integer", |this, _| count(this.status().active().len()).into()),
+        Column::new("Last Schedule", "string", |this, now| {
+            this.status().last_schedule_time().map_or(columns::NONE.into(), |t| age(t, now)).into()
+        }),
+        Column::AGE,
+        Column::new("Containers", "string", |this: &Self, _| columns::containers(this.pod()))
+            .wide(),
+        Column::new("Images", "string", |this: &Self, _| columns::images(this.pod())).wide(),
+        Column::new("Selector", "string", |this: &Self, _| {
+            columns::selector(this.spec().job_template().spec().selector())
+        })
+        .wide(),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(&Path::Root.field("spec"), errs);
+        let name = self.metadata().name();
+        if name.len() > MAX_NAME {
+            let at = Path::Root.field("metadata");
+            let why = format!("must be no more than {MAX_NAME} characters");
+            errs.invalid(&at.field("name"), name, why);
+        }
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.spec().check(&Path::Root.field("spec"), errs);
+    }
+
+    fn default_fields(&mut self) {
+        let job = self.spec_mut().job_template_mut().spec_mut();
+        job.template_mut().default_fields();
+        job.default_patterns();
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(CronJobStatus::new());
+    }
+}
+
+impl CronJob {
+    /// What its jobs' pods are to be.
+    fn pod(&self) -> &PodSpec {
+        self.spec().job_template().spec().template().spec()
+    }
+}
+
+/// The names of jobs add eleven letters.
+const MAX_NAME: usize = 52;
+
+impl CronJobSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let schedule = at.field("schedule");
+        match self.schedule() {
+            "" => errs.required(&schedule, ""),
+            text => {
+                if let Err(wrong) = Schedule::parse(text) {
+                    errs.invalid(&schedule, text, wrong);
+                }
+                if text.contains("TZ") {
+                    let why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+                    errs.invalid(&schedule, text, why);
+                }
+            }
+        }
+        let deadline = self.starting_deadline_seconds().unwrap_or_default();
+        errs.non_negative(&at.field("startingDeadlineSeconds"), deadline);
+        if let Some(zone) = self.time_zone() {
+            check_zone(zone, &at.field("timeZone"), errs);
+        }
+        let policies = ["Allow", "Forbid", "Replace"];
+        errs.one_of(&at.field("concurrencyPolicy"), self.concurrency_policy(), &policies);
+        for (name, limit) in [
+            ("successfulJobsHistoryLimit", self.successful_jobs_history_limit()),
+            ("failedJobsHistoryLimit", self.failed_jobs_history_limit()),
+        ] {
+            errs.non_negative(&at.field(name), limit.into());
+        }
+        let (job, at) = (self.job_template().spec(), at.field("jobTemplate"));
+        let at = at.field("spec");
+        job.check(&at, errs);
+        if let Some(selector) = job.selector() {
+            let why = "`selector` will be auto-generated";
+            errs.invalid_shown(&at.field("selector"), shown_selector(selector), why);
+        }
+        if job.manual_selector() == Some(true) {
+            errs.not_supported(&at.field("manualSelector"), true, &["nil", "false"]);
+        }
+    }
+}
+
+/// A name as the tz database has them; whether it has this one is known where the
+/// job is run.
+fn check_zone(zone: &str, at: &Path, errs: &mut Errors) {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
+    let part = |part: &str| {
+        !matches!(part, "." | "..")
+            && !part.starts_with('-')
+            && (1..=14).contains(&part.len())
+            && part.chars().all(fits)
+    };
+    if zone.is_empty() {
+        errs.invalid(at, "", "timeZone must be nil or non-empty string");
+    } else if !zone.split('/').all(part) {
+        errs.invalid(at, zone, format!("unknown time zone {zone}"));
+    } else if zone.eq_ignore_ascii_case("local") {
+        let why =
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        errs.invalid(at, zone, why);
+    }
+}

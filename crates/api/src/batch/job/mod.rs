@@ -1,0 +1,349 @@
+//! batch/v1: Job.
+
+mod rules;
+
+use macros::api;
+use object::{LabelSelector, List, ObjectMeta, Text, Time};
+use schema::{Column, Errors, Index, Kind, Names, Storage, Subresource, human_duration};
+
+use crate::scheduling::v1alpha3::{
+    WorkloadPodGroupDisruptionMode, WorkloadPodGroupResourceClaim,
+    WorkloadPodGroupSchedulingConstraints, WorkloadPodGroupSchedulingPolicy,
+};
+use crate::{columns, core::PodTemplateSpec};
+
+#[api]
+pub struct Job {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: JobSpec,
+    #[api(tag = 3)]
+    status: JobStatus,
+}
+
+#[api]
+pub struct JobSpec {
+    #[api(tag = 1)]
+    parallelism: Option<i32>,
+    #[api(tag = 2)]
+    completions: Option<i32>,
+    #[api(tag = 3)]
+    active_deadline_seconds: Option<i64>,
+    #[api(tag = 11)]
+    pod_failure_policy: Option<PodFailurePolicy>,
+    #[api(tag = 16)]
+    success_policy: Option<SuccessPolicy>,
+    #[api(tag = 7)]
+    backoff_limit: Option<i32>,
+    #[api(tag = 12)]
+    backoff_limit_per_index: Option<i32>,
+    #[api(tag = 13)]
+    max_failed_indexes: Option<i32>,
+    #[api(tag = 4)]
+    selector: Option<LabelSelector>,
+    #[api(tag = 5)]
+    manual_selector: Option<bool>,
+    #[api(tag = 6, required, always)]
+    template: PodTemplateSpec,
+    #[api(tag = 8)]
+    ttl_seconds_after_finished: Option<i32>,
+    #[api(tag = 9)]
+    completion_mode: Option<String>,
+    #[api(tag = 10)]
+    suspend: Option<bool>,
+    #[api(tag = 14)]
+    pod_replacement_policy: Option<String>,
+    #[api(tag = 15)]
+    managed_by: Option<String>,
+    #[api(tag = 17)]
+    scheduling: Option<JobSchedulingConfiguration>,
+}
+
+#[api]
+pub struct PodFailurePolicy {
+    #[api(tag = 1, required, always)]
+    rules: List<PodFailurePolicyRule>,
+}
+
+#[api]
+pub struct PodFailurePolicyRule {
+    #[api(tag = 1, required, always)]
+    action: String,
+    #[api(tag = 2)]
+    on_exit_codes: Option<PodFailurePolicyOnExitCodesRequirement>,
+    #[api(tag = 3)]
+    on_pod_conditions: List<PodFailurePolicyOnPodConditionsPattern>,
+}
+
+#[api]
+pub struct PodFailurePolicyOnExitCodesRequirement {
+    #[api(tag = 1)]
+    container_name: Option<String>,
+    #[api(tag = 2, required, always)]
+    operator: String,
+    #[api(tag = 3, required, set, always)]
+    values: List<i32>,
+}
+
+#[api]
+pub struct PodFailurePolicyOnPodConditionsPattern {
+    #[api(tag = 1, required, always)]
+    type_: String,
+    #[api(tag = 2, always)]
+    status: String,
+}
+
+#[api]
+pub struct SuccessPolicy {
+    #[api(tag = 1, required, always)]
+    rules: List<SuccessPolicyRule>,
+}
+
+#[api]
+pub struct SuccessPolicyRule {
+    #[api(tag = 1)]
+    succeeded_indexes: Option<String>,
+    #[api(tag = 2)]
+    succeeded_count: Option<i32>,
+}
+
+#[api]
+pub struct JobSchedulingConfiguration {
+    #[api(tag = 1)]
+    scheduling_policy: Option<WorkloadPodGroupSchedulingPolicy>,
+    #[api(tag = 2)]
+    scheduling_constraints: Option<WorkloadPodGroupSchedulingConstraints>,
+    #[api(tag = 3)]
+    disruption_mode: Option<WorkloadPodGroupDisruptionMode>,
+    #[api(tag = 4, keys("name"), merge, merge_key = "name")]
+    resource_claims: List<WorkloadPodGroupResourceClaim>,
+}
+
+#[api]
+pub struct JobStatus {
+    #[api(tag = 1, merge, merge_key = "type")]
+    conditions: List<JobCondition>,
+    #[api(tag = 2)]
+    start_time: Option<Time>,
+    #[api(tag = 3)]
+    completion_time: Option<Time>,
+    #[api(tag = 4)]
+    active: i32,
+    #[api(tag = 5)]
+    succeeded: i32,
+    #[api(tag = 6)]
+    failed: i32,
+    #[api(tag = 11)]
+    terminating: Option<i32>,
+    #[api(tag = 7)]
+    completed_indexes: String,
+    #[api(tag = 10)]
+    failed_indexes: Option<String>,
+    #[api(tag = 8)]
+    uncounted_terminated_pods: Option<UncountedTerminatedPods>,
+    #[api(tag = 9)]
+    ready: Option<i32>,
+}
+
+#[api]
+pub struct UncountedTerminatedPods {
+    #[api(tag = 1, set)]
+    succeeded: List<String>,
+    #[api(tag = 2, set)]
+    failed: List<String>,
+}
+
+#[api]
+pub struct JobCondition {
+    #[api(tag = 1, required, always)]
+    type_: String,
+    #[api(tag = 2, required, always)]
+    status: String,
+    #[api(tag = 3)]
+    last_probe_time: Time,
+    #[api(tag = 4)]
+    last_transition_time: Time,
+    #[api(tag = 5)]
+    reason: String,
+    #[api(tag = 6)]
+    message: String,
+}
+
+impl Kind for Job {
+    const NAMES: Names = Names {
+        group: "batch",
+        version: "v1",
+        kind: "Job",
+        plural: "jobs",
+        singular: "job",
+        short: &[],
+        categories: &["all"],
+    };
+    const STORAGE: Storage = Storage::new("jobs", "v1");
+    const GENERATION: bool = true;
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "Job", &["get", "patch", "update"])];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Status", "string", |job, _| job.state().into()),
+        Column::new("Completions", "string", |job, _| job.progress().into()),
+        Column::new("Duration", "string", |job, now| job.duration(now).into()),
+        Column::AGE,
+        Column::new("Containers", "string", |this: &Self, _| {
+            columns::containers(this.spec().template().spec())
+        })
+        .wide(),
+        Column::new("Images", "string", |this: &Self, _| {
+            columns::images(this.spec().template().spec())
+        })
+        .wide(),
+        Column::new("Selector", "string", |this: &Self, _| {
+            columns::selector(this.spec().selector())
+        })
+        .wide(),
+    ];
+    const INDEXES: &'static [Index<Self>] =
+        &[Index::field("status.successful", |job| job.status().succeeded().to_string())];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        rules::check_new(self, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        rules::check_changed(self, old, errs);
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        rules::check_status(self, old, errs);
+    }
+
+    fn default_fields(&mut self) {
+        let spec = self.spec_mut();
+        spec.template_mut().default_fields();
+        spec.default_patterns();
+        if spec.completions().is_none() && spec.parallelism().is_none() {
+            spec.set_completions(1);
+        }
+        if spec.parallelism().is_none() {
+            spec.set_parallelism(1);
+        }
+        if spec.backoff_limit().is_none() {
+            let per_index = spec.backoff_limit_per_index().is_some();
+            spec.set_backoff_limit(if per_index { i32::MAX } else { 6 });
+        }
+        if spec.completion_mode().is_none() {
+            spec.set_completion_mode("NonIndexed");
+        }
+        if spec.suspend().is_none() {
+            spec.set_suspend(false);
+        }
+        if spec.pod_replacement_policy().is_none() {
+            let failed = spec.pod_failure_policy().is_some();
+            spec.set_pod_replacement_policy(if failed { "Failed" } else { "TerminatingOrFailed" });
+        }
+        if spec.manual_selector().is_none() {
+            spec.set_manual_selector(false);
+        }
+        let labels = spec.template().metadata().labels().clone();
+        if self.metadata().labels().is_empty() {
+            self.metadata_mut().set_labels(labels);
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(JobStatus::new());
+        self.spec_mut().clear_scheduling();
+        self.own_pods();
+    }
+}
+
+impl Job {
+    /// Marks the pods of this job, and no others, as its own.
+    fn own_pods(&mut self) {
+        if self.spec().manual_selector() == Some(true) {
+            return;
+        }
+        let (name, uid) = (Text::from(self.metadata().name()), Text::from(self.metadata().uid()));
+        // Labels that were taken from the template stay the template's.
+        let shared = self.metadata().labels() == self.spec().template().metadata().labels();
+        let labels = self.spec_mut().template_mut().metadata_mut().labels_mut();
+        for (label, value) in [
+            ("controller-uid", &uid),
+            ("batch.kubernetes.io/controller-uid", &uid),
+            ("job-name", &name),
+            ("batch.kubernetes.io/job-name", &name),
+        ] {
+            if labels.get(label).is_none() {
+                labels.insert(label, value.clone());
+            }
+        }
+        if shared {
+            let labels = labels.clone();
+            self.metadata_mut().set_labels(labels);
+        }
+        let selector = self.spec_mut().selector_mut();
+        selector.match_labels_mut().insert("batch.kubernetes.io/controller-uid", uid);
+    }
+
+    pub fn has_condition(&self, name: &str) -> bool {
+        let holds =
+            |condition: &JobCondition| condition.type_() == name && condition.status() == "True";
+        self.status().conditions().find(holds).is_some()
+    }
+
+    /// Whether it has succeeded or failed for good.
+    pub fn is_finished(&self) -> bool {
+        self.has_condition("Complete") || self.has_condition("Failed")
+    }
+
+    fn state(&self) -> &'static str {
+        match () {
+            () if self.has_condition("Complete") => "Complete",
+            () if self.has_condition("Failed") => "Failed",
+            () if self.is_terminating() => "Terminating",
+            () if self.has_condition("Suspended") => "Suspended",
+            () if self.has_condition("FailureTarget") => "FailureTarget",
+            () if self.has_condition("SuccessCriteriaMet") => "SuccessCriteriaMet",
+            () => "Running",
+        }
+    }
+
+    fn progress(&self) -> String {
+        let done = self.status().succeeded();
+        match (self.spec().completions(), self.spec().parallelism()) {
+            (Some(all), _) => format!("{done}/{all}"),
+            (None, Some(n @ 2..)) => format!("{done}/1 of {n}"),
+            _ => format!("{done}/1"),
+        }
+    }
+
+    fn duration(&self, now: i64) -> String {
+        let start = self.status().start_time().and_then(Time::seconds);
+        let end = self.status().completion_time().and_then(Time::seconds);
+        start.map(|start| human_duration(end.unwrap_or(now) - start)).unwrap_or_default()
+    }
+}
+
+impl JobSpec {
+    /// A pattern on a condition means that it holds.
+    pub(super) fn default_patterns(&mut self) {
+        if self.pod_failure_policy().is_none_or(|policy| policy.rules().is_empty()) {
+            return;
+        }
+        for rule in self.pod_failure_policy_mut().rules_mut().iter_mut() {
+            if rule.on_pod_conditions().is_empty() {
+                continue;
+            }
+            for pattern in rule.on_pod_conditions_mut().iter_mut() {
+                if pattern.status().is_empty() {
+                    pattern.set_status("True");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The rules for jobs.
+
+use object::{Lens, Value, names, selector::Selector};
+use schema::{Errors, Path};
+
+use super::{
+    Job, JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicyRule,
+};
+use crate::{
+    apps::workload::{check_kept, unmatched},
+    core::Container,
+    rules::Rules,
+};
+
+const SPEC: Path = Path::Root.field("spec");
+const MAX_PARALLEL: i32 = 100_000;
+const INDEXED_ONLY: &str = "requires indexed completion mode";
+
+pub(super) fn check_new(job: &Job, errs: &mut Errors) {
+    check_spec(job, errs);
+    check_name(job, errs);
+}
+
+pub(super) fn check_changed(job: &Job, old: &Job, errs: &mut Errors) {
+    check_spec(job, errs);
+    let (new, before) = (job.spec(), old.spec());
+    check_kept(new.selector(), before.selector(), errs);
+    let indexed = new.completion_mode() == Some("Indexed");
+    let same = new.completions() == before.completions();
+    let at = SPEC.field("completions");
+    if !indexed {
+        errs.immutable(&at, new.tree().get("completions"), before.tree().get("completions"));
+    } else if let (false, Some(n)) = (same, new.completions())
+        && Some(n) != new.parallelism()
+    {
+        errs.invalid(&at, n, "can only be modified in tandem with spec.parallelism");
+    }
+    for name in
+        ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
+    {
+        errs.immutable(&SPEC.field(name), new.tree().get(name), before.tree().get(name));
+    }
+    check_template_kept(job, old, errs);
+    check_name(job, errs);
+}
+
+pub(super) fn check_status(job: &Job, old: &Job, errs: &mut Errors) {
+    let (new, before, at) = (job.status(), old.status(), Path::Root.field("status"));
+    for (name, n) in [
+        ("active", new.active()),
+        ("succeeded", new.succeeded()),
+        ("failed", new.failed()),
+        ("ready", new.ready().unwrap_or_default()),
+        ("terminating", new.terminating().unwrap_or_default()),
+    ] {
+        errs.non_negative(&at.field(name), n.into());
+    }
+    for (name, n, old) in [
+        ("failed", new.failed(), before.failed()),
+        ("succeeded", new.succeeded(), before.succeeded()),
+    ] {
+        if n < old {
+            errs.invalid(&at.field(name), n, format!("cannot decrease the {name} counter"));
+        }
+    }
+}
+
+/// While it is suspended and has not begun, a job may be told where to run.
+fn check_template_kept(job: &Job, old: &Job, errs: &mut Errors) {
+    let mut before = old.spec().template().clone();
+    let new = job.spec().template();
+    if old.spec().suspend() == Some(true) && old.status().start_time().is_none() {
+        let spec = before.spec_mut();
+        spec.set_node_selector(new.spec().node_selector().clone());
+        spec.set_tolerations(new.spec().tolerations().clone());
+        spec.set_scheduling_gates(new.spec().scheduling_gates().clone());
+        match new.spec().affinity() {
+            Some(affinity) => spec.set_affinity(affinity.clone()),
+            None => spec.clear_affinity(),
+        }
+        before.metadata_mut().set_labels(new.metadata().labels().clone());
+        before.metadata_mut().set_annotations(new.metadata().annotations().clone());
+    }
+    if *new != before {
+        let shown = Value::from(new.clone());
+        errs.invalid(&SPEC.field("template"), shown, "field is immutable");
+    }
+}
+
+/// The pods of an indexed job are named by it.
+fn check_name(job: &Job, errs: &mut Errors) {
+    let spec = job.spec();
+    let (Some("Indexed"), Some(n @ 1..)) = (spec.completion_mode(), spec.completions()) else {
+        return;
+    };
+    let name = job.metadata().name();
+    let longest = format!("{name}-{}", n - 1);
+    if !names::dns1123_label(&longest).is_empty() {
+        let why = format!("will not able to create pod with invalid DNS label: {longest}");
+        let at = Path::Root.field("metadata");
+        errs.invalid(&at.field("name"), name, why);
+    }
+}
+
+fn check_spec(job: &Job, errs: &mut Errors) {
+    let spec = job.spec();
+    spec.check(&SPEC, errs);
+    match spec.selector() {
+        None => errs.required(&SPEC.field("selector"), ""),
+        Some(_) => errs.selector(&SPEC.field("selector"), spec.selector()),
+    }
+    let labels = spec.template().metadata().labels();
+    if Selector::from_tree(spec.tree().get("selector")).is_ok_and(|all| !all.matches(labels)) {
+        unmatched(labels, &SPEC.field("template"), errs);
+    }
+}
+
+impl JobSpec {
+    /// What holds in a job and in what a job is made from.
+    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+        for (name, n) in [
+            ("parallelism", self.parallelism().map(i64::from)),
+            ("completions", self.completions().map(i64::from)),
+            ("activeDeadlineSeconds", self.active_deadline_seconds()),
+            ("backoffLimit", self.backoff_limit().map(i64::from)),
+            ("ttlSecondsAfterFinished", self.ttl_seconds_after_finished().map(i64::from)),
+            ("backoffLimitPerIndex", self.backoff_limit_per_index().map(i64::from)),
+            ("maxFailedIndexes", self.max_failed_indexes().map(i64::from)),
+        ] {
+            errs.non_negative(&at.field(name), n.unwrap_or_default());
+        }
+        if self.max_failed_indexes().is_some() && self.backoff_limit_per_index().is_none() {
+            let why = "when maxFailedIndexes is specified";
+            errs.required(&at.field("backoffLimitPerIndex"), why);
+        }
+        if let Some(mode) = self.completion_mode() {
+            errs.one_of(&at.field("completionMode"), mode, &["NonIndexed", "Indexed"]);
+        }
+        self.check_indexes(at, errs);
+        self.check_failure_policy(&at.field("podFailurePolicy"), errs);
+        self.check_success_policy(&at.field("successPolicy"), errs);
+        if let Some(policy) = self.pod_replacement_policy() {
+            let known: &[&str] = match self.pod_failure_policy() {
+                Some(_) => &["Failed"],
+                None => &["Failed", "TerminatingOrFailed"],
+            };
+            errs.one_of(&at.field("podReplacementPolicy"), policy, known);
+        }
+        self.template().check(&at.field("template"), errs);
+        self.check_restart(at, errs);
+    }
+
+    fn check_restart(&self, at: &Path, errs: &mut Errors) {
+        let at = at.field("template");
+        let at = at.field("spec");
+        let at = at.field("restartPolicy");
+        match (self.template().spec().restart_policy(), self.pod_failure_policy()) {
+            ("Always", _) => errs.required(&at, "valid values: \"OnFailure\", \"Never\""),
+            ("OnFailure", Some(_)) => {
+                let why = "only \"Never\" is supported when podFailurePolicy is specified";
+                errs.invalid(&at, "OnFailure", why);
+            }
+            (policy, _) => errs.one_of(&at, policy, &["OnFailure", "Never"]),
+        }
+    }
+
+    fn check_indexes(&self, at: &Path, errs: &mut Errors) {
+        let failed = at.field("maxFailedIndexes");
+        match self.completion_mode() {
+            Some("Indexed") => {
+                if self.completions().is_none() {
+                    let why = "when completion mode is Indexed";
+                    errs.required(&at.field("completions"), why);
+                }
+                if let Some(n) = self.parallelism().filter(|n| *n > MAX_PARALLEL) {
+                    let why = format!(
+                        "must be less than or equal to {MAX_PARALLEL} when completion mode is \
+                         Indexed"
+                    );
+                    errs.invalid(&at.field("parallelism"), n, why);
+                }
+                if let (Some(max), Some(all)) = (self.max_failed_indexes(), self.completions())
+                    && max > all
+                {
+                    errs.invalid(&failed, max, "must be less than or equal to completions");
+                }
+                if let Some(max) = self.max_failed_indexes().filter(|n| *n > MAX_PARALLEL) {
+                    let why = format!("must be less than or equal to {MAX_PARALLEL}");
+                    errs.invalid(&failed, max, why);
+                }
+            }
+            None | Some("NonIndexed") => {
+                if let Some(n) = self.backoff_limit_per_index() {
+                    errs.invalid(&at.field("backoffLimitPerIndex"), n, INDEXED_ONLY);
+                }
+                if let Some(n) = self.max_failed_indexes() {
+                    errs.invalid(&failed, n, INDEXED_ONLY);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn check_failure_policy(&self, at: &Path, errs: &mut Errors) {
+        let Some(policy) = self.pod_failure_policy() else { return };
+        let at = at.field("rules");
+        if policy.rules().len() > 20 {
+            errs.more_than(&at, policy.rules().len(), 20);
+        }
+        let names: Vec<_> = self.template().spec().all_containers().map(Container::name).collect();
+        let by_index = self.backoff_limit_per_index().is_some();
+        for (i, rule) in policy.rules().iter().enumerate() {
+            rule.check(by_index, &names, &at.index(i), errs);
+        }
+    }
+
+    fn check_success_policy(&self, at: &Path, errs: &mut Errors) {
+        let Some(policy) = self.success_policy() else { return };
+        if self.completion_mode() != Some("Indexed") {
+            let shown = Value::from(policy.clone());
+            return errs.invalid(at, shown, INDEXED_ONLY);
+        }
+        let at = at.field("rules");
+        match policy.rules().len() {
+            0 => errs.required(
+                &at,
+                "at least one rules must be specified when the successPolicy is specified",
+            ),
+            n if n > 20 => errs.more_than(&at, n, 20),
+            _ => {}
+        }
+        for (i, rule) in policy.rules().iter().enumerate() {
+            rule.check(self.completions().unwrap_or_default(), &at.index(i), errs);
+        }
+    }
+}
+
+impl PodFailurePolicyRule {
+    fn check(&self, by_index: bool, names: &[&str], at: &Path, errs: &mut Errors) {
+        let action = at.field("action");
+        match self.action() {
+            "" => errs.required(
+                &action,
+                "valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]",
+            ),
+            "FailIndex" if !by_index => {
+                let why = "requires the backoffLimitPerIndex to be set";
+                errs.invalid(&action, "FailIndex", why);
+            }
+            name => errs.one_of(&action, name, &["Count", "FailIndex", "FailJob", "Ignore"]),
+        }
+        if let Some(codes) = self.on_exit_codes() {
+            codes.check(names, &at.field("onExitCodes"), errs);
+        }
+        let conditions = at.field("onPodConditions");
+        if self.on_pod_conditions().len() > 20 {
+            errs.more_than(&conditions, self.on_pod_conditions().len(), 20);
+        }
+        for (i, pattern) in self.on_pod_conditions().iter().enumerate() {
+            let at = conditions.index(i);
+            errs.qualified(&at.field("type"), pattern.type_());
+            errs.one_of(&at.field("status"), pattern.status(), &["False", "True", "Unknown"]);
+        }
+        match (self.on_exit_codes().is_some(), !self.on_pod_conditions().is_empty()) {
+            (true, true) => errs.invalid_omitted(
+                at,
+                "specifying both OnExitCodes and OnPodConditions is not supported",
+            ),
+            (false, false) => errs.invalid_omitted(
+                at,
+                "specifying one of OnExitCodes and OnPodConditions is required",
+            ),
+            _ => {}
+        }
+    }
+}
+
+impl PodFailurePolicyOnExitCodesRequirement {
+    fn check(&self, names: &[&str], at: &Path, errs: &mut Errors) {
+        match self.operator() {
+            "" => errs.required(&at.field("operator"), "valid values: [\"In\" \"NotIn\"]"),
+            operator => errs.one_of(&at.field("operator"), operator, &["In", "NotIn"]),
+        }
+        if let Some(name) = self.container_name().filter(|name| !names.contains(name)) {
+            let why = "must be one of the container or initContainer names in the pod template";
+            errs.invalid(&at.field("containerName"), name, why);
+        }
+        let (at, values) = (at.field("values"), self.values());
+        let shown = || Value::from(values.clone());
+        match values.len() {
+            0 => errs.invalid(&at, Value::Null, "at least one value is required"),
+            n if n > 255 => errs.more_than(&at, n, 255),
+            _ => {}
+        }
+        let codes: Vec<i32> = values.iter().collect();
+        for (i, code) in codes.iter().enumerate() {
+            if self.operator() == "In" && *code == 0 {
+                errs.invalid(&at.index(i), 0, "must not be 0 for the In operator");
+            }
+            if codes[..i].contains(code) {
+                errs.duplicate(&at.index(i), *code);
+            }
+        }
+        if !codes.is_sorted() {
+            errs.invalid(&at, shown(), "must be ordered");
+        }
+    }
+}
+
+impl SuccessPolicyRule {
+    fn check(&self, completions: i32, at: &Path, errs: &mut Errors) {
+        if self.succeeded_count().is_none() && self.succeeded_indexes().is_none() {
+            let why = "at least one of succeededCount or succeededIndexes must be specified";
+            errs.required(at, why);
+        }
+        let indexes = self.succeeded_indexes().map(|text| count_indexes(text, completions));
+        if let (Some(Err(wrong)), Some(text)) = (&indexes, self.succeeded_indexes()) {
+            let why = format!("error parsing succeededIndexes: {wrong}");
+            errs.invalid(&at.field("succeededIndexes"), text, why);
+        }
+        let Some(count) = self.succeeded_count() else { return };
+        let at = at.field("succeededCount");
+        errs.non_negative(&at, count.into());
+        if count > completions {
+            let why = format!(
+                "must be less than or equal to {completions} (the number of specified completions)"
+            );
+            errs.invalid(&at, count, why);
+        }
+        if let Some(listed) = indexes.map(Result::unwrap_or_default).filter(|n| count > *n) {
+            let why = format!(
+                "must be less than or equal to {listed} (the number of indexes in the specified \
+                 succeededIndexes field)"
+            );
+            errs.invalid(&at, count, why);
+        }
+    }
+}
+
+/// How many indexes `1,3-5` names, of those below `completions`.
+pub(crate) fn count_indexes(text: &str, completions: i32) -> Result<i32, String> {
+    let number = |text: &str| {
+        let n: i32 = text
+            .parse()
+            .map_err(|_| format!("cannot convert string to integer for index: {text:?}"))?;
+        if n >= completions { Err(format!("too large index: {text:?}")) } else { Ok(n) }
+    };
+    let order =
+        |last: i32, next: i32| format!("non-increasing order, previous: {last}, current: {next}");
+    let (mut last, mut count) = (None, 0);
+    for interval in text.split(',').filter(|_| !text.is_empty()) {
+        let parts: Vec<_> = interval.split('-').collect();
+        let (first, end) = match parts[..] {
+            [one] => (number(one)?, number(one)?),
+            [first, end] => (number(first)?, number(end)?),
+            _ => {
+                return Err(format!(
+                    "the fragment {interval:?} violates the requirement that an index interval \
+                     can have at most two parts separated by '-'"
+                ));
+            }
+        };
+        if parts.len() == 2 && first >= end {
+            return Err(order(first, end));
+        }
+        if let Some(last) = last.filter(|last| *last >= first) {
+            return Err(order(last, first));
+        }
+        (last, count) = (Some(end), count + end - first + 1);
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_counted_and_in_order() {
+        assert_eq!(count_indexes("", 5), Ok(0));
+        assert_eq!(count_indexes("0,2-4", 5), Ok(4));
+        assert_eq!(count_indexes("5", 5).unwrap_err(), "too large index: \"5\"");
+        let wrong = count_indexes("2,1", 5).unwrap_err();
+        assert_eq!(wrong, "non-increasing order, previous: 2, current: 1");
+    }
+}

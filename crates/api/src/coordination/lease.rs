@@ -1,0 +1,87 @@
+//! coordination/v1: Lease.
+
+use macros::api;
+use object::{MicroTime, ObjectMeta};
+use schema::{Column, Errors, Kind, Names, Path, Storage};
+
+#[api]
+pub struct Lease {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: LeaseSpec,
+}
+
+#[api]
+pub struct LeaseSpec {
+    #[api(tag = 1)]
+    holder_identity: Option<String>,
+    #[api(tag = 2)]
+    lease_duration_seconds: Option<i32>,
+    #[api(tag = 3)]
+    acquire_time: Option<MicroTime>,
+    #[api(tag = 4)]
+    renew_time: Option<MicroTime>,
+    #[api(tag = 5)]
+    lease_transitions: Option<i32>,
+    #[api(tag = 6)]
+    strategy: Option<String>,
+    #[api(tag = 7)]
+    preferred_holder: Option<String>,
+}
+
+impl Kind for Lease {
+    const NAMES: Names = Names {
+        group: "coordination.k8s.io",
+        version: "v1",
+        kind: "Lease",
+        plural: "leases",
+        singular: "lease",
+        short: &[],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("leases", "v1");
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Holder", "string", |lease, _| {
+            lease.spec().holder_identity().unwrap_or_default().into()
+        }),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        if let Some(seconds) = spec.lease_duration_seconds().filter(|seconds| *seconds <= 0) {
+            errs.invalid(&at.field("leaseDurationSeconds"), seconds, "must be greater than 0");
+        }
+        if let Some(n) = spec.lease_transitions() {
+            errs.non_negative(&at.field("leaseTransitions"), n.into());
+        }
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+
+    fn prepare_create(&mut self) {
+        self.spec_mut().drop_election();
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        if old.spec().strategy().is_none() && old.spec().preferred_holder().is_none() {
+            self.spec_mut().drop_election();
+        }
+    }
+}
+
+impl LeaseSpec {
+    /// Candidates are not chosen by the server.
+    fn drop_election(&mut self) {
+        self.clear_strategy();
+        self.clear_preferred_holder();
+    }
+}

@@ -1,0 +1,205 @@
+//! The rules for where a pod wants to be, or not to be.
+
+use std::collections::BTreeSet;
+
+use object::{LabelSelector, List, names};
+use schema::{Errors, Path};
+
+use super::{
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
+    PodAffinityTerm, WeightedPodAffinityTerm,
+};
+use crate::rules::Rules;
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+impl Affinity {
+    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+        if let Some(affinity) = self.node_affinity() {
+            affinity.check(&at.field("nodeAffinity"), errs);
+        }
+        if let Some(affinity) = self.pod_affinity() {
+            check_terms(
+                affinity.required_during_scheduling_ignored_during_execution(),
+                affinity.preferred_during_scheduling_ignored_during_execution(),
+                &at.field("podAffinity"),
+                errs,
+            );
+        }
+        if let Some(affinity) = self.pod_anti_affinity() {
+            check_terms(
+                affinity.required_during_scheduling_ignored_during_execution(),
+                affinity.preferred_during_scheduling_ignored_during_execution(),
+                &at.field("podAntiAffinity"),
+                errs,
+            );
+        }
+    }
+}
+
+impl NodeAffinity {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        if let Some(selector) = self.required_during_scheduling_ignored_during_execution() {
+            selector.check(&at.field(REQUIRED), errs);
+        }
+        let terms = self.preferred_during_scheduling_ignored_during_execution();
+        for (i, term) in terms.iter().enumerate() {
+            let at = at.field(PREFERRED);
+            let at = at.index(i);
+            check_weight(term.weight(), &at, errs);
+            term.preference().check(true, &at.field("preference"), errs);
+        }
+    }
+}
+
+impl NodeSelector {
+    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+        let at = at.field("nodeSelectorTerms");
+        if self.node_selector_terms().is_empty() {
+            errs.required(&at, "must have at least one node selector term");
+        }
+        for (i, term) in self.node_selector_terms().iter().enumerate() {
+            term.check(false, &at.index(i), errs);
+        }
+    }
+}
+
+impl NodeSelectorTerm {
+    /// `lenient`: values need not be those of labels.
+    fn check(&self, lenient: bool, at: &Path, errs: &mut Errors) {
+        for (i, requirement) in self.match_expressions().iter().enumerate() {
+            requirement.check(lenient, &at.field("matchExpressions").index(i), errs);
+        }
+        for (i, requirement) in self.match_fields().iter().enumerate() {
+            requirement.check_field(&at.field("matchFields").index(i), errs);
+        }
+    }
+}
+
+impl NodeSelectorRequirement {
+    fn check(&self, lenient: bool, at: &Path, errs: &mut Errors) {
+        let (values, at_values) = (self.values(), at.field("values"));
+        match self.operator() {
+            "In" | "NotIn" if values.is_empty() => {
+                errs.required(&at_values, "must be specified when `operator` is 'In' or 'NotIn'");
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => errs.forbidden(
+                &at_values,
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            ),
+            "Gt" | "Lt" if values.len() != 1 => errs.required(
+                &at_values,
+                "must be specified single value when `operator` is 'Lt' or 'Gt'",
+            ),
+            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+            other => errs.invalid(&at.field("operator"), other, "not a valid selector operator"),
+        }
+        errs.qualified(&at.field("key"), self.key());
+        if !lenient {
+            for (i, value) in values.iter().enumerate() {
+                errs.complaints(&at_values.index(i), value, names::label_value(value));
+            }
+        }
+    }
+
+    fn check_field(&self, at: &Path, errs: &mut Errors) {
+        let at_values = at.field("values");
+        match self.operator() {
+            "In" | "NotIn" if self.values().len() != 1 => errs.required(
+                &at_values,
+                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+            ),
+            "In" | "NotIn" => {}
+            other => errs.invalid(&at.field("operator"), other, "not a valid selector operator"),
+        }
+        if self.key() != "metadata.name" {
+            return errs.invalid(&at.field("key"), self.key(), "not a valid field selector key");
+        }
+        for (i, value) in self.values().iter().enumerate() {
+            errs.subdomain(&at_values.index(i), value);
+        }
+    }
+}
+
+fn check_terms(
+    required: &List<PodAffinityTerm>,
+    preferred: &List<WeightedPodAffinityTerm>,
+    at: &Path,
+    errs: &mut Errors,
+) {
+    for (i, term) in required.iter().enumerate() {
+        term.check(&at.field(REQUIRED).index(i), errs);
+    }
+    for (i, term) in preferred.iter().enumerate() {
+        let at = at.field(PREFERRED);
+        let at = at.index(i);
+        check_weight(term.weight(), &at, errs);
+        term.pod_affinity_term().check(&at.field("podAffinityTerm"), errs);
+    }
+}
+
+fn check_weight(weight: i32, at: &Path, errs: &mut Errors) {
+    if !(1..=100).contains(&weight) {
+        errs.invalid(&at.field("weight"), weight, "must be in the range 1-100");
+    }
+}
+
+impl PodAffinityTerm {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        errs.selector(&at.field("labelSelector"), self.label_selector());
+        errs.selector(&at.field("namespaceSelector"), self.namespace_selector());
+        for namespace in self.namespaces().iter() {
+            errs.label(&at.field("namespace"), namespace);
+        }
+        check_label_keys(
+            self.match_label_keys(),
+            self.mismatch_label_keys(),
+            self.label_selector(),
+            at,
+            errs,
+        );
+        if self.topology_key().is_empty() {
+            errs.required(&at.field("topologyKey"), "can not be empty");
+        }
+        errs.qualified(&at.field("topologyKey"), self.topology_key());
+    }
+}
+
+/// Keys whose values are taken from the pod itself.
+pub(crate) fn check_label_keys(
+    same: &List<String>,
+    other: &List<String>,
+    selector: Option<&LabelSelector>,
+    at: &Path,
+    errs: &mut Errors,
+) {
+    for (name, keys) in [("matchLabelKeys", same), ("mismatchLabelKeys", other)] {
+        let at = at.field(name);
+        if selector.is_none() && !keys.is_empty() {
+            errs.forbidden(&at, "must not be specified when labelSelector is not set");
+            continue;
+        }
+        for (i, key) in keys.iter().enumerate() {
+            errs.qualified(&at.index(i), key);
+        }
+    }
+    if let Some(selector) = selector {
+        let mut keys: BTreeSet<_> = selector.match_labels().iter().map(|(key, _)| key).collect();
+        for expression in selector.match_expressions().iter() {
+            let key = expression.key();
+            let place = same.iter().position(|same| same == key);
+            if let Some(i) = place.filter(|_| keys.contains(key)) {
+                let why = "exists in both matchLabelKeys and labelSelector";
+                errs.invalid(&at.index(i), key, why);
+            }
+            keys.insert(key);
+        }
+    }
+    for (i, key) in same.iter().enumerate() {
+        if other.iter().any(|other| other == key) {
+            let why = "exists in both matchLabelKeys and mismatchLabelKeys";
+            errs.invalid(&at.field("matchLabelKeys").index(i), key, why);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! core/v1: ConfigMap.
+
+use macros::api;
+use object::{Bytes, Lens, Map, ObjectMeta, count, names};
+use schema::{Column, Errors, Kind, Names, Path, Storage};
+
+#[api]
+pub struct ConfigMap {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 4)]
+    immutable: Option<bool>,
+    #[api(tag = 2)]
+    data: Map<String>,
+    #[api(tag = 3)]
+    binary_data: Map<Bytes>,
+}
+
+impl Kind for ConfigMap {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "ConfigMap",
+        plural: "configmaps",
+        singular: "configmap",
+        short: &["cm"],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("configmaps", "v1");
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Data", "string", |map, _| {
+            count(map.data().iter().len() + map.binary_data().iter().len()).into()
+        }),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let (data, binary) = (Path::Root.field("data"), Path::Root.field("binaryData"));
+        let mut size = 0;
+        for (key, value) in self.data().iter() {
+            errs.complaints(&data.key(key), key, names::config_map_key(key));
+            if self.binary_data().get(key).is_some() {
+                errs.invalid(&data.key(key), key, "duplicate of key present in binaryData");
+            }
+            size += value.len();
+        }
+        for (key, value) in self.binary_data().iter() {
+            errs.complaints(&binary.key(key), key, names::config_map_key(key));
+            size += Bytes::decode(value).map_or(0, |bytes| bytes.len());
+        }
+        if size > MAX_SIZE {
+            errs.too_long(&Path::Root.field("[]"), MAX_SIZE);
+        }
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        if old.immutable() == Some(true) {
+            if self.immutable() != Some(true) {
+                errs.forbidden(&Path::Root.field("immutable"), KEPT);
+            }
+            for name in ["data", "binaryData"] {
+                if self.tree().get(name) != old.tree().get(name) {
+                    errs.forbidden(&Path::Root.field(name), KEPT);
+                }
+            }
+        }
+        self.validate(errs);
+    }
+}
+
+/// The most that a config map or secret holds.
+pub(super) const MAX_SIZE: usize = 1024 * 1024;
+pub(super) const KEPT: &str = "field is immutable when `immutable` is set";

@@ -1,0 +1,184 @@
+//! core/v1: Endpoints.
+
+use std::net::IpAddr;
+
+use macros::api;
+use object::{List, ObjectMeta, names};
+use schema::{Column, Errors, Kind, Names, Path, Storage};
+
+use crate::{columns, rules::Rules};
+
+use super::ObjectReference;
+
+#[api]
+pub struct Endpoints {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    subsets: List<EndpointSubset>,
+}
+
+#[api]
+pub struct EndpointSubset {
+    #[api(tag = 1)]
+    addresses: List<EndpointAddress>,
+    #[api(tag = 2)]
+    not_ready_addresses: List<EndpointAddress>,
+    #[api(tag = 3)]
+    ports: List<EndpointPort>,
+}
+
+#[api(atomic)]
+pub struct EndpointAddress {
+    #[api(tag = 1, required, always)]
+    ip: String,
+    #[api(tag = 3)]
+    hostname: String,
+    #[api(tag = 4)]
+    node_name: Option<String>,
+    #[api(tag = 2)]
+    target_ref: Option<ObjectReference>,
+}
+
+#[api(atomic)]
+pub struct EndpointPort {
+    #[api(tag = 1)]
+    name: String,
+    #[api(tag = 2, required, always)]
+    port: i32,
+    #[api(tag = 3, default = "TCP", implied)]
+    protocol: String,
+    #[api(tag = 4)]
+    app_protocol: Option<String>,
+}
+
+impl Kind for Endpoints {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "Endpoints",
+        plural: "endpoints",
+        singular: "endpoints",
+        short: &["ep"],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("services/endpoints", "v1");
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Endpoints", "string", |endpoints, _| endpoints.cell().into()),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        for (i, subset) in self.subsets().iter().enumerate() {
+            subset.check(&Path::Root.field("subsets").index(i), errs);
+        }
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        if self.subsets() != old.subsets() {
+            self.validate(errs);
+        }
+    }
+}
+
+impl Endpoints {
+    /// The addresses, as tables show them.
+    fn cell(&self) -> String {
+        if self.subsets().is_empty() {
+            return columns::NONE.into();
+        }
+        let all: Vec<_> = self.subsets().iter().flat_map(EndpointSubset::cells).collect();
+        columns::first_three(&all)
+    }
+}
+
+impl EndpointSubset {
+    /// Each address with each port.
+    fn cells(&self) -> Vec<String> {
+        let ips = || self.addresses().iter().map(EndpointAddress::ip);
+        if self.ports().is_empty() {
+            return ips().map(str::to_owned).collect();
+        }
+        let with = |port: i32| {
+            ips().map(move |ip| {
+                if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+            })
+        };
+        self.ports().iter().flat_map(|port| with(port.port())).collect()
+    }
+}
+
+impl EndpointSubset {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        if self.addresses().is_empty() && self.not_ready_addresses().is_empty() {
+            errs.required(at, "must specify `addresses` or `notReadyAddresses`");
+        }
+        for (name, list) in
+            [("addresses", self.addresses()), ("notReadyAddresses", self.not_ready_addresses())]
+        {
+            for (i, address) in list.iter().enumerate() {
+                address.check(&at.field(name).index(i), errs);
+            }
+        }
+        for (i, port) in self.ports().iter().enumerate() {
+            port.check(self.ports().len() > 1, &at.field("ports").index(i), errs);
+        }
+    }
+}
+
+impl EndpointAddress {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        errs.complaints(&at.field("ip"), self.ip(), names::legacy_ip(self.ip(), false));
+        if !self.hostname().is_empty() {
+            errs.label(&at.field("hostname"), self.hostname());
+        }
+        if let Some(node) = self.node_name() {
+            errs.subdomain(&at.field("nodeName"), node);
+        }
+        check_endpoint_ip(self.ip(), &at.field("ip"), errs);
+    }
+}
+
+impl EndpointPort {
+    fn check(&self, named: bool, at: &Path, errs: &mut Errors) {
+        match self.name() {
+            "" if named => errs.required(&at.field("name"), ""),
+            "" => {}
+            name => errs.label(&at.field("name"), name),
+        }
+        errs.port(&at.field("port"), self.port());
+        errs.one_of(&at.field("protocol"), self.protocol(), &["SCTP", "TCP", "UDP"]);
+        if let Some(protocol) = self.app_protocol() {
+            errs.qualified(&at.field("appProtocol"), protocol);
+        }
+    }
+}
+
+/// An address that others can be sent to.
+pub(crate) fn check_endpoint_ip(text: &str, at: &Path, errs: &mut Errors) {
+    let Some(ip) = names::sloppy_ip(text) else {
+        return errs.invalid(at, text, "must be a valid IP address");
+    };
+    let (local, multicast) = match ip {
+        IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] & 0xff0f == 0xff02),
+    };
+    for (wrong, why) in [
+        (ip.is_unspecified(), format!("may not be unspecified ({text})")),
+        (ip.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)".into()),
+        (local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)".into()),
+        (
+            multicast,
+            "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".into(),
+        ),
+    ] {
+        if wrong {
+            errs.invalid(at, text, why);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! core/v1: Event.
+
+use std::time::Duration;
+
+use macros::api;
+use object::{MicroTime, ObjectMeta, Time};
+use schema::{Column, Errors, Index, Kind, NameRule, Names, Path, Storage, age, names};
+
+use crate::rules::Rules;
+
+use super::ObjectReference;
+
+#[api]
+pub struct Event {
+    #[api(tag = 1, required, always)]
+    metadata: ObjectMeta,
+    #[api(tag = 2, required, always)]
+    involved_object: ObjectReference,
+    #[api(tag = 3)]
+    reason: String,
+    #[api(tag = 4)]
+    message: String,
+    #[api(tag = 5)]
+    source: EventSource,
+    #[api(tag = 6)]
+    first_timestamp: Time,
+    #[api(tag = 7)]
+    last_timestamp: Time,
+    #[api(tag = 8)]
+    count: i32,
+    #[api(tag = 9)]
+    type_: String,
+    #[api(tag = 10)]
+    event_time: MicroTime,
+    #[api(tag = 11)]
+    series: Option<EventSeries>,
+    #[api(tag = 12)]
+    action: String,
+    #[api(tag = 13)]
+    related: Option<ObjectReference>,
+    #[api(tag = 14, always)]
+    reporting_component: String,
+    #[api(tag = 15, always)]
+    reporting_instance: String,
+}
+
+#[api]
+pub struct EventSource {
+    #[api(tag = 1)]
+    component: String,
+    #[api(tag = 2)]
+    host: String,
+}
+
+#[api]
+pub struct EventSeries {
+    #[api(tag = 1)]
+    count: i32,
+    #[api(tag = 2)]
+    last_observed_time: MicroTime,
+}
+
+impl Kind for Event {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "Event",
+        plural: "events",
+        singular: "event",
+        short: &["ev"],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("events", "v1");
+    const TTL: Option<Duration> = Some(Duration::from_hours(1));
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::new("Last Seen", "string", |event, now| event.last_seen(now).into()),
+        Column::new("Type", "string", |event, _| event.type_().into()),
+        Column::new("Reason", "string", |event, _| event.reason().into()),
+        Column::new("Object", "string", |event, _| event.involved_object().cell()),
+        Column::new("Subobject", "string", |event: &Self, _| {
+            event.involved_object().field_path().into()
+        })
+        .wide(),
+        Column::new("Source", "string", |event: &Self, _| event.reporter().into()).wide(),
+        Column::new("Message", "string", |event, _| event.message().trim().into()),
+        Column::new("First Seen", "string", |event: &Self, now| event.first_seen(now).into())
+            .wide(),
+        Column::new("Count", "string", |event: &Self, _| event.times().into()).wide(),
+        Column { priority: 1, ..Column::NAME },
+    ];
+    const INDEXES: &'static [Index<Self>] = &[
+        Index::topic("involvedObject.uid", |event| event.involved_object().uid().into()),
+        Index::field("involvedObject.kind", |event| event.involved_object().kind().into()),
+        Index::field("involvedObject.namespace", |event| {
+            event.involved_object().namespace().into()
+        }),
+        Index::field("involvedObject.name", |event| event.involved_object().name().into()),
+        Index::field("involvedObject.apiVersion", |event| {
+            event.involved_object().api_version().into()
+        }),
+        Index::field("involvedObject.resourceVersion", |event| {
+            event.involved_object().resource_version().into()
+        }),
+        Index::field("involvedObject.fieldPath", |event| {
+            event.involved_object().field_path().into()
+        }),
+        Index::field("reason", |event| event.reason().into()),
+        Index::field("type", |event| event.type_().into()),
+        Index::field("reportingComponent", |event| event.reporting_component().into()),
+        Index::field("source", |event| match event.source().component() {
+            "" => event.reporting_component().into(),
+            component => component.into(),
+        }),
+    ];
+    const NAME: NameRule = names::path_segment;
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.check(errs);
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.check(errs);
+    }
+}
+
+impl Event {
+    /// Who saw it: component and host.
+    fn reporter(&self) -> String {
+        let source = self.source();
+        let first = |a: &str, b: &str| if a.is_empty() { b.to_owned() } else { a.to_owned() };
+        let who = first(source.component(), self.reporting_component());
+        match first(source.host(), self.reporting_instance()) {
+            host if host.is_empty() => who,
+            host => format!("{who}, {host}"),
+        }
+    }
+
+    fn first_seen(&self, now: i64) -> String {
+        match self.first_timestamp() {
+            "" => age(self.event_time(), now),
+            first => age(first, now),
+        }
+    }
+
+    fn last_seen(&self, now: i64) -> String {
+        match (self.series(), self.last_timestamp()) {
+            (Some(series), _) => age(series.last_observed_time(), now),
+            (None, "") => self.first_seen(now),
+            (None, last) => age(last, now),
+        }
+    }
+
+    fn times(&self) -> i32 {
+        match (self.series(), self.count()) {
+            (Some(series), _) => series.count(),
+            (None, 0) => 1,
+            (None, count) => count,
+        }
+    }
+}
+
+/// How long the parts of an event may be.
+const MAX_WORD: usize = 128;
+const MAX_MESSAGE: usize = 1024;
+
+impl Event {
+    fn check(&self, errs: &mut Errors) {
+        let (mine, its) = (self.metadata().namespace(), self.involved_object().namespace());
+        let plain = self.event_time().is_empty();
+        let fits = match its {
+            "" if plain => matches!(mine, "" | "default"),
+            "" => matches!(mine, "default" | "kube-system"),
+            its => !plain || mine == its,
+        };
+        if !fits {
+            let at = Path::Root.field("involvedObject");
+            errs.invalid(&at.field("namespace"), its, "does not match event.namespace");
+        }
+        if plain {
+            return;
+        }
+        let reporter = Path::Root.field("reportingComponent");
+        errs.need(&Path::Root, "reportingComponent", self.reporting_component());
+        errs.qualified(&reporter, self.reporting_component());
+        for (name, text) in [
+            ("reportingInstance", self.reporting_instance()),
+            ("action", self.action()),
+            ("reason", self.reason()),
+        ] {
+            errs.need(&Path::Root, name, text);
+            if text.len() > MAX_WORD {
+                let why = format!("can have at most {MAX_WORD} characters");
+                errs.invalid(&Path::Root.field(name), "", why);
+            }
+        }
+        if self.message().len() > MAX_MESSAGE {
+            let why = format!("can have at most {MAX_MESSAGE} characters");
+            errs.invalid(&Path::Root.field("message"), "", why);
+        }
+    }
+}

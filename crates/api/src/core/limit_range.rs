@@ -1,0 +1,202 @@
+//! core/v1: LimitRange.
+
+use std::collections::BTreeSet;
+
+use macros::api;
+use object::{List, Map, ObjectMeta, Quantity};
+use schema::{Errors, Kind, Names, Path, Storage};
+
+use super::resources::{
+    self,
+    rules::{can_overcommit, check_container_name, check_resource_name},
+};
+
+#[api]
+pub struct LimitRange {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: LimitRangeSpec,
+}
+
+#[api]
+pub struct LimitRangeSpec {
+    #[api(tag = 1, required, always)]
+    limits: List<LimitRangeItem>,
+}
+
+#[api]
+pub struct LimitRangeItem {
+    #[api(tag = 1, required, always)]
+    type_: String,
+    #[api(tag = 2)]
+    max: Map<Quantity>,
+    #[api(tag = 3)]
+    min: Map<Quantity>,
+    #[api(tag = 4)]
+    default: Map<Quantity>,
+    #[api(tag = 5)]
+    default_request: Map<Quantity>,
+    #[api(tag = 6)]
+    max_limit_request_ratio: Map<Quantity>,
+}
+
+impl Kind for LimitRange {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "LimitRange",
+        plural: "limitranges",
+        singular: "limitrange",
+        short: &["limits"],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("limitranges", "v1");
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        let at = at.field("limits");
+        let mut seen = BTreeSet::new();
+        for (i, limit) in self.spec().limits().iter().enumerate() {
+            let at = at.index(i);
+            if !seen.insert(limit.type_()) {
+                errs.duplicate(&at.field("type"), limit.type_());
+            }
+            limit.check(&at, errs);
+        }
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+
+    fn default_fields(&mut self) {
+        if !self.spec().limits().is_empty() {
+            self.spec_mut().limits_mut().iter_mut().for_each(LimitRangeItem::default_fields);
+        }
+    }
+}
+
+impl LimitRangeItem {
+    /// What a container gets follows from what it may have.
+    fn default_fields(&mut self) {
+        for amounts in [
+            LimitRangeItem::max_mut,
+            LimitRangeItem::min_mut,
+            LimitRangeItem::default_mut,
+            LimitRangeItem::default_request_mut,
+            LimitRangeItem::max_limit_request_ratio_mut,
+        ] {
+            resources::round_up(amounts(self));
+        }
+        if self.type_() != "Container" {
+            return;
+        }
+        let (min, max) = (self.min().clone(), self.max().clone());
+        self.default_mut().add_missing(&max);
+        let default = self.default().clone();
+        self.default_request_mut().add_missing(&default);
+        self.default_request_mut().add_missing(&min);
+    }
+}
+
+/// Amounts, and the name of the field that they stand in.
+type Amounts<'a> = (&'static str, &'a Map<Quantity>);
+
+impl LimitRangeItem {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let wrong = object::names::qualified_name(self.type_());
+        let standard = matches!(self.type_(), "Pod" | "Container" | "PersistentVolumeClaim");
+        if wrong.is_empty() && !standard && !self.type_().contains('/') {
+            let why = "must be a standard limit type or fully qualified";
+            errs.invalid(&at.field("type"), self.type_(), why);
+        }
+        errs.complaints(&at.field("type"), self.type_(), wrong);
+        let pod = self.type_() == "Pod";
+        for (name, amounts) in [
+            ("max", self.max()),
+            ("min", self.min()),
+            ("default", self.default()),
+            ("defaultRequest", self.default_request()),
+            ("maxLimitRequestRatio", self.max_limit_request_ratio()),
+        ] {
+            if pod && name.starts_with("default") {
+                if !amounts.is_empty() {
+                    errs.forbidden(&at.field(name), "may not be specified when `type` is 'Pod'");
+                }
+                continue;
+            }
+            for (resource, _) in amounts.iter() {
+                let at = at.field(name);
+                match self.type_() {
+                    "Pod" | "Container" => check_container_name(resource, &at.key(resource), errs),
+                    _ => check_resource_name(resource, &at.key(resource), errs),
+                }
+            }
+        }
+        let bounded = |amounts: &Map<Quantity>| amounts.get("storage").is_some();
+        if self.type_() == "PersistentVolumeClaim" && !bounded(self.min()) && !bounded(self.max()) {
+            let why =
+                "either minimum or maximum storage value is required, but neither was provided";
+            errs.required(&at.field("limits"), why);
+        }
+        self.check_order(pod, at, errs);
+        self.check_ratio(at, errs);
+    }
+
+    /// Minimum, default request, default limit and maximum do not cross.
+    fn check_order(&self, pod: bool, at: &Path, errs: &mut Errors) {
+        let none = Map::from([] as [(&str, Quantity); 0]);
+        let (default, request) =
+            if pod { (&none, &none) } else { (self.default(), self.default_request()) };
+        let (min, max): (Amounts, Amounts) = (("min value", self.min()), ("max value", self.max()));
+        let limit_value = ("default value", default);
+        let limit = ("default limit value", default);
+        let request = ("default request value", request);
+        for (low, high, field, shows_low) in [
+            (min, max, "min", true),
+            (min, request, "defaultRequest", false),
+            (request, max, "defaultRequest", true),
+            (request, limit, "defaultRequest", true),
+            (min, limit_value, "default", true),
+            (limit_value, max, "default", false),
+        ] {
+            for (name, small) in low.1.iter() {
+                let Some(large) = high.1.get(name).filter(|large| small > *large) else { continue };
+                let why = format!("{} {small} is greater than {} {large}", low.0, high.0);
+                let shown = if shows_low { &small } else { &large };
+                errs.invalid(&at.field(field).key(name), shown.to_string(), why);
+            }
+        }
+        for (name, asked) in request.1.iter().filter(|(name, _)| !can_overcommit(name)) {
+            if let Some(limit) = default.get(name).filter(|limit| *limit != asked) {
+                let why = format!(
+                    "default value {limit} must equal to defaultRequest value {asked} in {name}"
+                );
+                errs.invalid(&at.field("defaultRequest").key(name), asked.to_string(), why);
+            }
+        }
+    }
+
+    fn check_ratio(&self, at: &Path, errs: &mut Errors) {
+        for (name, ratio) in self.max_limit_request_ratio().iter() {
+            let at = at.field("maxLimitRequestRatio");
+            if ratio < Quantity::new(1, ratio.format()) {
+                let why = format!("ratio {ratio} is less than 1");
+                errs.invalid(&at.key(name), ratio.to_string(), why);
+            }
+            let (Some(min), Some(max)) = (self.min().get(name), self.max().get(name)) else {
+                continue;
+            };
+            let most = max.approximate() / min.approximate();
+            if ratio.approximate() > most {
+                let why = format!("ratio {ratio} is greater than max/min = {most:.6}");
+                errs.invalid(&at.key(name), ratio.to_string(), why);
+            }
+        }
+    }
+}

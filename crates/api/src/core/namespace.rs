@@ -1,0 +1,127 @@
+//! core/v1: Namespace.
+
+use macros::api;
+use object::{List, ObjectMeta, Text, Time};
+use schema::{
+    Column, Errors, Index, Kind, NameRule, Names, Path, Scope, Storage, Subresource,
+    check_finalizer, names, verbs,
+};
+
+/// Lets a namespace go only when it is empty.
+const FINALIZER: &str = "kubernetes";
+
+#[api]
+pub struct Namespace {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: NamespaceSpec,
+    #[api(tag = 3)]
+    status: NamespaceStatus,
+}
+
+#[api]
+pub struct NamespaceSpec {
+    #[api(tag = 1)]
+    finalizers: List<String>,
+}
+
+#[api]
+pub struct NamespaceStatus {
+    #[api(tag = 1, default = "Active", implied)]
+    phase: String,
+    #[api(tag = 2, keys("type"), merge, merge_key = "type")]
+    conditions: List<NamespaceCondition>,
+}
+
+#[api]
+pub struct NamespaceCondition {
+    #[api(tag = 1, required, always)]
+    type_: String,
+    #[api(tag = 2, required, always)]
+    status: String,
+    #[api(tag = 4)]
+    last_transition_time: Time,
+    #[api(tag = 5)]
+    reason: String,
+    #[api(tag = 6)]
+    message: String,
+}
+
+impl Namespace {
+    /// Whether new objects are no longer taken.
+    pub fn is_closing(&self) -> bool {
+        self.metadata().is_terminating() || self.status().phase() == "Terminating"
+    }
+}
+
+impl Kind for Namespace {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "Namespace",
+        plural: "namespaces",
+        singular: "namespace",
+        short: &["ns"],
+        categories: &[],
+    };
+    const SCOPE: Scope = Scope::Cluster;
+    const VERBS: &'static [&'static str] = verbs::NO_COLLECTION;
+    const STORAGE: Storage = Storage::new("namespaces", "v1");
+    const SUBRESOURCES: &'static [Subresource] = &[
+        Subresource::new("finalize", "Namespace", &["update"]),
+        Subresource::new("status", "Namespace", &["get", "patch", "update"]),
+    ];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Status", "string", |namespace, _| namespace.status().phase().into()),
+        Column::AGE,
+    ];
+    const INDEXES: &'static [Index<Self>] =
+        &[Index::field("status.phase", |namespace| namespace.status().phase().into())];
+    const NAME: NameRule = names::dns_label;
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        for finalizer in self.spec().finalizers().iter() {
+            let at = Path::Root.field("spec");
+            check_finalizer(finalizer, &at.field("finalizers"), errs);
+        }
+    }
+
+    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+        let (phase, at) = (self.status().phase(), Path::Root.field("status"));
+        match (self.is_terminating(), phase) {
+            (false, "Active") | (true, "Terminating") => {}
+            (false, _) => {
+                let why = "may only be 'Active' if `deletionTimestamp` is empty";
+                errs.invalid(&at.field("Phase"), phase, why);
+            }
+            (true, _) => {
+                let why = "may only be 'Terminating' if `deletionTimestamp` is not empty";
+                errs.invalid(&at.field("Phase"), phase, why);
+            }
+        }
+    }
+
+    fn default_fields(&mut self) {
+        if !self.metadata().name().is_empty() {
+            let name = Text::from(self.metadata().name());
+            self.metadata_mut().labels_mut().insert("kubernetes.io/metadata.name", name);
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(NamespaceStatus::new());
+        if !self.spec().finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+            self.spec_mut().finalizers_mut().push(FINALIZER);
+        }
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        self.spec_mut().set_finalizers(old.spec().finalizers().clone());
+    }
+}

@@ -1,0 +1,462 @@
+//! core/v1: Node.
+
+use std::collections::BTreeSet;
+
+use macros::api;
+use object::{List, Map, ObjectMeta, Quantity, Text, Time, Value, names};
+use schema::{Column, Errors, Index, Kind, Names, Path, Scope, Storage, Subresource};
+
+use super::{Taint, resources, toleration::check_taints};
+use crate::{columns, rules::go_struct};
+
+#[api]
+pub struct Node {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: NodeSpec,
+    #[api(tag = 3)]
+    status: NodeStatus,
+}
+
+#[api]
+pub struct NodeSpec {
+    #[api(tag = 1, name = "podCIDR")]
+    pod_cidr: String,
+    #[api(tag = 7, name = "podCIDRs", set, merge)]
+    pod_cidrs: List<String>,
+    #[api(tag = 3, name = "providerID")]
+    provider_id: String,
+    #[api(tag = 4)]
+    unschedulable: bool,
+    #[api(tag = 5)]
+    taints: List<Taint>,
+    #[api(tag = 6)]
+    config_source: Option<NodeConfigSource>,
+    #[api(tag = 2, name = "externalID")]
+    external_id: String,
+    #[api(tag = 8)]
+    pod_preemption_policy: Option<NodePodPreemptionPolicy>,
+}
+
+#[api]
+pub struct NodePodPreemptionPolicy {
+    #[api(tag = 1, set)]
+    disable_resize_preemption: List<String>,
+}
+
+#[api]
+pub struct NodeConfigSource {
+    #[api(tag = 2)]
+    config_map: Option<ConfigMapNodeConfigSource>,
+}
+
+#[api]
+pub struct ConfigMapNodeConfigSource {
+    #[api(tag = 1, required, always)]
+    namespace: String,
+    #[api(tag = 2, required, always)]
+    name: String,
+    #[api(tag = 3)]
+    uid: String,
+    #[api(tag = 4)]
+    resource_version: String,
+    #[api(tag = 5, required, always)]
+    kubelet_config_key: String,
+}
+
+#[api]
+pub struct NodeStatus {
+    #[api(tag = 1)]
+    capacity: Map<Quantity>,
+    #[api(tag = 2)]
+    allocatable: Map<Quantity>,
+    #[api(tag = 3)]
+    phase: String,
+    #[api(tag = 4, keys("type"), merge, merge_key = "type")]
+    conditions: List<NodeCondition>,
+    #[api(tag = 5, keys("type"), merge, merge_key = "type")]
+    addresses: List<NodeAddress>,
+    #[api(tag = 6)]
+    daemon_endpoints: NodeDaemonEndpoints,
+    #[api(tag = 7)]
+    node_info: NodeSystemInfo,
+    #[api(tag = 8)]
+    images: List<ContainerImage>,
+    #[api(tag = 9)]
+    volumes_in_use: List<String>,
+    #[api(tag = 10)]
+    volumes_attached: List<AttachedVolume>,
+    #[api(tag = 11)]
+    config: Option<NodeConfigStatus>,
+    #[api(tag = 12)]
+    runtime_handlers: List<NodeRuntimeHandler>,
+    #[api(tag = 13)]
+    features: Option<NodeFeatures>,
+    #[api(tag = 14)]
+    declared_features: List<String>,
+}
+
+#[api]
+pub struct NodeDaemonEndpoints {
+    #[api(tag = 1)]
+    kubelet_endpoint: DaemonEndpoint,
+}
+
+#[api]
+pub struct DaemonEndpoint {
+    #[api(tag = 1, name = "Port", required, always)]
+    port: i32,
+}
+
+#[api]
+pub struct NodeRuntimeHandler {
+    #[api(tag = 1, always)]
+    name: String,
+    #[api(tag = 2)]
+    features: Option<NodeRuntimeHandlerFeatures>,
+}
+
+#[api]
+pub struct NodeRuntimeHandlerFeatures {
+    #[api(tag = 1)]
+    recursive_read_only_mounts: Option<bool>,
+    #[api(tag = 2)]
+    user_namespaces: Option<bool>,
+}
+
+#[api]
+pub struct NodeFeatures {
+    #[api(tag = 1)]
+    supplemental_groups_policy: Option<bool>,
+}
+
+#[api]
+pub struct NodeSystemInfo {
+    #[api(tag = 1, name = "machineID", required, always)]
+    machine_id: String,
+    #[api(tag = 2, name = "systemUUID", required, always)]
+    system_uuid: String,
+    #[api(tag = 3, name = "bootID", required, always)]
+    boot_id: String,
+    #[api(tag = 4, required, always)]
+    kernel_version: String,
+    #[api(tag = 5, required, always)]
+    os_image: String,
+    #[api(tag = 6, required, always)]
+    container_runtime_version: String,
+    #[api(tag = 7, required, always)]
+    kubelet_version: String,
+    #[api(tag = 8, required, always)]
+    kube_proxy_version: String,
+    #[api(tag = 9, required, always)]
+    operating_system: String,
+    #[api(tag = 10, required, always)]
+    architecture: String,
+    #[api(tag = 11)]
+    swap: Option<NodeSwapStatus>,
+    #[api(tag = 12)]
+    running_in_user_namespace: Option<bool>,
+}
+
+#[api]
+pub struct NodeSwapStatus {
+    #[api(tag = 1)]
+    capacity: Option<i64>,
+}
+
+#[api]
+pub struct NodeConfigStatus {
+    #[api(tag = 1)]
+    assigned: Option<NodeConfigSource>,
+    #[api(tag = 2)]
+    active: Option<NodeConfigSource>,
+    #[api(tag = 3)]
+    last_known_good: Option<NodeConfigSource>,
+    #[api(tag = 4)]
+    error: String,
+}
+
+#[api]
+pub struct AttachedVolume {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2, required, always)]
+    device_path: String,
+}
+
+#[api]
+pub struct ContainerImage {
+    #[api(tag = 1, always)]
+    names: List<String>,
+    #[api(tag = 2)]
+    size_bytes: i64,
+}
+
+#[api]
+pub struct NodeCondition {
+    #[api(tag = 1, required, always)]
+    type_: String,
+    #[api(tag = 2, required, always)]
+    status: String,
+    #[api(tag = 3)]
+    last_heartbeat_time: Time,
+    #[api(tag = 4)]
+    last_transition_time: Time,
+    #[api(tag = 5)]
+    reason: String,
+    #[api(tag = 6)]
+    message: String,
+}
+
+#[api]
+pub struct NodeAddress {
+    #[api(tag = 1, required, always)]
+    type_: String,
+    #[api(tag = 2, required, always)]
+    address: String,
+}
+
+impl Kind for Node {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "Node",
+        plural: "nodes",
+        singular: "node",
+        short: &["no"],
+        categories: &[],
+    };
+    const SCOPE: Scope = Scope::Cluster;
+    const STORAGE: Storage = Storage::new("minions", "v1");
+    const SUBRESOURCES: &'static [Subresource] = &[
+        Subresource::new(
+            "proxy",
+            "NodeProxyOptions",
+            &["create", "delete", "get", "patch", "update"],
+        ),
+        Subresource::new("status", "Node", &["get", "patch", "update"]),
+    ];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Status", "string", |node, _| node.state().into()),
+        Column::new("Roles", "string", |node, _| node.roles().into()),
+        Column::AGE,
+        Column::new("Version", "string", |node, _| {
+            node.status().node_info().kubelet_version().into()
+        }),
+        Column::new("Internal-IP", "string", |node: &Self, _| node.address("InternalIP").into())
+            .wide(),
+        Column::new("External-IP", "string", |node: &Self, _| node.address("ExternalIP").into())
+            .wide(),
+        Column::new("OS-Image", "string", |node: &Self, _| {
+            or_unknown(node.status().node_info().os_image()).into()
+        })
+        .wide(),
+        Column::new("Kernel-Version", "string", |node: &Self, _| node.kernel().into()).wide(),
+        Column::new("Container-Runtime", "string", |node: &Self, _| {
+            or_unknown(node.status().node_info().container_runtime_version()).into()
+        })
+        .wide(),
+    ];
+    const INDEXES: &'static [Index<Self>] =
+        &[Index::field("spec.unschedulable", |node| node.spec().unschedulable().to_string())];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.check(errs);
+        let (at, ranges) = (Path::Root.field("spec"), self.spec().pod_cidrs());
+        let at = at.field("podCIDRs");
+        for (i, range) in ranges.iter().enumerate() {
+            errs.complaints(&at.index(i), range, names::legacy_cidr(range, false));
+        }
+        let six = |range: &str| range.contains(':');
+        let both = ranges.iter().any(six) && !ranges.iter().all(six);
+        if ranges.len() > 2 || ranges.len() == 2 && !both {
+            let why = "may specify no more than one CIDR for each IP family";
+            errs.invalid(&at, Value::from(ranges.clone()), why);
+        }
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.check(errs);
+        self.check_addresses(errs);
+        let (spec, old, at) = (self.spec(), old.spec(), Path::Root.field("spec"));
+        if !old.pod_cidrs().is_empty() && old.pod_cidrs() != spec.pod_cidrs() {
+            let why = "node updates may not change podCIDR except from \"\" to valid";
+            errs.forbidden(&at.field("podCIDRs"), why);
+        }
+        let provider = at.field("providerID");
+        match (old.provider_id(), spec.provider_id()) {
+            ("", _) => {}
+            (_, "") => errs.invalid(&provider, Value::Null, "field cannot be cleared once set"),
+            (old, new) if old != new => {
+                errs.invalid(&provider, Value::Null, "field cannot be modified once set");
+            }
+            _ => {}
+        }
+        if spec.external_id() != old.external_id() {
+            errs.forbidden(&at.field("externalID"), "may not be updated");
+        }
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        self.validate_update(old, errs);
+    }
+
+    fn default_fields(&mut self) {
+        self.spec_mut().align_ranges();
+        let status = self.status_mut();
+        resources::round_up(status.capacity_mut());
+        resources::round_up(status.allocatable_mut());
+        if status.allocatable().is_empty() && !status.capacity().is_empty() {
+            let capacity = status.capacity().clone();
+            status.set_allocatable(capacity);
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.spec_mut().clear_config_source();
+        self.spec_mut().clear_pod_preemption_policy();
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        if old.spec().config_source().is_none() {
+            self.spec_mut().clear_config_source();
+        }
+        if old.spec().pod_preemption_policy().is_none() {
+            self.spec_mut().clear_pod_preemption_policy();
+        }
+    }
+
+    fn prepare_status(&mut self, old: &Self) {
+        if old.status().config().is_none() {
+            self.status_mut().clear_config();
+        }
+    }
+}
+
+impl Node {
+    pub fn condition(&self, name: &str) -> Option<&NodeCondition> {
+        self.status().conditions().find(|condition| condition.type_() == name)
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.condition("Ready").is_some_and(|ready| ready.status() == "True")
+    }
+
+    /// The first address of this type, as tables show it.
+    fn address(&self, kind: &str) -> &str {
+        let found = self.status().addresses().find(|address| address.type_() == kind);
+        found.map_or(columns::NONE, NodeAddress::address)
+    }
+
+    fn state(&self) -> String {
+        let ready = match self.condition("Ready") {
+            Some(ready) if ready.status() == "True" => "Ready",
+            Some(_) => "NotReady",
+            None => "Unknown",
+        };
+        let cordoned = if self.spec().unschedulable() { ",SchedulingDisabled" } else { "" };
+        format!("{ready}{cordoned}")
+    }
+
+    fn roles(&self) -> String {
+        let role = |(name, value): (&str, &str)| match name.strip_prefix("node-role.kubernetes.io/")
+        {
+            Some(role) => Some(role.to_owned()),
+            None if name == "kubernetes.io/role" => Some(value.to_owned()),
+            None => None,
+        };
+        let roles: BTreeSet<_> = self.metadata().labels().iter().filter_map(role).collect();
+        let roles = columns::join(roles.into_iter().filter(|role| !role.is_empty()));
+        if roles.is_empty() { columns::NONE.into() } else { roles }
+    }
+
+    fn kernel(&self) -> String {
+        let info = self.status().node_info();
+        let version = or_unknown(info.kernel_version());
+        match info.architecture() {
+            "" => version.into(),
+            architecture => format!("{version} ({architecture})"),
+        }
+    }
+}
+
+impl NodeSpec {
+    /// The one range and the list of ranges agree; the one wins.
+    fn align_ranges(&mut self) {
+        let first = self.pod_cidrs().iter().next().map(Text::from);
+        let one = Text::from(self.pod_cidr());
+        match first {
+            Some(first) if one.is_empty() => self.set_pod_cidr(first),
+            first if !one.is_empty() && first.as_ref() != Some(&one) => self.set_pod_cidrs([one]),
+            _ => {}
+        }
+    }
+}
+
+fn or_unknown(text: &str) -> &str {
+    if text.is_empty() { "<unknown>" } else { text }
+}
+
+impl Node {
+    fn check(&self, errs: &mut Errors) {
+        let at = Path::Root.field("metadata");
+        check_taints(self.spec().taints(), &at.field("taints"), errs);
+        let (status, at) = (self.status(), Path::Root.field("status"));
+        for (name, amounts) in
+            [("capacity", status.capacity()), ("allocatable", status.allocatable())]
+        {
+            for (resource, amount) in amounts.iter() {
+                let at = at.field(name);
+                resources::rules::check_amount(resource, &amount, &at.field(resource), errs);
+            }
+        }
+    }
+
+    fn check_addresses(&self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        let at = at.field("addresses");
+        let mut seen = BTreeSet::new();
+        for (i, address) in self.status().addresses().iter().enumerate() {
+            if !seen.insert((address.type_(), address.address())) {
+                let shown = go_struct(&[
+                    ("Type", address.type_().into()),
+                    ("Address", address.address().into()),
+                ]);
+                errs.duplicate_shown(&at.index(i), shown, "");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{cell, complaints, created};
+
+    #[test]
+    fn roles_and_state_are_shown() {
+        let mut node: Node = created(
+            r#"{"metadata": {"name": "n", "labels": {"node-role.kubernetes.io/b": "",
+            "kubernetes.io/role": "a"}}, "spec": {"unschedulable": true, "podCIDR": "10.0.0.0/24"}}"#,
+        );
+        assert_eq!(cell(&node, "Roles"), "a,b");
+        assert_eq!(cell(&node, "Status"), "Unknown,SchedulingDisabled");
+        assert_eq!(node.spec().pod_cidrs().iter().collect::<Vec<_>>(), ["10.0.0.0/24"]);
+        let ready = NodeCondition::new().with_type("Ready").with_status("True");
+        node.status_mut().set_conditions([ready]);
+        assert!(node.is_ready());
+        let taint = Taint::new().with_key("k").with_effect("Sometimes");
+        node.spec_mut().set_taints([taint]);
+        assert_eq!(
+            complaints(&node),
+            ["metadata.taints[0].effect: Unsupported value: \"Sometimes\": supported values: \
+              \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\""]
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! The rules for volumes that outlive pods.
+
+use object::{Lens, List, Value};
+use schema::{Errors, Path};
+
+use super::{CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSource};
+use crate::{
+    core::{
+        NodeSelector, NodeSelectorRequirement, SecretReference,
+        persistent_volume_claim::ACCESS_MODES,
+        volume::sources::{
+            HOST_PATH_TYPES, check_csi_driver, check_flex_options, check_iscsi_name,
+        },
+    },
+    rules::{Rules, go_struct},
+};
+
+const SPEC: Path = Path::Root.field("spec");
+/// The sources in the order in which they are looked at, and what they must say.
+const SOURCES: [(&str, &[&str]); 22] = [
+    ("hostPath", &["path"]),
+    ("gcePersistentDisk", &["pdName"]),
+    ("awsElasticBlockStore", &["volumeID"]),
+    ("glusterfs", &["endpoints", "path"]),
+    ("flocker", &[]),
+    ("nfs", &["server", "path"]),
+    ("rbd", &["monitors", "image"]),
+    ("quobyte", &[]),
+    ("cephfs", &["monitors"]),
+    ("iscsi", &["targetPortal", "iqn"]),
+    ("cinder", &["volumeID"]),
+    ("fc", &[]),
+    ("flexVolume", &["driver"]),
+    ("azureFile", &["secretName", "shareName"]),
+    ("vsphereVolume", &["volumePath"]),
+    ("photonPersistentDisk", &["pdID"]),
+    ("portworxVolume", &["volumeID"]),
+    ("azureDisk", &["diskName", "diskURI"]),
+    ("scaleIO", &["gateway", "system", "volumeName"]),
+    ("local", &["path"]),
+    ("storageos", &["volumeName"]),
+    ("csi", &["volumeHandle"]),
+];
+
+pub(super) fn check(volume: &PersistentVolume, errs: &mut Errors) {
+    let spec = volume.spec();
+    check_modes(volume, errs);
+    check_capacity(volume, errs);
+    let policy = spec.persistent_volume_reclaim_policy();
+    if !policy.is_empty() {
+        let known = ["Delete", "Recycle", "Retain"];
+        errs.one_of(&SPEC.field("persistentVolumeReclaimPolicy"), policy, &known);
+    }
+    let nodes = spec.node_affinity().and_then(|affinity| affinity.required());
+    if let Some(nodes) = nodes {
+        nodes.check(&SPEC.field("nodeAffinity").field("required"), errs);
+    } else if spec.node_affinity().is_some() {
+        let at = SPEC.field("nodeAffinity");
+        errs.required(&at.field("required"), "must specify required node constraints");
+    }
+    let source = spec.persistent_volume_source();
+    source.check(volume.metadata().name(), errs);
+    if source.local().is_some() && source.host_path().is_none() && nodes.is_none() {
+        errs.required(&SPEC.field("nodeAffinity"), "Local volume requires node affinity");
+    }
+    let root = source.host_path().is_some_and(|path| path.path().trim_matches('/').is_empty());
+    if root && policy == "Recycle" {
+        let why = "may not be 'recycle' for a hostPath mount of '/'";
+        errs.forbidden(&SPEC.field("persistentVolumeReclaimPolicy"), why);
+    }
+    if !spec.storage_class_name().is_empty() {
+        errs.subdomain(&SPEC.field("storageClassName"), spec.storage_class_name());
+    }
+    if let Some(mode) = spec.volume_mode() {
+        errs.one_of(&SPEC.field("volumeMode"), mode, &["Block", "Filesystem"]);
+    }
+    check_class(volume, errs);
+}
+
+/// What a volume is made of does not change.
+pub(super) fn check_kept(new: &PersistentVolume, old: &PersistentVolume, errs: &mut Errors) {
+    let part = |volume: &PersistentVolume, name: &str| volume.spec().tree().get(name).clone();
+    let source = |name: &&str| {
+        let (mut new, old) = (part(new, name), part(old, name));
+        if *name == "csi" && old.get("controllerExpandSecretRef").is_null() && !old.is_null() {
+            new.remove("controllerExpandSecretRef");
+        }
+        new != old
+    };
+    if SOURCES.iter().any(|(name, _)| source(name)) {
+        let why = "spec.persistentvolumesource is immutable after creation\n@@ -1 +1 @@\n";
+        errs.forbidden(&SPEC.field("persistentvolumesource"), why);
+    }
+    let at = Path::Root.field("volumeMode");
+    errs.immutable(&at, &part(new, "volumeMode"), &part(old, "volumeMode"));
+    let before = part(old, "nodeAffinity");
+    if !before.is_null() && part(new, "nodeAffinity") != before {
+        let why = "field is immutable, except for updating from beta label to GA";
+        let nodes = new.spec().node_affinity().and_then(|affinity| affinity.required());
+        let shown = nodes.map_or_else(|| "null".to_owned(), shown_nodes);
+        errs.invalid_shown(&Path::Root.field("nodeAffinity"), shown, why);
+    }
+    let class = |volume: &PersistentVolume| volume.spec().volume_attributes_class_name().is_some();
+    if class(old) && !class(new) {
+        let why = "update from non-nil value to nil is forbidden";
+        errs.forbidden(&SPEC.field("volumeAttributesClassName"), why);
+    }
+}
+
+/// As Go prints it.
+fn shown_nodes(nodes: &NodeSelector) -> String {
+    let list = |all: &List<NodeSelectorRequirement>| {
+        let each = all.iter().map(|it| {
+            go_struct(&[
+                ("Key", it.key().into()),
+                ("Operator", it.operator().into()),
+                ("Values", Value::from(it.values().clone())),
+            ])
+        });
+        let each: Vec<_> = each.collect();
+        if each.is_empty() { "null".to_owned() } else { format!("[{}]", each.join(",")) }
+    };
+    let terms = nodes.node_selector_terms().iter().map(|term| {
+        let (labels, fields) = (list(term.match_expressions()), list(term.match_fields()));
+        format!("{{\"MatchExpressions\":{labels},\"MatchFields\":{fields}}}")
+    });
+    let terms: Vec<_> = terms.collect();
+    format!("{{\"Required\":{{\"NodeSelectorTerms\":[{}]}}}}", terms.join(","))
+}
+
+fn check_modes(volume: &PersistentVolume, errs: &mut Errors) {
+    let (modes, at) = (volume.spec().access_modes(), SPEC.field("accessModes"));
+    if modes.is_empty() {
+        errs.required(&at, "");
+    }
+    for mode in modes.iter() {
+        errs.one_of(&at, mode, &ACCESS_MODES);
+    }
+    let once = |mode: &str| mode == "ReadWriteOncePod";
+    let other = |mode: &str| ACCESS_MODES.contains(&mode) && !once(mode);
+    if modes.iter().any(once) && modes.iter().any(other) {
+        errs.forbidden(&at, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+fn check_capacity(volume: &PersistentVolume, errs: &mut Errors) {
+    let (capacity, at) = (volume.spec().capacity(), SPEC.field("capacity"));
+    if capacity.is_empty() {
+        errs.required(&at, "");
+    }
+    if capacity.get("storage").is_none() || capacity.iter().len() > 1 {
+        let empty = capacity.is_empty();
+        let shown = if empty { Value::object() } else { Value::from(capacity.clone()) };
+        errs.not_supported(&at, shown, &["storage"]);
+    }
+    for (name, amount) in capacity.iter() {
+        if amount.sign() < 0 {
+            errs.invalid(&at.key(name), amount.value(), "must be a valid resource quantity");
+        }
+        if amount.sign() <= 0 {
+            errs.invalid(&at.key(name), amount.to_string(), "must be greater than zero");
+        }
+    }
+}
+
+fn check_class(volume: &PersistentVolume, errs: &mut Errors) {
+    let spec = volume.spec();
+    let Some(class) = spec.volume_attributes_class_name() else { return };
+    let at = SPEC.field("volumeAttributesClassName");
+    match class {
+        "" => errs.required(&at, "an empty string is disallowed"),
+        class => errs.subdomain(&at, class),
+    }
+    if spec.persistent_volume_source().csi().is_none() {
+        let why = "has to be specified when using volumeAttributesClassName";
+        errs.required(&SPEC.field("csi"), why);
+    }
+}
+
+impl PersistentVolumeSource {
+    fn check(&self, volume: &str, errs: &mut Errors) {
+        let set = SOURCES.iter().filter(|(name, _)| !self.tree().get(name).is_null());
+        let set: Vec<_> = set.collect();
+        let Some(((first, needs), others)) = set.split_first() else {
+            return errs.required(&SPEC, "must specify a volume type");
+        };
+        let name = if *first == "gcePersistentDisk" { "persistentDisk" } else { first };
+        let at = SPEC.field(name);
+        for need in *needs {
+            if self.tree().get(first).get(need).is_zero() {
+                errs.required(&at.field(need), "");
+            }
+        }
+        match *first {
+            "csi" => self.csi().expect("it is set").check(&at, errs),
+            "iscsi" => self.check_iscsi(volume, &at, errs),
+            _ => self.check_files(&at, errs),
+        }
+        for (other, _) in others {
+            let other = if *other == "cephfs" { "cephFS" } else { other };
+            errs.forbidden(&SPEC.field(other), "may not specify more than 1 volume type");
+        }
+    }
+
+    fn check_files(&self, at: &Path, errs: &mut Errors) {
+        if let Some(path) = self.host_path().filter(|path| !path.path().is_empty()) {
+            errs.descending(&at.field("path"), path.path());
+            errs.one_of(&at.field("type"), path.type_(), &HOST_PATH_TYPES);
+        } else if let Some(local) = self.local() {
+            errs.descending(&at.field("path"), local.path());
+        } else if let Some(nfs) = self.nfs().filter(|nfs| !nfs.path().starts_with('/')) {
+            errs.invalid(&at.field("path"), nfs.path(), "must be an absolute path");
+        } else if let Some(flocker) = self.flocker() {
+            flocker.check(at, errs);
+        } else if let Some(quobyte) = self.quobyte() {
+            quobyte.check(at, errs);
+        } else if let Some(fc) = self.fc() {
+            fc.check(at, errs);
+        } else if let Some(disk) = self.azure_disk() {
+            disk.check(at, errs);
+        } else if let Some(flex) = self.flex_volume() {
+            check_flex_options(flex.options().iter().map(|(key, _)| key), at, errs);
+        }
+    }
+
+    fn check_iscsi(&self, volume: &str, at: &Path, errs: &mut Errors) {
+        let Some(iscsi) = self.iscsi() else { return };
+        if iscsi.initiator_name().is_some() && volume.len() + 1 + iscsi.target_portal().len() > 64 {
+            let why = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 \
+                       characters if iscsi.initiatorName is specified.";
+            errs.invalid(&at.field("targetportal"), iscsi.target_portal(), why);
+        }
+        if !iscsi.iqn().is_empty() {
+            check_iscsi_name(&at.field("iqn"), iscsi.iqn(), false, errs);
+        }
+        if !(0..=255).contains(&iscsi.lun()) {
+            errs.invalid(&at.field("lun"), iscsi.lun(), "must be between 0 and 255, inclusive");
+        }
+        let chap = iscsi.chap_auth_discovery() || iscsi.chap_auth_session();
+        match iscsi.secret_ref() {
+            None if chap => errs.required(&at.field("secretRef"), ""),
+            Some(secret) => errs.need(&at.field("secretRef"), "name", secret.name()),
+            None => {}
+        }
+        if let Some(name) = iscsi.initiator_name() {
+            check_iscsi_name(&at.field("initiatorname"), name, false, errs);
+        }
+    }
+}
+
+impl CSIPersistentVolumeSource {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        check_csi_driver(&at.field("driver"), self.driver(), errs);
+        for (name, secret) in [
+            ("controllerPublishSecretRef", self.controller_publish_secret_ref()),
+            ("controllerExpandSecretRef", self.controller_expand_secret_ref()),
+            ("nodePublishSecretRef", self.node_publish_secret_ref()),
+            ("nodeExpandSecretRef", self.node_expand_secret_ref()),
+        ] {
+            if let Some(secret) = secret {
+                check_secret(secret, &at.field(name), errs);
+            }
+        }
+    }
+}
+
+fn check_secret(secret: &SecretReference, at: &Path, errs: &mut Errors) {
+    match secret.name() {
+        "" => errs.required(&at.field("name"), ""),
+        name => errs.subdomain(&at.field("name"), name),
+    }
+    match secret.namespace() {
+        "" => errs.required(&at.field("namespace"), ""),
+        namespace => errs.label(&at.field("namespace"), namespace),
+    }
+}

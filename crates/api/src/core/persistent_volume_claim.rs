@@ -1,0 +1,329 @@
+//! core/v1: PersistentVolumeClaim.
+
+use macros::api;
+use object::{Lens, List, Map, ObjectMeta, Quantity, Time, Value};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+
+use super::{PersistentVolumeClaimSpec, TypedLocalObjectReference, TypedObjectReference};
+use crate::{columns, rules::Rules};
+
+#[api]
+pub struct PersistentVolumeClaim {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: PersistentVolumeClaimSpec,
+    #[api(tag = 3)]
+    status: PersistentVolumeClaimStatus,
+}
+
+#[api]
+pub struct PersistentVolumeClaimStatus {
+    #[api(tag = 1, default = "Pending", implied)]
+    phase: String,
+    #[api(tag = 2)]
+    access_modes: List<String>,
+    #[api(tag = 3)]
+    capacity: Map<Quantity>,
+    #[api(tag = 4, keys("type"), merge, merge_key = "type")]
+    conditions: List<PersistentVolumeClaimCondition>,
+    #[api(tag = 5)]
+    allocated_resources: Map<Quantity>,
+    #[api(tag = 7)]
+    allocated_resource_statuses: Map<String>,
+    #[api(tag = 8)]
+    current_volume_attributes_class_name: Option<String>,
+    #[api(tag = 9)]
+    modify_volume_status: Option<ModifyVolumeStatus>,
+    #[api(tag = 10)]
+    health_status: Option<VolumeHealthStatus>,
+}
+
+#[api]
+pub struct ModifyVolumeStatus {
+    #[api(tag = 1)]
+    target_volume_attributes_class_name: String,
+    #[api(tag = 2, required, always)]
+    status: String,
+}
+
+#[api]
+pub struct PersistentVolumeClaimCondition {
+    #[api(tag = 1, required, always)]
+    type_: String,
+    #[api(tag = 2, required, always)]
+    status: String,
+    #[api(tag = 3)]
+    last_probe_time: Time,
+    #[api(tag = 4)]
+    last_transition_time: Time,
+    #[api(tag = 5)]
+    reason: String,
+    #[api(tag = 6)]
+    message: String,
+}
+
+#[api]
+pub struct VolumeHealthStatus {
+    #[api(tag = 1, keys("status", "reason"), merge, merge_key = "status")]
+    health_conditions: List<VolumeHealthCondition>,
+    #[api(tag = 2)]
+    last_transition_time: Time,
+}
+
+#[api]
+pub struct VolumeHealthCondition {
+    #[api(tag = 1, required, always)]
+    status: String,
+    #[api(tag = 2, required, always)]
+    reason: String,
+    #[api(tag = 3)]
+    message: String,
+}
+
+impl Kind for PersistentVolumeClaim {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "PersistentVolumeClaim",
+        plural: "persistentvolumeclaims",
+        singular: "persistentvolumeclaim",
+        short: &["pvc"],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("persistentvolumeclaims", "v1");
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "PersistentVolumeClaim", &["get", "patch", "update"])];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Status", "string", |claim, _| {
+            if claim.is_terminating() {
+                "Terminating".into()
+            } else {
+                claim.status().phase().into()
+            }
+        }),
+        Column::new("Volume", "string", |claim, _| claim.spec().volume_name().into()),
+        Column::new("Capacity", "string", |claim, _| match claim.spec().volume_name() {
+            "" => "".into(),
+            _ => claim.status().capacity().get("storage").unwrap_or_default().to_string().into(),
+        }),
+        Column::new("Access Modes", "string", |claim, _| match claim.spec().volume_name() {
+            "" => "".into(),
+            _ => access_modes(claim.status().access_modes()),
+        }),
+        Column::new("StorageClass", "string", |claim, _| claim.class().into()),
+        Column::new("VolumeAttributesClass", "string", |claim, _| {
+            claim.spec().volume_attributes_class_name().unwrap_or("<unset>").into()
+        }),
+        Column::AGE,
+        Column::new("VolumeMode", "string", |claim: &Self, _| claim.spec().volume_mode().into())
+            .wide(),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+        self.check_kept(old, errs);
+    }
+
+    fn default_fields(&mut self) {
+        self.spec_mut().resources_mut().round_up();
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(&Path::Root.field("spec"), errs);
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(PersistentVolumeClaimStatus::new().with_phase("Pending"));
+        self.spec_mut().drop_strange_sources();
+        self.spec_mut().align_sources();
+    }
+}
+
+impl PersistentVolumeClaim {
+    /// Within another object, a claim says itself what it is.
+    pub(crate) fn tell_kind(&mut self) {
+        self.0["apiVersion"] = Self::NAMES.version.into();
+        self.0["kind"] = Self::NAMES.kind.into();
+    }
+
+    /// The storage class, also as clients of old wrote it.
+    pub fn class(&self) -> &str {
+        let annotation = self.metadata().annotations().get(CLASS_ANNOTATION);
+        annotation.or(self.spec().storage_class_name()).unwrap_or_default()
+    }
+}
+
+/// Where the storage class was named before it had a field.
+pub(super) const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// `RWO,ROX`.
+pub(super) fn access_modes(modes: &List<String>) -> Value {
+    const SHORT: [(&str, &str); 4] = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ];
+    let has = |mode: &str| modes.iter().any(|other| other == mode);
+    columns::join(SHORT.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short)).into()
+}
+
+impl PersistentVolumeClaimSpec {
+    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+        let modes = self.access_modes();
+        if modes.is_empty() {
+            errs.required(&at.field("accessModes"), "at least 1 access mode is required");
+        }
+        errs.selector(&at.field("selector"), self.selector());
+        for mode in modes.iter() {
+            errs.one_of(&at.field("accessModes"), mode, &ACCESS_MODES);
+        }
+        let once = |mode: &str| mode == "ReadWriteOncePod";
+        let other = |mode: &str| ACCESS_MODES.contains(&mode) && !once(mode);
+        if modes.iter().any(once) && modes.iter().any(other) {
+            let why = "may not use ReadWriteOncePod with other access modes";
+            errs.forbidden(&at.field("accessModes"), why);
+        }
+        let at_size = at.field("resources");
+        match self.resources().requests().get("storage") {
+            None => errs.required(&at_size.key("storage"), ""),
+            Some(size) if size.sign() <= 0 => {
+                let why = "must be greater than zero";
+                errs.invalid(&at_size.key("storage"), size.to_string(), why);
+            }
+            Some(_) => {}
+        }
+        errs.one_of(&at.field("volumeMode"), self.volume_mode(), &["Block", "Filesystem"]);
+        for (name, class) in [
+            ("storageClassName", self.storage_class_name()),
+            ("volumeAttributesClassName", self.volume_attributes_class_name()),
+        ] {
+            if let Some(class) = class.filter(|class| !class.is_empty()) {
+                errs.subdomain(&at.field(name), class);
+            }
+        }
+        self.check_sources(at, errs);
+    }
+
+    fn check_sources(&self, at: &Path, errs: &mut Errors) {
+        let (source, reference) = (self.data_source(), self.data_source_ref());
+        if let Some(source) = source {
+            let parts = (source.api_group(), source.kind(), source.name());
+            check_source(parts, &at.field("dataSource"), errs);
+        }
+        let Some(reference) = reference else { return };
+        let parts = (reference.api_group(), reference.kind(), reference.name());
+        check_source(parts, &at.field("dataSourceRef"), errs);
+        let namespace = reference.namespace().filter(|namespace| !namespace.is_empty());
+        if let Some(namespace) = namespace {
+            errs.label(&at.field("dataSourceRef").field("namespace"), namespace);
+        }
+        let Some(source) = source else { return };
+        let why = match namespace {
+            Some(_) => "may not be specified when dataSourceRef.namespace is specified",
+            None if (source.api_group(), source.kind(), source.name()) != parts => {
+                "must match dataSourceRef"
+            }
+            None => return,
+        };
+        errs.invalid_shown(at, "{}".into(), why);
+    }
+
+    /// `dataSource` can only name a claim or a snapshot; sources in other namespaces
+    /// are not taken.
+    fn drop_strange_sources(&mut self) {
+        let known = |source: &TypedLocalObjectReference| {
+            let group = source.api_group().unwrap_or_default();
+            matches!(
+                (group, source.kind()),
+                ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+            )
+        };
+        if self.data_source().is_some_and(|source| !known(source)) {
+            self.clear_data_source();
+        }
+        let foreign = self.data_source_ref().and_then(TypedObjectReference::namespace);
+        if foreign.is_some_and(|namespace| !namespace.is_empty()) {
+            self.clear_data_source_ref();
+        }
+    }
+
+    /// The two fields for a source say the same.
+    pub(crate) fn align_sources(&mut self) {
+        match (self.data_source(), self.data_source_ref()) {
+            (Some(source), None) => {
+                let same = TypedObjectReference::from(source.tree().clone());
+                self.set_data_source_ref(same);
+            }
+            (None, Some(source)) if source.namespace().is_none_or(str::is_empty) => {
+                let same = TypedLocalObjectReference::from(source.tree().clone());
+                self.set_data_source(same);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a volume is filled from: group, kind and name.
+fn check_source(source: (Option<&str>, &str, &str), at: &Path, errs: &mut Errors) {
+    let (group, kind, name) = source;
+    errs.need(at, "name", name);
+    errs.need(at, "kind", kind);
+    match group.unwrap_or_default() {
+        "" if kind != "PersistentVolumeClaim" => {
+            let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+            errs.invalid(at, kind, why);
+        }
+        "" => {}
+        group => errs.subdomain(&at.field("apiGroup"), group),
+    }
+}
+
+/// How a volume can be used, in the order of names.
+pub(crate) const ACCESS_MODES: [&str; 4] =
+    ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+impl PersistentVolumeClaim {
+    /// A claim can be bound, and a bound one can grow; all else stays.
+    fn check_kept(&self, old: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        let (mut new, mut before) = (self.spec().clone(), old.spec().clone());
+        if before.volume_name().is_empty() {
+            before.set_volume_name(new.volume_name());
+        }
+        if before.storage_class_name().is_none() {
+            new.clear_storage_class_name();
+        }
+        if self.status().phase() == "Bound" {
+            if let Some(size) = old.spec().resources().requests().get("storage") {
+                new.resources_mut().requests_mut().insert("storage", size);
+            }
+            match before.volume_attributes_class_name() {
+                Some(class) => new.set_volume_attributes_class_name(class),
+                None => new.clear_volume_attributes_class_name(),
+            }
+        }
+        if new != before {
+            let why = "spec is immutable after creation except resources.requests and \
+                       volumeAttributesClassName for bound claims\n@@ -1 +1 @@\n";
+            errs.forbidden(&at, why);
+        }
+        let size = |claim: &Self| claim.spec().resources().requests().get("storage");
+        let capacity = old.status().capacity().get("storage").unwrap_or_default();
+        if size(self) < size(old) && size(self).is_some_and(|size| size <= capacity) {
+            let at = at.field("resources");
+            let at = at.field("requests");
+            let why = "field can not be less than status.capacity";
+            errs.forbidden(&at.field("storage"), why);
+        }
+        let mode = Path::Root.field("volumeMode");
+        let modes = (self.spec().volume_mode(), old.spec().volume_mode());
+        errs.immutable(&mode, &modes.0.into(), &modes.1.into());
+    }
+}

@@ -1,0 +1,144 @@
+//! What the server does with pods.
+
+use object::ObjectMeta;
+use schema::{Column, Errors, Grace, Index, Kind, Names, Storage, Subresource};
+
+use super::{Pod, PodStatus, columns, defaults, rules, status_rules};
+
+impl Kind for Pod {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "Pod",
+        plural: "pods",
+        singular: "pod",
+        short: &["po"],
+        categories: &["all"],
+    };
+    const STORAGE: Storage = Storage::new("pods", "v1");
+    const GENERATION: bool = true;
+    const SUBRESOURCES: &'static [Subresource] = &[
+        Subresource::new("attach", "PodAttachOptions", &["create", "get"]),
+        Subresource::new("binding", "Binding", &["create"]),
+        Subresource::new("ephemeralcontainers", "Pod", &["get", "patch", "update"]),
+        Subresource::new("eviction", "Eviction", &["create"]),
+        Subresource::new("exec", "PodExecOptions", &["create", "get"]),
+        Subresource::new("log", "Pod", &["get"]),
+        Subresource::new("portforward", "PodPortForwardOptions", &["create", "get"]),
+        Subresource::new(
+            "proxy",
+            "PodProxyOptions",
+            &["create", "delete", "get", "patch", "update"],
+        ),
+        Subresource::new("resize", "Pod", &["get", "patch", "update"]),
+        Subresource::new("status", "Pod", &["get", "patch", "update"]),
+    ];
+
+    const COLUMNS: &'static [Column<Self>] = columns::COLUMNS;
+    const INDEXES: &'static [Index<Self>] = &[
+        Index::topic("spec.nodeName", |pod| pod.spec().node_name().into()),
+        Index::field("spec.restartPolicy", |pod| pod.spec().restart_policy().into()),
+        Index::field("spec.schedulerName", |pod| pod.spec().scheduler_name().into()),
+        Index::field("spec.serviceAccountName", |pod| pod.spec().service_account_name().into()),
+        Index::field("spec.hostNetwork", |pod| pod.spec().host_network().to_string()),
+        Index::field("status.phase", |pod| pod.status().phase().into()),
+        Index::field("status.podIP", |pod| pod.status().ip().into()),
+        // Known, but of no pod: so it is upstream.
+        Index::field("status.podIPs", |_| String::new()),
+        Index::field("status.nominatedNodeName", |pod| pod.status().nominated_node_name().into()),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn grace(&self, asked: Option<i64>) -> Grace {
+        if !self.is_scheduled() || self.is_finished() {
+            return Grace::Seconds(0);
+        }
+        let given = self.spec().termination_grace_period_seconds();
+        match asked.unwrap_or(given) {
+            seconds @ 0.. => Grace::Seconds(seconds),
+            _ => Grace::Seconds(1),
+        }
+    }
+
+    fn ended(&self) -> Option<(&'static str, &'static str)> {
+        match self.status().phase() {
+            "Succeeded" => Some(("Succeeded", "The pod has completed successfully.")),
+            "Failed" => Some(("Failed", "The pod failed.")),
+            _ => None,
+        }
+    }
+
+    fn default_fields(&mut self) {
+        defaults::pod(self);
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        rules::check_new(self, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        rules::check_changed(self, old, errs);
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        status_rules::check(self, old, errs);
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(PodStatus::new().with_phase("Pending"));
+        self.gate();
+        defaults::pod_resources(self.spec_mut());
+        let class = self.qos_class();
+        self.status_mut().set_qos_class(class);
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        if let (None, Some(resources)) = (self.spec().resources(), old.spec().resources()) {
+            self.spec_mut().set_resources(resources.clone());
+        }
+    }
+
+    fn prepare_status(&mut self, old: &Self) {
+        let owners = old.metadata().owner_references().clone();
+        self.metadata_mut().set_owner_references(owners);
+        self.keep_status(old.status());
+    }
+}
+
+impl Pod {
+    /// Keeps what older clients leave out of a status.
+    fn keep_status(&mut self, old: &PodStatus) {
+        let status = self.status_mut();
+        if status.qos_class().is_empty() {
+            status.set_qos_class(old.qos_class());
+        }
+        if status.observed_generation() == 0 {
+            status.set_observed_generation(old.observed_generation());
+        }
+        if status.resource_claim_statuses().is_empty() {
+            status.set_resource_claim_statuses(old.resource_claim_statuses().clone());
+        }
+        if let (None, Some(claims)) =
+            (status.extended_resource_claim_status(), old.extended_resource_claim_status())
+        {
+            status.set_extended_resource_claim_status(claims.clone());
+        }
+        if status.node_allocatable_resource_claim_statuses().is_empty() {
+            status.set_node_allocatable_resource_claim_statuses(
+                old.node_allocatable_resource_claim_statuses().clone(),
+            );
+        }
+        if status.conditions().is_empty() {
+            return;
+        }
+        for condition in status.conditions_mut().iter_mut() {
+            let before = old.conditions().find(|old| old.type_() == condition.type_());
+            if let (0, Some(before)) = (condition.observed_generation(), before) {
+                condition.set_observed_generation(before.observed_generation());
+            }
+        }
+    }
+}

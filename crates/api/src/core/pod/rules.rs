@@ -1,0 +1,278 @@
+//! The rules for pods: new ones, and what may change in old ones.
+
+use object::{List, Map, names};
+use schema::{Errors, Path, check_annotations, check_labels};
+
+use super::{Pod, PodSpec, annotations};
+use crate::{
+    core::{Container, NodeAffinity, NodeSelectorTerm, PodTemplateSpec, Toleration},
+    rules::Rules,
+};
+
+const SPEC: Path = Path::Root.field("spec");
+const METADATA: Path = Path::Root.field("metadata");
+const ANNOTATIONS: Path = METADATA.field("annotations");
+const MAX_SECONDS: i64 = i32::MAX as i64;
+/// What an update of a pod may change, as messages say it.
+const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,\
+    `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
+    `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+pub(super) fn check_new(pod: &Pod, errs: &mut Errors) {
+    check_pod(pod, errs);
+    let spec = pod.spec();
+    if !spec.ephemeral_containers().is_empty() {
+        errs.forbidden(&SPEC.field("ephemeralContainers"), "cannot be set on create");
+    }
+    if pod.is_scheduled() && !spec.scheduling_gates().is_empty() {
+        let why = "cannot be set until all schedulingGates have been cleared";
+        errs.forbidden(&SPEC.field("nodeName"), why);
+    }
+    annotations::check_profiles(pod.metadata().annotations(), spec, &SPEC, errs);
+}
+
+pub(super) fn check_changed(pod: &Pod, old: &Pod, errs: &mut Errors) {
+    check_pod(pod, errs);
+    let (new_notes, old_notes) = (pod.metadata().annotations(), old.metadata().annotations());
+    annotations::check_changed(new_notes, old_notes, &ANNOTATIONS, errs);
+    let (spec, old) = (pod.spec(), old.spec());
+    for (name, new, old) in [
+        ("containers", spec.containers(), old.containers()),
+        ("initContainers", spec.init_containers(), old.init_containers()),
+    ] {
+        if !check_images(new, old, &SPEC.field(name), errs) {
+            return;
+        }
+    }
+    if !check_deadline(spec, old, &SPEC.field("activeDeadlineSeconds"), errs) {
+        return;
+    }
+    check_tolerations(spec.tolerations(), old.tolerations(), errs);
+    check_gates(spec, old, errs);
+    check_rest(spec, old, errs);
+}
+
+impl PodTemplateSpec {
+    pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
+        let (meta, spec) = (self.metadata(), at.field("spec"));
+        check_labels(meta.labels(), &at.field("labels"), errs);
+        check_annotations(meta.annotations(), &at.field("annotations"), errs);
+        annotations::check(meta.annotations(), self.spec(), &at.field("annotations"), errs);
+        self.spec().check("", &spec, errs);
+        annotations::check_profiles(meta.annotations(), self.spec(), &spec, errs);
+        if !self.spec().ephemeral_containers().is_empty() {
+            let why = "ephemeral containers not allowed in pod template";
+            errs.forbidden(&spec.field("ephemeralContainers"), why);
+        }
+    }
+}
+
+/// What holds for pods, old and new.
+fn check_pod(pod: &Pod, errs: &mut Errors) {
+    let (meta, spec) = (pod.metadata(), pod.spec());
+    annotations::check(meta.annotations(), spec, &ANNOTATIONS, errs);
+    spec.check(meta.name(), &SPEC, errs);
+    if spec.service_account_name().is_empty() {
+        forbid_tokens(spec, errs);
+    }
+    let grace = SPEC.field("terminationGracePeriodSeconds");
+    errs.non_negative(&grace, spec.termination_grace_period_seconds());
+    for (name, list) in
+        [("containers", spec.containers()), ("initContainers", spec.init_containers())]
+    {
+        for (i, container) in list.iter().enumerate() {
+            container.check_image(&SPEC.field(name).index(i), errs);
+        }
+    }
+}
+
+fn forbid_tokens(spec: &PodSpec, errs: &mut Errors) {
+    for (i, volume) in spec.volumes().iter().enumerate() {
+        let Some(projected) = volume.volume_source().projected() else { continue };
+        for (j, source) in projected.sources().iter().enumerate() {
+            if source.service_account_token().is_some() {
+                let at = SPEC.field("volumes");
+                let at = at.index(i);
+                let at = at.field("projected");
+                let at = at.field("sources");
+                let why = "must not be specified when serviceAccountName is not set";
+                errs.forbidden(&at.index(j).field("serviceAccountToken"), why);
+            }
+        }
+    }
+}
+
+/// Says whether the rest can be compared.
+fn check_images(
+    new: &List<Container>,
+    old: &List<Container>,
+    at: &Path,
+    errs: &mut Errors,
+) -> bool {
+    if new.len() != old.len() {
+        errs.forbidden(at, "pod updates may not add or remove containers");
+        return false;
+    }
+    for (i, container) in new.iter().enumerate() {
+        errs.need(&at.index(i), "image", container.image());
+        container.check_image(&at.index(i), errs);
+    }
+    true
+}
+
+/// A deadline can come nearer, and never go away. Says whether to go on.
+fn check_deadline(spec: &PodSpec, old: &PodSpec, at: &Path, errs: &mut Errors) -> bool {
+    match (spec.active_deadline_seconds(), old.active_deadline_seconds()) {
+        (Some(new), _) if !(0..=MAX_SECONDS).contains(&new) => {
+            for wrong in names::in_range(new, 0, MAX_SECONDS) {
+                errs.invalid(at, new, wrong);
+            }
+            false
+        }
+        (Some(new), Some(old)) if old < new => {
+            errs.invalid(at, new, "must be less than or equal to previous value");
+            false
+        }
+        (None, Some(_)) => {
+            let why = "must not update from a positive integer to nil value";
+            errs.invalid(at, object::Value::Null, why);
+            true
+        }
+        _ => true,
+    }
+}
+
+fn check_tolerations(new: &List<Toleration>, old: &List<Toleration>, errs: &mut Errors) {
+    let bare = |toleration: &Toleration| {
+        let mut bare = toleration.clone();
+        bare.clear_toleration_seconds();
+        bare
+    };
+    let kept = |old: &Toleration| new.iter().any(|new| bare(new) == bare(old));
+    let at = SPEC.field("tolerations");
+    if !old.iter().all(kept) {
+        let why = "existing toleration can not be modified except its tolerationSeconds";
+        return errs.forbidden(&at, why);
+    }
+    crate::core::toleration::check_tolerations(new, &at, errs);
+}
+
+fn check_gates(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
+    for (i, gate) in spec.scheduling_gates().iter().enumerate() {
+        if !old.scheduling_gates().iter().any(|old| old.name() == gate.name()) {
+            let why = format!(
+                "only deletion is allowed, but found new scheduling gate '{}'",
+                gate.name()
+            );
+            let at = SPEC.field("schedulingGates");
+            errs.forbidden(&at.index(i).field("name"), why);
+        }
+    }
+}
+
+/// Nothing else may differ: with what may change put back, both are the same.
+fn check_rest(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
+    let mut back = spec.clone();
+    restore_images(&mut back, old);
+    match old.active_deadline_seconds() {
+        Some(seconds) => back.set_active_deadline_seconds(seconds),
+        None => back.clear_active_deadline_seconds(),
+    }
+    back.set_scheduling_gates(old.scheduling_gates().clone());
+    back.set_tolerations(old.tolerations().clone());
+    if old.termination_grace_period_seconds() < 0 && back.termination_grace_period_seconds() == 1 {
+        back.set_termination_grace_period_seconds(old.termination_grace_period_seconds());
+    }
+    if !old.scheduling_gates().is_empty() {
+        check_gated(&mut back, old, errs);
+    }
+    if !back.same_tree(old) {
+        let why = format!("pod updates may not change fields other than {CHANGEABLE}\n");
+        errs.forbidden(&SPEC, why + &super::diff::diff(old, &back));
+    }
+}
+
+fn restore_images(back: &mut PodSpec, old: &PodSpec) {
+    let restore = |new: &mut List<Container>, old: &List<Container>| {
+        for (new, old) in new.iter_mut().zip(old.iter()) {
+            new.set_image(old.image());
+        }
+    };
+    if !old.containers().is_empty() {
+        restore(back.containers_mut(), old.containers());
+    }
+    if !old.init_containers().is_empty() {
+        restore(back.init_containers_mut(), old.init_containers());
+    }
+}
+
+/// While a pod waits at a gate, it may be told more closely where to go.
+fn check_gated(back: &mut PodSpec, old: &PodSpec, errs: &mut Errors) {
+    let kept = |new: &Map<String>, old: &Map<String>| {
+        old.iter().all(|(name, value)| new.get(name) == Some(value))
+    };
+    if !kept(back.node_selector(), old.node_selector()) {
+        let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        let new = object::Value::from(back.node_selector().clone());
+        errs.invalid(&SPEC.field("nodeSelector"), new, why);
+    }
+    back.set_node_selector(old.node_selector().clone());
+    let of = |spec: &PodSpec| spec.affinity().and_then(|it| it.node_affinity()).cloned();
+    let (new, before) = (of(back), of(old));
+    if new == before {
+        return;
+    }
+    check_node_affinity(new.as_ref(), before.as_ref(), errs);
+    if let Some(before) = before {
+        back.affinity_mut().set_node_affinity(before);
+    } else {
+        back.affinity_mut().clear_node_affinity();
+        let empty = *back.affinity_mut() == crate::core::Affinity::new();
+        if empty && old.affinity().is_none() {
+            back.clear_affinity();
+        }
+    }
+}
+
+fn check_node_affinity(new: Option<&NodeAffinity>, old: Option<&NodeAffinity>, errs: &mut Errors) {
+    let required = |affinity: Option<&NodeAffinity>| {
+        let selector =
+            affinity.and_then(NodeAffinity::required_during_scheduling_ignored_during_execution);
+        selector.map(|selector| selector.node_selector_terms().clone()).unwrap_or_default()
+    };
+    let at = SPEC.field("affinity");
+    let at = at.field("nodeAffinity");
+    let at = at.field("requiredDuringSchedulingIgnoredDuringExecution");
+    let at = at.field("nodeSelectorTerms");
+    let (new, old) = (required(new), required(old));
+    if old.is_empty() {
+        return;
+    }
+    if old.len() != new.len() {
+        let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return errs.invalid(&at, object::Value::from(new), why);
+    }
+    for (i, (new, old)) in new.iter().zip(old.iter()).enumerate() {
+        if !only_adds(new, old) {
+            let why = "only additions are allowed (no mutations or deletions)";
+            errs.invalid(&at.index(i), object::Value::from(new.clone()), why);
+        }
+    }
+}
+
+fn only_adds(new: &NodeSelectorTerm, old: &NodeSelectorTerm) -> bool {
+    let starts = |new: &List<_>, old: &List<_>| {
+        new.len() >= old.len()
+            && new.iter().zip(old.iter()).all(
+                |(a, b): (
+                    &crate::core::NodeSelectorRequirement,
+                    &crate::core::NodeSelectorRequirement,
+                )| a == b,
+            )
+    };
+    let nothing = old.match_expressions().is_empty() && old.match_fields().is_empty();
+    let something = !new.match_expressions().is_empty() || !new.match_fields().is_empty();
+    !(nothing && something)
+        && starts(new.match_expressions(), old.match_expressions())
+        && starts(new.match_fields(), old.match_fields())
+}

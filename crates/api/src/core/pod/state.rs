@@ -1,0 +1,194 @@
+//! What pods are asked most often.
+
+use std::collections::BTreeMap;
+
+use object::{Map, Quantity, Text};
+
+use super::{Pod, PodCondition, PodSpec, PodStatus};
+use crate::core::{Container, ResourceRequirements, resources::is_of_pods};
+
+/// Amounts by the name of the resource.
+pub type Resources = BTreeMap<Text, Quantity>;
+
+impl Pod {
+    /// Whether a node has been chosen.
+    pub fn is_scheduled(&self) -> bool {
+        !self.spec().node_name().is_empty()
+    }
+
+    /// Whether all containers have ended and none will be started again.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.status().phase(), "Succeeded" | "Failed")
+    }
+
+    /// Whether it counts: neither finished nor on its way out.
+    pub fn is_active(&self) -> bool {
+        !self.is_finished() && !self.metadata().is_terminating()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.status().is_true("Ready")
+    }
+
+    /// Whether it has been ready for at least `seconds`.
+    pub fn is_available(&self, seconds: i32, now: i64) -> bool {
+        let Some(ready) = self.status().condition("Ready") else { return false };
+        let since = object::Time::seconds(ready.last_transition_time());
+        let long = since.is_some_and(|since| since + i64::from(seconds) <= now);
+        ready.status() == "True" && (seconds == 0 || long)
+    }
+
+    /// What the node must have free for the pod: the sum over containers, at least
+    /// the most that an init container needs, and the overhead.
+    pub fn requests(&self) -> Resources {
+        let mut sum = self.spec().container_requests();
+        self.spec().over_all(&mut sum, ResourceRequirements::requests);
+        sum
+    }
+
+    /// The most that the pod may use, where that is said.
+    pub fn limits(&self) -> Resources {
+        let mut sum = self.spec().container_limits();
+        let before = sum.clone();
+        self.spec().over_all(&mut sum, ResourceRequirements::limits);
+        // Overhead bounds only what is bounded already.
+        sum.retain(|name, _| before.contains_key(name) || self.has_limit(name));
+        sum
+    }
+
+    fn has_limit(&self, name: &str) -> bool {
+        self.spec().resources().is_some_and(|whole| whole.limits().get(name).is_some())
+    }
+
+    /// Guaranteed, Burstable or `BestEffort`: who must yield first when memory is short.
+    pub fn qos_class(&self) -> &'static str {
+        let whole = self
+            .spec()
+            .resources()
+            .filter(|whole| !(whole.requests().is_empty() && whole.limits().is_empty()));
+        let asked: Vec<&ResourceRequirements> = match whole {
+            Some(whole) => vec![whole],
+            None => self.spec().all_containers().map(Container::resources).collect(),
+        };
+        let says = |resources: &ResourceRequirements| {
+            ["cpu", "memory"].iter().any(|name| {
+                amount(resources.requests(), name).or(amount(resources.limits(), name)).is_some()
+            })
+        };
+        let equal = |resources: &&ResourceRequirements| {
+            ["cpu", "memory"].iter().all(|name| {
+                let limit = amount(resources.limits(), name);
+                let request = amount(resources.requests(), name);
+                limit.is_some() && (request.is_none() || request == limit)
+            })
+        };
+        match asked {
+            asked if !asked.iter().any(|resources| says(resources)) => "BestEffort",
+            asked if asked.iter().all(equal) => "Guaranteed",
+            _ => "Burstable",
+        }
+    }
+
+    /// A pod with gates is not to be scheduled, and its status says so from the start.
+    pub(super) fn gate(&mut self) {
+        if !self.spec().scheduling_gates().is_empty() {
+            let now = Text::from(self.metadata().creation_timestamp());
+            self.status_mut().conditions_mut().push(
+                PodCondition::new()
+                    .with_last_transition_time(now)
+                    .with_type("PodScheduled")
+                    .with_status("False")
+                    .with_reason("SchedulingGated")
+                    .with_message("Scheduling is blocked due to non-empty scheduling gates"),
+            );
+        }
+    }
+}
+
+impl PodStatus {
+    pub fn condition(&self, name: &str) -> Option<&PodCondition> {
+        self.conditions().find(|condition| condition.type_() == name)
+    }
+
+    /// Whether the condition `name` holds.
+    pub fn is_true(&self, name: &str) -> bool {
+        self.condition(name).is_some_and(|condition| condition.status() == "True")
+    }
+
+    /// The pod's first address.
+    pub fn ip(&self) -> &str {
+        self.pod_ips().iter().next().map_or(self.pod_ip(), |ip| ip.ip())
+    }
+}
+
+impl PodSpec {
+    /// Init containers that go on running beside the others.
+    pub fn sidecars(&self) -> impl Iterator<Item = &Container> {
+        self.init_containers().iter().filter(|container| container.is_sidecar())
+    }
+
+    /// Init containers, then containers.
+    pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
+        self.init_containers().iter().chain(self.containers().iter())
+    }
+
+    /// What the containers ask for together.
+    pub fn container_requests(&self) -> Resources {
+        self.aggregate(ResourceRequirements::requests)
+    }
+
+    /// What the containers may use together.
+    pub fn container_limits(&self) -> Resources {
+        self.aggregate(ResourceRequirements::limits)
+    }
+
+    /// Init containers run one after the other, each beside the sidecars before it.
+    fn aggregate(&self, of: fn(&ResourceRequirements) -> &Map<Quantity>) -> Resources {
+        let (mut sum, mut sidecars, mut peak) =
+            (Resources::new(), Resources::new(), Resources::new());
+        for container in self.containers().iter() {
+            add(&mut sum, of(container.resources()));
+        }
+        for container in self.init_containers().iter() {
+            let mut needed = sidecars.clone();
+            add(&mut needed, of(container.resources()));
+            if container.is_sidecar() {
+                add(&mut sum, of(container.resources()));
+                sidecars = needed.clone();
+            }
+            most(&mut peak, needed);
+        }
+        most(&mut sum, peak);
+        sum
+    }
+
+    /// What is said of the pod as a whole stands above its containers; overhead is added.
+    fn over_all(&self, sum: &mut Resources, of: fn(&ResourceRequirements) -> &Map<Quantity>) {
+        if let Some(whole) = self.resources() {
+            for (name, amount) in of(whole).iter().filter(|(name, _)| is_of_pods(name)) {
+                sum.insert(name.into(), amount);
+            }
+        }
+        add(sum, self.overhead());
+    }
+}
+
+fn add(sum: &mut Resources, more: &Map<Quantity>) {
+    for (name, amount) in more.iter() {
+        *sum.entry(name.into()).or_default() += &amount;
+    }
+}
+
+fn most(sum: &mut Resources, other: Resources) {
+    for (name, amount) in other {
+        let entry = sum.entry(name).or_default();
+        if amount > *entry {
+            *entry = amount;
+        }
+    }
+}
+
+/// An amount that is more than nothing.
+fn amount(map: &Map<Quantity>, name: &str) -> Option<Quantity> {
+    map.get(name).filter(|amount| amount.sign() > 0)
+}

@@ -1,0 +1,286 @@
+//! What is known of a running pod.
+
+use macros::api;
+use object::{List, Map, Quantity, Time};
+
+use crate::core::{ResourceRequirements, VolumeHealthCondition};
+
+#[api]
+pub struct PodStatus {
+    #[api(tag = 17)]
+    observed_generation: i64,
+    #[api(tag = 1)]
+    phase: String,
+    #[api(tag = 2, keys("type"), merge, merge_key = "type")]
+    conditions: List<PodCondition>,
+    #[api(tag = 3)]
+    message: String,
+    #[api(tag = 4)]
+    reason: String,
+    #[api(tag = 11)]
+    nominated_node_name: String,
+    #[api(tag = 5, name = "hostIP")]
+    host_ip: String,
+    #[api(tag = 16, name = "hostIPs", merge, merge_key = "ip")]
+    host_ips: List<HostIP>,
+    #[api(tag = 6, name = "podIP")]
+    pod_ip: String,
+    #[api(tag = 12, name = "podIPs", keys("ip"), merge, merge_key = "ip")]
+    pod_ips: List<PodIP>,
+    #[api(tag = 7)]
+    start_time: Option<Time>,
+    #[api(tag = 10)]
+    init_container_statuses: List<ContainerStatus>,
+    #[api(tag = 8)]
+    container_statuses: List<ContainerStatus>,
+    #[api(tag = 9)]
+    qos_class: String,
+    #[api(tag = 13)]
+    ephemeral_container_statuses: List<ContainerStatus>,
+    #[api(tag = 14)]
+    resize: String,
+    #[api(tag = 15, keys("name"), merge, retain_keys, merge_key = "name")]
+    resource_claim_statuses: List<PodResourceClaimStatus>,
+    #[api(tag = 18)]
+    extended_resource_claim_status: Option<PodExtendedResourceClaimStatus>,
+    #[api(tag = 19)]
+    allocated_resources: Map<Quantity>,
+    #[api(tag = 20)]
+    resources: Option<ResourceRequirements>,
+    #[api(tag = 21, keys("resourceClaimName"), merge, merge_key = "resourceClaimName")]
+    node_allocatable_resource_claim_statuses: List<NodeAllocatableResourceClaimStatus>,
+    #[api(tag = 22, keys("name"))]
+    volume_health: List<PodVolumeHealth>,
+}
+
+#[api]
+pub struct PodVolumeHealth {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2, keys("status", "reason"), merge, merge_key = "status")]
+    health_conditions: List<VolumeHealthCondition>,
+    #[api(tag = 3)]
+    last_transition_time: Time,
+}
+
+#[api]
+pub struct ContainerStatus {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2)]
+    state: ContainerState,
+    #[api(tag = 3)]
+    last_state: ContainerState,
+    #[api(tag = 4, required, always)]
+    ready: bool,
+    #[api(tag = 5, required, always)]
+    restart_count: i32,
+    #[api(tag = 6, required, always)]
+    image: String,
+    #[api(tag = 7, name = "imageID", required, always)]
+    image_id: String,
+    #[api(tag = 8, name = "containerID")]
+    container_id: String,
+    #[api(tag = 9)]
+    started: Option<bool>,
+    #[api(tag = 10)]
+    allocated_resources: Map<Quantity>,
+    #[api(tag = 11)]
+    resources: Option<ResourceRequirements>,
+    #[api(tag = 12, keys("mountPath"), merge, merge_key = "mountPath")]
+    volume_mounts: List<VolumeMountStatus>,
+    #[api(tag = 13)]
+    user: Option<ContainerUser>,
+    #[api(tag = 14, keys("name"), merge, merge_key = "name")]
+    allocated_resources_status: List<ResourceStatus>,
+    #[api(tag = 15)]
+    stop_signal: Option<String>,
+}
+
+#[api]
+pub struct ContainerState {
+    #[api(tag = 1)]
+    waiting: Option<ContainerStateWaiting>,
+    #[api(tag = 2)]
+    running: Option<ContainerStateRunning>,
+    #[api(tag = 3)]
+    terminated: Option<ContainerStateTerminated>,
+}
+
+#[api]
+pub struct ContainerStateWaiting {
+    #[api(tag = 1)]
+    reason: String,
+    #[api(tag = 2)]
+    message: String,
+}
+
+#[api]
+pub struct ContainerStateRunning {
+    #[api(tag = 1)]
+    started_at: Time,
+}
+
+#[api]
+pub struct ContainerStateTerminated {
+    #[api(tag = 1, required, always)]
+    exit_code: i32,
+    #[api(tag = 2)]
+    signal: i32,
+    #[api(tag = 3)]
+    reason: String,
+    #[api(tag = 4)]
+    message: String,
+    #[api(tag = 5)]
+    started_at: Time,
+    #[api(tag = 6)]
+    finished_at: Time,
+    #[api(tag = 7, name = "containerID")]
+    container_id: String,
+}
+
+#[api]
+pub struct ResourceStatus {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2, keys("resourceID"))]
+    resources: List<ResourceHealth>,
+}
+
+#[api]
+pub struct ResourceHealth {
+    #[api(tag = 1, name = "resourceID", required, always)]
+    resource_id: String,
+    #[api(tag = 2)]
+    health: String,
+    #[api(tag = 6)]
+    message: Option<String>,
+}
+
+#[api]
+pub struct ContainerUser {
+    #[api(tag = 1)]
+    linux: Option<LinuxContainerUser>,
+}
+
+#[api]
+pub struct LinuxContainerUser {
+    #[api(tag = 1, required, always)]
+    uid: i64,
+    #[api(tag = 2, required, always)]
+    gid: i64,
+    #[api(tag = 3)]
+    supplemental_groups: List<i64>,
+}
+
+#[api]
+pub struct VolumeMountStatus {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2, required, always)]
+    mount_path: String,
+    #[api(tag = 3)]
+    read_only: bool,
+    #[api(tag = 4)]
+    recursive_read_only: Option<String>,
+    #[api(tag = 5)]
+    volume_status: Option<VolumeStatus>,
+}
+
+#[api]
+pub struct VolumeStatus {
+    #[api(tag = 1)]
+    image: Option<ImageVolumeStatus>,
+}
+
+#[api]
+pub struct ImageVolumeStatus {
+    #[api(tag = 1)]
+    image_ref: String,
+}
+
+#[api]
+pub struct PodCondition {
+    #[api(tag = 1, required, always)]
+    type_: String,
+    #[api(tag = 7)]
+    observed_generation: i64,
+    #[api(tag = 2, required, always)]
+    status: String,
+    #[api(tag = 3)]
+    last_probe_time: Time,
+    #[api(tag = 4)]
+    last_transition_time: Time,
+    #[api(tag = 5)]
+    reason: String,
+    #[api(tag = 6)]
+    message: String,
+}
+
+#[api]
+pub struct PodResourceClaimStatus {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2)]
+    resource_claim_name: Option<String>,
+}
+
+#[api]
+pub struct PodExtendedResourceClaimStatus {
+    #[api(tag = 1, required, always)]
+    request_mappings: List<ContainerExtendedResourceRequest>,
+    #[api(tag = 2, required, always)]
+    resource_claim_name: String,
+}
+
+#[api]
+pub struct ContainerExtendedResourceRequest {
+    #[api(tag = 1, required, always)]
+    container_name: String,
+    #[api(tag = 2, required, always)]
+    resource_name: String,
+    #[api(tag = 3, required, always)]
+    request_name: String,
+}
+
+#[api]
+pub struct PodIP {
+    #[api(tag = 1, required, always)]
+    ip: String,
+}
+
+#[api]
+pub struct HostIP {
+    #[api(tag = 1, required, always)]
+    ip: String,
+}
+
+#[api]
+pub struct NodeAllocatableResourceClaimStatus {
+    #[api(tag = 1, required, always)]
+    resource_claim_name: String,
+    #[api(tag = 2, set)]
+    containers: List<String>,
+    #[api(tag = 4, keys("name"), merge, merge_key = "name")]
+    mapping: List<NodeAllocatableMappedResources>,
+    #[api(tag = 5, keys("name"), merge, merge_key = "name")]
+    overhead: List<NodeAllocatableOverheadResources>,
+}
+
+#[api]
+pub struct NodeAllocatableMappedResources {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2)]
+    quantity: Option<Quantity>,
+}
+
+#[api]
+pub struct NodeAllocatableOverheadResources {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2)]
+    per_pod: Option<Quantity>,
+    #[api(tag = 3)]
+    per_container: Option<Quantity>,
+}

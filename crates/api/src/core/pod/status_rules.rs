@@ -1,0 +1,159 @@
+//! The rules for what is told of a pod.
+
+use std::collections::BTreeSet;
+
+use object::{List, Value, names};
+use schema::{Errors, Path};
+
+use super::{ContainerStatus, Pod, PodSpec, PodStatus};
+use crate::{
+    core::Container,
+    rules::{Rules, go_struct},
+};
+
+const STATUS: Path = Path::Root.field("status");
+const NON_NEGATIVE: &str = "must be a non-negative integer";
+
+pub(super) fn check(pod: &Pod, old: &Pod, errs: &mut Errors) {
+    let (new, before) = (pod.status(), old.status());
+    check_conditions(new, errs);
+    check_nomination(new, before, old.is_scheduled(), errs);
+    if new.observed_generation() < 0 {
+        let at = STATUS.field("observedGeneration");
+        errs.invalid(&at, new.observed_generation(), NON_NEGATIVE);
+    }
+    let class = STATUS.field("qosClass");
+    errs.immutable(&class, &new.qos_class().into(), &before.qos_class().into());
+    check_ends(new, before, old.spec(), errs);
+    check_claims(pod, errs);
+    check_pod_ips(new, errs);
+    check_host_ips(new, errs);
+}
+
+fn check_conditions(status: &PodStatus, errs: &mut Errors) {
+    let at = STATUS.field("conditions");
+    for (i, condition) in status.conditions().iter().enumerate() {
+        let at = at.index(i);
+        if condition.observed_generation() < 0 {
+            let at = at.field("observedGeneration");
+            errs.invalid(&at, condition.observed_generation(), NON_NEGATIVE);
+        }
+        if !matches!(condition.type_(), "PodScheduled" | "Ready" | "Initialized") {
+            errs.qualified(&at.field("Type"), condition.type_());
+        }
+    }
+}
+
+fn check_nomination(new: &PodStatus, old: &PodStatus, bound: bool, errs: &mut Errors) {
+    let (name, at) = (new.nominated_node_name(), STATUS.field("nominatedNodeName"));
+    if name.is_empty() || name == old.nominated_node_name() {
+        return;
+    }
+    errs.subdomain(&at, name);
+    if bound {
+        errs.forbidden(&at, "may not be set on pods that are already bound to a node");
+    }
+}
+
+/// A container that has ended for good does not come back.
+fn check_ends(new: &PodStatus, old: &PodStatus, spec: &PodSpec, errs: &mut Errors) {
+    let restarts = |name: &str, list: &List<Container>, code: i32| {
+        let container = list.find(|container| container.name() == name);
+        container.is_some_and(|container| container.restarts_after(code, spec.restart_policy()))
+    };
+    let mut each = |name: &str,
+                    new: &List<ContainerStatus>,
+                    old: &List<ContainerStatus>,
+                    may: &dyn Fn(&str, i32) -> bool| {
+        for (i, old) in old.iter().enumerate() {
+            let Some(ended) = old.state().terminated() else { continue };
+            let now = new.find(|new| new.name() == old.name());
+            let back = now.is_some_and(|now| now.state().terminated().is_none());
+            if back && !may(old.name(), ended.exit_code()) {
+                let at = STATUS.field(name);
+                let why = "may not be transitioned to non-terminated state";
+                errs.forbidden(&at.index(i).field("state"), why);
+            }
+        }
+    };
+    each("containerStatuses", new.container_statuses(), old.container_statuses(), &|name, code| {
+        restarts(name, spec.containers(), code)
+    });
+    each(
+        "initContainerStatuses",
+        new.init_container_statuses(),
+        old.init_container_statuses(),
+        &|name, code| restarts(name, spec.init_containers(), code),
+    );
+    each(
+        "ephemeralContainerStatuses",
+        new.ephemeral_container_statuses(),
+        old.ephemeral_container_statuses(),
+        &|_, _| false,
+    );
+}
+
+impl Container {
+    /// Whether it is started again after it has ended with this code.
+    pub fn restarts_after(&self, code: i32, of_pod: &str) -> bool {
+        for rule in self.restart_policy_rules().iter() {
+            let Some(codes) = rule.exit_codes() else { continue };
+            let listed = codes.values().iter().any(|value| value == code);
+            if listed == (codes.operator() == "In") {
+                return true;
+            }
+        }
+        match self.restart_policy().unwrap_or(of_pod) {
+            "Always" => true,
+            "OnFailure" => code != 0,
+            _ => false,
+        }
+    }
+}
+
+fn check_claims(pod: &Pod, errs: &mut Errors) {
+    let at = STATUS.field("resourceClaimStatuses");
+    let mut seen = BTreeSet::new();
+    for (i, status) in pod.status().resource_claim_statuses().iter().enumerate() {
+        let (at, name) = (at.index(i), status.name());
+        if !pod.spec().resource_claims().iter().any(|claim| claim.name() == name) {
+            let why = "must match the name of an entry in `spec.resourceClaims`";
+            errs.invalid(&at.field("name"), name, why);
+        }
+        if !seen.insert(name) {
+            errs.duplicate(&at.field("name"), name);
+        }
+        if let Some(claim) = status.resource_claim_name() {
+            errs.subdomain(&at.field("resourceClaimName"), claim);
+        }
+    }
+}
+
+fn check_pod_ips(status: &PodStatus, errs: &mut Errors) {
+    let at = STATUS.field("podIPs");
+    let ips: Vec<&str> = status.pod_ips().iter().map(super::status::PodIP::ip).collect();
+    check_ips(&ips, &at, errs);
+}
+
+fn check_host_ips(status: &PodStatus, errs: &mut Errors) {
+    let at = STATUS.field("hostIPs");
+    let ips: Vec<&str> = status.host_ips().iter().map(super::status::HostIP::ip).collect();
+    if let Some(first) = ips.first().filter(|first| **first != status.host_ip()) {
+        errs.invalid(&at.index(0).field("ip"), *first, "must be equal to `hostIP`");
+    }
+    check_ips(&ips, &at, errs);
+}
+
+/// At most one address of each family.
+fn check_ips(ips: &[&str], at: &Path, errs: &mut Errors) {
+    for (i, ip) in ips.iter().enumerate() {
+        errs.complaints(&at.index(i), ip, names::legacy_ip(ip, false));
+    }
+    let six = |ip: &&str| ip.contains(':');
+    let both = ips.iter().any(six) && !ips.iter().all(six);
+    if ips.len() > 2 || ips.len() == 2 && !both {
+        let each: Vec<_> = ips.iter().map(|ip| go_struct(&[("IP", Value::from(*ip))])).collect();
+        let why = "may specify no more than one IP for each IP family";
+        errs.invalid_shown(at, format!("[{}]", each.join(",")), why);
+    }
+}

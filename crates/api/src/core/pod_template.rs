@@ -1,0 +1,70 @@
+//! core/v1: PodTemplate.
+
+use macros::api;
+use object::ObjectMeta;
+use schema::{Column, Errors, Kind, Names, Path, Storage};
+
+use super::PodSpec;
+use crate::{columns, generation};
+
+#[api]
+pub struct PodTemplate {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    template: PodTemplateSpec,
+}
+
+#[api]
+pub struct PodTemplateSpec {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: PodSpec,
+}
+
+impl Kind for PodTemplate {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "PodTemplate",
+        plural: "podtemplates",
+        singular: "podtemplate",
+        short: &[],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("podtemplates", "v1");
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Containers", "string", |this, _| columns::containers(this.template().spec())),
+        Column::new("Images", "string", |this, _| columns::images(this.template().spec())),
+        Column::new("Pod Labels", "string", |this, _| {
+            columns::labels(this.template().metadata().labels())
+        }),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.template().check(&Path::Root.field("template"), errs);
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.template().check(&Path::Root.field("template"), errs);
+    }
+
+    fn default_fields(&mut self) {
+        self.template_mut().default_fields();
+    }
+
+    fn prepare_create(&mut self) {
+        generation::first(self.metadata_mut());
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        let changed = self.template() != old.template();
+        generation::next(self.metadata_mut(), old.metadata(), changed);
+    }
+}

@@ -1,0 +1,60 @@
+//! core/v1: reference.
+
+use macros::api;
+use object::Value;
+
+#[api(atomic)]
+pub struct ObjectReference {
+    #[api(tag = 1)]
+    kind: String,
+    #[api(tag = 2)]
+    namespace: String,
+    #[api(tag = 3)]
+    name: String,
+    #[api(tag = 4)]
+    uid: String,
+    #[api(tag = 5)]
+    api_version: String,
+    #[api(tag = 6)]
+    resource_version: String,
+    #[api(tag = 7)]
+    field_path: String,
+}
+
+#[api(atomic)]
+pub struct TypedLocalObjectReference {
+    #[api(tag = 1, always)]
+    api_group: Option<String>,
+    #[api(tag = 2, required, always)]
+    kind: String,
+    #[api(tag = 3, required, always)]
+    name: String,
+}
+
+#[api]
+pub struct TypedObjectReference {
+    #[api(tag = 1, always)]
+    api_group: Option<String>,
+    #[api(tag = 2, required, always)]
+    kind: String,
+    #[api(tag = 3, required, always)]
+    name: String,
+    #[api(tag = 4)]
+    namespace: Option<String>,
+}
+
+#[api(atomic)]
+pub struct SecretReference {
+    #[api(tag = 1)]
+    name: String,
+    #[api(tag = 2)]
+    namespace: String,
+}
+
+impl ObjectReference {
+    /// `pod/web`, as tables show it.
+    pub(crate) fn cell(&self) -> Value {
+        let kind = self.kind().to_lowercase();
+        if self.name().is_empty() { kind.into() } else { format!("{kind}/{}", self.name()).into() }
+    }
+}

@@ -1,0 +1,160 @@
+//! core/v1: ReplicationController.
+
+use macros::api;
+use object::{List, Map, ObjectMeta, Time, selector::Selector};
+use schema::{Column, Errors, Index, Kind, Names, Path, Storage, Subresource};
+
+use super::PodTemplateSpec;
+use crate::{
+    apps::workload::{check_available, check_counts, check_endless, check_labels},
+    columns,
+};
+
+#[api]
+pub struct ReplicationController {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: ReplicationControllerSpec,
+    #[api(tag = 3)]
+    status: ReplicationControllerStatus,
+}
+
+#[api]
+pub struct ReplicationControllerSpec {
+    #[api(tag = 1, default = 1)]
+    replicas: Option<i32>,
+    #[api(tag = 4, default = 0)]
+    min_ready_seconds: i32,
+    #[api(tag = 2, atomic)]
+    selector: Map<String>,
+    #[api(tag = 3)]
+    template: Option<PodTemplateSpec>,
+}
+
+#[api]
+pub struct ReplicationControllerStatus {
+    #[api(tag = 1, required, always)]
+    replicas: i32,
+    #[api(tag = 2)]
+    fully_labeled_replicas: i32,
+    #[api(tag = 4)]
+    ready_replicas: i32,
+    #[api(tag = 5)]
+    available_replicas: i32,
+    #[api(tag = 3)]
+    observed_generation: i64,
+    #[api(tag = 6, keys("type"), merge, merge_key = "type")]
+    conditions: List<ReplicationControllerCondition>,
+}
+
+#[api]
+pub struct ReplicationControllerCondition {
+    #[api(tag = 1, required, always)]
+    type_: String,
+    #[api(tag = 2, required, always)]
+    status: String,
+    #[api(tag = 3)]
+    last_transition_time: Time,
+    #[api(tag = 4)]
+    reason: String,
+    #[api(tag = 5)]
+    message: String,
+}
+
+impl Kind for ReplicationController {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "ReplicationController",
+        plural: "replicationcontrollers",
+        singular: "replicationcontroller",
+        short: &["rc"],
+        categories: &["all"],
+    };
+    const STORAGE: Storage = Storage::new("controllers", "v1");
+    const GENERATION: bool = true;
+    const SUBRESOURCES: &'static [Subresource] = &[
+        Subresource::new("scale", "Scale", &["get", "patch", "update"]),
+        Subresource::new("status", "ReplicationController", &["get", "patch", "update"]),
+    ];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Desired", "integer", |this, _| this.spec().replicas().into()),
+        Column::new("Current", "integer", |this, _| this.status().replicas().into()),
+        Column::new("Ready", "integer", |this, _| this.status().ready_replicas().into()),
+        Column::AGE,
+        Column::new("Containers", "string", |this: &Self, _| {
+            this.spec().template().map_or("".into(), |t| columns::containers(t.spec()))
+        })
+        .wide(),
+        Column::new("Images", "string", |this: &Self, _| {
+            this.spec().template().map_or("".into(), |t| columns::images(t.spec()))
+        })
+        .wide(),
+        Column::new("Selector", "string", |this: &Self, _| columns::labels(this.spec().selector()))
+            .wide(),
+    ];
+    const INDEXES: &'static [Index<Self>] =
+        &[Index::field("status.replicas", |this| this.status().replicas().to_string())];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(&Path::Root.field("spec"), errs);
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.spec().check(&Path::Root.field("spec"), errs);
+    }
+
+    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+        let (status, at) = (self.status(), Path::Root.field("status"));
+        errs.non_negative(&at.field("observedGeneration"), status.observed_generation());
+        let parts = [
+            ("fullyLabeledReplicas", status.fully_labeled_replicas()),
+            ("readyReplicas", status.ready_replicas()),
+            ("availableReplicas", status.available_replicas()),
+        ];
+        check_counts(status.replicas(), &parts, &at, errs);
+        let (available, ready) = (status.available_replicas(), status.ready_replicas());
+        check_available(available, ready, "readyReplicas", &at, errs);
+    }
+
+    fn default_fields(&mut self) {
+        if self.spec().template().is_none() {
+            return;
+        }
+        let template = self.spec_mut().template_mut();
+        template.default_fields();
+        let labels = template.metadata().labels().clone();
+        if self.spec().selector().is_empty() {
+            self.spec_mut().set_selector(labels.clone());
+        }
+        if self.metadata().labels().is_empty() {
+            self.metadata_mut().set_labels(labels);
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(ReplicationControllerStatus::new());
+    }
+}
+
+impl ReplicationControllerSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
+        if self.selector().is_empty() {
+            errs.required(&at.field("selector"), "");
+        }
+        errs.non_negative(&at.field("replicas"), self.replicas().into());
+        let at = at.field("template");
+        let Some(template) = self.template() else { return errs.required(&at, "") };
+        let selector = Selector::labels(self.selector().iter());
+        check_labels(&selector, template.metadata().labels(), &at, errs);
+        template.check(&at, errs);
+        check_endless(template, "ReplicationController", &at, errs);
+    }
+}

@@ -1,0 +1,55 @@
+//! core/v1: resources.
+
+pub(crate) mod rules;
+
+use macros::api;
+use object::{List, Map, Quantity};
+
+#[api]
+pub struct ResourceRequirements {
+    #[api(tag = 1)]
+    limits: Map<Quantity>,
+    #[api(tag = 2)]
+    requests: Map<Quantity>,
+    #[api(tag = 3, keys("name"))]
+    claims: List<ResourceClaim>,
+}
+
+#[api]
+pub struct ResourceClaim {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2)]
+    request: String,
+}
+
+impl ResourceRequirements {
+    pub(crate) fn round_up(&mut self) {
+        round_up(self.limits_mut());
+        round_up(self.requests_mut());
+    }
+}
+
+/// Nothing below a thousandth is kept.
+pub(crate) fn round_up(amounts: &mut Map<Quantity>) {
+    let fine: Vec<_> = amounts
+        .iter()
+        .filter_map(|(name, amount)| {
+            let mut rounded = amount.clone();
+            rounded.round_up(-3);
+            (rounded != amount).then(|| (name.to_owned(), rounded))
+        })
+        .collect();
+    for (name, rounded) in fine {
+        amounts.insert(&name, rounded);
+    }
+}
+
+/// Whether a pod as a whole can ask for it.
+pub(crate) fn is_of_pods(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || is_hugepages(name)
+}
+
+pub(crate) fn is_hugepages(name: &str) -> bool {
+    name.starts_with("hugepages-")
+}

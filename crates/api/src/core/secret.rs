@@ -1,0 +1,156 @@
+//! core/v1: Secret.
+
+use macros::api;
+use object::{Bytes, Map, ObjectMeta, count, from_json, names};
+use schema::{Column, Errors, Index, Kind, Names, Path, Storage};
+
+use super::config_map::{KEPT, MAX_SIZE};
+
+#[api]
+pub struct Secret {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 5)]
+    immutable: Option<bool>,
+    #[api(tag = 2)]
+    data: Map<Bytes>,
+    #[api(tag = 4)]
+    string_data: Map<String>,
+    #[api(tag = 3, default = "Opaque", implied)]
+    type_: String,
+}
+
+impl Kind for Secret {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "Secret",
+        plural: "secrets",
+        singular: "secret",
+        short: &[],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("secrets", "v1");
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Type", "string", |secret, _| secret.type_().into()),
+        Column::new("Data", "string", |secret, _| count(secret.data().iter().len()).into()),
+        Column::AGE,
+    ];
+    const INDEXES: &'static [Index<Self>] = &[Index::field("type", |secret| secret.type_().into())];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let at = Path::Root.field("data");
+        let mut size = 0;
+        for (key, value) in self.data().iter() {
+            errs.complaints(&at.key(key), key, names::config_map_key(key));
+            size += Bytes::decode(value).map_or(0, |bytes| bytes.len());
+        }
+        if size > MAX_SIZE {
+            errs.too_long(&at, MAX_SIZE);
+        }
+        self.check_type(&at, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        let kind = Path::Root.field("type");
+        errs.immutable(&kind, &self.type_().into(), &old.type_().into());
+        if old.immutable() == Some(true) {
+            if self.immutable() != Some(true) {
+                errs.forbidden(&Path::Root.field("immutable"), KEPT);
+            }
+            if self.data() != old.data() {
+                errs.forbidden(&Path::Root.field("data"), KEPT);
+            }
+        }
+        self.validate(errs);
+    }
+
+    fn default_fields(&mut self) {
+        let plain = self.string_data().clone();
+        for (key, text) in plain.iter() {
+            self.data_mut().insert(key, Bytes::text(text.as_bytes()));
+        }
+        self.set_string_data([("", ""); 0]);
+    }
+}
+
+/// Names the service account that a token is of.
+const SERVICE_ACCOUNT: &str = "kubernetes.io/service-account.name";
+
+impl Secret {
+    /// Secrets of some types have keys that their users rely on.
+    fn check_type(&self, at: &Path, errs: &mut Errors) {
+        let absent = |key: &&&str| self.data().get(key).is_none();
+        match self.type_() {
+            "kubernetes.io/service-account-token" => {
+                let notes = self.metadata().annotations();
+                if notes.get(SERVICE_ACCOUNT).unwrap_or_default().is_empty() {
+                    let at = Path::Root.field("metadata");
+                    let at = at.field("annotations");
+                    errs.required(&at.key(SERVICE_ACCOUNT), "");
+                }
+            }
+            "kubernetes.io/dockercfg" => self.check_json(".dockercfg", at, errs),
+            "kubernetes.io/dockerconfigjson" => self.check_json(".dockerconfigjson", at, errs),
+            "kubernetes.io/basic-auth" => {
+                let keys = ["username", "password"];
+                if keys.iter().filter(absent).count() == keys.len() {
+                    for key in keys {
+                        errs.required(&at.key(key), "");
+                    }
+                }
+            }
+            "kubernetes.io/ssh-auth"
+                if self.data().get("ssh-privatekey").unwrap_or_default().is_empty() =>
+            {
+                errs.required(&at.key("ssh-privatekey"), "");
+            }
+            "kubernetes.io/tls" => {
+                for key in ["tls.crt", "tls.key"].iter().filter(absent) {
+                    errs.required(&at.key(key), "");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn check_json(&self, key: &str, at: &Path, errs: &mut Errors) {
+        let Some(text) = self.data().get(key) else { return errs.required(&at.key(key), "") };
+        let bytes = Bytes::decode(text).unwrap_or_default();
+        let hidden = "<secret contents redacted>";
+        match from_json(&bytes) {
+            Ok(value) if value.is_object() || value.is_null() => {}
+            Ok(_) => {
+                let why = "json: cannot unmarshal into Go value of type map[string]interface {}";
+                errs.invalid(&at.key(key), hidden, why);
+            }
+            Err(error) => errs.invalid(&at.key(key), hidden, error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{complaints, created};
+
+    #[test]
+    fn plain_data_becomes_data() {
+        let secret: Secret = created(r#"{"metadata": {"name": "a"}, "stringData": {"k": "v"}}"#);
+        assert_eq!((secret.type_(), secret.data().get("k")), ("Opaque", Some("dg==")));
+        assert!(secret.string_data().is_empty());
+    }
+
+    #[test]
+    fn a_certificate_has_its_key() {
+        let secret: Secret = created(
+            r#"{"metadata": {"name": "a"}, "type": "kubernetes.io/tls", "data": {"tls.crt": ""}}"#,
+        );
+        assert_eq!(complaints(&secret), ["data[tls.key]: Required value"]);
+    }
+}

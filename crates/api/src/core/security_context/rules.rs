@@ -1,0 +1,253 @@
+//! The rules for what a process may do and as whom it runs.
+
+use std::collections::BTreeSet;
+
+use object::{List, Value};
+use schema::{Errors, Path};
+
+use super::{
+    AppArmorProfile, Capabilities, PodSecurityContext, SELinuxOptions, SeccompProfile,
+    SecurityContext, Sysctl, WindowsSecurityContextOptions,
+};
+use crate::rules::{Rules, go_struct, or_null};
+
+const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
+/// The longest path, without its end.
+const MAX_PATH: usize = 4095;
+const MAX_SYSCTL: usize = 253;
+const SYSCTL: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+
+impl SecurityContext {
+    pub(crate) fn check(&self, host_users: bool, at: &Path, errs: &mut Errors) {
+        errs.user(&at.field("runAsUser"), self.run_as_user());
+        errs.group(&at.field("runAsGroup"), self.run_as_group());
+        if let Some(mount) = self.proc_mount() {
+            let at = at.field("procMount");
+            errs.one_of(&at, mount, &["Default", "Unmasked"]);
+            if host_users && mount == "Unmasked" {
+                errs.invalid(&at, mount, "`hostUsers` must be false to use `Unmasked`");
+            }
+        }
+        if let Some(profile) = self.seccomp_profile() {
+            profile.check(&at.field("seccompProfile"), errs);
+        }
+        if self.allow_privilege_escalation() == Some(false) {
+            self.check_escalation(at, errs);
+        }
+        if let Some(options) = self.windows_options() {
+            options.check(&at.field("windowsOptions"), errs);
+        }
+        if let Some(profile) = self.app_armor_profile() {
+            profile.check(&at.field("appArmorProfile"), errs);
+        }
+    }
+
+    fn check_escalation(&self, at: &Path, errs: &mut Errors) {
+        if self.privileged() == Some(true) {
+            let why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
+            errs.invalid_shown(at, self.shown(), why);
+        }
+        let added = self.capabilities().map(Capabilities::add);
+        let admin = |list: &&List<String>| list.iter().any(|name| name == "CAP_SYS_ADMIN");
+        if added.as_ref().is_some_and(admin) {
+            let why = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` \
+                       CAP_SYS_ADMIN";
+            errs.invalid_shown(at, self.shown(), why);
+        }
+    }
+
+    fn shown(&self) -> String {
+        let plain = |text: Option<String>| text.unwrap_or_else(|| "null".into());
+        let fields = [
+            ("Capabilities", plain(self.capabilities().map(Capabilities::shown))),
+            ("Privileged", json(&or_null(self.privileged()))),
+            ("SELinuxOptions", plain(self.se_linux_options().map(SELinuxOptions::shown))),
+            (
+                "WindowsOptions",
+                plain(self.windows_options().map(WindowsSecurityContextOptions::shown)),
+            ),
+            ("RunAsUser", json(&or_null(self.run_as_user()))),
+            ("RunAsGroup", json(&or_null(self.run_as_group()))),
+            ("RunAsNonRoot", json(&or_null(self.run_as_non_root()))),
+            ("ReadOnlyRootFilesystem", json(&or_null(self.read_only_root_filesystem()))),
+            ("AllowPrivilegeEscalation", json(&or_null(self.allow_privilege_escalation()))),
+            ("ProcMount", json(&or_null(self.proc_mount()))),
+            ("SeccompProfile", plain(self.seccomp_profile().map(SeccompProfile::shown))),
+            ("AppArmorProfile", plain(self.app_armor_profile().map(AppArmorProfile::shown))),
+        ];
+        let fields: Vec<_> =
+            fields.iter().map(|(name, text)| format!("\"{name}\":{text}")).collect();
+        format!("{{{}}}", fields.join(","))
+    }
+}
+
+fn json(value: &Value) -> String {
+    String::from_utf8_lossy(&object::to_json(value)).into_owned()
+}
+
+impl Capabilities {
+    fn shown(&self) -> String {
+        let list = |list: &List<String>| {
+            if list.is_empty() { Value::Null } else { Value::from(list.clone()) }
+        };
+        go_struct(&[("Add", list(self.add())), ("Drop", list(self.drop()))])
+    }
+}
+
+impl SELinuxOptions {
+    fn shown(&self) -> String {
+        go_struct(&[
+            ("User", self.user().into()),
+            ("Role", self.role().into()),
+            ("Type", self.type_().into()),
+            ("Level", self.level().into()),
+        ])
+    }
+}
+
+impl WindowsSecurityContextOptions {
+    fn shown(&self) -> String {
+        go_struct(&[
+            ("GMSACredentialSpecName", or_null(self.gmsa_credential_spec_name())),
+            ("GMSACredentialSpec", or_null(self.gmsa_credential_spec())),
+            ("RunAsUserName", or_null(self.run_as_user_name())),
+            ("HostProcess", or_null(self.host_process())),
+        ])
+    }
+}
+
+impl SeccompProfile {
+    fn shown(&self) -> String {
+        go_struct(&[
+            ("Type", self.type_().into()),
+            ("LocalhostProfile", or_null(self.localhost_profile())),
+        ])
+    }
+
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        match self.type_() {
+            "" => {
+                errs.required(&at.field("type"), "type is required when seccompProfile is set");
+            }
+            name => errs.one_of(&at.field("type"), name, &PROFILES),
+        }
+        let file = at.field("localhostProfile");
+        match (self.type_(), self.localhost_profile()) {
+            ("Localhost", None) => {
+                errs.required(&file, "must be set when seccomp type is Localhost");
+            }
+            ("Localhost", Some(path)) => errs.relative(&file, path),
+            (_, Some(_)) => {
+                let why = "can only be set when seccomp type is Localhost";
+                errs.invalid_shown(&file, self.shown(), why);
+            }
+            (_, None) => {}
+        }
+    }
+}
+
+impl AppArmorProfile {
+    fn shown(&self) -> String {
+        go_struct(&[
+            ("Type", self.type_().into()),
+            ("LocalhostProfile", or_null(self.localhost_profile())),
+        ])
+    }
+
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let file = at.field("localhostProfile");
+        match (self.type_(), self.localhost_profile()) {
+            ("Localhost", None | Some("")) => {
+                errs.required(&file, "must be set when AppArmor type is Localhost");
+            }
+            ("Localhost", Some(path)) => {
+                if path.trim() != path {
+                    errs.invalid(&file, path, "must not be padded with whitespace");
+                }
+                if path.len() > MAX_PATH {
+                    errs.too_long(&file, MAX_PATH);
+                }
+            }
+            ("RuntimeDefault" | "Unconfined", Some(path)) => {
+                errs.invalid(&file, path, "can only be set when AppArmor type is Localhost");
+            }
+            ("RuntimeDefault" | "Unconfined", None) => {}
+            ("", _) => {
+                errs.required(&at.field("type"), "type is required when appArmorProfile is set");
+            }
+            (name, _) => errs.not_supported(&at.field("type"), name, &PROFILES),
+        }
+    }
+}
+
+impl PodSecurityContext {
+    pub(crate) fn check(&self, host: Host, at: &Path, errs: &mut Errors) {
+        errs.group(&at.field("fsGroup"), self.fs_group());
+        errs.user(&at.field("runAsUser"), self.run_as_user());
+        errs.group(&at.field("runAsGroup"), self.run_as_group());
+        for (i, group) in self.supplemental_groups().iter().enumerate() {
+            errs.group(&at.field("supplementalGroups").index(i), Some(group));
+        }
+        check_sysctls(self.sysctls(), host, &at.field("sysctls"), errs);
+        for (name, value, known) in [
+            ("fsGroupChangePolicy", self.fs_group_change_policy(), ["Always", "OnRootMismatch"]),
+            ("supplementalGroupsPolicy", self.supplemental_groups_policy(), ["Merge", "Strict"]),
+            ("seLinuxChangePolicy", self.se_linux_change_policy(), ["MountOption", "Recursive"]),
+        ] {
+            if let Some(value) = value {
+                errs.one_of(&at.field(name), value, &known);
+            }
+        }
+        if let Some(profile) = self.seccomp_profile() {
+            profile.check(&at.field("seccompProfile"), errs);
+        }
+        if let Some(options) = self.windows_options() {
+            options.check(&at.field("windowsOptions"), errs);
+        }
+        if let Some(profile) = self.app_armor_profile() {
+            profile.check(&at.field("appArmorProfile"), errs);
+        }
+    }
+}
+
+/// Which of the host's namespaces a pod uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    pub(crate) network: bool,
+    pub(crate) ipc: bool,
+}
+
+fn check_sysctls(sysctls: &List<Sysctl>, host: Host, at: &Path, errs: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (i, sysctl) in sysctls.iter().enumerate() {
+        let (at, name) = (at.index(i), sysctl.name());
+        let at = at.field("name");
+        if name.is_empty() {
+            errs.required(&at, "");
+        } else if !is_sysctl(name) {
+            let why = format!("must have at most {MAX_SYSCTL} characters and match regex {SYSCTL}");
+            errs.invalid(&at, name, why);
+        } else if seen.contains(name) {
+            errs.duplicate(&at, name);
+        }
+        seen.insert(name);
+        let plain = name.replace('/', ".");
+        let ipc = ["kernel.shm", "kernel.msg", "fs.mqueue."];
+        if host.network && plain.starts_with("net.") {
+            errs.invalid(&at, name, "may not be specified when 'hostNetwork' is true");
+        } else if host.ipc
+            && (plain == "kernel.sem" || ipc.iter().any(|prefix| plain.starts_with(prefix)))
+        {
+            errs.invalid(&at, name, "may not be specified when 'hostIPC' is true");
+        }
+    }
+}
+
+fn is_sysctl(name: &str) -> bool {
+    let ends = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
+    let part = |part: &str| {
+        let fits = |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase() || matches!(b, b'-' | b'_');
+        ends(part.bytes().next()) && ends(part.bytes().next_back()) && part.bytes().all(fits)
+    };
+    name.len() <= MAX_SYSCTL && name.split(['.', '/']).all(part)
+}

@@ -1,0 +1,257 @@
+//! core/v1: Service.
+
+mod addresses;
+mod defaults;
+mod rules;
+
+use std::collections::BTreeSet;
+
+use macros::api;
+use object::{Condition, IntOrString, List, Map, ObjectMeta};
+use schema::{Column, Errors, Index, Kind, NameRule, Names, Storage, Subresource, names};
+
+use crate::columns;
+
+#[api]
+pub struct Service {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: ServiceSpec,
+    #[api(tag = 3)]
+    status: ServiceStatus,
+}
+
+#[api]
+pub struct ServiceStatus {
+    #[api(tag = 1)]
+    load_balancer: LoadBalancerStatus,
+    #[api(tag = 2, keys("type"), merge, merge_key = "type")]
+    conditions: List<Condition>,
+}
+
+#[api]
+pub struct LoadBalancerStatus {
+    #[api(tag = 1)]
+    ingress: List<LoadBalancerIngress>,
+}
+
+#[api]
+pub struct LoadBalancerIngress {
+    #[api(tag = 1)]
+    ip: String,
+    #[api(tag = 2)]
+    hostname: String,
+    #[api(tag = 3)]
+    ip_mode: Option<String>,
+    #[api(tag = 4)]
+    ports: List<PortStatus>,
+}
+
+#[api]
+pub struct PortStatus {
+    #[api(tag = 1, required, always)]
+    port: i32,
+    #[api(tag = 2, required, always)]
+    protocol: String,
+    #[api(tag = 3)]
+    error: Option<String>,
+}
+
+#[api]
+pub struct ServiceSpec {
+    #[api(tag = 1, keys("port", "protocol"), merge, merge_key = "port")]
+    ports: List<ServicePort>,
+    #[api(tag = 2, atomic)]
+    selector: Map<String>,
+    #[api(tag = 3, name = "clusterIP")]
+    cluster_ip: String,
+    #[api(tag = 18, name = "clusterIPs")]
+    cluster_ips: List<String>,
+    #[api(tag = 4, default = "ClusterIP", implied)]
+    type_: String,
+    #[api(tag = 5, name = "externalIPs")]
+    external_ips: List<String>,
+    #[api(tag = 7, default = "None", implied)]
+    session_affinity: String,
+    #[api(tag = 8, name = "loadBalancerIP")]
+    load_balancer_ip: String,
+    #[api(tag = 9)]
+    load_balancer_source_ranges: List<String>,
+    #[api(tag = 10)]
+    external_name: String,
+    #[api(tag = 11)]
+    external_traffic_policy: String,
+    #[api(tag = 12)]
+    health_check_node_port: i32,
+    #[api(tag = 13)]
+    publish_not_ready_addresses: bool,
+    #[api(tag = 14)]
+    session_affinity_config: Option<SessionAffinityConfig>,
+    #[api(tag = 19)]
+    ip_families: List<String>,
+    #[api(tag = 17)]
+    ip_family_policy: Option<String>,
+    #[api(tag = 20)]
+    allocate_load_balancer_node_ports: Option<bool>,
+    #[api(tag = 21)]
+    load_balancer_class: Option<String>,
+    #[api(tag = 22)]
+    internal_traffic_policy: Option<String>,
+    #[api(tag = 23)]
+    traffic_distribution: Option<String>,
+}
+
+#[api]
+pub struct SessionAffinityConfig {
+    #[api(tag = 1, name = "clientIP")]
+    client_ip: Option<ClientIPConfig>,
+}
+
+#[api]
+pub struct ClientIPConfig {
+    #[api(tag = 1)]
+    timeout_seconds: Option<i32>,
+}
+
+#[api]
+pub struct ServicePort {
+    #[api(tag = 1)]
+    name: String,
+    #[api(tag = 2, default = "TCP")]
+    protocol: String,
+    #[api(tag = 6)]
+    app_protocol: Option<String>,
+    #[api(tag = 3, required, always)]
+    port: i32,
+    #[api(tag = 4)]
+    target_port: IntOrString,
+    #[api(tag = 5)]
+    node_port: i32,
+}
+
+impl Kind for Service {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "Service",
+        plural: "services",
+        singular: "service",
+        short: &["svc"],
+        categories: &["all"],
+    };
+    const STORAGE: Storage = Storage::new("services/specs", "v1");
+    const SUBRESOURCES: &'static [Subresource] = &[
+        Subresource::new(
+            "proxy",
+            "ServiceProxyOptions",
+            &["create", "delete", "get", "patch", "update"],
+        ),
+        Subresource::new("status", "Service", &["get", "patch", "update"]),
+    ];
+    const NAME: NameRule = names::dns_label;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Type", "string", |service, _| service.spec().type_().into()),
+        Column::new("Cluster-IP", "string", |service, _| {
+            service.spec().cluster_ips().iter().next().unwrap_or(columns::NONE).into()
+        }),
+        Column::new("External-IP", "string", |service, _| service.external().into()),
+        Column::new("Port(s)", "string", |service, _| {
+            columns::or_none(&columns::join(service.spec().ports().iter().map(ServicePort::cell)))
+        }),
+        Column::AGE,
+        Column::new("Selector", "string", |service: &Self, _| {
+            columns::labels(service.spec().selector())
+        })
+        .wide(),
+    ];
+    const INDEXES: &'static [Index<Self>] = &[
+        Index::field("spec.clusterIP", |service| service.spec().cluster_ip().into()),
+        Index::field("spec.type", |service| service.spec().type_().into()),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        defaults::service(self);
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(ServiceStatus::new());
+        self.align_addresses();
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        self.align_changed(old);
+        self.keep_chosen(old);
+        self.drop_outdated(old);
+        if self.spec().type_() != "LoadBalancer" {
+            self.status_mut().set_load_balancer(LoadBalancerStatus::new());
+        }
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        rules::check(self, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        rules::check_changed(self, old, errs);
+    }
+
+    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+        let balanced = self.spec().type_() == "LoadBalancer";
+        self.status().load_balancer().check(balanced, errs);
+    }
+}
+
+impl Service {
+    pub fn is_headless(&self) -> bool {
+        self.spec().cluster_ip() == "None"
+    }
+
+    /// The addresses by which the world reaches it, as tables show them.
+    fn external(&self) -> String {
+        let fixed = columns::join(self.spec().external_ips().iter());
+        match self.spec().type_() {
+            "ClusterIP" | "NodePort" if fixed.is_empty() => columns::NONE.into(),
+            "ClusterIP" | "NodePort" => fixed,
+            "LoadBalancer" => {
+                let given = self.status().load_balancer().cell();
+                match (given.is_empty(), fixed.is_empty()) {
+                    (true, true) => "<pending>".into(),
+                    (false, true) => given,
+                    (true, false) => fixed,
+                    (false, false) => format!("{given},{fixed}"),
+                }
+            }
+            "ExternalName" => self.spec().external_name().into(),
+            _ => "<unknown>".into(),
+        }
+    }
+}
+
+impl LoadBalancerStatus {
+    fn cell(&self) -> String {
+        let each = self.ingress().iter().map(|ingress| match ingress.ip() {
+            "" => ingress.hostname(),
+            ip => ip,
+        });
+        let each: BTreeSet<_> = each.filter(|address| !address.is_empty()).collect();
+        columns::join(each.into_iter())
+    }
+}
+
+impl ServicePort {
+    fn cell(&self) -> String {
+        match self.node_port() {
+            0 => format!("{}/{}", self.port(), self.protocol()),
+            node => format!("{}:{node}/{}", self.port(), self.protocol()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! core/v1: ServiceAccount.
+
+use macros::api;
+use object::{List, ObjectMeta};
+use schema::{Column, Kind, Names, Storage, Subresource};
+
+use super::{LocalObjectReference, ObjectReference};
+
+#[api]
+pub struct ServiceAccount {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2, keys("name"), merge, merge_key = "name")]
+    secrets: List<ObjectReference>,
+    #[api(tag = 3)]
+    image_pull_secrets: List<LocalObjectReference>,
+    #[api(tag = 4)]
+    automount_service_account_token: Option<bool>,
+}
+
+impl Kind for ServiceAccount {
+    const NAMES: Names = Names {
+        group: "",
+        version: "v1",
+        kind: "ServiceAccount",
+        plural: "serviceaccounts",
+        singular: "serviceaccount",
+        short: &["sa"],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("serviceaccounts", "v1");
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("token", "TokenRequest", &["create"])];
+    const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.clean_secrets();
+    }
+
+    fn prepare_update(&mut self, _old: &Self) {
+        self.clean_secrets();
+    }
+}
+
+impl ServiceAccount {
+    /// A secret is of the same namespace: only its name counts.
+    fn clean_secrets(&mut self) {
+        let names = self.secrets().iter().map(super::reference::ObjectReference::name);
+        let clean: List<_> = names.map(|name| ObjectReference::new().with_name(name)).collect();
+        self.set_secrets(clean);
+    }
+}

@@ -1,0 +1,207 @@
+//! The rules for a volume that shows several things in one place.
+
+use std::collections::BTreeSet;
+
+use object::{List, Value, names};
+use schema::{Errors, Path};
+
+use super::{
+    ClusterTrustBundleProjection, KeyToPath, PodCertificateProjection, ProjectedVolumeSource,
+    ServiceAccountTokenProjection, VolumeProjection,
+};
+use crate::rules::{Rules, go_struct, or_null};
+
+const KEY_TYPES: [&str; 6] =
+    ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
+/// How long a certificate may last: 91 days, of Kubernetes' own signers one day.
+const MAX_SECONDS: i32 = 91 * 86_400;
+const MAX_KUBERNETES_SECONDS: i32 = 86_400;
+
+pub(super) fn check(volume: &ProjectedVolumeSource, at: &Path, errs: &mut Errors) {
+    errs.mode(&at.field("defaultMode"), Some(volume.default_mode()));
+    errs.user(&at.field("defaultUser"), volume.default_user());
+    let mut paths = Paths { seen: BTreeSet::new(), at };
+    for (i, source) in volume.sources().iter().enumerate() {
+        paths.check_source(source, &at.field("sources").index(i), errs);
+    }
+}
+
+/// No two files have the same path.
+struct Paths<'a> {
+    seen: BTreeSet<String>,
+    at: &'a Path<'a>,
+}
+
+impl Paths<'_> {
+    fn take(&mut self, path: &str, shown: &str, errs: &mut Errors) {
+        if !self.seen.insert(path.to_owned()) {
+            errs.invalid(self.at, shown, "conflicting duplicate paths");
+        }
+    }
+
+    fn check_source(&mut self, source: &VolumeProjection, at: &Path, errs: &mut Errors) {
+        let mut count = 0;
+        if let Some(secret) = source.secret() {
+            count += 1;
+            let name = secret.local_object_reference().name();
+            self.check_items(name, secret.items(), &at.field("secret"), errs);
+        }
+        if let Some(map) = source.config_map() {
+            count += 1;
+            let name = map.local_object_reference().name();
+            self.check_items(name, map.items(), &at.field("configMap"), errs);
+        }
+        if let Some(downward) = source.downward_api() {
+            count += 1;
+            for file in downward.items().iter() {
+                file.check(&at.field("downwardAPI"), errs);
+                if !file.path().is_empty() {
+                    self.take(file.path(), file.path(), errs);
+                }
+            }
+        }
+        if let Some(token) = source.service_account_token() {
+            count += 1;
+            check_token(token, self.at, &at.field("serviceAccountToken"), errs);
+        }
+        if let Some(bundle) = source.cluster_trust_bundle() {
+            count += 1;
+            check_bundle(bundle, &at.field("clusterTrustBundle"), errs);
+            self.take(bundle.path(), bundle.path(), errs);
+        }
+        if let Some(certificate) = source.pod_certificate() {
+            count += 1;
+            self.check_certificate(certificate, &at.field("podCertificate"), errs);
+        }
+        if count > 1 {
+            errs.forbidden(at, "may not specify more than 1 volume type per source");
+        }
+    }
+
+    fn check_items(&mut self, name: &str, items: &List<KeyToPath>, at: &Path, errs: &mut Errors) {
+        errs.need(at, "name", name);
+        for (i, item) in items.iter().enumerate() {
+            item.check(&at.field("items").index(i), errs);
+            if !item.path().is_empty() {
+                self.take(item.path(), name, errs);
+            }
+        }
+    }
+
+    fn check_certificate(&mut self, it: &PodCertificateProjection, at: &Path, errs: &mut Errors) {
+        check_signer(&at.field("signerName"), it.signer_name(), errs);
+        errs.user(&at.field("user"), it.user());
+        errs.one_of(&at.field("keyType"), it.key_type(), &KEY_TYPES);
+        let own = it.signer_name().split('/').next().unwrap_or_default();
+        let own = own == "kubernetes.io" || own.ends_with(".kubernetes.io");
+        let most = if own { MAX_KUBERNETES_SECONDS } else { MAX_SECONDS };
+        if let Some(seconds) = it.max_expiration_seconds() {
+            let at = at.field("maxExpirationSeconds");
+            if seconds < 3600 {
+                errs.invalid(&at, seconds, "if provided, maxExpirationSeconds must be >= 3600");
+            }
+            if seconds > most {
+                let why = format!("if provided, maxExpirationSeconds must be <= {most}");
+                errs.invalid(&at, seconds, why);
+            }
+        }
+        let files = [
+            ("credentialBundlePath", it.credential_bundle_path()),
+            ("keyPath", it.key_path()),
+            ("certificateChainPath", it.certificate_chain_path()),
+        ];
+        for (name, path) in files.iter().filter(|(_, path)| !path.is_empty()) {
+            errs.unreserved(&at.field(name), path);
+            self.take(path, path, errs);
+        }
+        if files.iter().all(|(_, path)| path.is_empty()) {
+            let why = "specify at least one of credentialBundlePath, keyPath, and \
+                       certificateChainPath";
+            errs.required(at, why);
+        }
+    }
+}
+
+fn check_token(token: &ServiceAccountTokenProjection, volume: &Path, at: &Path, errs: &mut Errors) {
+    let (seconds, at_seconds) = (token.expiration_seconds(), at.field("expirationSeconds"));
+    if seconds < 600 {
+        errs.invalid(&at_seconds, seconds, "may not specify a duration less than 10 minutes");
+    }
+    if seconds > 1 << 32 {
+        errs.invalid(&at_seconds, seconds, "may not specify a duration larger than 2^32 seconds");
+    }
+    errs.need(volume, "path", token.path());
+    if !token.path().is_empty() {
+        errs.unreserved(&volume.field("path"), token.path());
+    }
+    errs.user(&at.field("user"), token.user());
+}
+
+fn check_bundle(bundle: &ClusterTrustBundleProjection, at: &Path, errs: &mut Errors) {
+    match (bundle.name(), bundle.signer_name()) {
+        (Some(_), Some(_)) => {
+            let why = "only one of name and signerName may be used";
+            errs.invalid_shown(at, shown(bundle), why);
+        }
+        (Some(name), None) => check_bundle_name(bundle, name, at, errs),
+        (None, Some(signer)) => {
+            if signer.is_empty() {
+                errs.required(&at.field("signerName"), "must be a valid signer name");
+            }
+            check_signer(&at.field("signerName"), signer, errs);
+            errs.selector(&at.field("labelSelector"), bundle.label_selector());
+        }
+        (None, None) => errs.required(at, "either name or signerName must be specified"),
+    }
+    errs.need(at, "path", bundle.path());
+    errs.user(&at.field("user"), bundle.user());
+    errs.unreserved(&at.field("path"), bundle.path());
+}
+
+fn check_bundle_name(
+    bundle: &ClusterTrustBundleProjection,
+    name: &str,
+    at: &Path,
+    errs: &mut Errors,
+) {
+    if name.is_empty() {
+        errs.required(&at.field("name"), "must be a valid object name");
+    }
+    let last = name.rsplit(':').next().unwrap_or_default();
+    for wrong in names::dns1123_subdomain(last) {
+        let wrong = format!("not a valid clustertrustbundlename: {wrong}");
+        errs.invalid(&at.field("name"), name, wrong);
+    }
+    if let Some(selector) = bundle.label_selector() {
+        let why = "labelSelector must be unset if name is specified";
+        errs.invalid(&at.field("labelSelector"), Value::from(selector.clone()), why);
+    }
+}
+
+fn shown(bundle: &ClusterTrustBundleProjection) -> String {
+    go_struct(&[
+        ("Name", or_null(bundle.name())),
+        ("SignerName", or_null(bundle.signer_name())),
+        ("LabelSelector", or_null(bundle.label_selector().cloned())),
+        ("Optional", or_null(bundle.optional())),
+        ("Path", bundle.path().into()),
+        ("User", or_null(bundle.user())),
+    ])
+}
+
+/// `example.com/signer`.
+pub(crate) fn check_signer(at: &Path, signer: &str, errs: &mut Errors) {
+    if signer.is_empty() {
+        return errs.required(at, "");
+    }
+    let Some((domain, path)) = signer.split_once('/').filter(|(_, path)| !path.contains('/'))
+    else {
+        let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        return errs.invalid(at, signer, why);
+    };
+    errs.complaints(at, domain, names::dns1123_subdomain(domain));
+    if !domain.contains('.') {
+        errs.invalid(at, domain, "should be a domain with at least two segments separated by dots");
+    }
+    errs.complaints(at, path, names::dns1123_subdomain(path));
+}

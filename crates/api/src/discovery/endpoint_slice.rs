@@ -1,0 +1,297 @@
+//! discovery/v1: EndpointSlice.
+
+use std::collections::BTreeSet;
+
+use macros::api;
+use object::{List, Map, ObjectMeta, names};
+use schema::{Column, Errors, Kind, Names, Path, Storage};
+
+use crate::{core::endpoints::check_endpoint_ip, rules::Rules};
+
+use crate::{columns, generation};
+
+use crate::core::ObjectReference;
+
+#[api]
+pub struct EndpointSlice {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 4, required, always)]
+    address_type: String,
+    #[api(tag = 2, always)]
+    endpoints: List<Endpoint>,
+    #[api(tag = 3, always)]
+    ports: List<EndpointPort>,
+}
+
+#[api]
+pub struct Endpoint {
+    #[api(tag = 1, required, set, always)]
+    addresses: List<String>,
+    #[api(tag = 2)]
+    conditions: EndpointConditions,
+    #[api(tag = 3)]
+    hostname: Option<String>,
+    #[api(tag = 4)]
+    target_ref: Option<ObjectReference>,
+    #[api(tag = 5)]
+    deprecated_topology: Map<String>,
+    #[api(tag = 6)]
+    node_name: Option<String>,
+    #[api(tag = 7)]
+    zone: Option<String>,
+    #[api(tag = 8)]
+    hints: Option<EndpointHints>,
+}
+
+#[api]
+pub struct EndpointConditions {
+    #[api(tag = 1)]
+    ready: Option<bool>,
+    #[api(tag = 2)]
+    serving: Option<bool>,
+    #[api(tag = 3)]
+    terminating: Option<bool>,
+}
+
+#[api]
+pub struct EndpointHints {
+    #[api(tag = 1)]
+    for_zones: List<ForZone>,
+    #[api(tag = 2)]
+    for_nodes: List<ForNode>,
+}
+
+#[api]
+pub struct ForZone {
+    #[api(tag = 1, required, always)]
+    name: String,
+}
+
+#[api]
+pub struct ForNode {
+    #[api(tag = 1, required, always)]
+    name: String,
+}
+
+#[api(atomic)]
+pub struct EndpointPort {
+    #[api(tag = 1, default = "", implied)]
+    name: Option<String>,
+    #[api(tag = 2, default = "TCP", implied)]
+    protocol: Option<String>,
+    #[api(tag = 3)]
+    port: Option<i32>,
+    #[api(tag = 4)]
+    app_protocol: Option<String>,
+}
+
+impl Kind for EndpointSlice {
+    const NAMES: Names = Names {
+        group: "discovery.k8s.io",
+        version: "v1",
+        kind: "EndpointSlice",
+        plural: "endpointslices",
+        singular: "endpointslice",
+        short: &[],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("endpointslices", "v1");
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("AddressType", "string", |slice, _| slice.address_type().into()),
+        Column::new("Ports", "string", |slice, _| {
+            let ports: Vec<_> = slice.ports().iter().map(EndpointPort::cell).collect();
+            slice_cell(&ports).into()
+        }),
+        Column::new("Endpoints", "string", |slice, _| {
+            let each = slice.endpoints().iter().flat_map(|endpoint| endpoint.addresses().iter());
+            slice_cell(&each.map(str::to_owned).collect::<Vec<_>>()).into()
+        }),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.check(errs);
+        self.check_endpoints(&Path::Root.field("endpoints"), errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.check(errs);
+        if self.endpoints() != old.endpoints() {
+            self.check_endpoints(&Path::Root.field("endpoints"), errs);
+        }
+        let at = Path::Root.field("addressType");
+        errs.immutable(&at, &self.address_type().into(), &old.address_type().into());
+    }
+
+    fn prepare_create(&mut self) {
+        generation::first(self.metadata_mut());
+        self.drop_topology();
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        if old.endpoints().iter().all(|endpoint| endpoint.deprecated_topology().is_empty()) {
+            self.drop_topology();
+        }
+        let changed = self.address_type() != old.address_type()
+            || self.endpoints() != old.endpoints()
+            || self.ports() != old.ports()
+            || self.metadata().labels() != old.metadata().labels();
+        generation::next(self.metadata_mut(), old.metadata(), changed);
+    }
+}
+
+impl EndpointSlice {
+    /// Of no use since zones and nodes have fields of their own.
+    fn drop_topology(&mut self) {
+        if !self.endpoints().is_empty() {
+            let each = self.endpoints_mut().iter_mut();
+            each.for_each(|endpoint| endpoint.set_deprecated_topology([("", ""); 0]));
+        }
+    }
+}
+
+impl EndpointPort {
+    fn cell(&self) -> String {
+        self.port().map_or_else(|| self.name().to_owned(), |port| port.to_string())
+    }
+}
+
+fn slice_cell(all: &[String]) -> String {
+    if all.is_empty() { "<unset>".into() } else { columns::first_three(all) }
+}
+
+const MAX_ENDPOINTS: usize = 1000;
+const MAX_ADDRESSES: usize = 100;
+const MAX_PORTS: usize = 20_000;
+const MAX_HINTS: usize = 8;
+
+impl EndpointSlice {
+    fn check(&self, errs: &mut Errors) {
+        let at = Path::Root.field("addressType");
+        match self.address_type() {
+            "" => errs.required(&at, ""),
+            kind => errs.one_of(&at, kind, &["FQDN", "IPv4", "IPv6"]),
+        }
+        let at = Path::Root.field("ports");
+        if self.ports().len() > MAX_PORTS {
+            return errs.more_than(&at, self.ports().len(), MAX_PORTS);
+        }
+        let mut seen = BTreeSet::new();
+        for (i, port) in self.ports().iter().enumerate() {
+            let (at, name) = (at.index(i), port.name());
+            if !name.is_empty() {
+                errs.label(&at.field("name"), name);
+            }
+            if !seen.insert(name) {
+                errs.duplicate(&at.field("name"), name);
+            }
+            errs.one_of(&at.field("protocol"), port.protocol(), &["SCTP", "TCP", "UDP"]);
+            if let Some(protocol) = port.app_protocol() {
+                errs.qualified(&at.field("appProtocol"), protocol);
+            }
+        }
+    }
+
+    fn check_endpoints(&self, at: &Path, errs: &mut Errors) {
+        if self.endpoints().len() > MAX_ENDPOINTS {
+            return errs.more_than(at, self.endpoints().len(), MAX_ENDPOINTS);
+        }
+        for (i, endpoint) in self.endpoints().iter().enumerate() {
+            endpoint.check(self.address_type(), &at.index(i), errs);
+        }
+    }
+}
+
+impl Endpoint {
+    fn check(&self, kind: &str, at: &Path, errs: &mut Errors) {
+        let addresses = at.field("addresses");
+        match self.addresses().len() {
+            0 => errs.required(&addresses, ""),
+            n if n > MAX_ADDRESSES => errs.more_than(&addresses, n, MAX_ADDRESSES),
+            _ => {}
+        }
+        for (i, address) in self.addresses().iter().enumerate() {
+            check_address(kind, address, &addresses, i, errs);
+        }
+        if let Some(node) = self.node_name() {
+            errs.subdomain(&at.field("nodeName"), node);
+        }
+        if let Some(name) = self.hostname() {
+            errs.label(&at.field("hostname"), name);
+        }
+        if let Some(hints) = self.hints() {
+            hints.check(&at.field("hints"), errs);
+        }
+    }
+}
+
+fn check_address(kind: &str, address: &str, list: &Path, i: usize, errs: &mut Errors) {
+    let (at, before) = (list.index(i), errs.0.len());
+    match kind {
+        "IPv4" => errs.complaints(&at, address, names::legacy_ip(address, false)),
+        "IPv6" => errs.complaints(&at, address, names::ip(address)),
+        "FQDN" => return check_domain(address, &at, errs),
+        _ => return,
+    }
+    if errs.0.len() != before {
+        return;
+    }
+    if names::sloppy_ip(address).is_some_and(|ip| ip.is_ipv4() != (kind == "IPv4")) {
+        errs.invalid(list, address, format!("must be an {kind} address"));
+    }
+    check_endpoint_ip(address, &at, errs);
+}
+
+/// A name with at least two parts.
+fn check_domain(name: &str, at: &Path, errs: &mut Errors) {
+    if name.is_empty() {
+        return errs.required(at, "");
+    }
+    let bare = name.strip_suffix('.').unwrap_or(name);
+    let wrong = names::dns1123_subdomain(bare);
+    if wrong.is_empty() && bare.split('.').count() < 2 {
+        let why = "should be a domain with at least two segments separated by dots";
+        return errs.invalid(at, name, why);
+    }
+    if wrong.is_empty() {
+        for label in bare.split('.').filter(|label| label.len() > 63) {
+            errs.invalid(at, label, "must be no more than 63 bytes");
+        }
+    }
+    errs.complaints(at, bare, wrong);
+}
+
+impl EndpointHints {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let zones = at.field("forZones");
+        if self.for_zones().len() > MAX_HINTS {
+            return errs.more_than(&zones, self.for_zones().len(), MAX_HINTS);
+        }
+        let mut seen = BTreeSet::new();
+        for (i, zone) in self.for_zones().iter().enumerate() {
+            let (at, name) = (zones.index(i), zone.name());
+            if !seen.insert(name) {
+                errs.duplicate(&at.field("name"), name);
+            }
+            errs.complaints(&at.field("name"), name, names::label_value(name));
+        }
+        let nodes = at.field("forNodes");
+        if self.for_nodes().len() > MAX_HINTS {
+            return errs.more_than(&nodes, self.for_nodes().len(), MAX_HINTS);
+        }
+        let mut seen = BTreeSet::new();
+        for (i, node) in self.for_nodes().iter().enumerate() {
+            let (at, name) = (nodes.index(i), node.name());
+            if !seen.insert(name) {
+                errs.duplicate(&at.field("name"), name);
+            }
+            errs.subdomain(&at.field("name"), name);
+        }
+    }
+}

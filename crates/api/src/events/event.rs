@@ -1,0 +1,180 @@
+//! events/v1: Event.
+
+use macros::api;
+use object::{MicroTime, ObjectMeta, Time, Value};
+use schema::{Column, Index, Kind, Names, Storage, age};
+
+use crate::core::{EventSource, ObjectReference};
+
+#[api]
+pub struct Event {
+    #[api(tag = 1, always)]
+    metadata: ObjectMeta,
+    #[api(tag = 2, required, always)]
+    event_time: MicroTime,
+    #[api(tag = 3)]
+    series: Option<EventSeries>,
+    #[api(tag = 4)]
+    reporting_controller: String,
+    #[api(tag = 5)]
+    reporting_instance: String,
+    #[api(tag = 6)]
+    action: String,
+    #[api(tag = 7)]
+    reason: String,
+    #[api(tag = 8)]
+    regarding: ObjectReference,
+    #[api(tag = 9)]
+    related: Option<ObjectReference>,
+    #[api(tag = 10)]
+    note: String,
+    #[api(tag = 11)]
+    type_: String,
+    #[api(tag = 12)]
+    deprecated_source: EventSource,
+    #[api(tag = 13)]
+    deprecated_first_timestamp: Time,
+    #[api(tag = 14)]
+    deprecated_last_timestamp: Time,
+    #[api(tag = 15)]
+    deprecated_count: i32,
+}
+
+#[api]
+pub struct EventSeries {
+    #[api(tag = 1, required, always)]
+    count: i32,
+    #[api(tag = 2, required, always)]
+    last_observed_time: MicroTime,
+}
+
+impl Kind for Event {
+    const NAMES: Names = Names {
+        group: "events.k8s.io",
+        version: "v1",
+        kind: "Event",
+        plural: "events",
+        singular: "event",
+        short: &["ev"],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("events", "core/v1");
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::new("Last Seen", "string", |event, now| event.last_seen(now).into()),
+        Column::new("Type", "string", |event, _| event.type_().into()),
+        Column::new("Reason", "string", |event, _| event.reason().into()),
+        Column::new("Object", "string", |event, _| event.regarding().cell()),
+        Column::new("Subobject", "string", |event: &Self, _| event.regarding().field_path().into())
+            .wide(),
+        Column::new("Source", "string", |event: &Self, _| event.reporter().into()).wide(),
+        Column::new("Message", "string", |event, _| event.note().trim().into()),
+        Column::new("First Seen", "string", |event: &Self, now| event.first_seen(now).into())
+            .wide(),
+        Column::new("Count", "string", |event: &Self, _| event.times().into()).wide(),
+        Column { priority: 1, ..Column::NAME },
+    ];
+    const INDEXES: &'static [Index<Self>] = &[
+        Index::topic("regarding.uid", |event| event.regarding().uid().into()),
+        Index::field("regarding.kind", |event| event.regarding().kind().into()),
+        Index::field("regarding.namespace", |event| event.regarding().namespace().into()),
+        Index::field("regarding.name", |event| event.regarding().name().into()),
+        Index::field("regarding.apiVersion", |event| event.regarding().api_version().into()),
+        Index::field("regarding.resourceVersion", |event| {
+            event.regarding().resource_version().into()
+        }),
+        Index::field("regarding.fieldPath", |event| event.regarding().field_path().into()),
+        Index::field("reason", |event| event.reason().into()),
+        Index::field("type", |event| event.type_().into()),
+        Index::field("reportingController", |event| event.reporting_controller().into()),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn to_stored(object: &mut Value) {
+        for (ours, stored) in NAMES {
+            rename(object, ours, stored);
+        }
+        object["apiVersion"] = "v1".into();
+    }
+
+    fn from_stored(object: &mut Value) {
+        for (ours, stored) in NAMES {
+            rename(object, stored, ours);
+        }
+        object["apiVersion"] = Self::NAMES.api_version().into();
+    }
+}
+
+impl Event {
+    /// Who saw it: component and host.
+    fn reporter(&self) -> String {
+        let source = self.deprecated_source();
+        let first = |a: &str, b: &str| if a.is_empty() { b.to_owned() } else { a.to_owned() };
+        let who = first(source.component(), self.reporting_controller());
+        match first(source.host(), self.reporting_instance()) {
+            host if host.is_empty() => who,
+            host => format!("{who}, {host}"),
+        }
+    }
+
+    fn first_seen(&self, now: i64) -> String {
+        match self.deprecated_first_timestamp() {
+            "" => age(self.event_time(), now),
+            first => age(first, now),
+        }
+    }
+
+    fn last_seen(&self, now: i64) -> String {
+        match (self.series(), self.deprecated_last_timestamp()) {
+            (Some(series), _) => age(series.last_observed_time(), now),
+            (None, "") => self.first_seen(now),
+            (None, last) => age(last, now),
+        }
+    }
+
+    fn times(&self) -> i32 {
+        match (self.series(), self.deprecated_count()) {
+            (Some(series), _) => series.count(),
+            (None, 0) => 1,
+            (None, count) => count,
+        }
+    }
+}
+
+/// How fields are called here, and in core/v1, where events are stored.
+const NAMES: [(&str, &str); 7] = [
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+    ("reportingController", "reportingComponent"),
+];
+
+fn rename(object: &mut Value, from: &str, to: &str) {
+    let value = object.get(from).clone();
+    if !value.is_null() {
+        object.remove(from);
+        object[to] = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_stored_as_in_core_and_comes_back() {
+        let event = Event::new().with_note("n").with_reporting_controller("c");
+        let mut tree = Value::from(event);
+        Event::to_stored(&mut tree);
+        assert_eq!(tree.get("message").as_str(), Some("n"));
+        assert_eq!(tree.get("reportingComponent").as_str(), Some("c"));
+        Event::from_stored(&mut tree);
+        let event = Event::from(tree);
+        assert_eq!((event.note(), event.reporting_controller()), ("n", "c"));
+    }
+}

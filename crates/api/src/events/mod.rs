@@ -1,0 +1,5 @@
+//! events/v1.
+
+mod event;
+
+pub use self::event::{Event, EventSeries};

@@ -1,0 +1,13 @@
+//! Counting changes of what is desired.
+
+use object::ObjectMeta;
+
+/// A new object is at its first generation.
+pub(crate) fn first(meta: &mut ObjectMeta) {
+    meta.set_generation(1);
+}
+
+/// The next generation if what is desired has `changed`, else the same.
+pub(crate) fn next(meta: &mut ObjectMeta, old: &ObjectMeta, changed: bool) {
+    meta.set_generation(old.generation() + i64::from(changed));
+}

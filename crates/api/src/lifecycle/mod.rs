@@ -1,0 +1,15 @@
+//! lifecycle/v1alpha1.
+
+mod eviction;
+mod eviction_request;
+
+pub use self::{
+    eviction::{
+        Eviction, EvictionPodReference, EvictionSpec, EvictionStatus, EvictionTarget, Requester,
+        ResponderStatus, TargetResponder,
+    },
+    eviction_request::{
+        EvictionRequest, EvictionRequestPodReference, EvictionRequestSpec, EvictionRequestStatus,
+        EvictionRequestTarget,
+    },
+};

@@ -1,0 +1,361 @@
+//! networking/v1: Ingress.
+
+use std::collections::BTreeSet;
+
+use macros::api;
+use object::{List, ObjectMeta, Value, names};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+
+use crate::rules::Rules;
+
+use crate::{columns, core::TypedLocalObjectReference};
+
+#[api]
+pub struct Ingress {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: IngressSpec,
+    #[api(tag = 3)]
+    status: IngressStatus,
+}
+
+#[api]
+pub struct IngressSpec {
+    #[api(tag = 4)]
+    ingress_class_name: Option<String>,
+    #[api(tag = 1)]
+    default_backend: Option<IngressBackend>,
+    #[api(tag = 2)]
+    tls: List<IngressTLS>,
+    #[api(tag = 3)]
+    rules: List<IngressRule>,
+}
+
+#[api]
+pub struct IngressTLS {
+    #[api(tag = 1)]
+    hosts: List<String>,
+    #[api(tag = 2)]
+    secret_name: String,
+}
+
+#[api]
+pub struct IngressRule {
+    #[api(tag = 1)]
+    host: String,
+    #[api(tag = 2, inline)]
+    ingress_rule_value: IngressRuleValue,
+}
+
+#[api]
+pub struct IngressRuleValue {
+    #[api(tag = 1)]
+    http: Option<HTTPIngressRuleValue>,
+}
+
+#[api]
+pub struct HTTPIngressRuleValue {
+    #[api(tag = 1, required, always)]
+    paths: List<HTTPIngressPath>,
+}
+
+#[api]
+pub struct HTTPIngressPath {
+    #[api(tag = 1)]
+    path: String,
+    #[api(tag = 3, always)]
+    path_type: Option<String>,
+    #[api(tag = 2, required, always)]
+    backend: IngressBackend,
+}
+
+#[api]
+pub struct IngressBackend {
+    #[api(tag = 4)]
+    service: Option<IngressServiceBackend>,
+    #[api(tag = 3)]
+    resource: Option<TypedLocalObjectReference>,
+}
+
+#[api]
+pub struct IngressServiceBackend {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2)]
+    port: ServiceBackendPort,
+}
+
+#[api(atomic)]
+pub struct ServiceBackendPort {
+    #[api(tag = 1)]
+    name: String,
+    #[api(tag = 2)]
+    number: i32,
+}
+
+#[api]
+pub struct IngressStatus {
+    #[api(tag = 1)]
+    load_balancer: IngressLoadBalancerStatus,
+}
+
+#[api]
+pub struct IngressLoadBalancerStatus {
+    #[api(tag = 1)]
+    ingress: List<IngressLoadBalancerIngress>,
+}
+
+#[api]
+pub struct IngressLoadBalancerIngress {
+    #[api(tag = 1)]
+    ip: String,
+    #[api(tag = 2)]
+    hostname: String,
+    #[api(tag = 4)]
+    ports: List<IngressPortStatus>,
+}
+
+#[api]
+pub struct IngressPortStatus {
+    #[api(tag = 1, required, always)]
+    port: i32,
+    #[api(tag = 2, required, always)]
+    protocol: String,
+    #[api(tag = 3)]
+    error: Option<String>,
+}
+
+impl Kind for Ingress {
+    const NAMES: Names = Names {
+        group: "networking.k8s.io",
+        version: "v1",
+        kind: "Ingress",
+        plural: "ingresses",
+        singular: "ingress",
+        short: &["ing"],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("ingress", "v1");
+    const GENERATION: bool = true;
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "Ingress", &["get", "patch", "update"])];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Class", "string", |this, _| {
+            this.spec().ingress_class_name().unwrap_or(columns::NONE).into()
+        }),
+        Column::new("Hosts", "string", |this, _| this.hosts().into()),
+        Column::new("Address", "string", |this, _| this.addresses().into()),
+        Column::new("Ports", "string", |this, _| {
+            if this.spec().tls().is_empty() { "80".into() } else { "80, 443".into() }
+        }),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(&Path::Root.field("spec"), errs);
+        let class = self.spec().ingress_class_name();
+        let note = self.metadata().annotations().get(CLASS);
+        if let (Some(class), Some(note)) = (class, note)
+            && class != note
+        {
+            let at = Path::Root.field("annotations");
+            let why = "must match `ingressClassName` when both are specified";
+            errs.invalid(&at.field(CLASS), note, why);
+        }
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.spec().check(&Path::Root.field("spec"), errs);
+    }
+
+    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        let at = at.field("loadBalancer");
+        let at = at.field("ingress");
+        for (i, point) in self.status().load_balancer().ingress().iter().enumerate() {
+            let (at, ip, name) = (at.index(i), point.ip(), point.hostname());
+            if !ip.is_empty() {
+                errs.complaints(&at.field("ip"), ip, names::legacy_ip(ip, false));
+            }
+            if !name.is_empty() {
+                errs.subdomain(&at.field("hostname"), name);
+                check_not_ip(name, &at.field("hostname"), errs);
+            }
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(IngressStatus::new());
+    }
+}
+
+impl Ingress {
+    /// The hosts it serves, as tables show them.
+    fn hosts(&self) -> String {
+        let rules = self.spec().rules();
+        let named: Vec<_> = rules.iter().map(IngressRule::host).enumerate().collect();
+        let named: Vec<_> = named.into_iter().filter(|(_, host)| !host.is_empty()).collect();
+        let shown = columns::join(named.iter().take(3).map(|(_, host)| *host));
+        match named.get(2) {
+            _ if shown.is_empty() => "*".into(),
+            Some((third, _)) if rules.len() > third + 1 => {
+                format!("{shown} + {} more...", rules.len() - 3)
+            }
+            _ => shown,
+        }
+    }
+
+    /// Where it is reached, as tables show it.
+    fn addresses(&self) -> String {
+        let each = self.status().load_balancer().ingress().iter().map(|at| match at.ip() {
+            "" => at.hostname(),
+            ip => ip,
+        });
+        let each: BTreeSet<_> = each.filter(|address| !address.is_empty()).collect();
+        columns::join(each.into_iter())
+    }
+}
+
+/// Where the class was named before it had a field.
+const CLASS: &str = "kubernetes.io/ingress.class";
+
+impl IngressSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        if self.rules().is_empty() && self.default_backend().is_none() {
+            let why = "either `defaultBackend` or `rules` must be specified";
+            errs.invalid(at, Value::Null, why);
+        }
+        if let Some(backend) = self.default_backend() {
+            backend.check(&at.field("defaultBackend"), errs);
+        }
+        for (i, rule) in self.rules().iter().enumerate() {
+            rule.check(&at.field("rules").index(i), errs);
+        }
+        for (i, tls) in self.tls().iter().enumerate() {
+            let at = at.field("tls");
+            let at = at.index(i);
+            for (j, host) in tls.hosts().iter().enumerate() {
+                check_host(host, &at.field("hosts").index(j), errs);
+            }
+            if !tls.secret_name().is_empty() {
+                errs.subdomain(&at.field("secretName"), tls.secret_name());
+            }
+        }
+        if let Some(class) = self.ingress_class_name() {
+            errs.subdomain(&at.field("ingressClassName"), class);
+        }
+    }
+}
+
+fn check_host(host: &str, at: &Path, errs: &mut Errors) {
+    let wrong = if host.contains('*') {
+        names::wildcard_dns1123_subdomain(host)
+    } else {
+        names::dns1123_subdomain(host)
+    };
+    errs.complaints(at, host, wrong);
+}
+
+fn check_not_ip(name: &str, at: &Path, errs: &mut Errors) {
+    if names::sloppy_ip(name).is_some() {
+        errs.invalid(at, name, "must be a DNS name, not an IP address");
+    }
+}
+
+impl IngressRule {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        if !self.host().is_empty() {
+            check_not_ip(self.host(), &at.field("host"), errs);
+            check_host(self.host(), &at.field("host"), errs);
+        }
+        let Some(http) = self.ingress_rule_value().http() else { return };
+        let at = at.field("http");
+        let at = at.field("paths");
+        if http.paths().is_empty() {
+            errs.required(&at, "");
+        }
+        for (i, path) in http.paths().iter().enumerate() {
+            path.check(&at.index(i), errs);
+        }
+    }
+}
+
+impl HTTPIngressPath {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let Some(kind) = self.path_type() else {
+            return errs.required(&at.field("pathType"), "pathType must be specified");
+        };
+        let (path, at_path) = (self.path(), at.field("path"));
+        let absolute = path.starts_with('/');
+        match kind {
+            "Exact" | "Prefix" => {
+                if !absolute {
+                    errs.invalid(&at_path, path, "must be an absolute path");
+                }
+                for part in ["//", "/./", "/../", "%2f", "%2F"] {
+                    if path.contains(part) {
+                        errs.invalid(&at_path, path, format!("must not contain '{part}'"));
+                    }
+                }
+                for end in ["/..", "/."] {
+                    if path.ends_with(end) {
+                        errs.invalid(&at_path, path, format!("cannot end with '{end}'"));
+                    }
+                }
+            }
+            "ImplementationSpecific" if absolute || path.is_empty() => {}
+            "ImplementationSpecific" => errs.invalid(&at_path, path, "must be an absolute path"),
+            other => errs.not_supported(
+                &at.field("pathType"),
+                other,
+                &["Exact", "ImplementationSpecific", "Prefix"],
+            ),
+        }
+        self.backend().check(&at.field("backend"), errs);
+    }
+}
+
+impl IngressBackend {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        match (self.resource(), self.service()) {
+            (Some(_), Some(_)) => {
+                errs.invalid(at, "", "cannot set both resource and service backends");
+            }
+            (None, None) => errs.invalid(at, "", "resource or service backend is required"),
+            (Some(resource), None) => {
+                let at = at.field("resource");
+                if let Some(group) = resource.api_group() {
+                    errs.subdomain(&at.field("apiGroup"), group);
+                }
+                for (name, text) in [("kind", resource.kind()), ("name", resource.name())] {
+                    errs.need(&at, name, text);
+                    errs.complaints(&at.field(name), text, names::path_segment_name(text));
+                }
+            }
+            (None, Some(service)) => service.check(at, errs),
+        }
+    }
+}
+
+impl IngressServiceBackend {
+    fn check(&self, backend: &Path, errs: &mut Errors) {
+        let at = backend.field("service");
+        match self.name() {
+            "" => errs.required(&at.field("name"), ""),
+            name => errs.label(&at.field("name"), name),
+        }
+        let port = at.field("port");
+        match (self.port().name(), self.port().number()) {
+            ("", 0) => errs.required(backend, "port name or number is required"),
+            ("", number) => errs.port(&port.field("number"), number),
+            (name, 0) => errs.complaints(&port.field("name"), name, names::port_name(name)),
+            _ => errs.invalid(backend, "", "cannot set both port name & port number"),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! networking/v1: IPAddress.
+
+use macros::api;
+use object::ObjectMeta;
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, Storage};
+
+use crate::rules::{Rules, go_struct};
+
+use crate::columns;
+
+#[api]
+pub struct IPAddress {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: IPAddressSpec,
+}
+
+#[api]
+pub struct IPAddressSpec {
+    #[api(tag = 1)]
+    parent_ref: Option<ParentReference>,
+}
+
+#[api]
+pub struct ParentReference {
+    #[api(tag = 1)]
+    group: String,
+    #[api(tag = 2)]
+    resource: String,
+    #[api(tag = 3)]
+    namespace: String,
+    #[api(tag = 4)]
+    name: String,
+}
+
+impl Kind for IPAddress {
+    const NAMES: Names = Names {
+        group: "networking.k8s.io",
+        version: "v1",
+        kind: "IPAddress",
+        plural: "ipaddresses",
+        singular: "ipaddress",
+        short: &["ip"],
+        categories: &[],
+    };
+    const SCOPE: Scope = Scope::Cluster;
+    const STORAGE: Storage = Storage::new("ipaddresses", "v1");
+    const COLUMNS: &'static [Column<Self>] =
+        &[Column::NAME, Column::new("ParentRef", "string", |address, _| address.parent().into())];
+    const NAME: NameRule = |name, _| object::names::ip(name);
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        let at = at.field("parentRef");
+        let Some(parent) = self.spec().parent_ref() else { return errs.required(&at, "") };
+        if !parent.group().is_empty() {
+            errs.subdomain(&at.field("group"), parent.group());
+        }
+        errs.need(&at, "resource", parent.resource());
+        errs.need(&at, "name", parent.name());
+        for (name, text) in [
+            ("resource", parent.resource()),
+            ("name", parent.name()),
+            ("namespace", parent.namespace()),
+        ] {
+            errs.complaints(&at.field(name), text, object::names::path_segment_name(text));
+        }
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        if self.spec().parent_ref() != old.spec().parent_ref() {
+            let at = Path::Root.field("spec");
+            let shown = self.spec().parent_ref().map(ParentReference::shown);
+            let shown = shown.unwrap_or_else(|| "null".into());
+            errs.invalid_shown(&at.field("parentRef"), shown, "field is immutable");
+        }
+    }
+}
+
+impl IPAddress {
+    /// What the address belongs to, as tables show it.
+    fn parent(&self) -> String {
+        let Some(parent) = self.spec().parent_ref() else { return columns::NONE.into() };
+        let mut text = parent.resource().to_owned();
+        if !parent.group().is_empty() {
+            text = format!("{text}.{}", parent.group());
+        }
+        text.make_ascii_lowercase();
+        if !parent.namespace().is_empty() {
+            text = format!("{text}/{}", parent.namespace());
+        }
+        format!("{text}/{}", parent.name())
+    }
+}
+
+impl ParentReference {
+    /// As Go prints it.
+    fn shown(&self) -> String {
+        go_struct(&[
+            ("Group", self.group().into()),
+            ("Resource", self.resource().into()),
+            ("Namespace", self.namespace().into()),
+            ("Name", self.name().into()),
+        ])
+    }
+}

@@ -1,0 +1,213 @@
+//! networking/v1: NetworkPolicy.
+
+use macros::api;
+use object::{IntOrString, LabelSelector, List, ObjectMeta, Value, names};
+use schema::{Column, Errors, Kind, Names, Path, Storage};
+
+use crate::rules::Rules;
+
+use crate::columns;
+
+#[api]
+pub struct NetworkPolicy {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: NetworkPolicySpec,
+}
+
+#[api]
+pub struct NetworkPolicySpec {
+    #[api(tag = 1, always)]
+    pod_selector: LabelSelector,
+    #[api(tag = 2)]
+    ingress: List<NetworkPolicyIngressRule>,
+    #[api(tag = 3)]
+    egress: List<NetworkPolicyEgressRule>,
+    #[api(tag = 4)]
+    policy_types: List<String>,
+}
+
+#[api]
+pub struct NetworkPolicyIngressRule {
+    #[api(tag = 1)]
+    ports: List<NetworkPolicyPort>,
+    #[api(tag = 2)]
+    from: List<NetworkPolicyPeer>,
+}
+
+#[api]
+pub struct NetworkPolicyPort {
+    #[api(tag = 1, default = "TCP", implied)]
+    protocol: Option<String>,
+    #[api(tag = 2)]
+    port: Option<IntOrString>,
+    #[api(tag = 3)]
+    end_port: Option<i32>,
+}
+
+#[api]
+pub struct NetworkPolicyPeer {
+    #[api(tag = 1)]
+    pod_selector: Option<LabelSelector>,
+    #[api(tag = 2)]
+    namespace_selector: Option<LabelSelector>,
+    #[api(tag = 3)]
+    ip_block: Option<IPBlock>,
+}
+
+#[api]
+pub struct IPBlock {
+    #[api(tag = 1, required, always)]
+    cidr: String,
+    #[api(tag = 2)]
+    except: List<String>,
+}
+
+#[api]
+pub struct NetworkPolicyEgressRule {
+    #[api(tag = 1)]
+    ports: List<NetworkPolicyPort>,
+    #[api(tag = 2)]
+    to: List<NetworkPolicyPeer>,
+}
+
+impl Kind for NetworkPolicy {
+    const NAMES: Names = Names {
+        group: "networking.k8s.io",
+        version: "v1",
+        kind: "NetworkPolicy",
+        plural: "networkpolicies",
+        singular: "networkpolicy",
+        short: &["netpol"],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("networkpolicies", "v1");
+    const GENERATION: bool = true;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Pod-Selector", "string", |policy, _| {
+            columns::selector(Some(policy.spec().pod_selector()))
+        }),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        errs.selector(&at.field("podSelector"), Some(spec.pod_selector()));
+        for (i, rule) in spec.ingress().iter().enumerate() {
+            let at = at.field("ingress");
+            check_rule(rule.ports(), rule.from(), "from", &at.index(i), errs);
+        }
+        for (i, rule) in spec.egress().iter().enumerate() {
+            let at = at.field("egress");
+            check_rule(rule.ports(), rule.to(), "to", &at.index(i), errs);
+        }
+        let types = at.field("policyTypes");
+        if spec.policy_types().len() > 2 {
+            let shown = Value::from(spec.policy_types().clone());
+            return errs.invalid(&types, shown, "may not specify more than two policyTypes");
+        }
+        for (i, name) in spec.policy_types().iter().enumerate() {
+            errs.one_of(&types.index(i), name, &["Ingress", "Egress"]);
+        }
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+
+    fn default_fields(&mut self) {
+        let spec = self.spec_mut();
+        if spec.policy_types().is_empty() {
+            if spec.egress().is_empty() {
+                spec.set_policy_types(["Ingress"]);
+            } else {
+                spec.set_policy_types(["Ingress", "Egress"]);
+            }
+        }
+    }
+}
+
+fn check_rule(
+    ports: &List<NetworkPolicyPort>,
+    peers: &List<NetworkPolicyPeer>,
+    field: &str,
+    at: &Path,
+    errs: &mut Errors,
+) {
+    for (i, port) in ports.iter().enumerate() {
+        port.check(&at.field("ports").index(i), errs);
+    }
+    for (i, peer) in peers.iter().enumerate() {
+        peer.check(&at.field(field).index(i), errs);
+    }
+}
+
+impl NetworkPolicyPort {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        errs.one_of(&at.field("protocol"), self.protocol(), &["TCP", "UDP", "SCTP"]);
+        let end = at.field("endPort");
+        match (self.port(), self.end_port()) {
+            (Some(IntOrString::Int(port)), last) => {
+                errs.port(&at.field("port"), port);
+                if let Some(last) = last {
+                    if last < port {
+                        errs.invalid(&end, last, "must be greater than or equal to `port`");
+                    }
+                    errs.port(&end, last);
+                }
+            }
+            (Some(IntOrString::Text(name)), last) => {
+                if let Some(last) = last {
+                    let why = "may not be specified when `port` is non-numeric";
+                    errs.invalid(&end, last, why);
+                }
+                errs.complaints(&at.field("port"), &name, names::port_name(&name));
+            }
+            (None, Some(last)) => {
+                errs.invalid(&end, last, "may not be specified when `port` is not specified");
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+impl NetworkPolicyPeer {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        errs.selector(&at.field("podSelector"), self.pod_selector());
+        errs.selector(&at.field("namespaceSelector"), self.namespace_selector());
+        let selects = self.pod_selector().is_some() || self.namespace_selector().is_some();
+        match self.ip_block() {
+            Some(block) => {
+                block.check(&at.field("ipBlock"), errs);
+                if selects {
+                    errs.forbidden(at, "may not specify both ipBlock and another peer");
+                }
+            }
+            None if !selects => errs.required(at, "must specify a peer"),
+            None => {}
+        }
+    }
+}
+
+impl IPBlock {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        if self.cidr().is_empty() {
+            return errs.required(&at.field("cidr"), "");
+        }
+        errs.complaints(&at.field("cidr"), self.cidr(), names::legacy_cidr(self.cidr(), false));
+        let Some(whole) = names::sloppy_cidr(self.cidr()) else { return };
+        for (i, except) in self.except().iter().enumerate() {
+            let at = at.field("except");
+            errs.complaints(&at.index(i), except, names::legacy_cidr(except, false));
+            if names::sloppy_cidr(except).is_some_and(|part| !names::is_within(part, whole)) {
+                errs.invalid(&at.index(i), except, "must be a strict subset of `cidr`");
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! networking/v1: ServiceCIDR.
+
+use macros::api;
+use object::{Condition, List, ObjectMeta, Value, names};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage, Subresource};
+
+use crate::columns;
+
+#[api]
+pub struct ServiceCIDR {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: ServiceCIDRSpec,
+    #[api(tag = 3)]
+    status: ServiceCIDRStatus,
+}
+
+#[api]
+pub struct ServiceCIDRSpec {
+    #[api(tag = 1)]
+    cidrs: List<String>,
+}
+
+#[api]
+pub struct ServiceCIDRStatus {
+    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    conditions: List<Condition>,
+}
+
+impl Kind for ServiceCIDR {
+    const NAMES: Names = Names {
+        group: "networking.k8s.io",
+        version: "v1",
+        kind: "ServiceCIDR",
+        plural: "servicecidrs",
+        singular: "servicecidr",
+        short: &[],
+        categories: &[],
+    };
+    const SCOPE: Scope = Scope::Cluster;
+    const STORAGE: Storage = Storage::new("servicecidrs", "v1");
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "ServiceCIDR", &["get", "patch", "update"])];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("CIDRs", "string", |range, _| {
+            columns::join(range.spec().cidrs().iter()).into()
+        }),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        self.spec().check(&at.field("cidrs"), errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        const KEPT: &str = "field is immutable";
+        let at = Path::Root.field("spec");
+        let at = at.field("cidrs");
+        let (new, old) = (self.spec().cidrs(), old.spec().cidrs());
+        match (old.len(), new.len()) {
+            (a, b) if a == b || (a, b) == (1, 2) => {
+                for (i, (new, old)) in new.iter().zip(old.iter()).enumerate() {
+                    if new != old {
+                        errs.invalid(&at.index(i), new, KEPT);
+                    }
+                }
+                if a != b {
+                    self.spec().check(&at, errs);
+                }
+            }
+            _ => errs.invalid(&at, Value::from(new.clone()), KEPT),
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(ServiceCIDRStatus::new());
+    }
+}
+
+impl ServiceCIDRSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let cidrs = self.cidrs();
+        match cidrs.len() {
+            0 => return errs.required(at, "at least one CIDR required"),
+            1 | 2 => {}
+            _ => {
+                let why = "only one or two CIDR per ServiceCIDR allowed";
+                return errs.invalid(at, Value::from(cidrs.clone()), why);
+            }
+        }
+        let before = errs.0.len();
+        for (i, cidr) in cidrs.iter().enumerate() {
+            errs.complaints(&at.index(i), cidr, names::cidr(cidr));
+        }
+        let six = |cidr: &str| cidr.contains(':');
+        if cidrs.len() == 2
+            && errs.0.len() == before
+            && cidrs.iter().filter(|cidr| six(cidr)).count() != 1
+        {
+            let why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and \
+                       2001:db8::/96";
+            errs.invalid(at, Value::from(cidrs.clone()), why);
+        }
+    }
+}

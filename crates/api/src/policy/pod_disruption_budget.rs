@@ -1,0 +1,130 @@
+//! policy/v1: PodDisruptionBudget.
+
+use macros::api;
+use object::{Condition, IntOrString, LabelSelector, List, Map, ObjectMeta, Time, Value};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, Subresource, names};
+
+use crate::{
+    apps::workload::{check_not_more, check_share},
+    rules::{Rules, go_struct, or_null},
+};
+
+#[api]
+pub struct PodDisruptionBudget {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    spec: PodDisruptionBudgetSpec,
+    #[api(tag = 3)]
+    status: PodDisruptionBudgetStatus,
+}
+
+#[api]
+pub struct PodDisruptionBudgetSpec {
+    #[api(tag = 1)]
+    min_available: Option<IntOrString>,
+    #[api(tag = 2)]
+    selector: Option<LabelSelector>,
+    #[api(tag = 3)]
+    max_unavailable: Option<IntOrString>,
+    #[api(tag = 4)]
+    unhealthy_pod_eviction_policy: Option<String>,
+}
+
+#[api]
+pub struct PodDisruptionBudgetStatus {
+    #[api(tag = 1)]
+    observed_generation: i64,
+    #[api(tag = 2)]
+    disrupted_pods: Map<Time>,
+    #[api(tag = 3, always)]
+    disruptions_allowed: i32,
+    #[api(tag = 4, always)]
+    current_healthy: i32,
+    #[api(tag = 5, always)]
+    desired_healthy: i32,
+    #[api(tag = 6, always)]
+    expected_pods: i32,
+    #[api(tag = 7, keys("type"), merge, merge_key = "type")]
+    conditions: List<Condition>,
+}
+
+impl Kind for PodDisruptionBudget {
+    const NAMES: Names = Names {
+        group: "policy",
+        version: "v1",
+        kind: "PodDisruptionBudget",
+        plural: "poddisruptionbudgets",
+        singular: "poddisruptionbudget",
+        short: &["pdb"],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("poddisruptionbudgets", "v1");
+    const GENERATION: bool = true;
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "PodDisruptionBudget", &["get", "patch", "update"])];
+    const NAME: NameRule = names::path_segment;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Min Available", "string", |budget, _| cell(budget.spec().min_available())),
+        Column::new("Max Unavailable", "string", |budget, _| cell(budget.spec().max_unavailable())),
+        Column::new("Allowed Disruptions", "integer", |budget, _| {
+            budget.status().disruptions_allowed().into()
+        }),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        if spec.min_available().is_some() && spec.max_unavailable().is_some() {
+            let shown = go_struct(&[
+                ("MinAvailable", or_null(spec.min_available())),
+                ("Selector", or_null(spec.selector().cloned())),
+                ("MaxUnavailable", or_null(spec.max_unavailable())),
+                ("UnhealthyPodEvictionPolicy", or_null(spec.unhealthy_pod_eviction_policy())),
+            ]);
+            errs.invalid_shown(&at, shown, "minAvailable and maxUnavailable cannot be both set");
+        }
+        for (name, share) in
+            [("minAvailable", spec.min_available()), ("maxUnavailable", spec.max_unavailable())]
+        {
+            if let Some(share) = share {
+                check_share(&share, &at.field(name), errs);
+                check_not_more(&share, &at.field(name), errs);
+            }
+        }
+        errs.selector(&at.field("selector"), spec.selector());
+        if let Some(policy) = spec.unhealthy_pod_eviction_policy() {
+            let known = ["AlwaysAllow", "IfHealthyBudget"];
+            errs.one_of(&at.field("unhealthyPodEvictionPolicy"), policy, &known);
+        }
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+
+    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+        let (status, at) = (self.status(), Path::Root.field("status"));
+        for (name, n) in [
+            ("disruptionsAllowed", status.disruptions_allowed()),
+            ("currentHealthy", status.current_healthy()),
+            ("desiredHealthy", status.desired_healthy()),
+            ("expectedPods", status.expected_pods()),
+        ] {
+            errs.non_negative(&at.field(name), n.into());
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(PodDisruptionBudgetStatus::new());
+    }
+}
+
+fn cell(amount: Option<IntOrString>) -> Value {
+    amount.map_or("N/A".into(), |amount| amount.to_string().into())
+}

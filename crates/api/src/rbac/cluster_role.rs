@@ -1,0 +1,67 @@
+//! rbac/v1: ClusterRole.
+
+use macros::api;
+use object::{LabelSelector, Lens, List, ObjectMeta, Value, selector::Selector};
+use schema::{Errors, Kind, NameRule, Names, Path, Scope, Storage, names};
+
+use crate::rules::Rules;
+
+use super::PolicyRule;
+
+#[api]
+pub struct ClusterRole {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2, always)]
+    rules: List<PolicyRule>,
+    #[api(tag = 3)]
+    aggregation_rule: Option<AggregationRule>,
+}
+
+#[api]
+pub struct AggregationRule {
+    #[api(tag = 1)]
+    cluster_role_selectors: List<LabelSelector>,
+}
+
+impl Kind for ClusterRole {
+    const NAMES: Names = Names {
+        group: "rbac.authorization.k8s.io",
+        version: "v1",
+        kind: "ClusterRole",
+        plural: "clusterroles",
+        singular: "clusterrole",
+        short: &[],
+        categories: &[],
+    };
+    const SCOPE: Scope = Scope::Cluster;
+    const STORAGE: Storage = Storage::new("clusterroles", "v1");
+    const NAME: NameRule = names::path_segment;
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        for (i, rule) in self.rules().iter().enumerate() {
+            rule.check(false, &Path::Root.field("rules").index(i), errs);
+        }
+        let Some(aggregation) = self.aggregation_rule() else { return };
+        let at = Path::Root.field("aggregationRule");
+        let at = at.field("clusterRoleSelectors");
+        if aggregation.cluster_role_selectors().is_empty() {
+            let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+            errs.required(&at, why);
+        }
+        for (i, selector) in aggregation.cluster_role_selectors().iter().enumerate() {
+            errs.selector(&at.index(i), Some(selector));
+            if Selector::from_tree(selector.tree()).is_err() {
+                errs.invalid(&at.index(i), Value::Null, "invalid label selector.");
+            }
+        }
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+}

@@ -1,0 +1,87 @@
+//! rbac/v1: Role.
+
+use macros::api;
+use object::{List, ObjectMeta, Value};
+use schema::{Errors, Kind, NameRule, Names, Path, Storage, names};
+
+#[api]
+pub struct Role {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2, always)]
+    rules: List<PolicyRule>,
+}
+
+#[api]
+pub struct PolicyRule {
+    #[api(tag = 1, required, always)]
+    verbs: List<String>,
+    #[api(tag = 2)]
+    api_groups: List<String>,
+    #[api(tag = 3)]
+    resources: List<String>,
+    #[api(tag = 4)]
+    resource_names: List<String>,
+    #[api(tag = 5, name = "nonResourceURLs")]
+    non_resource_urls: List<String>,
+}
+
+impl Kind for Role {
+    const NAMES: Names = Names {
+        group: "rbac.authorization.k8s.io",
+        version: "v1",
+        kind: "Role",
+        plural: "roles",
+        singular: "role",
+        short: &[],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("roles", "v1");
+    const NAME: NameRule = names::path_segment;
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        for (i, rule) in self.rules().iter().enumerate() {
+            rule.check(true, &Path::Root.field("rules").index(i), errs);
+        }
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+}
+
+impl PolicyRule {
+    pub(super) fn check(&self, namespaced: bool, at: &Path, errs: &mut Errors) {
+        if self.verbs().is_empty() {
+            errs.required(&at.field("verbs"), "verbs must contain at least one value");
+        }
+        let paths = self.non_resource_urls();
+        let some_resource = !(self.api_groups().is_empty()
+            && self.resources().is_empty()
+            && self.resource_names().is_empty());
+        if !paths.is_empty() {
+            let at = at.field("nonResourceURLs");
+            if namespaced {
+                let why = "namespaced rules cannot apply to non-resource URLs";
+                errs.invalid(&at, Value::from(paths.clone()), why);
+            }
+            if some_resource {
+                let why = "rules cannot apply to both regular resources and non-resource URLs";
+                errs.invalid(&at, Value::from(paths.clone()), why);
+            }
+            return;
+        }
+        if self.api_groups().is_empty() {
+            let why = "resource rules must supply at least one api group";
+            errs.required(&at.field("apiGroups"), why);
+        }
+        if self.resources().is_empty() {
+            let why = "resource rules must supply at least one resource";
+            errs.required(&at.field("resources"), why);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! rbac/v1: RoleBinding.
+
+use macros::api;
+use object::{List, ObjectMeta, Value};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, names};
+
+use crate::rules::{Rules, go_struct};
+
+/// The API group of roles, users and groups.
+pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
+
+#[api]
+pub struct RoleBinding {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2)]
+    subjects: List<Subject>,
+    #[api(tag = 3, required, always)]
+    role_ref: RoleRef,
+}
+
+#[api(atomic)]
+pub struct Subject {
+    #[api(tag = 1, required, always)]
+    kind: String,
+    #[api(tag = 2)]
+    api_group: String,
+    #[api(tag = 3, required, always)]
+    name: String,
+    #[api(tag = 4)]
+    namespace: String,
+}
+
+#[api(atomic)]
+pub struct RoleRef {
+    #[api(tag = 1, always, default = "rbac.authorization.k8s.io", implied)]
+    api_group: String,
+    #[api(tag = 2, required, always)]
+    kind: String,
+    #[api(tag = 3, required, always)]
+    name: String,
+}
+
+impl Kind for RoleBinding {
+    const NAMES: Names = Names {
+        group: "rbac.authorization.k8s.io",
+        version: "v1",
+        kind: "RoleBinding",
+        plural: "rolebindings",
+        singular: "rolebinding",
+        short: &[],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("rolebindings", "v1");
+    const NAME: NameRule = names::path_segment;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Role", "string", |binding, _| binding.role_ref().cell()),
+        Column::AGE,
+        Column::new("Users", "string", |binding: &Self, _| {
+            Subject::cell(binding.subjects(), "User")
+        })
+        .wide(),
+        Column::new("Groups", "string", |binding: &Self, _| {
+            Subject::cell(binding.subjects(), "Group")
+        })
+        .wide(),
+        Column::new("ServiceAccounts", "string", |binding: &Self, _| {
+            Subject::cell(binding.subjects(), "ServiceAccount")
+        })
+        .wide(),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.role_ref().check(&["Role", "ClusterRole"], &Path::Root.field("roleRef"), errs);
+        for (i, subject) in self.subjects().iter().enumerate() {
+            subject.check(true, &Path::Root.field("subjects").index(i), errs);
+        }
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+        if self.role_ref() != old.role_ref() {
+            let shown = self.role_ref().shown();
+            errs.invalid_shown(&Path::Root.field("roleRef"), shown, "field is immutable");
+        }
+    }
+
+    fn default_fields(&mut self) {
+        Subject::default_groups(self.subjects_mut());
+    }
+}
+
+impl RoleRef {
+    pub(super) fn check(&self, kinds: &[&str], at: &Path, errs: &mut Errors) {
+        errs.one_of(&at.field("apiGroup"), self.api_group(), &[GROUP]);
+        errs.one_of(&at.field("kind"), self.kind(), kinds);
+        match self.name() {
+            "" => errs.required(&at.field("name"), ""),
+            name => {
+                errs.complaints(&at.field("name"), name, object::names::path_segment_name(name));
+            }
+        }
+    }
+
+    /// As Go prints it.
+    pub(super) fn shown(&self) -> String {
+        go_struct(&[
+            ("APIGroup", self.api_group().into()),
+            ("Kind", self.kind().into()),
+            ("Name", self.name().into()),
+        ])
+    }
+
+    pub(super) fn cell(&self) -> Value {
+        format!("{}/{}", self.kind(), self.name()).into()
+    }
+}
+
+impl Subject {
+    pub(super) fn check(&self, namespaced: bool, at: &Path, errs: &mut Errors) {
+        errs.need(at, "name", self.name());
+        match self.kind() {
+            "ServiceAccount" => {
+                if !self.name().is_empty() {
+                    errs.subdomain(&at.field("name"), self.name());
+                }
+                errs.one_of(&at.field("apiGroup"), self.api_group(), &[""]);
+                if !namespaced {
+                    errs.need(at, "namespace", self.namespace());
+                }
+            }
+            "User" | "Group" => errs.one_of(&at.field("apiGroup"), self.api_group(), &[GROUP]),
+            other => {
+                let known = ["ServiceAccount", "User", "Group"];
+                errs.not_supported(&at.field("kind"), other, &known);
+            }
+        }
+    }
+
+    /// The names of the subjects of one kind.
+    pub(super) fn cell(subjects: &List<Self>, kind: &str) -> Value {
+        let name = |subject: &Self| match kind {
+            "ServiceAccount" => format!("{}/{}", subject.namespace(), subject.name()),
+            _ => subject.name().to_owned(),
+        };
+        let of_kind = subjects.iter().filter(|subject| subject.kind() == kind);
+        of_kind.map(name).collect::<Vec<_>>().join(", ").into()
+    }
+
+    /// Users and groups are of this API group, unless another is named.
+    pub(super) fn default_groups(subjects: &mut List<Self>) {
+        if subjects.is_empty() {
+            return;
+        }
+        for subject in subjects.iter_mut() {
+            if subject.api_group().is_empty() && matches!(subject.kind(), "User" | "Group") {
+                subject.set_api_group(GROUP);
+            }
+        }
+    }
+}

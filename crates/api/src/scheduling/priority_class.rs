@@ -1,0 +1,99 @@
+//! scheduling/v1: PriorityClass.
+
+use macros::api;
+use object::ObjectMeta;
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+
+use crate::generation;
+
+#[api]
+pub struct PriorityClass {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2, always)]
+    value: i32,
+    #[api(tag = 3)]
+    global_default: bool,
+    #[api(tag = 4)]
+    description: String,
+    #[api(tag = 5, default = "PreemptLowerPriority", implied)]
+    preemption_policy: Option<String>,
+}
+
+impl Kind for PriorityClass {
+    const NAMES: Names = Names {
+        group: "scheduling.k8s.io",
+        version: "v1",
+        kind: "PriorityClass",
+        plural: "priorityclasses",
+        singular: "priorityclass",
+        short: &["pc"],
+        categories: &[],
+    };
+    const SCOPE: Scope = Scope::Cluster;
+    const STORAGE: Storage = Storage::new("priorityclasses", "v1");
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Value", "integer", |class, _| class.value().into()),
+        Column::new("Global-Default", "boolean", |class, _| class.global_default().into()),
+        Column::AGE,
+        Column::new("PreemptionPolicy", "string", |class, _| class.preemption_policy().into()),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let name = self.metadata().name();
+        if name.starts_with("system-") {
+            if let Some(wrong) = self.unlike_system() {
+                let at = Path::Root.field("metadata");
+                let why = format!(
+                    "priority class names with 'system-' prefix are reserved for system use only. \
+                     error: {wrong}"
+                );
+                errs.forbidden(&at.field("name"), why);
+            }
+        } else if self.value() > HIGHEST {
+            let why = format!("maximum allowed value of a user defined priority is {HIGHEST}");
+            errs.forbidden(&Path::Root.field("value"), why);
+        }
+        let at = Path::Root.field("preemptionPolicy");
+        errs.one_of(&at, self.preemption_policy(), &["PreemptLowerPriority", "Never"]);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        if self.value() != old.value() {
+            errs.forbidden(&Path::Root.field("value"), "may not be changed in an update.");
+        }
+        let at = Path::Root.field("preemptionPolicy");
+        errs.immutable(&at, &self.preemption_policy().into(), &old.preemption_policy().into());
+    }
+
+    fn prepare_create(&mut self) {
+        generation::first(self.metadata_mut());
+    }
+}
+
+/// The highest priority that users can give; above are the system's own classes.
+const HIGHEST: i32 = 1_000_000_000;
+const SYSTEM: [(&str, i32); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
+impl PriorityClass {
+    /// What tells it from the system class of its name.
+    fn unlike_system(&self) -> Option<String> {
+        let name = self.metadata().name();
+        match SYSTEM.iter().find(|(known, _)| *known == name) {
+            None => Some(format!("{name} is not a known system priority class")),
+            Some((_, value)) if *value != self.value() => {
+                Some(format!("value of {name} PriorityClass must be {value}"))
+            }
+            Some(_) if self.global_default() => {
+                Some(format!("globalDefault of {name} PriorityClass must be false"))
+            }
+            Some(_) => None,
+        }
+    }
+}

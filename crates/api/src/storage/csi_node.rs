@@ -1,0 +1,165 @@
+//! storage/v1: CSINode.
+
+use std::collections::BTreeSet;
+
+use macros::api;
+use object::{List, ObjectMeta, Time, Value, count};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage, Subresource};
+
+use crate::{
+    core::volume::sources::check_csi_driver,
+    rules::{Rules, go_struct},
+};
+
+#[api]
+pub struct CSINode {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2, required, always)]
+    spec: CSINodeSpec,
+    #[api(tag = 3)]
+    status: CSINodeStatus,
+}
+
+#[api]
+pub struct CSINodeSpec {
+    #[api(tag = 1, required, keys("name"), merge, merge_key = "name", always)]
+    drivers: List<CSINodeDriver>,
+}
+
+#[api]
+pub struct CSINodeDriver {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2, name = "nodeID", required, always)]
+    node_id: String,
+    #[api(tag = 3, always)]
+    topology_keys: List<String>,
+    #[api(tag = 4)]
+    allocatable: Option<VolumeNodeResources>,
+}
+
+#[api]
+pub struct VolumeNodeResources {
+    #[api(tag = 1)]
+    count: Option<i32>,
+}
+
+#[api]
+pub struct CSINodeStatus {
+    #[api(tag = 1, keys("name"), merge, merge_key = "name")]
+    storage_health: List<StorageHealth>,
+}
+
+#[api]
+pub struct StorageHealth {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2)]
+    health_conditions: List<StorageHealthCondition>,
+}
+
+#[api]
+pub struct StorageHealthCondition {
+    #[api(tag = 1, required, always)]
+    status: String,
+    #[api(tag = 2, required, always)]
+    reason: String,
+    #[api(tag = 3)]
+    message: String,
+    #[api(tag = 4)]
+    access_mode: Option<String>,
+    #[api(tag = 5)]
+    volume_mode: Option<String>,
+    #[api(tag = 6)]
+    last_transition_time: Time,
+}
+
+impl Kind for CSINode {
+    const NAMES: Names = Names {
+        group: "storage.k8s.io",
+        version: "v1",
+        kind: "CSINode",
+        plural: "csinodes",
+        singular: "csinode",
+        short: &[],
+        categories: &[],
+    };
+    const SCOPE: Scope = Scope::Cluster;
+    const STORAGE: Storage = Storage::new("csinodes", "v1");
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "CSINode", &["get", "patch", "update"])];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Drivers", "integer", |node, _| count(node.spec().drivers().len()).into()),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        let at = at.field("drivers");
+        let mut names = BTreeSet::new();
+        for (i, driver) in self.spec().drivers().iter().enumerate() {
+            driver.check(&at.index(i), errs);
+            if !names.insert(driver.name()) {
+                errs.duplicate(&at.index(i).field("name"), driver.name());
+            }
+        }
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+        let at = Path::Root.field("spec");
+        let fixed = |driver: &CSINodeDriver| {
+            let mut fixed = driver.clone();
+            fixed.clear_allocatable();
+            fixed
+        };
+        for old in old.spec().drivers().iter() {
+            let new = self.spec().drivers().find(|new| new.name() == old.name());
+            if let Some(new) = new.filter(|new| fixed(new) != fixed(old)) {
+                errs.invalid_shown(&at.field("drivers"), new.shown(), "field is immutable");
+            }
+        }
+    }
+}
+
+const MAX_ID: usize = 192;
+
+impl CSINodeDriver {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        check_csi_driver(&at.field("name"), self.name(), errs);
+        errs.need(at, "nodeID", self.node_id());
+        if self.node_id().len() > MAX_ID {
+            let why = format!("must be {MAX_ID} characters or less");
+            errs.invalid(&at.field("nodeID"), self.node_id(), why);
+        }
+        if let Some(n) = self.allocatable().and_then(VolumeNodeResources::count) {
+            errs.non_negative(&at.field("allocatable").field("count"), n.into());
+        }
+        let mut seen = BTreeSet::new();
+        for key in self.topology_keys().iter() {
+            if key.is_empty() {
+                errs.required(at, "");
+            }
+            if !seen.insert(key) {
+                errs.duplicate(at, key);
+            }
+            errs.qualified(at, key);
+        }
+    }
+
+    /// As Go prints it.
+    fn shown(&self) -> String {
+        go_struct(&[
+            ("Name", self.name().into()),
+            ("NodeID", self.node_id().into()),
+            ("TopologyKeys", Value::from(self.topology_keys().clone())),
+            ("Allocatable", Value::Null),
+        ])
+    }
+}

@@ -1,0 +1,7 @@
+//! storagemigration/v1beta1.
+
+mod storage_version_migration;
+
+pub use self::storage_version_migration::{
+    StorageVersionMigration, StorageVersionMigrationSpec, StorageVersionMigrationStatus,
+};
