@@ -1,0 +1,215 @@
+//! What every engine promises, as a suite: each implementation runs it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use crate::{Cursor, Engine, Error, Mirror, Pinned, Resident, Resource, Topic, Write};
+
+const PREFIX: &str = "/registry/things/";
+
+/// An engine with nothing in it, and the mirror that it fills.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    pub engine: Arc<dyn Engine<Bytes>>,
+    pub mirror: Arc<Mirror<Bytes>>,
+}
+
+/// Bytes as they are. Keys end with `namespace/name`; the text is the index `text`.
+#[derive(Debug)]
+pub struct Plain;
+
+impl Resident<Bytes> for Plain {
+    fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, Error> {
+        Ok(bytes.clone())
+    }
+
+    fn topics(&self, key: &str, object: &Bytes) -> Vec<Topic> {
+        let namespace = key.rsplit('/').nth(1).unwrap_or_default();
+        let text = String::from_utf8_lossy(object);
+        let text = Topic::Index("text".into(), text.as_ref().into());
+        vec![Topic::All, Topic::Namespace(namespace.into()), text]
+    }
+
+    fn weight(&self, object: &Bytes) -> usize {
+        object.len()
+    }
+}
+
+/// Runs all of it; `make` gives a fresh engine for each part.
+pub async fn run(make: impl Fn() -> Subject) {
+    writes_are_judged_by_revision(&make()).await;
+    revisions_only_grow(&make()).await;
+    a_watch_sees_every_change_in_order(&make()).await;
+    one_of_many_wins(make()).await;
+    pages_are_of_one_revision(make()).await;
+    notes_are_kept(&make()).await;
+    a_prefix_served_late_holds_what_was_written(&make()).await;
+}
+
+impl Subject {
+    fn serve(&self) -> Arc<Resource<Bytes>> {
+        self.mirror.serve(PREFIX, Arc::new(Plain), &*self.engine).expect("served")
+    }
+
+    async fn put(&self, name: &str, expect: u64, text: &str) -> Result<u64, Error> {
+        let bytes = Bytes::copy_from_slice(text.as_bytes());
+        self.engine.write(Write::put(key(name), expect, bytes.clone(), bytes)).await
+    }
+
+    async fn delete(&self, name: &str, expect: u64) -> Result<u64, Error> {
+        self.engine.write(Write::delete(key(name), expect)).await
+    }
+}
+
+fn key(name: &str) -> String {
+    format!("{PREFIX}{name}")
+}
+
+fn texts(pinned: &Pinned<Bytes>) -> Vec<(String, Bytes)> {
+    let all = pinned.range(PREFIX, None);
+    all.map(|(key, version)| (key[PREFIX.len()..].to_owned(), version.object.clone())).collect()
+}
+
+async fn writes_are_judged_by_revision(on: &Subject) {
+    let things = on.serve();
+    let made = on.put("a/x", 0, "1").await.expect("absent");
+    let again = on.put("a/x", 0, "2").await;
+    assert_eq!(again, Err(Error::Conflict { want: 0, have: made }), "it is there");
+    assert!(matches!(on.put("a/y", 7, "1").await, Err(Error::Conflict { want: 7, have: 0 })));
+    assert!(matches!(on.delete("a/y", 7).await, Err(Error::Conflict { want: 7, have: 0 })));
+    let changed = on.put("a/x", made, "2").await.expect("as expected");
+    assert_eq!(on.delete("a/x", made).await, Err(Error::Conflict { want: made, have: changed }));
+    let version = things.get(&key("a/x")).expect("answered, so it can be read");
+    assert_eq!((version.revision, &*version.object), (changed, &b"2"[..]));
+    let gone = on.delete("a/x", changed).await.expect("as expected");
+    assert!(things.get(&key("a/x")).is_none() && things.complete_through() >= gone);
+    assert!(on.put("a/x", 0, "3").await.expect("absent again") > gone);
+}
+
+async fn revisions_only_grow(on: &Subject) {
+    let things = on.serve();
+    let mut last = on.engine.durable();
+    assert!(last > 0 && things.pin().revision == last, "an empty list can be watched from");
+    for nth in 0..20 {
+        let revision = on.put(&format!("a/{nth}"), 0, "").await.expect("absent");
+        assert!(revision > last && on.engine.durable() >= revision);
+        last = revision;
+    }
+}
+
+async fn a_watch_sees_every_change_in_order(on: &Subject) {
+    let things = on.serve();
+    let made = on.put("a/x", 0, "1").await.expect("absent");
+    let mut late = Cursor::open(&things, Topic::Namespace("a".into()), made).expect("in the ring");
+    let changed = on.put("a/x", made, "2").await.expect("as expected");
+    on.put("b/x", 0, "1").await.expect("absent");
+    let gone = on.delete("a/x", changed).await.expect("as expected");
+    let event = late.next().await.expect("still there");
+    let old = event.old.as_ref().map(|old| (old.revision, old.object.clone()));
+    assert_eq!((event.revision, old), (changed, Some((made, Bytes::from_static(b"1")))));
+    let event = late.next().await.expect("still there");
+    assert_eq!((event.revision, event.new.is_none()), (gone, true));
+    assert!(late.try_next().is_none());
+    let ahead = Cursor::open(&things, Topic::All, gone + 1).map(drop);
+    assert_eq!(ahead, Err(Error::Ahead { revision: gone + 1 }));
+}
+
+/// Everybody adds one to a number, reading and writing until it was the first.
+async fn one_of_many_wins(on: Subject) {
+    const TASKS: usize = 64;
+    const TIMES: usize = 8;
+    let things = on.serve();
+    on.put("a/sum", 0, "0").await.expect("absent");
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let (on, things) = (on.clone(), things.clone());
+        tasks.spawn(async move {
+            for _ in 0..TIMES {
+                loop {
+                    let read = things.get(&key("a/sum")).expect("never deleted");
+                    let text = std::str::from_utf8(&read.object).expect("a number");
+                    let next = text.parse::<u64>().expect("a number") + 1;
+                    match on.put("a/sum", read.revision, &next.to_string()).await {
+                        Ok(_) => break,
+                        Err(Error::Conflict { have, .. }) => {
+                            let now = things.get(&key("a/sum")).expect("never deleted");
+                            assert!(now.revision >= have, "what it lost against can be read");
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no task fails");
+    }
+    let sum = things.get(&key("a/sum")).expect("never deleted");
+    assert_eq!(sum.object, (TASKS * TIMES).to_string());
+}
+
+async fn pages_are_of_one_revision(on: Subject) {
+    let things = on.serve();
+    let mut revisions = Vec::new();
+    for nth in 0..20 {
+        revisions.push(on.put(&format!("a/{nth:02}"), 0, "old").await.expect("absent"));
+    }
+    let first = things.pin();
+    let mut writing = JoinSet::new();
+    for (nth, revision) in revisions.into_iter().enumerate() {
+        let on = on.clone();
+        writing.spawn(async move {
+            let name = format!("a/{nth:02}");
+            let done = if nth % 2 == 0 {
+                on.put(&name, revision, "new").await
+            } else {
+                on.delete(&name, revision).await
+            };
+            done.expect("as expected");
+        });
+    }
+    let mut after = None::<String>;
+    let mut seen = 0;
+    while seen < 20 {
+        let again = things.pin_at(first.revision).expect("the ring holds it");
+        let page: Vec<_> = again.range(PREFIX, after.as_deref()).take(3).collect();
+        assert!(page.iter().all(|(_, version)| &*version.object == b"old"));
+        seen += page.len();
+        after = page.last().map(|(key, _)| (*key).to_owned());
+        tokio::task::yield_now().await;
+    }
+    while let Some(done) = writing.join_next().await {
+        done.expect("no task fails");
+    }
+    assert_eq!(texts(&things.pin_at(first.revision).expect("held")), texts(&first));
+    let now = things.pin();
+    assert_eq!((now.count(PREFIX, None), now.count(&key("a/0"), None)), (10, 5));
+}
+
+async fn notes_are_kept(on: &Subject) {
+    on.serve();
+    let first = on.put("a/x", 0, "1").await.expect("absent");
+    let note = Bytes::from_static(b"because");
+    let write = Write::delete(key("a/x"), first).with_note(Some(note.clone()));
+    let gone = on.engine.write(write).await.expect("as expected");
+    let notes = on.engine.notes(first);
+    assert_eq!(notes.len(), 1);
+    assert_eq!((notes[0].revision, &notes[0].note), (gone, &note));
+    assert_eq!(on.engine.notes(gone), []);
+}
+
+async fn a_prefix_served_late_holds_what_was_written(on: &Subject) {
+    let made = on.put("a/x", 0, "1").await.expect("absent");
+    on.put("a/y", 0, "1").await.expect("absent");
+    on.put("a/x", made, "2").await.expect("as expected");
+    let things = on.serve();
+    let names: Vec<_> = texts(&things.pin()).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["a/x", "a/y"]);
+    let mut cursor = Cursor::open(&things, Topic::All, 0).expect("nothing was dropped");
+    assert_eq!(cursor.try_next().expect("there").expect("held").revision, made);
+    let anew = on.serve();
+    assert_eq!(cursor.try_next().expect("ended").map(drop), Err(Error::Closed));
+    assert_eq!(texts(&anew.pin()), texts(&things.pin()));
+}

@@ -1,0 +1,50 @@
+//! A watcher's place in a ring. It owns nothing else: no buffer, no task, no timer.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use crate::{Error, Event, Resource, Topic};
+
+#[derive(Debug)]
+pub struct Cursor<V: fmt::Debug> {
+    resource: Arc<Resource<V>>,
+    topic: Topic,
+    number: u64,
+    position: u64,
+}
+
+impl<V: fmt::Debug> Cursor<V> {
+    /// A cursor on what happens to `topic` after `revision`.
+    pub fn open(resource: &Arc<Resource<V>>, topic: Topic, revision: u64) -> Result<Self, Error> {
+        let (number, position) = resource.open(&topic, revision)?;
+        Ok(Self { resource: resource.clone(), topic, number, position })
+    }
+
+    /// The next event of its topic. Cancel safe.
+    pub async fn next(&mut self) -> Result<Arc<Event<V>>, Error> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The next event if it is there already. Does not fall asleep.
+    pub fn try_next(&mut self) -> Option<Result<Arc<Event<V>>, Error>> {
+        match self.poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(event) => Some(event),
+            Poll::Pending => None,
+        }
+    }
+
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Arc<Event<V>>, Error>> {
+        let ring = &mut self.resource.state().ring;
+        ring.poll(&self.topic, self.number, &mut self.position, cx.waker())
+    }
+}
+
+impl<V: fmt::Debug> Drop for Cursor<V> {
+    fn drop(&mut self) {
+        self.resource.state().ring.leave(&self.topic, self.number);
+    }
+}

@@ -1,0 +1,66 @@
+//! A folder of files: all that the log asks of an operating system, so that tests
+//! can take the disk away at any moment.
+
+mod folder;
+mod simulated;
+
+use std::{fmt, io, sync::Arc};
+
+pub use self::{folder::Folder, simulated::Simulated};
+
+/// A flat folder. Names last once the folder is synced.
+pub trait Disk: fmt::Debug + Send + Sync {
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// A new file of that many zeros, for which room is set aside; whatever had the
+    /// name before is gone.
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>>;
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    fn sync(&self) -> io::Result<()>;
+
+    /// Keeps others out for as long as this lives; false: another is in.
+    fn lock(&self) -> io::Result<bool>;
+}
+
+/// Bytes last once the file is synced.
+pub trait File: fmt::Debug + Send + Sync {
+    fn size(&self) -> io::Result<u64>;
+
+    /// As much as there is, up to the length of `into`.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// All of it, or an error after any part of it.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Grows to that size, with zeros for which room is set aside, or stays as it is.
+    fn allocate(&self, size: u64) -> io::Result<()>;
+
+    fn truncate(&self, size: u64) -> io::Result<()>;
+
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// Whether there is no room: the one failure after which one can go on.
+pub(crate) fn full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The first `size` bytes of a file.
+pub(crate) fn read(file: &dyn File, size: u64) -> io::Result<Vec<u8>> {
+    let size = usize::try_from(size).map_err(io::Error::other)?;
+    let (mut bytes, mut at) = (vec![0; size], 0);
+    while at < size {
+        match file.read_at(&mut bytes[at..], at as u64)? {
+            0 => break,
+            count => at += count,
+        }
+    }
+    bytes.truncate(at);
+    Ok(bytes)
+}

@@ -1,0 +1,160 @@
+//! The log on disk.
+//!
+//! ```text
+//!  state-0c │ log-0c │ log-1f │ log-30 …zeros      what is read when it is opened
+//!                     state-30                     made meanwhile; once it is old enough, all
+//!                                                  before it goes, and rings can still be filled
+//!  reserve                                          becomes a log for deletions when the disk is full
+//! ```
+
+mod append;
+mod compact;
+mod files;
+mod frame;
+mod segment;
+mod snapshot;
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use object::Clock;
+use tracing::warn;
+
+use self::files::{Files, read};
+use crate::{Base, Error, Failure, Image, Log, Record, disk::Disk};
+
+const RESERVE: &str = "reserve";
+/// Given up while a state is written for which there is no room otherwise.
+const STATE_RESERVE: &str = "reserve-state";
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How large a file of the log becomes.
+    pub segment: u64,
+    /// How much is set aside for deletions; for a state it is as much as that needs.
+    pub reserve: u64,
+    /// How large the log becomes, at least, before it begins anew with a state.
+    pub compact: u64,
+    /// How much can be read back, at least: what rings are filled with.
+    pub retain: Duration,
+    /// Whether states are written by a thread. In tests the caller may wait.
+    pub background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (segment, reserve, compact) = (16 << 20, 4 << 20, 32 << 20);
+        Self { segment, reserve, compact, retain: Duration::from_secs(75), background: true }
+    }
+}
+
+#[derive(Debug)]
+pub struct DiskLog {
+    inner: Arc<Inner>,
+    compaction: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    options: Options,
+    files: Mutex<Files>,
+}
+
+impl DiskLog {
+    /// Opens what is in the folder, or begins there.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Result<Arc<Self>, Error> {
+        if !disk.lock().map_err(|error| Error::Disk(format!("lock the folder: {error}")))? {
+            return Err(Error::InUse);
+        }
+        let files = Mutex::new(Files::open(&*disk)?);
+        let inner = Inner { disk, clock, options, files };
+        inner.prepare().map_err(|error| Error::Disk(format!("write to the folder: {error}")))?;
+        Ok(Arc::new(Self { inner: Arc::new(inner), compaction: Mutex::default() }))
+    }
+
+    fn wait(&self) {
+        let running = self.compaction.lock().expect("not poisoned").take();
+        if running.is_some_and(|running| running.join().is_err()) {
+            warn!("writing a state has panicked");
+        }
+    }
+}
+
+impl Log for DiskLog {
+    fn append(&self, batch: &[Record]) -> Result<(), Failure> {
+        let mut files = self.inner.files();
+        if files.broken {
+            return Err(Failure::Broken(io::Error::other("an earlier write has failed")));
+        }
+        let done = self.inner.append(&mut files, batch);
+        files.broken = matches!(done, Err(Failure::Broken(_)));
+        done
+    }
+
+    fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+        // Files that are open can be read though they are removed meanwhile.
+        let (snapshot, segments) = {
+            let files = self.inner.files();
+            (files.snapshots.first().cloned(), files.segments.clone())
+        };
+        let base = match snapshot {
+            Some(snapshot) if snapshot.revision > after => snapshot.read(take)?,
+            Some(snapshot) => Base { revision: snapshot.revision, ..Base::default() },
+            None => Base::default(),
+        };
+        let from = after.max(base.revision);
+        read(&segments, from, take)?;
+        Ok(base)
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    fn due(&self) -> bool {
+        self.inner.files().due(&self.inner.options)
+    }
+
+    fn compact(&self, image: Image) {
+        {
+            let mut files = self.inner.files();
+            files.compacting = true;
+            files.begun = image.revision;
+        }
+        let inner = self.inner.clone();
+        let compact = move || inner.compact(&image);
+        if !self.inner.options.background {
+            return compact();
+        }
+        self.wait(); // it has ended: none is due while one is compacting
+        match thread::Builder::new().name("store-state".into()).spawn(compact) {
+            Ok(running) => *self.compaction.lock().expect("not poisoned") = Some(running),
+            Err(error) => {
+                warn!(%error, "cannot start a thread to write a state");
+                self.inner.files().compacting = false;
+            }
+        }
+    }
+}
+
+impl Drop for DiskLog {
+    fn drop(&mut self) {
+        self.wait();
+    }
+}
+
+impl Inner {
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().expect("not poisoned")
+    }
+}

@@ -1,0 +1,121 @@
+//! The end of the log: where batches go, and what happens when there is no room.
+
+use std::io;
+
+use tracing::info;
+
+use super::{
+    Inner, RESERVE, STATE_RESERVE,
+    files::{Files, Room},
+    frame::Frame,
+    segment::{self, Segment},
+};
+use crate::{Failure, Record, disk::full};
+
+impl Inner {
+    /// Cuts off a torn tail, and sees to it that there is something to write to.
+    pub(super) fn prepare(&self) -> io::Result<()> {
+        let mut files = self.files();
+        if let Some(last) = files.segments.last_mut()
+            && last.cut()?
+        {
+            info!(file = last.name, offset = last.end, "cut off a write that was not acknowledged");
+        }
+        if files.segments.is_empty() {
+            self.reserve(&files)?;
+            let base = files.last();
+            files.segments.push(Segment::create(&*self.disk, base, self.options.segment)?);
+        } else if !self.disk.list()?.iter().any(|name| name == RESERVE) {
+            files.room = Room::Reserve; // then the last is what it has become
+        }
+        Ok(())
+    }
+
+    pub(super) fn append(&self, files: &mut Files, batch: &[Record]) -> Result<(), Failure> {
+        let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
+        let deletions = batch.iter().all(|record| record.bytes.is_none());
+        let frame = Frame::of(batch);
+        let length = frame.len() as u64;
+        if !files.end().fits(length) || files.room == Room::Reserve {
+            self.rotate(files, length, deletions)?;
+        }
+        let segment = files.end();
+        let bytes = frame.finish(segment.salt, first.revision);
+        match segment.file.write_at(&bytes, segment.end) {
+            Ok(()) => {}
+            Err(error) if full(&error) => {
+                // Room was set aside, and yet there is none. Nothing was promised so far.
+                segment.cut().map_err(Failure::Broken)?;
+                files.room = Room::Full;
+                return Err(Failure::Full);
+            }
+            Err(error) => return Err(Failure::Broken(error)),
+        }
+        segment.file.sync().map_err(Failure::Broken)?;
+        segment.end += length;
+        segment.last = last.revision;
+        Ok(())
+    }
+
+    /// Goes on in another file, if there is room for one, and for the reserves.
+    fn rotate(&self, files: &mut Files, length: u64, deletions: bool) -> Result<(), Failure> {
+        let size = self.options.segment.max(segment::HEADER + length);
+        let base = files.last();
+        let created = self.reserve(files).and_then(|()| Segment::create(&*self.disk, base, size));
+        match created {
+            Ok(segment) => {
+                files.push(segment, Room::Enough);
+                Ok(())
+            }
+            Err(error) if full(&error) => {
+                self.retain(files, true);
+                if files.room == Room::Enough {
+                    files.room = Room::Full;
+                }
+                if deletions { self.fall_back(files, length) } else { Err(Failure::Full) }
+            }
+            Err(error) => Err(Failure::Broken(error)),
+        }
+    }
+
+    /// Goes on in the reserve.
+    fn fall_back(&self, files: &mut Files, length: u64) -> Result<(), Failure> {
+        if files.room == Room::Reserve && files.end().fits(length) {
+            return Ok(());
+        }
+        let Ok(file) = self.disk.open(RESERVE) else { return Err(Failure::Full) };
+        let size = file.size().map_err(Failure::Broken)?;
+        if segment::HEADER + length > size {
+            return Err(Failure::Full);
+        }
+        let begun = Segment::begin(&*self.disk, RESERVE, file, files.last(), size);
+        files.push(begun.map_err(Failure::Broken)?, Room::Reserve);
+        Ok(())
+    }
+
+    /// Makes sure of the reserves: one for deletions, and one in which the next state
+    /// will fit. A file that is there may be a torn one.
+    fn reserve(&self, files: &Files) -> io::Result<()> {
+        let state = files.snapshots.last().map_or(0, |snapshot| snapshot.size) + files.grown();
+        let sizes =
+            [(RESERVE, self.options.reserve), (STATE_RESERVE, state + self.options.reserve)];
+        let names = self.disk.list()?;
+        for (name, size) in sizes {
+            let there = names.iter().any(|found| found == name);
+            if !there && name == STATE_RESERVE && files.compacting {
+                return Err(io::ErrorKind::StorageFull.into()); // a state is using it
+            } else if !there {
+                self.disk.create(name, size)?.sync()?;
+                continue;
+            }
+            let file = self.disk.open(name)?;
+            match file.size()? {
+                have if have < size => file.allocate(size)?,
+                have if have / 2 > size => file.truncate(size)?,
+                _ => continue,
+            }
+            file.sync()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! How the log begins anew: with a state that is written while it goes on.
+
+use tracing::{error, info, warn};
+
+use super::{
+    Inner, STATE_RESERVE,
+    files::{Files, Room, read},
+    segment::Segment,
+    snapshot::{self, Failed, Snapshot},
+};
+use crate::{Image, disk::full};
+
+impl Inner {
+    /// Writes the state that `image` tells of, and removes what it replaces.
+    pub(super) fn compact(&self, image: &Image) {
+        let (snapshot, segments) = {
+            let files = self.files();
+            (files.snapshots.last().cloned(), files.segments.clone())
+        };
+        let mut written = self.write(image, snapshot.as_ref(), &segments);
+        if written.as_ref().is_err_and(no_room) {
+            {
+                let _files = self.files(); // who looks for the reserve must not lose it under his hands
+                self.remove(STATE_RESERVE); // the log makes it again before it goes on
+            }
+            written = self.write(image, snapshot.as_ref(), &segments);
+        }
+        let mut files = self.files();
+        files.compacting = false;
+        match written {
+            Ok(snapshot) => {
+                info!(revision = snapshot.revision, bytes = snapshot.size, "wrote a state");
+                files.snapshots.push(snapshot);
+                files.patience = 0;
+                let give_up = files.room != Room::Enough;
+                self.retain(&mut files, give_up);
+                if files.room == Room::Full {
+                    files.room = Room::Enough; // there may be some: the next file will show
+                }
+            }
+            Err(error) => {
+                error!(%error, "cannot write a state; the log goes on without");
+                let _ = self.disk.remove(snapshot::NEXT); // the next attempt does so, too
+                files.patience = files.grown() + self.options.compact / 4;
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        image: &Image,
+        snapshot: Option<&Snapshot>,
+        segments: &[Segment],
+    ) -> Result<Snapshot, Failed> {
+        let from = snapshot.map_or(0, |snapshot| snapshot.revision);
+        Snapshot::write(&*self.disk, image, self.clock.now(), |take| {
+            if let Some(snapshot) = snapshot {
+                snapshot.read(take)?;
+            }
+            read(segments, from, &mut |record| {
+                if record.revision <= image.revision {
+                    take(record);
+                }
+            })
+        })
+    }
+
+    /// Removes what is older than must be retained; all that is not needed for the
+    /// newest state if there is no room.
+    pub(super) fn retain(&self, files: &mut Files, no_room: bool) {
+        let retain = i64::try_from(self.options.retain.as_secs()).unwrap_or(i64::MAX);
+        let old = self.clock.now().saturating_sub(retain);
+        let keep = files.snapshots.iter().rposition(|snapshot| no_room || snapshot.made <= old);
+        let Some(keep) = keep else { return };
+        let base = files.snapshots[keep].revision;
+        // The states first: a state must find all that came after it.
+        for snapshot in files.snapshots.drain(..keep) {
+            self.remove(&snapshot.name);
+        }
+        if let Err(error) = self.disk.sync() {
+            warn!(%error, "cannot sync the folder; old files stay");
+            return;
+        }
+        let open = files.segments.len().saturating_sub(1);
+        let replaced = files.segments[..open].iter().take_while(|s| s.last <= base).count();
+        let kept = files.segments[replaced].base;
+        files.segments.drain(..replaced);
+        let names = self.disk.list().unwrap_or_default();
+        for name in names.iter().filter(|n| Segment::base_of(n).is_some_and(|base| base < kept)) {
+            self.remove(name);
+        }
+    }
+
+    fn remove(&self, name: &str) {
+        if let Err(error) = self.disk.remove(name) {
+            warn!(name, %error, "cannot remove a file of the log");
+        }
+    }
+}
+
+fn no_room(failed: &Failed) -> bool {
+    matches!(failed, Failed::Disk(error) if full(error))
+}

@@ -1,0 +1,131 @@
+//! Which files there are, and whether anything is missing among them.
+
+use std::io;
+
+use super::{Options, segment::Segment, snapshot::Snapshot};
+use crate::{Error, Record, disk::Disk, engine::FIRST};
+
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// Oldest first. What is read begins with the first.
+    pub(super) snapshots: Vec<Snapshot>,
+    /// Without a gap from the first snapshot on. The last is written to.
+    pub(super) segments: Vec<Segment>,
+    pub(super) room: Room,
+    pub(super) broken: bool,
+    pub(super) compacting: bool,
+    /// The last revision when a state was last begun.
+    pub(super) begun: u64,
+    /// How much the log must grow before another attempt at a state, if one has failed.
+    pub(super) patience: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Room {
+    #[default]
+    Enough,
+    /// No other file could be made. The last may have some left.
+    Full,
+    /// The last is the reserve: for deletions alone.
+    Reserve,
+}
+
+impl Files {
+    pub(super) fn open(disk: &dyn Disk) -> Result<Self, Error> {
+        let failed = |error: io::Error| Error::Disk(format!("list the folder: {error}"));
+        let mut names = disk.list().map_err(failed)?;
+        names.sort_unstable(); // by revision: it has always as many digits
+        let mut this = Self::default();
+        for name in names.iter().filter(|name| Snapshot::revision_of(name).is_some()) {
+            this.snapshots.push(Snapshot::open(disk, name)?);
+        }
+        let base = this.snapshots.first().map_or(FIRST, |snapshot| snapshot.revision);
+        let names: Vec<_> = names.iter().filter(|name| Segment::base_of(name).is_some()).collect();
+        for (nth, name) in names.iter().enumerate() {
+            let until = names.get(nth + 1).and_then(|next| Segment::base_of(next));
+            if until.is_some_and(|until| until <= base) {
+                continue; // a state has replaced it; removed by the next one
+            }
+            this.segments.push(Segment::open(disk, name, &mut |_| {})?);
+        }
+        this.check(base)?;
+        Ok(this)
+    }
+
+    /// Nothing may be missing between the first state and the last record.
+    fn check(&self, base: u64) -> Result<(), Error> {
+        let missing =
+            |file: &str, offset, what| Err(Error::Damaged { file: file.to_owned(), offset, what });
+        let mut before: Option<&Segment> = None;
+        for segment in &self.segments {
+            let reached = before.map_or(base, |before| before.last);
+            match before {
+                _ if segment.base <= reached => {}
+                Some(Segment { name, end, .. }) => {
+                    return missing(name, *end, "its last record is not what was written");
+                }
+                None => return missing(&segment.name, 0, "records before it are missing"),
+            }
+            before = Some(segment);
+        }
+        let newest = self.snapshots.last().map_or(0, |snapshot| snapshot.revision);
+        match before {
+            Some(Segment { name, last, end, .. }) if *last < newest => {
+                missing(name, *end, "its last record is not what was written")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The segment that is written to.
+    pub(super) fn end(&mut self) -> &mut Segment {
+        self.segments.last_mut().expect("there is one since it was opened")
+    }
+
+    /// Goes on in this one.
+    pub(super) fn push(&mut self, segment: Segment, room: Room) {
+        if self.end().base == segment.base {
+            self.segments.pop(); // nothing was in it, and it had the same name
+        }
+        self.segments.push(segment);
+        self.room = room;
+    }
+
+    /// The newest revision.
+    pub(super) fn last(&self) -> u64 {
+        let state = self.snapshots.last().map_or(0, |snapshot| snapshot.revision);
+        self.segments.last().map_or(state, |segment| segment.last.max(state)).max(FIRST)
+    }
+
+    /// How much the log has grown since the newest state.
+    pub(super) fn grown(&self) -> u64 {
+        let state = self.snapshots.last().map_or(0, |snapshot| snapshot.revision);
+        self.segments.iter().filter(|segment| segment.last > state).map(|s| s.end).sum()
+    }
+
+    /// Whether it is time for a newer state: it has grown, or there is no room and it
+    /// has changed.
+    pub(super) fn due(&self, options: &Options) -> bool {
+        let state = self.snapshots.last().map_or(0, |snapshot| snapshot.size);
+        let grown = self.grown();
+        let enough = grown >= options.compact.max(state) && grown >= self.patience;
+        let urgent = self.room != Room::Enough && self.last() > self.begun;
+        !self.compacting && !self.broken && (enough || urgent)
+    }
+}
+
+/// Gives what is behind a revision.
+pub(super) fn read(
+    segments: &[Segment],
+    after: u64,
+    take: &mut dyn FnMut(Record),
+) -> Result<(), Error> {
+    for segment in segments.iter().filter(|segment| segment.last > after) {
+        segment.read(&mut |record| {
+            if record.revision > after {
+                take(record);
+            }
+        })?;
+    }
+    Ok(())
+}

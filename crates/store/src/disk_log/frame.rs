@@ -1,0 +1,172 @@
+//! How records lie on disk: a frame for each batch, so that a batch is there as a
+//! whole or not at all.
+//!
+//! ```text
+//!  salt 8 │ number 8 │ length 4 │ sum of payload 4 │ sum of header 4 │ payload: records
+//! ```
+//!
+//! Numbers are little-endian, sums are CRC-32C. The salt is drawn for each file:
+//! what looks like a frame is one, whatever bytes a client has stored.
+
+use bytes::Bytes;
+
+use crate::Record;
+
+pub(super) const HEADER: usize = 28;
+
+const PUT: u8 = 1;
+const EXPIRES: u8 = 2;
+const NOTE: u8 = 4;
+
+/// A frame in the making.
+#[derive(Debug)]
+pub(super) struct Frame(Vec<u8>);
+
+impl Frame {
+    pub(super) fn new() -> Self {
+        Self(vec![0; HEADER])
+    }
+
+    pub(super) fn of(records: &[Record]) -> Self {
+        let mut frame = Self::new();
+        for record in records {
+            frame.push(record);
+        }
+        frame
+    }
+
+    pub(super) fn push(&mut self, record: &Record) {
+        let Record { revision, key, bytes, expires, note } = record;
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = flag(bytes.is_some(), PUT)
+            | flag(expires.is_some(), EXPIRES)
+            | flag(note.is_some(), NOTE);
+        self.0.extend_from_slice(&revision.to_le_bytes());
+        self.0.push(flags);
+        self.text(key.as_bytes());
+        if let Some(bytes) = bytes {
+            self.text(bytes);
+        }
+        if let Some(expires) = expires {
+            self.0.extend_from_slice(&expires.to_le_bytes());
+        }
+        if let Some(note) = note {
+            self.text(note);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The bytes to write.
+    pub(super) fn finish(mut self, salt: u64, number: u64) -> Vec<u8> {
+        let length = u32::try_from(self.0.len() - HEADER).expect("a batch is bounded");
+        let sum = crc32c::crc32c(&self.0[HEADER..]);
+        self.0[..8].copy_from_slice(&salt.to_le_bytes());
+        self.0[8..16].copy_from_slice(&number.to_le_bytes());
+        self.0[16..20].copy_from_slice(&length.to_le_bytes());
+        self.0[20..24].copy_from_slice(&sum.to_le_bytes());
+        let sum = crc32c::crc32c(&self.0[..24]);
+        self.0[24..HEADER].copy_from_slice(&sum.to_le_bytes());
+        self.0
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        let length = u32::try_from(bytes.len()).expect("a write is bounded");
+        self.0.extend_from_slice(&length.to_le_bytes());
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+/// A frame that was read, and is as it was written.
+#[derive(Debug)]
+pub(super) struct Read<'a> {
+    pub(super) number: u64,
+    payload: &'a [u8],
+}
+
+impl<'a> Read<'a> {
+    /// The frame at the beginning of `bytes`, if there is one.
+    pub(super) fn parse(bytes: &'a [u8], salt: u64) -> Option<Self> {
+        let mut header = Parser(bytes.get(..HEADER)?);
+        let (found, number, length) = (header.u64()?, header.u64()?, header.u32()?);
+        let (payload_sum, header_sum) = (header.u32()?, header.u32()?);
+        if found != salt || crc32c::crc32c(&bytes[..24]) != header_sum {
+            return None;
+        }
+        let payload = bytes[HEADER..].get(..usize::try_from(length).ok()?)?;
+        (crc32c::crc32c(payload) == payload_sum).then_some(Self { number, payload })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        HEADER + self.payload.len()
+    }
+
+    /// Its records; `None` if whoever wrote it wrote nonsense.
+    pub(super) fn records(&self) -> Option<Vec<Record>> {
+        let (mut parser, mut records) = (Parser(self.payload), Vec::new());
+        while !parser.0.is_empty() {
+            records.push(parser.record()?);
+        }
+        Some(records)
+    }
+}
+
+struct Parser<'a>(&'a [u8]);
+
+impl<'a> Parser<'a> {
+    fn record(&mut self) -> Option<Record> {
+        let (revision, flags) = (self.u64()?, self.take(1)?[0]);
+        let key = std::str::from_utf8(self.text()?).ok()?.into();
+        let has = |flag: u8| flags & flag != 0;
+        let bytes = if has(PUT) { Some(Bytes::copy_from_slice(self.text()?)) } else { None };
+        let expires = if has(EXPIRES) { Some(self.u64()?.cast_signed()) } else { None };
+        let note = if has(NOTE) { Some(Bytes::copy_from_slice(self.text()?)) } else { None };
+        Some(Record { revision, key, bytes, expires, note })
+    }
+
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        self.take(usize::try_from(length).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_reads_as_it_was_written_and_not_otherwise() {
+        let bytes = Some(Bytes::from_static(b"bytes"));
+        let put = Record { revision: 7, key: "/a/b".into(), bytes, expires: Some(-9), note: None };
+        let note = Some(Bytes::from_static(b"why"));
+        let delete = Record { revision: 8, key: "/a/c".into(), bytes: None, expires: None, note };
+        let frame = Frame::of(&[put.clone(), delete.clone()]).finish(5, 7);
+        let read = Read::parse(&frame, 5).expect("whole");
+        assert_eq!(
+            (read.number, read.len(), read.records()),
+            (7, frame.len(), Some(vec![put, delete]))
+        );
+        assert!(Read::parse(&frame, 6).is_none(), "of another file");
+        for at in 0..frame.len() {
+            let mut torn = frame.clone();
+            torn[at] ^= 1;
+            assert!(Read::parse(&torn, 5).is_none() && Read::parse(&frame[..at], 5).is_none());
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A file of the log: frames behind a header, and zeros behind the frames.
+//!
+//! A frame is written only after the one before it is synced. So only the last can
+//! be torn, and then it was not acknowledged: it is cut off. A frame that is bad
+//! though there is a good one behind it has rotted: then nothing is guessed.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    sync::Arc,
+};
+
+use super::frame::Read;
+use crate::{
+    Error, Record,
+    disk::{Disk, File, read},
+};
+
+const MAGIC: [u8; 8] = *b"TIPHYSLG";
+const VERSION: u32 = 1;
+pub(super) const HEADER: u64 = 32;
+const PREFIX: &str = "log-";
+const NEXT: &str = "next.tmp";
+
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub(super) name: String,
+    pub(super) file: Arc<dyn File>,
+    pub(super) salt: u64,
+    /// The last revision before this file.
+    pub(super) base: u64,
+    /// The last revision in it.
+    pub(super) last: u64,
+    /// Where the next frame goes.
+    pub(super) end: u64,
+    /// Where the room ends that is set aside for it.
+    pub(super) size: u64,
+}
+
+impl Segment {
+    /// The revision that a file of this name begins behind.
+    pub(super) fn base_of(name: &str) -> Option<u64> {
+        u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok()
+    }
+
+    /// A new one with room for `size` bytes. It gets its name when it is whole, so
+    /// one that is found can be read.
+    pub(super) fn create(disk: &dyn Disk, base: u64, size: u64) -> io::Result<Self> {
+        let made =
+            disk.create(NEXT, size).and_then(|file| Self::begin(disk, NEXT, file, base, size));
+        if made.is_err() {
+            let _ = disk.remove(NEXT); // the next attempt does so, too
+        }
+        made
+    }
+
+    /// Makes a segment of a file of zeros.
+    pub(super) fn begin(
+        disk: &dyn Disk,
+        from: &str,
+        file: Arc<dyn File>,
+        base: u64,
+        size: u64,
+    ) -> io::Result<Self> {
+        let salt = RandomState::new().hash_one(base);
+        let mut header = Vec::with_capacity(32);
+        header.extend_from_slice(&MAGIC);
+        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.extend_from_slice(&salt.to_le_bytes());
+        header.extend_from_slice(&base.to_le_bytes());
+        header.extend_from_slice(&crc32c::crc32c(&header).to_le_bytes());
+        file.write_at(&header, 0)?;
+        file.sync()?;
+        let name = format!("{PREFIX}{base:016x}");
+        disk.rename(from, &name)?;
+        disk.sync()?;
+        Ok(Self { name, file, salt, base, last: base, end: HEADER, size })
+    }
+
+    /// One that is there. What the frames hold goes to `take`.
+    pub(super) fn open(
+        disk: &dyn Disk,
+        name: &str,
+        take: &mut dyn FnMut(Record),
+    ) -> Result<Self, Error> {
+        let failed = |error: io::Error| Error::Disk(format!("read {name}: {error}"));
+        let file = disk.open(name).map_err(failed)?;
+        let size = file.size().map_err(failed)?;
+        let bytes = read(&*file, size).map_err(failed)?;
+        let damaged = |offset, what| Error::Damaged { file: name.to_owned(), offset, what };
+        let header = bytes.get(..32).ok_or(damaged(0, "it has no header"))?;
+        let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
+        let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four"));
+        if header[..8] != MAGIC || word(28) != crc32c::crc32c(&header[..28]) {
+            return Err(damaged(0, "its header is not what was written"));
+        } else if word(8) != VERSION {
+            return Err(damaged(8, "its version is not known here"));
+        }
+        let (salt, base) = (number(12), number(20));
+        let name = name.to_owned();
+        let mut this = Self { name, file, salt, base, last: base, end: HEADER, size };
+        this.scan(&bytes, take)?;
+        Ok(this)
+    }
+
+    /// Whether a frame of that length has room.
+    pub(super) fn fits(&self, length: u64) -> bool {
+        self.end + length <= self.size
+    }
+
+    /// Gives its records again, up to where it ended at that time.
+    pub(super) fn read(&self, take: &mut dyn FnMut(Record)) -> Result<(), Error> {
+        let failed = |error: io::Error| Error::Disk(format!("read {}: {error}", self.name));
+        let bytes = read(&*self.file, self.end).map_err(failed)?;
+        let mut again = Self { last: self.base, end: HEADER, ..self.clone() };
+        again.scan(&bytes, take)?;
+        if again.end < self.end {
+            return Err(self.damaged(again.end, "a record is not what was written"));
+        }
+        Ok(())
+    }
+
+    /// Cuts off what is behind the last good frame. Gives whether there was anything.
+    pub(super) fn cut(&mut self) -> io::Result<bool> {
+        let bytes = read(&*self.file, self.size)?;
+        let end = usize::try_from(self.end).map_err(io::Error::other)?;
+        let torn = bytes.iter().skip(end).any(|byte| *byte != 0);
+        if torn {
+            self.file.truncate(self.end)?;
+            self.file.sync()?;
+            self.size = self.end;
+        }
+        Ok(torn)
+    }
+
+    fn scan(&mut self, bytes: &[u8], take: &mut dyn FnMut(Record)) -> Result<(), Error> {
+        let mut at = usize::try_from(HEADER).expect("small");
+        while let Some(frame) = Read::parse(&bytes[at.min(bytes.len())..], self.salt) {
+            let records = frame.records().filter(|records| !records.is_empty());
+            let records = records.ok_or(self.damaged(at as u64, "its records make no sense"))?;
+            for record in records {
+                if record.revision != self.last + 1 {
+                    return Err(self.damaged(at as u64, "a revision is missing"));
+                }
+                self.last = record.revision;
+                take(record);
+            }
+            at += frame.len();
+            self.end = at as u64;
+        }
+        if self.frame_behind(bytes, at) {
+            return Err(self.damaged(at as u64, "a record is not what was written"));
+        }
+        Ok(())
+    }
+
+    /// Whether there is a good frame somewhere behind the bad one at `at`.
+    fn frame_behind(&self, bytes: &[u8], at: usize) -> bool {
+        let salt = self.salt.to_le_bytes();
+        let rest = bytes.get(at + 1..).unwrap_or_default();
+        let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+        let rest = &rest[zeros.saturating_sub(salt.len())..];
+        let mut places = rest.windows(salt.len()).enumerate().filter(|(_, found)| **found == salt);
+        places.any(|(place, _)| {
+            Read::parse(&rest[place..], self.salt).is_some_and(|frame| frame.number > self.last)
+        })
+    }
+
+    fn damaged(&self, offset: u64, what: &'static str) -> Error {
+        Error::Damaged { file: self.name.clone(), offset, what }
+    }
+}

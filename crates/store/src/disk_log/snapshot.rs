@@ -1,0 +1,210 @@
+//! A state in a file, so that the log need not be kept for ever.
+//!
+//! Written beside the log while that goes on: whatever the last state and the log
+//! since then hold of what still counts is copied, in order of revisions. It gets
+//! its name when it is whole and synced, so one that is found can be trusted.
+
+use std::{io, sync::Arc};
+
+use super::frame::{Frame, HEADER, Read};
+use crate::{
+    Base, Error, Image, Note, Record, Removals,
+    disk::{Disk, File},
+};
+
+const PREFIX: &str = "state-";
+pub(super) const NEXT: &str = "state.tmp";
+
+/// Salt of every state: none is read before it is whole.
+const SALT: u64 = u64::from_le_bytes(*b"TIPHYSS1");
+
+/// About how much goes into one frame.
+const CHUNK: usize = 1 << 20;
+
+// What a frame holds: its number.
+const BEGIN: u64 = 1;
+const REMOVALS: u64 = 2;
+const NOTES: u64 = 3;
+const STATE: u64 = 4;
+const END: u64 = 5;
+
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    pub(super) name: String,
+    file: Arc<dyn File>,
+    pub(super) revision: u64,
+    /// When it was made, in seconds since 1970.
+    pub(super) made: i64,
+    pub(super) size: u64,
+}
+
+impl Snapshot {
+    /// The revision of a file of this name.
+    pub(super) fn revision_of(name: &str) -> Option<u64> {
+        u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok()
+    }
+
+    /// Writes what `records` gives, so far as it still counts in `image`.
+    pub(super) fn write(
+        disk: &dyn Disk,
+        image: &Image,
+        made: i64,
+        records: impl FnOnce(&mut dyn FnMut(Record)) -> Result<(), Error>,
+    ) -> Result<Self, Failed> {
+        let file = disk.create(NEXT, 0)?;
+        let mut out = Out { file: &*file, frame: Frame::new(), at: 0, failed: None };
+        out.push(&record(image.revision, "", Some(made)));
+        out.flush(BEGIN);
+        let Removals { by_prefix, rest } = &image.removals;
+        out.push(&record(*rest, "", None));
+        for (prefix, last) in by_prefix {
+            out.push(&record(*last, prefix, None));
+        }
+        out.flush(REMOVALS);
+        for Note { revision, key, note } in &image.notes {
+            out.push(&Record { note: Some(note.clone()), ..record(*revision, key, None) });
+            out.flush_if_large(NOTES);
+        }
+        out.flush(NOTES);
+        let mut count = 0;
+        records(&mut |record| {
+            let head = image.heads.get(record.key.as_str());
+            if record.bytes.is_some() && head.is_some_and(|head| head.revision == record.revision) {
+                count += 1;
+                out.push(&Record { note: None, ..record });
+                out.flush_if_large(STATE);
+            }
+        })?;
+        out.flush(STATE);
+        out.push(&record(count, "", None));
+        out.flush(END);
+        let size = out.finish()?;
+        if count != image.heads.len() as u64 {
+            let what = "not all keys were found";
+            return Err(Error::Damaged { file: NEXT.into(), offset: size, what }.into());
+        }
+        file.sync()?;
+        let (revision, name) = (image.revision, format!("{PREFIX}{:016x}", image.revision));
+        disk.rename(NEXT, &name)?;
+        disk.sync()?;
+        Ok(Self { name, file, revision, made, size })
+    }
+
+    pub(super) fn open(disk: &dyn Disk, name: &str) -> Result<Self, Error> {
+        let failed = |error: io::Error| Error::Disk(format!("read {name}: {error}"));
+        let file = disk.open(name).map_err(failed)?;
+        let (size, name) = (file.size().map_err(failed)?, name.to_owned());
+        let mut this = Self { name, file, revision: 0, made: 0, size };
+        let (_, begin) = this.frame(0, BEGIN)?;
+        let begin = begin.first().ok_or(this.damaged(0))?;
+        (this.revision, this.made) = (begin.revision, begin.expires.unwrap_or_default());
+        Ok(this)
+    }
+
+    /// Gives its records, and what else it holds.
+    pub(super) fn read(&self, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+        let (mut at, mut count) = (0, 0);
+        let mut base = Base { revision: self.revision, ..Base::default() };
+        loop {
+            let (number, records) = self.frame(at, 0)?;
+            at += self.length(at)?;
+            for record in records {
+                match number {
+                    REMOVALS if record.key.is_empty() => base.removals.rest = record.revision,
+                    REMOVALS => {
+                        base.removals.by_prefix.insert(record.key, record.revision);
+                    }
+                    NOTES => {
+                        let Record { revision, key, note, .. } = record;
+                        base.notes.extend(note.map(|note| Note { revision, key, note }));
+                    }
+                    STATE => {
+                        count += 1;
+                        take(record);
+                    }
+                    END if record.revision == count => return Ok(base),
+                    END => return Err(self.damaged(at)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The frame at `at`, and its number; it must be `number` unless that is 0.
+    fn frame(&self, at: u64, number: u64) -> Result<(u64, Vec<Record>), Error> {
+        let failed = |error: io::Error| Error::Disk(format!("read {}: {error}", self.name));
+        let length = usize::try_from(self.length(at)?).map_err(|_| self.damaged(at))?;
+        let mut bytes = vec![0; length];
+        let mut have = 0;
+        while have < length {
+            match self.file.read_at(&mut bytes[have..], at + have as u64).map_err(failed)? {
+                0 => return Err(self.damaged(at)),
+                count => have += count,
+            }
+        }
+        let frame = Read::parse(&bytes, SALT).ok_or(self.damaged(at))?;
+        let records = frame.records().ok_or(self.damaged(at))?;
+        if number != 0 && frame.number != number {
+            return Err(self.damaged(at));
+        }
+        Ok((frame.number, records))
+    }
+
+    /// How long the frame at `at` says that it is.
+    fn length(&self, at: u64) -> Result<u64, Error> {
+        let failed = |error: io::Error| Error::Disk(format!("read {}: {error}", self.name));
+        let mut length = [0; 4];
+        let count = self.file.read_at(&mut length, at + 16).map_err(failed)?;
+        let length = HEADER as u64 + u64::from(u32::from_le_bytes(length));
+        if count < 4 || at + length > self.size { Err(self.damaged(at)) } else { Ok(length) }
+    }
+
+    fn damaged(&self, offset: u64) -> Error {
+        let what = "the state is not what was written";
+        Error::Damaged { file: self.name.clone(), offset, what }
+    }
+}
+
+/// Why there is no new state. The old one and the log are still there.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    #[error(transparent)]
+    Disk(#[from] io::Error),
+    #[error(transparent)]
+    Source(#[from] Error),
+}
+
+struct Out<'a> {
+    file: &'a dyn File,
+    frame: Frame,
+    at: u64,
+    failed: Option<io::Error>,
+}
+
+impl Out<'_> {
+    fn push(&mut self, record: &Record) {
+        self.frame.push(record);
+    }
+
+    fn flush_if_large(&mut self, number: u64) {
+        if self.frame.len() >= CHUNK {
+            self.flush(number);
+        }
+    }
+
+    fn flush(&mut self, number: u64) {
+        let bytes = std::mem::replace(&mut self.frame, Frame::new()).finish(SALT, number);
+        if self.failed.is_none() {
+            self.failed = self.file.write_at(&bytes, self.at).err();
+            self.at += bytes.len() as u64;
+        }
+    }
+
+    fn finish(self) -> io::Result<u64> {
+        self.failed.map_or(Ok(self.at), Err)
+    }
+}
+
+fn record(revision: u64, key: &str, expires: Option<i64>) -> Record {
+    Record { revision, key: key.into(), bytes: None, expires, note: None }
+}

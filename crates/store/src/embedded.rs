@@ -1,0 +1,120 @@
+//! The engine that needs nothing but a log.
+//!
+//! Three steps, each in revision order: a write is judged (against what is
+//! pending, too), appended with all that wait, and mirrored. Until its batch is
+//! durable nobody can read it.
+//!
+//! ```text
+//!  judged             … 7 8 9 | 10 11     pending: gathers while the batch is on its way
+//!  batch                7 8 9             one append, one sync
+//!  durable, mirrored  … 6                 what everybody reads
+//! ```
+//!
+//! There is no timer: the next batch is what has gathered when the last one ends.
+
+mod commit;
+mod loaded;
+mod writer;
+
+use std::{fmt, sync::Arc, thread::JoinHandle};
+
+use object::Clock;
+use tracing::error;
+
+use self::{commit::Core, loaded::Loaded, writer::Writer};
+use crate::{Engine, Error, Log, MemoryLog, Mirror, Note, Record, Replay, Write, Writing};
+
+pub struct Embedded<V> {
+    core: Arc<Core<V>>,
+    /// `None`: whoever writes commits himself, since the log does not block.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<V: fmt::Debug + Send + Sync + 'static> Embedded<V> {
+    /// Goes on from where `log` ends.
+    pub fn open(
+        log: Arc<dyn Log>,
+        mirror: Arc<Mirror<V>>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, Error> {
+        let loaded = Loaded::read(&*log, clock.now())?;
+        let (keys, past) = loaded.keys();
+        mirror.complete(keys.revision);
+        let loaded = log.blocks().then(|| Arc::new(loaded));
+        let core = Core::new(log, mirror, clock, Writer::new(keys, past), loaded);
+        let thread = core.log.blocks().then(|| core.start()).transpose();
+        let thread = thread.map_err(|error| Error::Disk(format!("start a thread: {error}")))?;
+        Ok(Self { core, thread })
+    }
+
+    /// An engine that forgets everything when it ends. It has no thread, and a
+    /// write is done when it is first polled: a paused clock stays paused.
+    pub fn memory(mirror: Arc<Mirror<V>>, clock: Arc<dyn Clock>) -> Self {
+        let log = Arc::new(MemoryLog::default());
+        Self::open(log, mirror, clock).expect("an empty log holds nothing wrong")
+    }
+
+    /// Deletes what has expired. The engine does so by itself once a second if it
+    /// has a thread, and with every write if it has none.
+    pub fn expire(&self) {
+        self.core.turn();
+    }
+}
+
+impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
+    fn write(&self, write: Write<V>) -> Writing<'_> {
+        Box::pin(async move {
+            let answer = self.core.submit(write)?;
+            if self.thread.is_none() {
+                self.core.turn();
+            }
+            answer.await.unwrap_or(Err(Error::Broken))
+        })
+    }
+
+    fn replay(&self, prefix: &str) -> Result<Replay, Error> {
+        self.core.writer().serve(prefix);
+        let now = self.core.clock.now();
+        if let Some(loaded) = self.core.loaded() {
+            return Ok(loaded.replay(prefix, now));
+        }
+        Ok(Loaded::read_under(&*self.core.log, prefix, now)?.replay(prefix, now))
+    }
+
+    fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
+        let mut records = Vec::new();
+        let base = self.core.log.read(revision, &mut |record| {
+            if record.revision > revision && record.key.starts_with(prefix) {
+                records.push(record);
+            }
+        })?;
+        if base.revision > revision {
+            return Err(Error::Compacted { floor: base.revision });
+        }
+        Ok(records)
+    }
+
+    fn durable(&self) -> u64 {
+        self.core.writer().durable
+    }
+
+    fn notes(&self, after: u64) -> Vec<Note> {
+        self.core.writer().notes(after)
+    }
+}
+
+impl<V> Drop for Embedded<V> {
+    /// What was judged is still committed.
+    fn drop(&mut self) {
+        self.core.close();
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            error!("the log's thread has panicked");
+        }
+    }
+}
+
+impl<V> fmt::Debug for Embedded<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Embedded").field(&self.core.log).finish()
+    }
+}

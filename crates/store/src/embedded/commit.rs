@@ -1,0 +1,205 @@
+//! How a batch becomes durable, then visible, and then is answered for.
+
+use std::{
+    fmt, io,
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use object::Clock;
+use tokio::sync::oneshot;
+use tracing::{error, warn};
+
+use super::{
+    loaded::Loaded,
+    writer::{Batch, Writer},
+};
+use crate::{Error, Failure, Heads, Log, Mirror, Write};
+
+/// What one write may hold.
+const LARGEST: usize = 8 << 20;
+
+/// How often expiry is looked at, while anything can expire.
+const TICK: Duration = Duration::from_secs(1);
+
+pub(super) struct Core<V> {
+    pub(super) log: Arc<dyn Log>,
+    pub(super) clock: Arc<dyn Clock>,
+    mirror: Arc<Mirror<V>>,
+    writer: Mutex<Writer<V>>,
+    /// Told when there is something to commit.
+    work: Condvar,
+    /// Held by the one who commits.
+    turn: Mutex<()>,
+    /// What the log held, until everything is served.
+    loaded: Mutex<Option<Arc<Loaded>>>,
+}
+
+impl<V> Core<V> {
+    pub(super) fn new(
+        log: Arc<dyn Log>,
+        mirror: Arc<Mirror<V>>,
+        clock: Arc<dyn Clock>,
+        writer: Writer<V>,
+        loaded: Option<Arc<Loaded>>,
+    ) -> Arc<Self> {
+        let (writer, work, turn) = (Mutex::new(writer), Condvar::new(), Mutex::default());
+        Arc::new(Self { log, clock, mirror, writer, work, turn, loaded: Mutex::new(loaded) })
+    }
+
+    pub(super) fn writer(&self) -> MutexGuard<'_, Writer<V>> {
+        self.writer.lock().expect("not poisoned")
+    }
+
+    /// What was read when it was opened, for as long as that is worth its memory.
+    pub(super) fn loaded(&self) -> Option<Arc<Loaded>> {
+        let mut loaded = self.loaded.lock().expect("not poisoned");
+        loaded.take_if(|loaded| loaded.stale(self.clock.now()));
+        loaded.clone()
+    }
+
+    /// Takes no more. The thread ends when what was taken is committed.
+    pub(super) fn close(&self) {
+        self.writer().closing = true;
+        self.work.notify_all();
+    }
+}
+
+impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
+    pub(super) fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
+        let this = self.clone();
+        thread::Builder::new().name("store-log".into()).spawn(move || {
+            while this.wait() {
+                this.turn();
+            }
+        })
+    }
+
+    /// Gives the write its place. Its answer comes when it is durable and mirrored.
+    pub(super) fn submit(
+        &self,
+        write: Write<V>,
+    ) -> Result<oneshot::Receiver<Result<u64, Error>>, Error> {
+        let put = write.put.as_ref().map_or(0, |(bytes, _)| bytes.len());
+        let bytes = write.key.len() + put + write.note.as_ref().map_or(0, Bytes::len);
+        if bytes > LARGEST {
+            return Err(Error::TooLarge { bytes, limit: LARGEST });
+        }
+        let (answer, receiver) = oneshot::channel();
+        let now = self.clock.now();
+        let mut writer = self.writer();
+        if writer.broken || writer.closing {
+            return Err(Error::Broken);
+        }
+        let sleeping = writer.idle();
+        writer.judge(write, now, answer);
+        drop(writer);
+        if sleeping {
+            self.work.notify_one();
+        }
+        Ok(receiver)
+    }
+
+    /// Commits all that has gathered.
+    pub(super) fn turn(&self) {
+        let _turn = self.turn.lock().expect("not poisoned");
+        loop {
+            self.commit();
+            let writer = self.writer();
+            if writer.idle() || writer.broken {
+                return;
+            }
+        }
+    }
+
+    /// Sleeps until there is something to commit, or maybe to expire; false: it is over.
+    fn wait(&self) -> bool {
+        let mut writer = self.writer();
+        loop {
+            if !writer.idle() {
+                return true;
+            } else if writer.closing {
+                return false;
+            } else if writer.expires() {
+                let (again, slept) = self.work.wait_timeout(writer, TICK).expect("not poisoned");
+                if slept.timed_out() {
+                    return true;
+                }
+                writer = again;
+            } else {
+                writer = self.work.wait(writer).expect("not poisoned");
+            }
+        }
+    }
+
+    fn commit(&self) {
+        let due = self.log.due();
+        let (batch, heads) = {
+            let mut writer = self.writer();
+            if writer.broken {
+                return;
+            }
+            writer.expire(self.clock.now());
+            let batch = writer.take();
+            let last = batch.records.last().filter(|_| due);
+            let heads = last.and_then(|last| writer.heads(last.revision));
+            (batch, heads)
+        };
+        let nothing = batch.records.is_empty();
+        match if nothing { Ok(()) } else { self.log.append(&batch.records) } {
+            Ok(()) => self.committed(batch, heads),
+            Err(Failure::Full) => {
+                let refused = self.writer().refuse(batch);
+                self.make_room();
+                warn!(writes = refused.len(), "the disk is full");
+                for answer in refused {
+                    let _ = answer.send(Err(Error::Full)); // who asked may have gone
+                }
+            }
+            Err(Failure::Broken(error)) => {
+                error!(%error, "cannot append to the log; nothing more is written");
+                self.writer().give_up(); // what came after was judged against it
+            }
+        }
+    }
+
+    /// Lets the log begin anew with what is durable, if that may give some room.
+    fn make_room(&self) {
+        let image = {
+            let writer = self.writer();
+            let heads = if self.log.due() { writer.heads(writer.durable) } else { None };
+            heads.map(|heads| writer.image(heads, writer.durable))
+        };
+        if let Some(image) = image {
+            self.log.compact(image);
+        }
+    }
+
+    /// Mirrors what is durable, and then answers.
+    fn committed(&self, batch: Batch<V>, heads: Option<Heads>) {
+        let Batch { records, tickets, losers } = batch;
+        let mut answers = Vec::with_capacity(tickets.len());
+        if let Some(last) = records.last().map(|record| record.revision) {
+            let mut writer = self.writer();
+            writer.appended(&records);
+            let image = heads.map(|heads| writer.image(heads, last));
+            drop(writer);
+            let values = records.into_iter().zip(tickets).map(|(record, ticket)| {
+                answers.extend(ticket.answer.map(|answer| (Ok(record.revision), answer)));
+                (record, ticket.value)
+            });
+            self.mirror.apply(values, last, self.clock.now());
+            self.writer().durable = last;
+            self.loaded(); // lets it go when it is time
+            if let Some(image) = image {
+                self.log.compact(image);
+            }
+        }
+        answers.extend(losers.into_iter().map(|(error, answer)| (Err(error), answer)));
+        for (result, answer) in answers {
+            let _ = answer.send(result); // who asked may have gone
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What is judged and not yet durable, and how it is taken back.
+
+use std::mem;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::{
+    Error, Heads, Image, Note, Record, Write,
+    keys::{Head, Keys, Past},
+};
+
+/// What one batch may hold, unless it is a single write.
+const BATCH: usize = 8 << 20;
+
+pub(super) type Answer = oneshot::Sender<Result<u64, Error>>;
+
+pub(super) struct Writer<V> {
+    keys: Keys,
+    past: Past,
+    pending: Batch<V>,
+    pub(super) durable: u64,
+    pub(super) broken: bool,
+    pub(super) closing: bool,
+}
+
+/// What goes to the log at once, and who waits for it.
+pub(super) struct Batch<V> {
+    pub(super) records: Vec<Record>,
+    /// As many.
+    pub(super) tickets: Vec<Ticket<V>>,
+    /// Who lost against something that cannot be read yet.
+    pub(super) losers: Vec<(Error, Answer)>,
+}
+
+/// What belongs to a record, and does not go to the log.
+pub(super) struct Ticket<V> {
+    pub(super) value: Option<V>,
+    /// `None`: the engine's own.
+    pub(super) answer: Option<Answer>,
+    /// What the record replaces.
+    before: Option<Head>,
+}
+
+impl<V> Writer<V> {
+    pub(super) fn new(keys: Keys, past: Past) -> Self {
+        let (durable, pending) = (keys.revision, Batch::default());
+        Self { keys, past, pending, durable, broken: false, closing: false }
+    }
+
+    /// Gives the write its place. A conflict is told only when what it lost against
+    /// can be read: at once, or with the batch.
+    pub(super) fn judge(&mut self, write: Write<V>, now: i64, answer: Answer) {
+        match self.keys.judge(write, now) {
+            Ok((record, value)) => self.push(record, value, Some(answer)),
+            Err(error) => self.pending.losers.push((error, answer)),
+        }
+    }
+
+    /// Deletes what has expired.
+    pub(super) fn expire(&mut self, now: i64) {
+        for key in self.keys.expired(now) {
+            let revision = self.keys.revision + 1;
+            let record = Record { revision, key, bytes: None, expires: None, note: None };
+            self.push(record, None, None);
+        }
+    }
+
+    pub(super) fn idle(&self) -> bool {
+        self.pending.records.is_empty() && self.pending.losers.is_empty()
+    }
+
+    pub(super) fn expires(&self) -> bool {
+        self.keys.expires()
+    }
+
+    /// The next batch. Losers come with the last of those that were judged before.
+    pub(super) fn take(&mut self) -> Batch<V> {
+        let mut bytes = 0;
+        let fits = |record: &&Record| {
+            bytes += record.bytes.as_ref().map_or(0, Bytes::len);
+            bytes <= BATCH
+        };
+        let count = self.pending.records.iter().take_while(fits).count().max(1);
+        if count >= self.pending.records.len() {
+            return mem::take(&mut self.pending);
+        }
+        let records = self.pending.records.split_off(count);
+        let tickets = self.pending.tickets.split_off(count);
+        let losers = mem::take(&mut self.pending.losers);
+        mem::replace(&mut self.pending, Batch { records, tickets, losers })
+    }
+
+    /// The keys as of `revision`, if that is the last that was judged.
+    pub(super) fn heads(&self, revision: u64) -> Option<Heads> {
+        (revision == self.keys.revision).then(|| self.keys.heads())
+    }
+
+    /// These are in the log.
+    pub(super) fn appended(&mut self, records: &[Record]) {
+        for record in records {
+            self.past.apply(record);
+        }
+    }
+
+    /// Everything as of the last append, when the keys were at `heads`.
+    pub(super) fn image(&self, heads: Heads, revision: u64) -> Image {
+        let (removals, notes) = (self.past.removals.clone(), self.past.notes(0));
+        Image { revision, heads, removals, notes }
+    }
+
+    /// There is no room for this batch. Takes back all that is not durable, and
+    /// judges the deletions again, for which there is a reserve; unless the batch had
+    /// nothing else. Gives who is refused.
+    pub(super) fn refuse(&mut self, batch: Batch<V>) -> Vec<Answer> {
+        let only_deletions = batch.records.iter().all(|record| record.bytes.is_none());
+        let later = mem::take(&mut self.pending);
+        let records = batch.records.into_iter().chain(later.records);
+        let undone: Vec<_> = records.zip(batch.tickets.into_iter().chain(later.tickets)).collect();
+        for (record, ticket) in undone.iter().rev() {
+            self.keys.undo(record, ticket.before);
+        }
+        let losers = batch.losers.into_iter().chain(later.losers);
+        let mut refused: Vec<_> = losers.map(|(_, answer)| answer).collect();
+        for (record, ticket) in undone {
+            let stands = ticket.before.is_some() && self.keys.head(&record.key) == ticket.before;
+            if only_deletions || record.bytes.is_some() || !stands {
+                refused.extend(ticket.answer);
+            } else {
+                let revision = self.keys.revision + 1;
+                self.push(Record { revision, ..record }, None, ticket.answer);
+            }
+        }
+        refused
+    }
+
+    /// What the log holds is unknown: nothing more is taken. Who waits hears of it,
+    /// since his answer is dropped.
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
+        self.pending = Batch::default();
+    }
+
+    pub(super) fn serve(&mut self, prefix: &str) {
+        self.past.removals.serve(prefix);
+    }
+
+    pub(super) fn notes(&self, after: u64) -> Vec<Note> {
+        self.past.notes(after)
+    }
+
+    fn push(&mut self, record: Record, value: Option<V>, answer: Option<Answer>) {
+        let before = self.keys.apply(&record);
+        self.pending.records.push(record);
+        self.pending.tickets.push(Ticket { value, answer, before });
+    }
+}
+
+impl<V> Default for Batch<V> {
+    fn default() -> Self {
+        Self { records: Vec::new(), tickets: Vec::new(), losers: Vec::new() }
+    }
+}

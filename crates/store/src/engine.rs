@@ -1,0 +1,104 @@
+//! What keeps the bytes. Embedded here; etcd is another.
+
+use std::{fmt, future::Future, pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use object::Text;
+
+use crate::Error;
+
+/// A change that somebody asks for.
+#[derive(Debug)]
+pub struct Write<V> {
+    pub key: Text,
+    /// The revision that the key must still be at; 0: absent.
+    pub expect: u64,
+    /// The bytes to keep, and the value that they mean; `None` deletes. The engine
+    /// carries the value to the mirror unread, so that nobody decodes his own write.
+    pub put: Option<(Bytes, V)>,
+    /// Deleted by the engine itself when this has passed, unless it is written again.
+    pub ttl: Option<Duration>,
+    /// Who wrote it, and why: kept beside the record, and not read here.
+    pub note: Option<Bytes>,
+}
+
+impl<V> Write<V> {
+    pub fn put(key: impl Into<Text>, expect: u64, bytes: Bytes, value: V) -> Self {
+        let put = Some((bytes, value));
+        Self { key: key.into(), expect, put, ttl: None, note: None }
+    }
+
+    pub fn delete(key: impl Into<Text>, expect: u64) -> Self {
+        Self { key: key.into(), expect, put: None, ttl: None, note: None }
+    }
+
+    #[must_use]
+    pub fn with_ttl(self, ttl: Option<Duration>) -> Self {
+        Self { ttl, ..self }
+    }
+
+    #[must_use]
+    pub fn with_note(self, note: Option<Bytes>) -> Self {
+        Self { note, ..self }
+    }
+}
+
+/// A change that has been decided: to replay it takes no clock and no condition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub revision: u64,
+    pub key: Text,
+    /// `None`: deleted.
+    pub bytes: Option<Bytes>,
+    /// When it will be deleted, in seconds since 1970. It stays until a record says so.
+    pub expires: Option<i64>,
+    pub note: Option<Bytes>,
+}
+
+/// Where an empty engine is. Not 0: whoever lists nothing watches from there, and to
+/// clients 0 means any.
+pub(crate) const FIRST: u64 = 1;
+
+/// What came with a write, for whoever asks later.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    pub revision: u64,
+    pub key: Text,
+    pub note: Bytes,
+}
+
+/// What an engine knows of the keys under a prefix.
+#[derive(Debug)]
+pub struct Replay {
+    /// Nothing that happened up to here is among `events`.
+    pub floor: u64,
+    /// What there was at the floor.
+    pub state: Vec<Record>,
+    /// What happened since, oldest first.
+    pub events: Vec<Record>,
+    /// How far this goes: nothing up to here is missing.
+    pub through: u64,
+    /// When this was, in seconds since 1970.
+    pub now: i64,
+}
+
+pub type Writing<'a> = Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>;
+
+/// Keys, opaque bytes and revisions.
+pub trait Engine<V>: fmt::Debug + Send + Sync {
+    /// Writes, and gives the revision once the write is durable and mirrored.
+    /// Dropping the future does not take the write back.
+    fn write(&self, write: Write<V>) -> Writing<'_>;
+
+    /// What is known of the keys under `prefix`.
+    fn replay(&self, prefix: &str) -> Result<Replay, Error>;
+
+    /// What happened under `prefix` after a revision that a replay has reached.
+    fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error>;
+
+    /// The newest durable revision.
+    fn durable(&self) -> u64;
+
+    /// The notes of the newest writes, oldest first, from behind a revision.
+    fn notes(&self, after: u64) -> Vec<Note>;
+}

@@ -1,0 +1,200 @@
+//! Which revision every key is at: what a write is judged by.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use imbl::OrdMap;
+use object::Text;
+
+use crate::{Base, Error, Note, Record, Write};
+
+/// How many bytes of notes are remembered.
+const NOTES: usize = 16 << 20;
+
+/// How many keys expire in one batch.
+const EXPIRE: usize = 1_000;
+
+/// Where a key is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Head {
+    pub revision: u64,
+    pub expires: Option<i64>,
+}
+
+pub type Heads = OrdMap<Arc<str>, Head>;
+
+/// Everything as of one revision, except for the bytes: those are in the log.
+#[derive(Clone, Debug)]
+pub struct Image {
+    pub revision: u64,
+    pub heads: Heads,
+    pub removals: Removals,
+    pub notes: Vec<Note>,
+}
+
+/// When something was last deleted under each prefix that is served. A state does
+/// not show it, and a quiet resource must not expire for want of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Removals {
+    pub by_prefix: BTreeMap<Text, u64>,
+    /// Under none of the prefixes.
+    pub rest: u64,
+}
+
+impl Removals {
+    /// From now on deletions under `prefix` are counted for themselves.
+    pub(crate) fn serve(&mut self, prefix: &str) {
+        if !self.by_prefix.contains_key(prefix) {
+            let last = self.last(prefix);
+            self.by_prefix.insert(prefix.into(), last);
+        }
+    }
+
+    /// The last deletion that may have been under `prefix`.
+    pub(crate) fn last(&self, prefix: &str) -> u64 {
+        if let Some(last) = self.by_prefix.get(prefix) {
+            return *last;
+        }
+        let near = |other: &str| other.starts_with(prefix) || prefix.starts_with(other);
+        let near = self.by_prefix.iter().filter(|(other, _)| near(other));
+        near.map(|(_, last)| *last).max().unwrap_or_default().max(self.rest)
+    }
+
+    fn note(&mut self, key: &str, revision: u64) {
+        let mut prefixes = key.rmatch_indices('/').map(|(at, _)| &key[..=at]);
+        match prefixes.find(|prefix| self.by_prefix.contains_key(*prefix)) {
+            Some(prefix) => self.by_prefix.insert(prefix.into(), revision),
+            None => Some(std::mem::replace(&mut self.rest, revision)),
+        };
+    }
+}
+
+/// The keys as they will be once all that was judged is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    heads: Heads,
+    expiries: BTreeSet<(i64, Arc<str>)>,
+    pub(crate) revision: u64,
+}
+
+impl Keys {
+    /// Gives the write its place, if its key is where the writer believes it is.
+    pub(crate) fn judge<V>(
+        &mut self,
+        write: Write<V>,
+        now: i64,
+    ) -> Result<(Record, Option<V>), Error> {
+        let have = self.heads.get(&*write.key).map_or(0, |head| head.revision);
+        if have != write.expect || (have == 0 && write.put.is_none()) {
+            return Err(Error::Conflict { want: write.expect, have });
+        }
+        let (bytes, value) = write.put.unzip();
+        let ttl = write.ttl.filter(|_| bytes.is_some());
+        let expires = ttl.map(|ttl| now.saturating_add(whole_seconds(ttl)));
+        let revision = self.revision + 1;
+        let record = Record { revision, key: write.key, bytes, expires, note: write.note };
+        Ok((record, value))
+    }
+
+    /// Takes in a record. Gives the head that it replaces.
+    pub(crate) fn apply(&mut self, record: &Record) -> Option<Head> {
+        self.revision = record.revision;
+        let Record { revision, expires, .. } = *record;
+        let head = record.bytes.as_ref().map(|_| Head { revision, expires });
+        self.set(&record.key, head)
+    }
+
+    /// Takes back the newest record.
+    pub(crate) fn undo(&mut self, record: &Record, before: Option<Head>) {
+        self.revision = record.revision - 1;
+        self.set(&record.key, before);
+    }
+
+    /// The deletions of what has expired by now, to be applied one by one.
+    pub(crate) fn expired(&self, now: i64) -> Vec<Text> {
+        let due = self.expiries.iter().take_while(|(at, _)| *at <= now);
+        due.take(EXPIRE).map(|(_, key)| (&**key).into()).collect()
+    }
+
+    pub(crate) fn expires(&self) -> bool {
+        !self.expiries.is_empty()
+    }
+
+    pub(crate) fn head(&self, key: &str) -> Option<Head> {
+        self.heads.get(key).copied()
+    }
+
+    pub(crate) fn heads(&self) -> Heads {
+        self.heads.clone()
+    }
+
+    fn set(&mut self, key: &str, head: Option<Head>) -> Option<Head> {
+        let (shared, before) = match self.heads.get_key_value(key) {
+            Some((shared, before)) => (shared.clone(), Some(*before)),
+            None => (Arc::from(key), None),
+        };
+        if let Some(at) = before.and_then(|before| before.expires) {
+            self.expiries.remove(&(at, shared.clone()));
+        }
+        if let Some(at) = head.and_then(|head| head.expires) {
+            self.expiries.insert((at, shared.clone()));
+        }
+        match head {
+            Some(head) => self.heads.insert(shared, head),
+            None => self.heads.remove(key),
+        };
+        before
+    }
+}
+
+/// What is durable, and is not in the heads.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    pub(crate) removals: Removals,
+    notes: VecDeque<Note>,
+    bytes: usize,
+}
+
+impl Past {
+    pub(crate) fn new(base: Base) -> Self {
+        let mut this = Self { removals: base.removals, ..Self::default() };
+        base.notes.into_iter().for_each(|note| this.push(note));
+        this
+    }
+
+    pub(crate) fn apply(&mut self, record: &Record) {
+        let Record { revision, ref key, ref bytes, ref note, .. } = *record;
+        if bytes.is_none() {
+            self.removals.note(key, revision);
+        }
+        if let Some(note) = note.clone() {
+            self.push(Note { revision, key: key.clone(), note });
+        }
+    }
+
+    /// The notes from behind a revision.
+    pub(crate) fn notes(&self, after: u64) -> Vec<Note> {
+        let from = self.notes.partition_point(|note| note.revision <= after);
+        self.notes.range(from..).cloned().collect()
+    }
+
+    fn push(&mut self, note: Note) {
+        self.bytes += weight(&note);
+        self.notes.push_back(note);
+        while self.bytes > NOTES {
+            let Some(oldest) = self.notes.pop_front() else { break };
+            self.bytes -= weight(&oldest);
+        }
+    }
+}
+
+fn weight(note: &Note) -> usize {
+    note.note.len() + note.key.len() + size_of::<Note>()
+}
+
+/// Rather a little late than early.
+fn whole_seconds(ttl: std::time::Duration) -> i64 {
+    i64::try_from(ttl.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,70 @@
+//! Where an embedded engine puts its records.
+
+use std::{fmt, io, sync::Mutex};
+
+use crate::{Error, Image, Note, Record, Removals};
+
+/// What a log begins with: a state, and what the records in it cannot tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Base {
+    /// Records up to here are a state; those after it are all that happened.
+    pub revision: u64,
+    pub removals: Removals,
+    pub notes: Vec<Note>,
+}
+
+/// Why a batch is not in the log.
+#[derive(Debug)]
+pub enum Failure {
+    /// There is no room, and nothing of the batch was kept.
+    Full,
+    /// What was kept is unknown.
+    Broken(io::Error),
+}
+
+pub trait Log: fmt::Debug + Send + Sync {
+    /// Returns when the whole batch is durable. Never called by two at once. A
+    /// batch of deletions alone may use what is held back for a full disk.
+    fn append(&self, batch: &[Record]) -> Result<(), Failure>;
+
+    /// Gives everything it holds from behind a revision, oldest first.
+    fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error>;
+
+    /// Whether `append` waits for a device. Then the engine gives it a thread.
+    fn blocks(&self) -> bool;
+
+    /// Whether it has grown so much that it wants to begin with a newer state.
+    fn due(&self) -> bool;
+
+    /// Begins with `image` from now on, which is exactly as of the last append, as
+    /// soon as that is durable in its turn. Called only when it is due.
+    fn compact(&self, image: Image);
+}
+
+/// A log that lives as long as somebody holds it.
+#[derive(Debug, Default)]
+pub struct MemoryLog(Mutex<Vec<Record>>);
+
+impl Log for MemoryLog {
+    fn append(&self, batch: &[Record]) -> Result<(), Failure> {
+        self.0.lock().expect("not poisoned").extend_from_slice(batch);
+        Ok(())
+    }
+
+    fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+        let records = self.0.lock().expect("not poisoned");
+        let from = records.partition_point(|record| record.revision <= after);
+        records[from..].iter().cloned().for_each(take);
+        Ok(Base::default())
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn due(&self) -> bool {
+        false
+    }
+
+    fn compact(&self, _: Image) {}
+}

@@ -1,0 +1,127 @@
+//! What an engine keeps, as values in memory, by resource.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, RwLock},
+};
+
+use bytes::Bytes;
+use object::Text;
+use tracing::error;
+
+use crate::{Bounds, Engine, Error, Record, Replay, Resource, Topic, progress::Progress};
+
+/// What a mirror must be told about the values of one resource.
+pub trait Resident<V>: fmt::Debug + Send + Sync {
+    fn decode(&self, key: &str, bytes: &Bytes) -> Result<V, Error>;
+
+    /// What the object is found under, and watched by.
+    fn topics(&self, key: &str, object: &V) -> Vec<Topic>;
+
+    /// About how many bytes the object takes in memory, for the ring's budget.
+    fn weight(&self, _object: &V) -> usize {
+        2_048
+    }
+}
+
+/// The API server has trees in it, `etcd` would have bytes.
+#[derive(Debug)]
+pub struct Mirror<V> {
+    /// By prefix; each ends with a slash.
+    resources: RwLock<HashMap<Text, Arc<Resource<V>>>>,
+    bounds: Bounds,
+    progress: Arc<Progress>,
+}
+
+impl<V: fmt::Debug> Mirror<V> {
+    pub fn new(bounds: Bounds) -> Arc<Self> {
+        let (resources, progress) = (RwLock::default(), Arc::default());
+        Arc::new(Self { resources, bounds, progress })
+    }
+
+    /// Begins to mirror what is under `prefix`, or begins anew; watches of the
+    /// earlier form end. Index and ring are filled from what the engine holds, so
+    /// a watch can go on where it was before a restart.
+    ///
+    /// A key belongs to the longest prefix that is served; one that lies within another
+    /// must be served before anything is written under it.
+    ///
+    /// # Panics
+    /// If `prefix` does not end with a slash.
+    pub fn serve(
+        &self,
+        prefix: &str,
+        resident: Arc<dyn Resident<V>>,
+        engine: &dyn Engine<V>,
+    ) -> Result<Arc<Resource<V>>, Error> {
+        assert!(prefix.ends_with('/'), "a key has one resource");
+        let replay = engine.replay(prefix)?;
+        let (through, now) = (replay.through, replay.now);
+        let mut resource = self.filled(resident.clone(), replay)?;
+        // The most is read by now; writers wait only for what has come since.
+        let mut resources = self.resources.write().expect("not poisoned");
+        match engine.replay_after(prefix, through) {
+            // Those that come again by `apply` are skipped.
+            Ok(since) => since.into_iter().try_for_each(|r| resource.apply(r, None, now))?,
+            Err(Error::Compacted { .. }) => {
+                resource = self.filled(resident, engine.replay(prefix)?)?;
+            }
+            Err(error) => return Err(error),
+        }
+        let resource = Arc::new(resource);
+        if let Some(earlier) = resources.insert(prefix.into(), resource.clone()) {
+            earlier.close();
+        }
+        Ok(resource)
+    }
+
+    /// Mirrors it no more; its watches end. What the engine holds stays there.
+    pub fn cease(&self, prefix: &str) {
+        let earlier = self.resources.write().expect("not poisoned").remove(prefix);
+        if let Some(earlier) = earlier {
+            earlier.close();
+        }
+    }
+
+    /// The resource that a key belongs to: that of the longest prefix.
+    pub fn resource(&self, key: &str) -> Option<Arc<Resource<V>>> {
+        find(&self.resources.read().expect("not poisoned"), key).cloned()
+    }
+
+    fn filled(&self, resident: Arc<dyn Resident<V>>, replay: Replay) -> Result<Resource<V>, Error> {
+        let resource = Resource::new(resident, self.bounds, self.progress.clone());
+        resource.fill(replay)?;
+        Ok(resource)
+    }
+}
+
+impl<V> Mirror<V> {
+    /// Takes in durable records, in order. Nothing up to `through` is missing then.
+    pub(crate) fn apply(
+        &self,
+        batch: impl Iterator<Item = (Record, Option<V>)>,
+        through: u64,
+        now: i64,
+    ) {
+        let resources = self.resources.read().expect("not poisoned");
+        for (record, value) in batch {
+            let Some(resource) = find(&resources, &record.key) else { continue }; // not served yet
+            if let Err(error) = resource.apply(record, value, now) {
+                error!(%error, "cannot mirror a write");
+            }
+        }
+        self.complete(through);
+    }
+
+    pub(crate) fn complete(&self, through: u64) {
+        self.progress.reach(through);
+    }
+}
+
+fn find<'a, V>(
+    resources: &'a HashMap<Text, Arc<Resource<V>>>,
+    key: &str,
+) -> Option<&'a Arc<Resource<V>>> {
+    key.rmatch_indices('/').find_map(|(at, _)| resources.get(&key[..=at]))
+}

@@ -1,0 +1,215 @@
+//! One resource in memory: an index of what is, a ring of what happened.
+
+use std::{
+    fmt,
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard},
+    task::Waker,
+};
+
+use imbl::OrdMap;
+
+use crate::{
+    Bounds, Error, Event, Record, Replay, Resident, Topic, Version, progress::Progress, ring::Ring,
+};
+
+/// Keys are shared, so that copying a node of the index copies no text.
+type Index<V> = OrdMap<Arc<str>, Arc<Version<V>>>;
+
+pub struct Resource<V> {
+    resident: Arc<dyn Resident<V>>,
+    state: Mutex<State<V>>,
+    progress: Arc<Progress>,
+}
+
+pub(crate) struct State<V> {
+    index: Index<V>,
+    pub(crate) ring: Ring<V>,
+}
+
+impl<V> fmt::Debug for Resource<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Resource").field(&self.resident).finish()
+    }
+}
+
+impl<V> Resource<V> {
+    pub(crate) fn new(
+        resident: Arc<dyn Resident<V>>,
+        bounds: Bounds,
+        progress: Arc<Progress>,
+    ) -> Self {
+        let state = State { index: OrdMap::new(), ring: Ring::new(bounds) };
+        Self { resident, state: Mutex::new(state), progress }
+    }
+
+    pub fn get(&self, key: &str) -> Option<Arc<Version<V>>> {
+        self.state().index.get(key).cloned()
+    }
+
+    /// Everything there is, now. To pin it copies one pointer; writers go on.
+    pub fn pin(&self) -> Pinned<V> {
+        let state = self.state();
+        Pinned { revision: self.newest(&state), index: state.index.clone() }
+    }
+
+    /// Everything there was at `revision`: what is, with later events undone. That
+    /// takes as long as there are later events, and writers go on meanwhile.
+    pub fn pin_at(&self, revision: u64) -> Result<Pinned<V>, Error> {
+        let (mut index, later) = {
+            let state = self.state();
+            self.reached(&state, revision)?;
+            (state.index.clone(), state.ring.after(revision)?)
+        };
+        for event in later.iter().rev() {
+            match &event.old {
+                Some(old) => index.insert(event.key.as_str().into(), old.clone()),
+                None => index.remove(event.key.as_str()),
+            };
+        }
+        Ok(Pinned { revision, index })
+    }
+
+    /// No event up to this revision is still to come. What bookmarks and
+    /// consistent reads go by: it moves though nothing happens here.
+    pub fn complete_through(&self) -> u64 {
+        self.progress.get()
+    }
+
+    /// Returns when nothing up to `revision` is missing here. It may never come:
+    /// the caller sets a deadline.
+    pub async fn wait_for(&self, revision: u64) {
+        self.progress.wait_for(revision).await;
+    }
+
+    /// The oldest revision that a watch or an exact list can still go on from.
+    pub fn floor(&self) -> u64 {
+        self.state().ring.floor()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.state().index.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A cursor's number and position, for what happens to `topic` after `revision`.
+    pub(crate) fn open(&self, topic: &Topic, revision: u64) -> Result<(u64, u64), Error> {
+        let mut state = self.state();
+        self.reached(&state, revision)?;
+        state.ring.open(topic, revision)
+    }
+
+    /// Takes in what an engine knows.
+    pub(crate) fn fill(&self, replay: Replay) -> Result<(), Error> {
+        let Replay { floor, state, events, now, .. } = replay;
+        for Record { revision, key, bytes, .. } in state {
+            let Some(bytes) = bytes else { continue };
+            let object = self.resident.decode(&key, &bytes)?;
+            let version = Arc::new(Version { revision, object });
+            self.state().index.insert(key.as_str().into(), version);
+        }
+        self.state().ring.begin(floor);
+        events.into_iter().try_for_each(|record| self.apply(record, None, now))
+    }
+
+    /// Takes in a record, and decodes it if nobody has handed over its value.
+    pub(crate) fn apply(&self, record: Record, value: Option<V>, now: i64) -> Result<(), Error> {
+        let Record { revision, key, bytes, .. } = record;
+        let object = match (value, bytes) {
+            (_, None) => None,
+            (Some(value), _) => Some(value),
+            (None, Some(bytes)) => Some(self.resident.decode(&key, &bytes)?),
+        };
+        let new = object.map(|object| Arc::new(Version { revision, object }));
+        let mut state = self.state();
+        if revision <= state.ring.newest() {
+            return Ok(()); // read from the log already
+        }
+        let old = match &new {
+            Some(new) => state.index.insert(key.as_str().into(), new.clone()),
+            None => state.index.remove(key.as_str()),
+        };
+        let topics = self.topics(&key, [old.as_ref(), new.as_ref()]);
+        let weight = new.as_ref().or(old.as_ref()).map_or(0, |v| self.resident.weight(&v.object));
+        let event = Event { revision, key, old, new, topics };
+        let wake = state.ring.push(event, weight + size_of::<Event<V>>(), now);
+        drop(state);
+        wake.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    pub(crate) fn close(&self) {
+        let wake = self.state().ring.close();
+        wake.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State<V>> {
+        self.state.lock().expect("not poisoned")
+    }
+
+    /// How far this has come; a little further than complete while a batch is applied.
+    fn newest(&self, state: &State<V>) -> u64 {
+        self.complete_through().max(state.ring.newest())
+    }
+
+    /// A client may have heard of a revision from a server that is ahead of this one.
+    fn reached(&self, state: &State<V>, revision: u64) -> Result<(), Error> {
+        if revision > self.newest(state) { Err(Error::Ahead { revision }) } else { Ok(()) }
+    }
+
+    /// What the event is found under: as it was, and as it is.
+    fn topics(&self, key: &str, versions: [Option<&Arc<Version<V>>>; 2]) -> Vec<Topic> {
+        let mut topics = Vec::new();
+        for version in versions.into_iter().flatten() {
+            for topic in self.resident.topics(key, &version.object) {
+                if !topics.contains(&topic) {
+                    topics.push(topic);
+                }
+            }
+        }
+        topics
+    }
+}
+
+/// All objects of a resource as of one revision.
+#[derive(Clone)]
+pub struct Pinned<V> {
+    pub revision: u64,
+    index: Index<V>,
+}
+
+impl<V> Pinned<V> {
+    pub fn get(&self, key: &str) -> Option<&Arc<Version<V>>> {
+        self.index.get(key)
+    }
+
+    /// The objects under `prefix`, in order of their keys, from behind `after`.
+    pub fn range(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&str, &Arc<Version<V>>)> {
+        let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
+        let range = self.index.range::<_, str>((from, Bound::Unbounded));
+        range.take_while(move |(key, _)| key.starts_with(prefix)).map(|(key, v)| (&**key, v))
+    }
+
+    /// How many there are under `prefix` from behind `after`. All of them are known
+    /// at once; a part of them is walked over, which touches keys alone.
+    pub fn count(&self, prefix: &str, after: Option<&str>) -> usize {
+        let all = after.is_none()
+            && self.index.get_min().is_none_or(|(key, _)| key.starts_with(prefix))
+            && self.index.get_max().is_none_or(|(key, _)| key.starts_with(prefix));
+        if all { self.index.len() } else { self.range(prefix, after).count() }
+    }
+}
+
+impl<V> fmt::Debug for Pinned<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pinned({})", self.revision)
+    }
+}

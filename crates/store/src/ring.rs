@@ -1,0 +1,227 @@
+//! The recent events of one resource, and who waits for which.
+//!
+//! Each event belongs to a few topics, and each topic is a chain through the ring:
+//!
+//! ```text
+//!  position        4    5    6    7    8    9          floor: the revision of event 3
+//!  All            [4]  [5]  [6]  [7]  [8]  [9]
+//!  node n1         4 ───────────► 7                    a cursor that has read 7 sleeps here, and
+//!  node n2              5 ──► 6 ────► 8 ──► 9          nothing on n2 will ever wake or expire it
+//! ```
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use object::Text;
+
+use crate::{Error, Version};
+
+/// What a cursor follows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Topic {
+    All,
+    Namespace(Text),
+    /// `namespace/name`.
+    Name(Text),
+    /// An index of the kind, and a value: the pods of one node.
+    Index(Text, Text),
+}
+
+/// One change. Old and new share whatever did not change.
+#[derive(Debug)]
+pub struct Event<V> {
+    pub revision: u64,
+    pub key: Text,
+    pub old: Option<Arc<Version<V>>>,
+    /// `None`: deleted.
+    pub new: Option<Arc<Version<V>>>,
+    /// Those of the old object as well as the new one's: who loses it must know.
+    pub(crate) topics: Vec<Topic>,
+}
+
+/// How much a ring remembers.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Nothing is forgotten while this suffices, however old it is.
+    pub spare: usize,
+    /// Nothing younger is forgotten, as long as `budget` suffices.
+    pub age: Duration,
+    pub budget: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { spare: 4 << 20, age: Duration::from_secs(75), budget: 64 << 20 }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Ring<V> {
+    events: VecDeque<Slot<V>>,
+    bounds: Bounds,
+    weight: usize,
+    /// The position of the oldest event. Positions count from 0 and never repeat.
+    first: u64,
+    /// The revision of the newest event that was dropped.
+    floor: u64,
+    chains: HashMap<Topic, Chain>,
+    cursors: u64,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Slot<V> {
+    event: Arc<Event<V>>,
+    /// In seconds since 1970.
+    at: i64,
+    weight: usize,
+}
+
+/// The events of one topic, and its cursors. Kept while there is either.
+#[derive(Debug, Default)]
+struct Chain {
+    at: VecDeque<u64>,
+    /// Where the first event could be that nobody has dropped.
+    from: u64,
+    /// Every open cursor by its number, with its waker if it sleeps.
+    cursors: HashMap<u64, Option<Waker>>,
+}
+
+impl<V> Ring<V> {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        let (events, chains) = (VecDeque::new(), HashMap::new());
+        let (weight, first, floor, cursors, closed) = (0, 0, 0, 0, false);
+        Self { events, bounds, weight, first, floor, chains, cursors, closed }
+    }
+
+    /// Begins behind a revision: an empty ring that knows nothing of before.
+    pub(crate) fn begin(&mut self, floor: u64) {
+        self.floor = floor;
+    }
+
+    /// The revision of the newest event.
+    pub(crate) fn newest(&self) -> u64 {
+        self.events.back().map_or(self.floor, |slot| slot.event.revision)
+    }
+
+    /// Nothing up to this revision is remembered.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Takes in an event. Gives who must be woken for it: nobody else moves.
+    pub(crate) fn push(&mut self, event: Event<V>, weight: usize, now: i64) -> Vec<Waker> {
+        let (position, mut wake) = (self.end(), Vec::new());
+        for topic in &event.topics {
+            let chain = self.chains.entry(topic.clone()).or_default();
+            chain.at.push_back(position);
+            wake.extend(chain.cursors.values_mut().filter_map(Option::take));
+        }
+        self.events.push_back(Slot { event: Arc::new(event), at: now, weight });
+        self.weight += weight;
+        while self.too_much(now) {
+            self.drop_oldest();
+        }
+        wake
+    }
+
+    fn too_much(&self, now: i64) -> bool {
+        let Some(oldest) = self.events.front() else { return false };
+        let age = u64::try_from(now.saturating_sub(oldest.at)).unwrap_or_default();
+        self.weight > self.bounds.budget
+            || (self.weight > self.bounds.spare && age > self.bounds.age.as_secs())
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some(Slot { event, weight, .. }) = self.events.pop_front() else { return };
+        self.first += 1;
+        self.weight -= weight;
+        self.floor = event.revision;
+        for topic in &event.topics {
+            let Some(chain) = self.chains.get_mut(topic) else { continue };
+            chain.at.pop_front();
+            chain.from = self.first;
+            self.tidy(topic);
+        }
+    }
+
+    /// The events after `revision`, if none of them has been dropped.
+    pub(crate) fn after(&self, revision: u64) -> Result<Vec<Arc<Event<V>>>, Error> {
+        let from = self.behind(revision)?;
+        Ok(self.events.range(from..).map(|slot| slot.event.clone()).collect())
+    }
+
+    /// A cursor's number and position. Once open it expires only if an event of its
+    /// own topic is dropped before it came by.
+    pub(crate) fn open(&mut self, topic: &Topic, after: u64) -> Result<(u64, u64), Error> {
+        let skip = self.behind(after)?;
+        self.cursors += 1;
+        self.chains.entry(topic.clone()).or_default().cursors.insert(self.cursors, None);
+        Ok((self.cursors, self.first + skip as u64))
+    }
+
+    /// How many events there are up to `revision`.
+    fn behind(&self, revision: u64) -> Result<usize, Error> {
+        if self.closed {
+            return Err(Error::Closed);
+        } else if revision < self.floor {
+            return Err(Error::Compacted { floor: self.floor });
+        }
+        Ok(self.events.partition_point(|slot| slot.event.revision <= revision))
+    }
+
+    /// The first event of `topic` at or after `position`, which moves past it;
+    /// without one the cursor falls asleep.
+    pub(crate) fn poll(
+        &mut self,
+        topic: &Topic,
+        cursor: u64,
+        position: &mut u64,
+        waker: &Waker,
+    ) -> Poll<Result<Arc<Event<V>>, Error>> {
+        let end = self.end();
+        let chain = self.chains.get_mut(topic).expect("kept while a cursor is open");
+        if self.closed {
+            return Poll::Ready(Err(Error::Closed));
+        } else if *position < chain.from {
+            return Poll::Ready(Err(Error::Compacted { floor: self.floor }));
+        }
+        let next = chain.at.partition_point(|at| at < position);
+        let Some(&at) = chain.at.get(next) else {
+            chain.cursors.insert(cursor, Some(waker.clone()));
+            *position = end;
+            return Poll::Pending;
+        };
+        *position = at + 1;
+        let index = usize::try_from(at - self.first).expect("a ring fits in memory");
+        Poll::Ready(Ok(self.events[index].event.clone()))
+    }
+
+    pub(crate) fn leave(&mut self, topic: &Topic, cursor: u64) {
+        if let Some(chain) = self.chains.get_mut(topic) {
+            chain.cursors.remove(&cursor);
+            self.tidy(topic);
+        }
+    }
+
+    /// Ends every cursor. Gives who must be woken to hear of it.
+    pub(crate) fn close(&mut self) -> Vec<Waker> {
+        self.closed = true;
+        let cursors = self.chains.values_mut().flat_map(|chain| chain.cursors.values_mut());
+        cursors.filter_map(Option::take).collect()
+    }
+
+    fn tidy(&mut self, topic: &Topic) {
+        if self.chains.get(topic).is_some_and(|c| c.at.is_empty() && c.cursors.is_empty()) {
+            self.chains.remove(topic);
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+}

@@ -1,0 +1,10 @@
+//! What the store promises, shown on bytes: it knows no objects.
+
+mod commit;
+mod contract;
+mod crash;
+mod crowd;
+mod fixture;
+mod full;
+mod read;
+mod restart;

@@ -1,0 +1,99 @@
+//! What is there after a restart.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use store::{Bounds, Cursor, DiskLog, Error, Folder, MemoryLog, Options, Simulated, Topic};
+
+use crate::fixture::{Still, cursor, delete, events, keys, on_disk, open, put, small, text_topic};
+
+const X: &str = "/registry/pods/a/x";
+const Y: &str = "/registry/pods/a/y";
+const LEASE: &str = "/registry/leases/a/l";
+
+#[test]
+fn a_watch_goes_on() {
+    let log = Arc::new(MemoryLog::default());
+    let before = open(log.clone(), events(9)).unwrap();
+    let seen = before.write(put(X, 0, "n1")).unwrap();
+    let changed = before.write(put(X, seen, "n2")).unwrap();
+    let gone = before.write(delete(X, changed)).unwrap();
+    before.write(put(Y, 0, "n1")).unwrap();
+    drop(before);
+
+    let after = open(log, events(9)).unwrap();
+    let mut cursor = cursor(&after.pods, text_topic("n2"), seen);
+    let event = cursor.try_next().unwrap().unwrap();
+    assert_eq!((event.revision, &*event.old.as_ref().unwrap().object), (changed, &b"n1"[..]));
+    let event = cursor.try_next().unwrap().unwrap();
+    assert_eq!((event.revision, event.new.is_none()), (gone, true));
+    assert_eq!(keys(&after.pods.pin()), ["a/y"]);
+    assert_eq!(after.write(put(X, 0, "n1")), Ok(gone + 2), "no revision comes twice");
+}
+
+#[test]
+fn a_quiet_watch_goes_on_though_the_log_has_begun_anew() {
+    let disk = Simulated::default();
+    let before = on_disk(&disk, small()).unwrap();
+    let made = before.write(put(X, 0, "n1")).unwrap();
+    let gone = before.write(delete(X, made)).unwrap();
+    let mut lease = before.write(put(LEASE, 0, "")).unwrap();
+    let first = lease;
+    for _ in 0..100 {
+        before.clock.pass(10);
+        lease = before.write(put(LEASE, lease, &"x".repeat(200))).unwrap();
+    }
+    assert!(disk.used() < 20_000, "old files are removed: {}", disk.used());
+    drop(before);
+
+    let after = on_disk(&disk.after_crash(0), small()).unwrap();
+    let lost = Cursor::open(&after.leases, Topic::All, first).map(drop);
+    assert!(matches!(lost, Err(Error::Compacted { .. })));
+    let mut recent = cursor(&after.leases, Topic::All, lease - 7);
+    assert_eq!(recent.try_next().unwrap().unwrap().revision, lease - 6, "75 s are retained");
+    let mut quiet = cursor(&after.pods, Topic::All, gone);
+    assert!(matches!(Cursor::open(&after.pods, Topic::All, made), Err(Error::Compacted { .. })));
+    let again = after.write(put(X, 0, "n1")).unwrap();
+    assert_eq!(again, lease + 1);
+    assert_eq!(quiet.try_next().unwrap().unwrap().revision, again);
+}
+
+#[test]
+fn what_expires_and_why_it_was_written_is_remembered() {
+    let disk = Simulated::default();
+    let before = on_disk(&disk, small()).unwrap();
+    let note = Some(Bytes::from_static(b"why"));
+    let ttl = Some(Duration::from_secs(2_000));
+    let made = before.write(put(X, 0, "1").with_ttl(ttl).with_note(note)).unwrap();
+    let mut lease = before.write(put(LEASE, 0, "")).unwrap();
+    for _ in 0..100 {
+        before.clock.pass(10);
+        lease = before.write(put(LEASE, lease, &"x".repeat(200))).unwrap();
+    }
+    drop(before);
+    let after = on_disk(&disk.after_crash(0), small()).unwrap();
+    let notes = store::Engine::notes(&after.engine, 0);
+    assert_eq!(notes.iter().map(|note| note.revision).collect::<Vec<_>>(), [made]);
+    after.clock.pass(1_999);
+    after.engine.expire();
+    assert_eq!(keys(&after.pods.pin()), ["a/x"]);
+    after.clock.pass(1);
+    after.engine.expire();
+    assert_eq!(after.pods.pin().revision, lease + 1);
+    assert!(after.pods.is_empty());
+}
+
+#[test]
+fn one_process_has_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = || {
+        let disk = Arc::new(Folder::open(folder.path()).unwrap());
+        DiskLog::open(disk, Arc::new(Still::default()), Options::default())
+    };
+    let first = open(log().unwrap(), Bounds::default()).unwrap();
+    let made = first.write(put(X, 0, "1")).unwrap();
+    assert_eq!(log().map(drop), Err(Error::InUse));
+    drop(first);
+    let second = open(log().unwrap(), Bounds::default()).unwrap();
+    assert_eq!(second.pods.get(X).unwrap().revision, made);
+}
