@@ -1,1 +1,47 @@
-//! client
+//! The API as a client sees it, whatever the kind and however far away the
+//! server: behind TLS, a unix socket, or a pipe within the process.
+//!
+//! ```text
+//!  Config ── kubeconfig, service account, socket, pipe
+//!    └► Client ── request, upgrade: one pool of connections, one identity
+//!         └► Api<K> ── get, list, watch, create, update, patch, delete of one resource
+//! ```
+
+mod api;
+mod auth;
+mod cause;
+mod client;
+mod codec;
+mod config;
+mod connect;
+mod discovery;
+mod error;
+mod exec;
+mod kubeconfig;
+mod line;
+mod options;
+mod pool;
+mod resolve;
+mod resource;
+mod response;
+mod tls;
+mod upgrade;
+mod watch;
+
+pub use self::{
+    api::{Api, Tree},
+    auth::Auth,
+    cause::{CAUSE_HEADER, cause_from_header, cause_to_header},
+    client::Client,
+    config::{Config, OnWarning},
+    connect::{Connect, Connected, Connecting, Io, Pipe, Tcp, Unix, Use},
+    discovery::{Found, Mapper},
+    error::Error,
+    kubeconfig::Kubeconfig,
+    options::{Delete, Deletion, List, Page, Patch, Propagation, Selection},
+    resource::Resource,
+    response::Response,
+    tls::{Pem, Tls},
+    upgrade::{Tunnel, WebSocket},
+    watch::{Notice, Start, Watch},
+};

@@ -1,1 +1,76 @@
-//! pki
+//! Who is who: certificate authorities, certificates, their keys and files, and
+//! the tokens of service accounts. One crypto provider, ring, does all of it.
+//!
+//! Certificates are written by hand (`der`, `certificate`): the crates that do it
+//! keep one organization per subject, and groups of a user are organizations.
+
+mod authority;
+mod certificate;
+mod claims;
+mod cluster;
+mod der;
+mod dir;
+mod identity;
+mod jwks;
+mod key;
+mod pair;
+mod pem;
+mod public_key;
+mod request;
+mod tls;
+mod token;
+
+pub use self::{
+    authority::{Authority, Leaf, Usage},
+    claims::{Bound, Claims, Reference},
+    cluster::{Cluster, ServerNames},
+    dir::Dir,
+    identity::{Identity, Trust},
+    jwks::{key_set, openid_configuration},
+    key::Key,
+    pair::Pair,
+    pem::certificates,
+    public_key::PublicKey,
+    request::Request,
+    tls::{Rotating, client_config, provider, server_config},
+    token::{Refusal, Signer, Verified, Verifier},
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{what} is not readable: {why}")]
+    Malformed { what: &'static str, why: String },
+    #[error("{0} keys are not supported: use RSA (2048 to 8192 bits), ECDSA P-256 or P-384")]
+    UnsupportedKey(&'static str),
+    #[error("{0}: there is a certificate but no key for it")]
+    NoKey(String),
+    #[error("{0}: certificate and key do not belong together")]
+    Mismatch(String),
+    #[error("{name}: {error}")]
+    File { name: String, error: std::io::Error },
+    #[error("the certificate is not trusted: {0}")]
+    Untrusted(String),
+    #[error("the system's source of randomness failed")]
+    Random,
+    #[error("signing failed")]
+    Sign,
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl Error {
+    #[expect(clippy::needless_pass_by_value, reason = "errors come by value")]
+    fn malformed(what: &'static str, why: impl ToString) -> Self {
+        Self::Malformed { what, why: why.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    pub(crate) const EC_SEC1: &str = include_str!("../tests/data/ec-sec1.pem");
+    pub(crate) const P384_PKCS8: &str = include_str!("../tests/data/p384-pkcs8.pem");
+    pub(crate) const RSA_PKCS1: &str = include_str!("../tests/data/rsa-pkcs1.pem");
+    pub(crate) const RSA_PKCS8: &str = include_str!("../tests/data/rsa-pkcs8.pem");
+    /// 2026-11-16.
+    pub(crate) const NOW: i64 = 1_794_787_200;
+}

@@ -1,1 +1,27 @@
-//! runtime
+//! The controller runtime: a `Cache` per kind, a `Queue` of keys, and a
+//! `Controller` that connects them to a `Reconcile`. Beside them what every
+//! component needs: tasks that end together, a leader, events.
+
+mod any;
+mod cache;
+mod context;
+mod controller;
+mod indexed;
+mod known;
+mod leader;
+mod objects;
+mod queue;
+mod recorder;
+mod retry;
+
+pub use self::{
+    any::{Any, Cached},
+    cache::Cache,
+    context::Context,
+    controller::{Controller, Next, Reconcile, Step},
+    leader::Election,
+    objects::Objects,
+    queue::Queue,
+    recorder::{Recorder, Reference, Severity},
+    retry::Retry,
+};

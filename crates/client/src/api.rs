@@ -1,0 +1,310 @@
+//! All objects of one resource: typed (`Api::<Pod>::new`) or as trees
+//! (`Api::<Value>::of`), with the same words.
+
+use std::{collections::VecDeque, marker::PhantomData};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use object::{Cause, Key, ListMeta, Object, ObjectMeta, Text, Value, View};
+use schema::Kind;
+use tokio::time::timeout;
+
+use crate::{
+    Client, Delete, Deletion, Error, List, Notice, Page, Patch, Resource, Selection, Start, Watch,
+    codec, resource::query, watch::lifetime,
+};
+
+/// Lists are read in pages of this size where nobody says otherwise.
+const PAGE: u32 = 500;
+
+/// A tree, or a view of one.
+pub trait Tree: From<Value> + Into<Value> + Send + 'static {}
+impl<T: From<Value> + Into<Value> + Send + 'static> Tree for T {}
+
+#[derive(Debug)]
+pub struct Api<K> {
+    client: Client,
+    resource: Resource,
+    namespace: Text,
+    /// Further words in the query of writes.
+    words: Vec<(&'static str, Text)>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Clone for Api<K> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            resource: self.resource.clone(),
+            namespace: self.namespace.clone(),
+            words: self.words.clone(),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K: Kind> Api<K> {
+    pub fn new(client: &Client) -> Self {
+        Self::of(client, Resource::of::<K>())
+    }
+}
+
+impl<K: Tree> Api<K> {
+    pub fn of(client: &Client, resource: Resource) -> Self {
+        let (namespace, words) = (Text::default(), Vec::new());
+        Self { client: client.clone(), resource, namespace, words, kind: PhantomData }
+    }
+
+    /// Only those of a namespace; it counts where an object or key names none.
+    pub fn namespaced(&self, namespace: &str) -> Self {
+        Self { namespace: namespace.into(), ..self.clone() }
+    }
+
+    /// The same objects; what is written through this is written because of `cause`.
+    pub fn because(&self, cause: &Cause) -> Self {
+        Self { client: self.client.because(cause), ..self.clone() }
+    }
+
+    /// The same objects; writes carry a further parameter (dryRun, fieldValidation).
+    pub fn asking(&self, name: &'static str, value: &str) -> Self {
+        let mut this = self.clone();
+        this.words.push((name, value.into()));
+        this
+    }
+
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub async fn get(&self, key: &Key) -> Result<K, Error> {
+        let path = self.path(key)?;
+        self.read(Method::GET, &path, codec::MEDIA_TYPE, Bytes::new()).await.map(K::from)
+    }
+
+    /// One page of what is selected.
+    pub async fn list(&self, selection: &Selection, page: &Page) -> Result<List<K>, Error> {
+        let limit = if page.limit == 0 { String::new() } else { page.limit.to_string() };
+        let asked = query(&[
+            ("labelSelector", &selection.labels),
+            ("fieldSelector", &selection.fields),
+            ("limit", &limit),
+            ("continue", &page.continue_),
+            ("resourceVersion", &page.resource_version),
+            ("resourceVersionMatch", &page.resource_version_match),
+        ]);
+        let path = self.resource.collection(&self.namespace)? + &asked;
+        let tree = self.read(Method::GET, &path, codec::MEDIA_TYPE, Bytes::new()).await?;
+        let meta = ListMeta::view(&tree["metadata"]);
+        Ok(List {
+            items: tree["items"]
+                .items()
+                .iter()
+                .map(|item| K::from(self.named(item.clone())))
+                .collect(),
+            revision: meta.resource_version().parse().unwrap_or_default(),
+            continue_: meta.continue_().to_owned(),
+            remaining: meta.remaining_item_count(),
+        })
+    }
+
+    /// All that is selected, at one revision, read page by page.
+    pub async fn list_all(&self, selection: &Selection) -> Result<List<K>, Error> {
+        let mut page = Page { limit: PAGE, ..Page::default() };
+        let mut all = self.list(selection, &page).await?;
+        while !all.continue_.is_empty() {
+            page.continue_ = std::mem::take(&mut all.continue_);
+            let more = self.list(selection, &page).await?;
+            all.items.extend(more.items);
+            (all.continue_, all.remaining) = (more.continue_, more.remaining);
+        }
+        Ok(all)
+    }
+
+    pub async fn create(&self, object: K) -> Result<K, Error> {
+        let object = self.named(object.into());
+        let path = self.resource.collection(self.namespace_of(&object))? + &self.words();
+        self.read(Method::POST, &path, codec::MEDIA_TYPE, codec::encode(&object)).await.map(K::from)
+    }
+
+    /// Replaces an object; if it has a resource version, only that version.
+    pub async fn update(&self, object: K) -> Result<K, Error> {
+        self.replace(object.into(), "").await.map(K::from)
+    }
+
+    pub async fn update_status(&self, object: K) -> Result<K, Error> {
+        self.replace(object.into(), "/status").await.map(K::from)
+    }
+
+    pub async fn patch(&self, key: &Key, patch: &Patch) -> Result<K, Error> {
+        self.patch_at(&self.path(key)?, patch).await.map(K::from)
+    }
+
+    pub async fn patch_status(&self, key: &Key, patch: &Patch) -> Result<K, Error> {
+        self.patch_at(&(self.path(key)? + "/status"), patch).await.map(K::from)
+    }
+
+    pub async fn delete(&self, key: &Key, delete: &Delete) -> Result<Deletion<K>, Error> {
+        let (path, body) = (self.path(key)?, codec::encode(&delete.body()));
+        let tree = self.read(Method::DELETE, &path, codec::MEDIA_TYPE, body).await?;
+        if codec::as_status(&tree).is_some() {
+            return Ok(Deletion::Gone(None));
+        }
+        let meta = meta(&tree);
+        if meta.is_terminating() && !meta.is_final() {
+            Ok(Deletion::Terminating(K::from(tree)))
+        } else {
+            Ok(Deletion::Gone(Some(K::from(tree))))
+        }
+    }
+
+    /// Deletes all that is selected.
+    pub async fn delete_collection(
+        &self,
+        selection: &Selection,
+        delete: &Delete,
+    ) -> Result<(), Error> {
+        let asked =
+            query(&[("labelSelector", &selection.labels), ("fieldSelector", &selection.fields)]);
+        let path = self.resource.collection(&self.namespace)? + &asked;
+        let body = codec::encode(&delete.body());
+        self.read(Method::DELETE, &path, codec::MEDIA_TYPE, body).await.map(drop)
+    }
+
+    /// A server that cannot begin a watch with a list is asked for one first.
+    pub async fn watch(&self, selection: &Selection, start: Start) -> Result<Watch<K>, Error> {
+        match self.open_watch(selection, start).await {
+            Err(error)
+                if start == Start::List && (error.is_invalid() || error.is_bad_request()) =>
+            {
+                let list = self.list_all(selection).await?;
+                let added = list.items.into_iter().map(|item| Notice::Added(item.into()));
+                let mut first: VecDeque<_> = added.collect();
+                first.push_back(Notice::Bookmark { revision: list.revision, complete: true });
+                let watch = self.open_watch(selection, Start::After(list.revision)).await?;
+                Ok(watch.begin_with(first))
+            }
+            opened => opened,
+        }
+    }
+
+    pub async fn get_sub(&self, key: &Key, name: &str) -> Result<Value, Error> {
+        let path = format!("{}/{name}", self.path(key)?);
+        self.client.call(Method::GET, &path, codec::MEDIA_TYPE, Bytes::new()).await
+    }
+
+    /// `binding`, `eviction`, `token`.
+    pub async fn create_sub(&self, key: &Key, name: &str, body: &Value) -> Result<Value, Error> {
+        let path = format!("{}/{name}{}", self.path(key)?, self.words());
+        self.client.call(Method::POST, &path, codec::MEDIA_TYPE, codec::encode(body)).await
+    }
+
+    /// `scale`, `status`, `approval`.
+    pub async fn update_sub(&self, key: &Key, name: &str, body: &Value) -> Result<Value, Error> {
+        let path = format!("{}/{name}{}", self.path(key)?, self.words());
+        self.client.call(Method::PUT, &path, codec::MEDIA_TYPE, codec::encode(body)).await
+    }
+
+    pub async fn patch_sub(&self, key: &Key, name: &str, patch: &Patch) -> Result<Value, Error> {
+        self.patch_at(&format!("{}/{name}", self.path(key)?), patch).await
+    }
+
+    async fn open_watch(&self, selection: &Selection, start: Start) -> Result<Watch<K>, Error> {
+        let (after, list) = match start {
+            Start::List => (String::new(), "true"),
+            Start::After(revision) => (revision.to_string(), ""),
+        };
+        let seconds = lifetime();
+        let asked = query(&[
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", &seconds.to_string()),
+            ("labelSelector", &selection.labels),
+            ("fieldSelector", &selection.fields),
+            ("resourceVersion", &after),
+            ("sendInitialEvents", list),
+            ("resourceVersionMatch", if list.is_empty() { "" } else { "NotOlderThan" }),
+        ]);
+        let path = self.resource.collection(&self.namespace)? + &asked;
+        let answer =
+            self.client.request(Method::GET, &path, HeaderMap::new(), Bytes::new()).await?;
+        let patience = self.client.config().timeout;
+        let answer = timeout(patience, answer.success())
+            .await
+            .map_err(|_| Error::unavailable("no answer in time"))??;
+        let revision = if let Start::After(revision) = start { revision } else { 0 };
+        Ok(Watch::new(answer, revision, seconds))
+    }
+
+    async fn replace(&self, object: Value, sub: &str) -> Result<Value, Error> {
+        let object = self.named(object);
+        let path = self.resource.object(self.namespace_of(&object), meta(&object).name())?;
+        let path = path + sub + &self.words();
+        self.read(Method::PUT, &path, codec::MEDIA_TYPE, codec::encode(&object)).await
+    }
+
+    async fn patch_at(&self, at: &str, patch: &Patch) -> Result<Value, Error> {
+        let (content_type, body, words) = match patch {
+            Patch::Json(body) => ("application/json-patch+json", body.clone(), self.words()),
+            Patch::Merge(body) => ("application/merge-patch+json", body.clone(), self.words()),
+            Patch::Strategic(body) => {
+                ("application/strategic-merge-patch+json", body.clone(), self.words())
+            }
+            Patch::Apply { object, manager, force } => {
+                let mut words = vec![("fieldManager", &**manager)];
+                words.extend(force.then_some(("force", "true")));
+                words.extend(self.words.iter().map(|(name, value)| (*name, value.as_str())));
+                ("application/apply-patch+yaml", self.named(object.clone()), query(&words))
+            }
+        };
+        let full = format!("{at}{words}");
+        self.read(Method::PATCH, &full, content_type, codec::encode(&body)).await
+    }
+
+    async fn read(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<Value, Error> {
+        self.client.call(method, path, content_type, body).await
+    }
+
+    fn path(&self, key: &Key) -> Result<String, Error> {
+        let namespace = if key.namespace.is_empty() { &self.namespace } else { &key.namespace };
+        self.resource.object(namespace, &key.name)
+    }
+
+    fn namespace_of<'a>(&'a self, object: &'a Value) -> &'a str {
+        match meta(object).namespace() {
+            "" => &self.namespace,
+            namespace => namespace,
+        }
+    }
+
+    /// The object with the names of its kind, which typed ones and list items lack.
+    fn named(&self, mut object: Value) -> Value {
+        if object["apiVersion"].is_null() {
+            object["apiVersion"] = self.resource.api_version().into();
+        }
+        if object["kind"].is_null() {
+            object["kind"] = self.resource.kind.clone().into();
+        }
+        object
+    }
+
+    /// The query of writes.
+    fn words(&self) -> String {
+        let mut words = vec![("fieldManager", self.client.field_manager())];
+        words.extend(self.words.iter().map(|(name, value)| (*name, value.as_str())));
+        query(&words)
+    }
+}
+
+fn meta(object: &Value) -> &ObjectMeta {
+    Object::view(object).metadata()
+}

@@ -1,0 +1,81 @@
+//! Who we say we are, in the Authorization header.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::HeaderValue;
+
+use crate::{Error, exec::Exec, tls};
+
+/// Secrets are never shown.
+#[derive(Clone, Default)]
+pub enum Auth {
+    /// The connection says it: a certificate, a socket, a pipe.
+    #[default]
+    None,
+    Token(String),
+    /// Read for each request: such tokens are renewed every hour.
+    TokenFile(PathBuf),
+    Basic {
+        user: String,
+        password: String,
+    },
+    /// A program gives a token or a certificate.
+    Exec(Arc<Exec>),
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Token(_) => "Token",
+            Self::TokenFile(_) => "TokenFile",
+            Self::Basic { .. } => "Basic",
+            Self::Exec(_) => "Exec",
+        })
+    }
+}
+
+impl Auth {
+    /// The header's value, if there is one to send.
+    pub(crate) async fn header(&self) -> Result<Option<HeaderValue>, Error> {
+        let text = match self {
+            Self::None => return Ok(None),
+            Self::Token(token) => format!("Bearer {token}"),
+            Self::TokenFile(path) => {
+                let token = tls::read(path).await?;
+                format!("Bearer {}", String::from_utf8_lossy(&token).trim())
+            }
+            Self::Basic { user, password } => {
+                format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+            }
+            Self::Exec(exec) => match exec.credential().await?.token {
+                Some(token) => format!("Bearer {token}"),
+                None => return Ok(None),
+            },
+        };
+        let mut value = HeaderValue::try_from(text)
+            .map_err(|_| Error::Invalid("the credentials cannot stand in a header".into()))?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+
+    /// Certificate and key, if a program gives them.
+    pub(crate) async fn certificate(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
+        match self {
+            Self::Exec(exec) => Ok(exec.credential().await?.pair),
+            _ => Ok(None),
+        }
+    }
+
+    /// The server did not believe us: whether it is worth to ask again.
+    pub(crate) async fn refused(&self) -> bool {
+        match self {
+            Self::Exec(exec) => {
+                exec.forget().await;
+                true
+            }
+            _ => false,
+        }
+    }
+}

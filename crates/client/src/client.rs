@@ -1,0 +1,189 @@
+//! One identity at one server.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WARNING},
+};
+use object::{Cause, Text, Value};
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::debug;
+
+use crate::{
+    CAUSE_HEADER, Config, Error, Response, cause_to_header, codec, line::Body, pool::Pool,
+};
+
+/// How often a server that asks for patience is asked again.
+const TRIES: usize = 10;
+
+/// Cheap to clone; clones share connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(crate) pool: Arc<Pool>,
+    config: Arc<Config>,
+    headers: HeaderMap,
+    manager: Text,
+}
+
+impl Client {
+    pub fn new(config: Config) -> Self {
+        let mut headers = config.headers.clone();
+        if let Ok(agent) = HeaderValue::try_from(&config.user_agent) {
+            headers.insert(USER_AGENT, agent);
+        }
+        Self {
+            pool: Arc::new(Pool::new(config.connect.clone())),
+            headers,
+            manager: (&*config.manager).into(),
+            config: Arc::new(config),
+        }
+    }
+
+    /// The same, whose writes happen because of `cause`.
+    pub fn because(&self, cause: &Cause) -> Self {
+        let mut this = self.clone();
+        match cause_to_header(cause) {
+            Some(header) => this.headers.insert(CAUSE_HEADER, header),
+            None => this.headers.remove(CAUSE_HEADER),
+        };
+        this
+    }
+
+    /// The same, under another user agent.
+    pub fn user_agent(&self, agent: &str) -> Self {
+        let mut this = self.clone();
+        if let Ok(agent) = HeaderValue::try_from(agent) {
+            this.headers.insert(USER_AGENT, agent);
+        }
+        this
+    }
+
+    /// The same, whose writes are of another field manager.
+    pub fn manager(&self, manager: &str) -> Self {
+        Self { manager: manager.into(), ..self.clone() }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where objects are meant to be when nobody says so.
+    pub fn default_namespace(&self) -> &str {
+        &self.config.namespace
+    }
+
+    pub(crate) fn field_manager(&self) -> &str {
+        &self.manager
+    }
+
+    /// Sends anything; what the server says, good or bad, is the answer. Its head
+    /// comes within the timeout, its body may take for ever.
+    pub async fn request(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, Error> {
+        let until = Instant::now() + self.config.timeout;
+        let (mut tries, mut asked_again) = (0, false);
+        loop {
+            let request = self.prepare(&method, path_and_query, &headers, body.clone()).await?;
+            let sent = timeout_at(until, self.pool.send(request)).await;
+            let (answer, place) = sent.map_err(|_| Error::unavailable("no answer in time"))??;
+            let answer = Response::new(answer, place);
+            self.tell_warnings(&answer.headers);
+            tries += 1;
+            if answer.status == StatusCode::UNAUTHORIZED && !asked_again {
+                asked_again = self.config.auth.refused().await;
+                if asked_again {
+                    continue;
+                }
+            }
+            match patience(&answer) {
+                Some(wait) if tries < TRIES && Instant::now() + wait < until => sleep(wait).await,
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    /// Sends a request and reads the object in the answer, all within the timeout.
+    pub async fn call(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<Value, Error> {
+        let mut headers = HeaderMap::new();
+        if !body.is_empty() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        }
+        let until = Instant::now() + self.config.timeout;
+        let answer = async {
+            let answer = self.request(method, path_and_query, headers, body).await?;
+            answer.success().await?.bytes().await
+        };
+        let bytes = timeout_at(until, answer).await;
+        codec::decode(&bytes.map_err(|_| Error::unavailable("no answer in time"))??)
+    }
+
+    /// Lets go of all connections; what is under way goes on. New ones show renewed
+    /// certificates.
+    pub async fn reconnect(&self) {
+        self.pool.clear().await;
+    }
+
+    fn tell_warnings(&self, headers: &HeaderMap) {
+        for header in headers.get_all(WARNING) {
+            let text = warning_text(&String::from_utf8_lossy(header.as_bytes()));
+            if let Some(tell) = &self.config.on_warning {
+                tell.0(&text);
+            } else {
+                debug!("the server warns: {text}");
+            }
+        }
+    }
+
+    pub(crate) async fn prepare(
+        &self,
+        method: &Method,
+        path_and_query: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Request<Body>, Error> {
+        let uri = Uri::try_from(path_and_query)
+            .map_err(|error| Error::Invalid(format!("{path_and_query:?}: {error}")))?;
+        let mut request = Request::new(Body::new(body));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = uri;
+        let all = request.headers_mut();
+        all.extend(self.headers.clone());
+        all.insert(ACCEPT, HeaderValue::from_static(codec::ACCEPTED));
+        if let Some(auth) = self.config.auth.header().await? {
+            all.insert(AUTHORIZATION, auth);
+        }
+        all.extend(headers.clone());
+        Ok(request)
+    }
+}
+
+/// How long the server wants us to wait, if it wants us to come again.
+fn patience(answer: &Response) -> Option<Duration> {
+    let busy = answer.status == StatusCode::TOO_MANY_REQUESTS || answer.status.is_server_error();
+    let after = answer.headers.get(RETRY_AFTER).filter(|_| busy)?;
+    Some(Duration::from_secs(after.to_str().ok()?.parse().ok()?))
+}
+
+/// The text of a Warning header: `299 - "text"`, with its quotes escaped.
+fn warning_text(header: &str) -> String {
+    let quoted = header.split_once('"').map_or(header, |(_, rest)| rest);
+    quoted.strip_suffix('"').unwrap_or(quoted).replace("\\\"", "\"").replace("\\\\", "\\")
+}
+
+#[test]
+fn warnings_lose_their_quotes() {
+    assert_eq!(warning_text(r#"299 - "v1 \"Thing\" is old""#), r#"v1 "Thing" is old"#);
+}

@@ -1,0 +1,110 @@
+//! All a client must know, gathered once.
+
+use std::{fmt, path::Path, sync::Arc, time::Duration};
+
+use http::HeaderMap;
+
+use crate::{Auth, Connect, Error, Pem, Pipe, Tcp, Tls, Unix};
+
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub connect: Arc<dyn Connect>,
+    pub auth: Auth,
+    /// Sent with every request.
+    pub headers: HeaderMap,
+    pub user_agent: String,
+    /// Who manages the fields that are written; empty: the server goes by the user agent.
+    pub manager: String,
+    /// Where objects are meant to be when nobody says so.
+    pub namespace: String,
+    /// How long any request but a watch may take.
+    pub timeout: Duration,
+    /// Who hears the server's warnings; absent: the log.
+    pub on_warning: Option<OnWarning>,
+}
+
+#[derive(Clone)]
+pub struct OnWarning(pub(crate) Arc<dyn Fn(&str) + Send + Sync>);
+
+impl fmt::Debug for OnWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnWarning")
+    }
+}
+
+impl Config {
+    pub fn new(connect: Arc<dyn Connect>) -> Self {
+        Self {
+            connect,
+            auth: Auth::None,
+            headers: HeaderMap::new(),
+            user_agent: concat!("tiphys/", env!("CARGO_PKG_VERSION")).into(),
+            manager: String::new(),
+            namespace: "default".into(),
+            timeout: TIMEOUT,
+            on_warning: None,
+        }
+    }
+
+    pub fn unix(path: &Path) -> Self {
+        Self::new(Arc::new(Unix(path.to_owned())))
+    }
+
+    pub fn pipe(pipe: Pipe) -> Self {
+        Self::new(Arc::new(pipe))
+    }
+
+    /// As the service account of the pod that this runs in; `host` and `port` are
+    /// its KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT.
+    pub fn in_cluster(host: &str, port: u16) -> Result<Self, Error> {
+        let folder = Path::new(SERVICE_ACCOUNT);
+        let auth = Auth::TokenFile(folder.join("token"));
+        if !folder.join("token").exists() {
+            return Err(Error::Invalid(format!("{SERVICE_ACCOUNT}: there is no token")));
+        }
+        let authorities = Some(Pem::File(folder.join("ca.crt")));
+        let tls = Tls { authorities, ..Tls::default() };
+        let namespace = std::fs::read_to_string(folder.join("namespace")).unwrap_or_default();
+        let tcp = Tcp::new(host, port, Some(Arc::new(tls)));
+        Ok(Self::new(Arc::new(tcp)).auth(auth).namespace(namespace.trim()))
+    }
+
+    #[must_use]
+    pub fn auth(self, auth: Auth) -> Self {
+        Self { auth, ..self }
+    }
+
+    #[must_use]
+    pub fn headers(self, headers: HeaderMap) -> Self {
+        Self { headers, ..self }
+    }
+
+    #[must_use]
+    pub fn user_agent(self, agent: &str) -> Self {
+        Self { user_agent: agent.into(), ..self }
+    }
+
+    #[must_use]
+    pub fn manager(self, manager: &str) -> Self {
+        Self { manager: manager.into(), ..self }
+    }
+
+    /// Empty keeps what is there.
+    #[must_use]
+    pub fn namespace(self, namespace: &str) -> Self {
+        if namespace.is_empty() { self } else { Self { namespace: namespace.into(), ..self } }
+    }
+
+    #[must_use]
+    pub fn on_warning(self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { on_warning: Some(OnWarning(Arc::new(tell))), ..self }
+    }
+
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+}

@@ -1,0 +1,177 @@
+//! Which resources the server has, and what users call them.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header::ACCEPT};
+use object::{Text, Value};
+use tokio::time::timeout;
+
+use crate::{Client, Error, Resource, codec};
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A resource, as discovery describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub resource: Resource,
+    pub singular: Text,
+    pub short: Vec<Text>,
+    pub categories: Vec<Text>,
+    pub verbs: Vec<Text>,
+    pub subresources: Vec<Text>,
+    /// Whether this is the version that the server prefers.
+    pub preferred: bool,
+}
+
+/// Names to resources. Core first, then groups and versions in the server's order.
+#[derive(Clone, Debug, Default)]
+pub struct Mapper {
+    pub found: Vec<Found>,
+}
+
+impl Client {
+    pub async fn discover(&self) -> Result<Mapper, Error> {
+        let mut found = Vec::new();
+        for path in ["/api", "/apis"] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(AGGREGATED));
+            let answer = async {
+                let answer = self.request(Method::GET, path, headers, Bytes::new()).await?;
+                answer.success().await?.bytes().await
+            };
+            let bytes = timeout(self.config().timeout, answer).await;
+            let bytes = bytes.map_err(|_| Error::unavailable("no answer in time"))??;
+            let tree = codec::decode(&bytes)?;
+            if tree["kind"].as_str() != Some("APIGroupDiscoveryList") {
+                return Err(Error::Decode("the server has no aggregated discovery".into()));
+            }
+            tree["items"].items().iter().for_each(|group| read_group(group, &mut found));
+        }
+        Ok(Mapper { found })
+    }
+}
+
+impl Mapper {
+    /// The resource a user means: plural, singular, short name or kind, alone or
+    /// with group (`deployments.apps`) or version and group (`deployments.v1.apps`).
+    pub fn find(&self, name: &str) -> Option<&Found> {
+        let name = name.to_ascii_lowercase();
+        if let Some(found) = self.pick(|found| found.is_called(&name)) {
+            return Some(found);
+        }
+        let (first, rest) = name.split_once('.')?;
+        if let Some(found) = self.pick(|f| f.is_called(first) && f.resource.group == rest) {
+            return Some(found);
+        }
+        let (version, group) = rest.split_once('.').unwrap_or((rest, ""));
+        self.found.iter().find(|found| {
+            let resource = &found.resource;
+            found.is_called(first) && resource.version == version && resource.group == group
+        })
+    }
+
+    /// The resource of objects with this `apiVersion` and `kind`.
+    pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Found> {
+        self.found.iter().find(|found| {
+            found.resource.kind == kind && found.resource.api_version() == api_version
+        })
+    }
+
+    /// The resource of a kind in the version that the server prefers.
+    pub fn preferred(&self, group: &str, kind: &str) -> Option<&Found> {
+        self.pick(|found| found.resource.group == group && found.resource.kind == kind)
+    }
+
+    /// All that `kubectl get CATEGORY` shows.
+    pub fn category(&self, name: &str) -> Vec<&Found> {
+        let named = self.found.iter().filter(|found| found.preferred);
+        named.filter(|found| found.categories.iter().any(|category| category == name)).collect()
+    }
+
+    fn pick(&self, is: impl Fn(&Found) -> bool) -> Option<&Found> {
+        let preferred = self.found.iter().find(|found| found.preferred && is(found));
+        preferred.or_else(|| self.found.iter().find(|found| is(found)))
+    }
+}
+
+impl Found {
+    fn is_called(&self, name: &str) -> bool {
+        self.resource.plural == name
+            || self.singular == name
+            || self.resource.kind.eq_ignore_ascii_case(name)
+            || self.short.iter().any(|short| short == name)
+    }
+}
+
+fn read_group(group: &Value, found: &mut Vec<Found>) {
+    let name = group["metadata"]["name"].as_str().unwrap_or_default();
+    for (at, version) in group["versions"].items().iter().enumerate() {
+        let label = version["version"].as_str().unwrap_or_default();
+        for resource in version["resources"].items() {
+            found.push(read_resource(name, label, resource, at == 0));
+        }
+    }
+}
+
+fn read_resource(group: &str, version: &str, tree: &Value, preferred: bool) -> Found {
+    let text = |value: &Value| Text::from(value.as_str().unwrap_or_default());
+    let texts = |value: &Value| value.items().iter().map(text).collect();
+    let sub = |sub: &Value| text(&sub["subresource"]);
+    Found {
+        resource: Resource {
+            group: group.into(),
+            version: version.into(),
+            plural: text(&tree["resource"]),
+            kind: text(&tree["responseKind"]["kind"]),
+            namespaced: tree["scope"].as_str() == Some("Namespaced"),
+        },
+        singular: text(&tree["singularResource"]),
+        short: texts(&tree["shortNames"]),
+        categories: texts(&tree["categories"]),
+        verbs: texts(&tree["verbs"]),
+        subresources: tree["subresources"].items().iter().map(sub).collect(),
+        preferred,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+
+    use super::*;
+
+    fn mapper() -> Mapper {
+        let mut found = Vec::new();
+        for group in [
+            r#"{"metadata":{},"versions":[{"version":"v1","resources":[
+                {"resource":"pods","responseKind":{"kind":"Pod"},"scope":"Namespaced","singularResource":"pod","shortNames":["po"],"categories":["all"]},
+                {"resource":"events","responseKind":{"kind":"Event"},"scope":"Namespaced","singularResource":"event","shortNames":["ev"]}]}]}"#,
+            r#"{"metadata":{"name":"events.k8s.io"},"versions":[{"version":"v1","resources":[
+                {"resource":"events","responseKind":{"kind":"Event"},"scope":"Namespaced","singularResource":"event","shortNames":["ev"]}]}]}"#,
+            r#"{"metadata":{"name":"x.io"},"versions":[{"version":"v2","resources":[]},{"version":"v1","resources":[
+                {"resource":"things","responseKind":{"kind":"Thing"},"scope":"Cluster","singularResource":"thing"}]}]}"#,
+        ] {
+            read_group(&from_json(group.as_bytes()).unwrap(), &mut found);
+        }
+        Mapper { found }
+    }
+
+    #[test]
+    fn users_name_resources_in_many_ways() {
+        let mapper = mapper();
+        let found = |name: &str| {
+            mapper
+                .find(name)
+                .map(|found| format!("{}/{}", found.resource.api_version(), found.resource.plural))
+        };
+        for name in ["po", "pod", "pods", "Pod", "pods.v1", "pods."] {
+            assert_eq!(found(name).as_deref(), Some("v1/pods"), "{name}");
+        }
+        assert_eq!(found("ev").as_deref(), Some("v1/events"), "core comes first");
+        assert_eq!(found("events.events.k8s.io").as_deref(), Some("events.k8s.io/v1/events"));
+        assert_eq!(found("events.v1.events.k8s.io").as_deref(), Some("events.k8s.io/v1/events"));
+        assert_eq!(found("thing").as_deref(), Some("x.io/v1/things"));
+        assert_eq!(found("nothing"), None);
+        assert_eq!(mapper.category("all").len(), 1);
+        assert!(!mapper.of_kind("x.io/v1", "Thing").unwrap().resource.namespaced);
+    }
+}

@@ -1,0 +1,83 @@
+//! What can go wrong, by what a caller can do about it.
+
+use object::Status;
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The server's own words.
+    #[error("{}", .0.message())]
+    Status(Status),
+    /// The server cannot be reached, or did not answer in time: try again.
+    #[error("the server is not available: {0}")]
+    Unavailable(String),
+    /// The answer makes no sense.
+    #[error("the answer is not readable: {0}")]
+    Decode(String),
+    /// The request could not even be made: a bad name, a bad configuration.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Error {
+    pub fn status(&self) -> Option<&Status> {
+        if let Self::Status(status) = self { Some(status) } else { None }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        self.has(404, "NotFound")
+    }
+
+    pub fn is_already_exists(&self) -> bool {
+        self.status().is_some_and(|status| status.is("AlreadyExists"))
+    }
+
+    /// Somebody was faster, or a precondition does not hold.
+    pub fn is_conflict(&self) -> bool {
+        self.status().is_some_and(|status| status.code() == 409 && !status.is("AlreadyExists"))
+    }
+
+    /// The resource version is too old: list again.
+    pub fn is_gone(&self) -> bool {
+        self.has(410, "Expired") || self.has(410, "Gone")
+    }
+
+    pub fn is_forbidden(&self) -> bool {
+        self.has(403, "Forbidden")
+    }
+
+    pub fn is_unauthorized(&self) -> bool {
+        self.has(401, "Unauthorized")
+    }
+
+    pub fn is_invalid(&self) -> bool {
+        self.has(422, "Invalid")
+    }
+
+    pub fn is_bad_request(&self) -> bool {
+        self.has(400, "BadRequest")
+    }
+
+    /// Whether the namespace of the object is on its way out.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.status().and_then(|status| status.details()).is_some_and(|details| {
+            details.causes().iter().any(|cause| cause.reason() == "NamespaceTerminating")
+        })
+    }
+
+    /// Whether the same request may well succeed a little later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unavailable(_) => true,
+            Self::Status(status) => matches!(status.code(), 429 | 500 | 502..=504),
+            Self::Decode(_) | Self::Invalid(_) => false,
+        }
+    }
+
+    pub(crate) fn unavailable(why: impl std::fmt::Display) -> Self {
+        Self::Unavailable(why.to_string())
+    }
+
+    fn has(&self, code: i32, reason: &str) -> bool {
+        self.status().is_some_and(|status| status.code() == code || status.is(reason))
+    }
+}

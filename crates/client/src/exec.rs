@@ -1,0 +1,186 @@
+//! Credentials from a program (client.authentication.k8s.io/v1).
+
+use std::{fmt, process::Stdio, sync::Arc, time::Duration};
+
+use object::{Clock, SystemClock, Time, Value, from_json, to_json};
+use tokio::{io::AsyncReadExt, process::Command, sync::Mutex, time::timeout};
+
+use crate::Error;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+const LARGEST: u64 = 1 << 20;
+
+pub struct Exec {
+    pub command: String,
+    pub args: Vec<String>,
+    pub env: Vec<(String, String)>,
+    pub api_version: String,
+    pub install_hint: String,
+    /// Whether the program may talk with the user.
+    pub interactive: bool,
+    /// The cluster, told to programs that want to know.
+    pub cluster: Option<Value>,
+    pub clock: Arc<dyn Clock>,
+    known: Mutex<Option<Credential>>,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Credential {
+    pub(crate) token: Option<String>,
+    pub(crate) pair: Option<(Vec<u8>, Vec<u8>)>,
+    expires: Option<i64>,
+}
+
+impl fmt::Debug for Exec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Exec({})", self.command)
+    }
+}
+
+impl Exec {
+    /// From the `exec` of a kubeconfig user.
+    pub(crate) fn parse(tree: &Value, cluster: Value) -> Result<Self, Error> {
+        let text = |name: &str| tree[name].as_str().unwrap_or_default().to_owned();
+        let api_version = text("apiVersion");
+        if !matches!(
+            &*api_version,
+            "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1"
+        ) {
+            return Err(Error::Invalid(format!("exec plugin: invalid apiVersion {api_version:?}")));
+        }
+        if text("command").is_empty() {
+            return Err(Error::Invalid("exec plugin: command must be specified".into()));
+        }
+        let entry = |pair: &Value| {
+            let part = |name: &str| pair[name].as_str().unwrap_or_default().to_owned();
+            (part("name"), part("value"))
+        };
+        Ok(Self {
+            command: text("command"),
+            args: tree["args"].items().iter().filter_map(Value::as_str).map(Into::into).collect(),
+            env: tree["env"].items().iter().map(entry).collect(),
+            api_version,
+            install_hint: text("installHint"),
+            interactive: tree["interactiveMode"].as_str() != Some("Never"),
+            cluster: (tree["provideClusterInfo"].as_bool() == Some(true)).then_some(cluster),
+            clock: Arc::new(SystemClock),
+            known: Mutex::default(),
+        })
+    }
+
+    /// What the program said, as long as it is good.
+    pub(crate) async fn credential(&self) -> Result<Credential, Error> {
+        let mut known = self.known.lock().await; // held while it runs: once is enough
+        if let Some(credential) = &*known
+            && credential.expires.is_none_or(|end| self.clock.now() < end)
+        {
+            return Ok(credential.clone());
+        }
+        let credential = self.run().await?;
+        *known = Some(credential.clone());
+        Ok(credential)
+    }
+
+    pub(crate) async fn forget(&self) {
+        *self.known.lock().await = None;
+    }
+
+    async fn run(&self) -> Result<Credential, Error> {
+        let failed = |why: &dyn fmt::Display| {
+            let hint = if self.install_hint.is_empty() { "" } else { "\n" };
+            let Self { command, install_hint, .. } = self;
+            Error::Invalid(format!("getting credentials: {command}: {why}{hint}{install_hint}"))
+        };
+        let stdin = if self.interactive { Stdio::inherit() } else { Stdio::null() };
+        let mut child = Command::new(&self.command)
+            .args(&self.args)
+            .envs(self.env.iter().cloned())
+            .env("KUBERNETES_EXEC_INFO", self.info())
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| failed(&error))?;
+        let stdout = child.stdout.take().ok_or_else(|| failed(&"no output"))?;
+        let mut said = Vec::new();
+        let mut limited = stdout.take(LARGEST);
+        let run = async {
+            limited.read_to_end(&mut said).await?;
+            child.wait().await
+        };
+        let ended = timeout(PATIENCE, run).await.map_err(|_| failed(&"it takes too long"))?;
+        let ended = ended.map_err(|error| failed(&error))?;
+        if !ended.success() {
+            return Err(failed(&ended));
+        }
+        read(&said, &self.api_version).map_err(|why| failed(&why))
+    }
+
+    fn info(&self) -> String {
+        let mut info = Value::object();
+        info["apiVersion"] = (&*self.api_version).into();
+        info["kind"] = "ExecCredential".into();
+        info["spec"]["interactive"] = self.interactive.into();
+        if let Some(cluster) = &self.cluster {
+            info["spec"]["cluster"] = cluster.clone();
+        }
+        String::from_utf8_lossy(&to_json(&info)).into_owned()
+    }
+}
+
+fn read(said: &[u8], api_version: &str) -> Result<Credential, String> {
+    let tree = from_json(said).map_err(|error| format!("decoding stdout: {error}"))?;
+    if tree["apiVersion"].as_str() != Some(api_version) {
+        return Err(format!("the plugin is configured to use {api_version}"));
+    }
+    let status = &tree["status"];
+    let text = |name: &str| status[name].as_str().filter(|text| !text.is_empty());
+    let pair = match (text("clientCertificateData"), text("clientKeyData")) {
+        (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+        (None, None) => None,
+        _ => return Err("certificate and key must come together".into()),
+    };
+    let token = text("token").map(str::to_owned);
+    if token.is_none() && pair.is_none() {
+        return Err("neither a token nor a certificate came".into());
+    }
+    Ok(Credential { token, pair, expires: text("expirationTimestamp").and_then(Time::seconds) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exec(script: &str) -> Exec {
+        let mut tree = Value::object();
+        tree["apiVersion"] = "client.authentication.k8s.io/v1".into();
+        tree["command"] = "sh".into();
+        tree["interactiveMode"] = "Never".into();
+        tree["args"] = ["-c", script].into_iter().collect();
+        Exec::parse(&tree, Value::Null).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_program_gives_a_token_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let count = folder.path().join("count");
+        let script = format!(
+            r#"echo x >> {}; echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{{"token":"secret"}}}}'"#,
+            count.display()
+        );
+        let exec = exec(&script);
+        for _ in 0..2 {
+            assert_eq!(exec.credential().await.unwrap().token.unwrap(), "secret");
+        }
+        assert_eq!(std::fs::read_to_string(&count).unwrap(), "x\n");
+        exec.forget().await;
+        exec.credential().await.unwrap();
+        assert_eq!(std::fs::read_to_string(&count).unwrap(), "x\nx\n");
+    }
+
+    #[tokio::test]
+    async fn failures_are_told() {
+        assert!(exec("exit 3").credential().await.is_err());
+        assert!(exec("echo '{}'").credential().await.is_err());
+    }
+}

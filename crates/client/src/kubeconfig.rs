@@ -1,0 +1,191 @@
+//! The file in which users keep clusters, credentials and the pairs of both.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use object::{Value, yaml};
+
+use crate::{Auth, Config, Error, Tcp, Tls, Unix, exec::Exec, tls::Pem};
+
+/// One or several files, read as one: of a name given twice the first counts.
+#[derive(Clone, Debug, Default)]
+pub struct Kubeconfig {
+    files: Vec<(PathBuf, Value)>,
+}
+
+impl Kubeconfig {
+    /// Adds a file; `path` says where relative paths in it begin.
+    pub fn add(&mut self, path: &Path, text: &str) -> Result<(), Error> {
+        let tree = yaml::from_yaml(text)
+            .map_err(|error| Error::Invalid(format!("{}: {error}", path.display())))?;
+        self.files.push((path.to_owned(), tree));
+        Ok(())
+    }
+
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::Invalid(format!("{}: {error}", path.display())))?;
+        let mut this = Self::default();
+        this.add(path, &text)?;
+        Ok(this)
+    }
+
+    pub fn current_context(&self) -> Option<&str> {
+        let texts = self.files.iter().filter_map(|(_, tree)| tree["current-context"].as_str());
+        texts.into_iter().find(|text| !text.is_empty())
+    }
+
+    /// The configuration of a context; `None`: the current one.
+    pub fn config(&self, context: Option<&str>) -> Result<Config, Error> {
+        let name = context.or(self.current_context()).unwrap_or_default();
+        let (_, context) = self
+            .entry("contexts", "context", name)
+            .ok_or_else(|| Error::Invalid(format!("context {name:?} does not exist")))?;
+        let part = |of: &str| context[of].as_str().unwrap_or_default();
+        let cluster = part("cluster");
+        let (folder, cluster) = self
+            .entry("clusters", "cluster", cluster)
+            .ok_or_else(|| Error::Invalid(format!("cluster {cluster:?} does not exist")))?;
+        let cluster = Cluster { folder, tree: cluster };
+        let user = match part("user") {
+            "" => User { folder, tree: &object::NULL },
+            user => {
+                let (folder, tree) = self
+                    .entry("users", "user", user)
+                    .ok_or_else(|| Error::Invalid(format!("auth info {user:?} does not exist")))?;
+                User { folder, tree }
+            }
+        };
+        let config = connect(&cluster, &user)?;
+        Ok(config.namespace(part("namespace")).headers(user.impersonation()?))
+    }
+
+    fn entry(&self, list: &str, of: &str, name: &str) -> Option<(&Path, &Value)> {
+        self.files.iter().find_map(|(path, tree)| {
+            let found = tree[list].items().iter().find(|e| e["name"].as_str() == Some(name))?;
+            Some((path.parent().unwrap_or(Path::new("")), &found[of]))
+        })
+    }
+}
+
+struct Cluster<'a> {
+    folder: &'a Path,
+    tree: &'a Value,
+}
+
+struct User<'a> {
+    folder: &'a Path,
+    tree: &'a Value,
+}
+
+fn connect(cluster: &Cluster<'_>, user: &User<'_>) -> Result<Config, Error> {
+    let server = cluster.tree["server"].as_str().unwrap_or_default();
+    if cluster.tree["proxy-url"].as_str().is_some_and(|url| !url.is_empty()) {
+        return Err(Error::Invalid("proxy-url is not supported".into()));
+    }
+    let auth = user.auth(cluster)?;
+    if let Some(path) = server.strip_prefix("unix://") {
+        return Ok(Config::new(Arc::new(Unix(path.into()))).auth(auth));
+    }
+    let full = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
+    let wrong = || Error::Invalid(format!("{server:?} is not the address of a server"));
+    let uri: Uri = full.parse().map_err(|_| wrong())?;
+    let host = uri.host().ok_or_else(wrong)?.trim_matches(['[', ']']).to_owned();
+    if !uri.path().trim_end_matches('/').is_empty() {
+        return Err(Error::Invalid(format!("{server:?}: servers below a path are not supported")));
+    }
+    let (tls, port) = match uri.scheme_str() {
+        Some("https") => (Some(cluster.tls(user, auth.clone())?), 443),
+        Some("http") => (None, 80),
+        _ => return Err(wrong()),
+    };
+    let tcp = Tcp::new(&host, uri.port_u16().unwrap_or(port), tls.map(Arc::new));
+    Ok(Config::new(Arc::new(tcp)).auth(auth))
+}
+
+impl Cluster<'_> {
+    fn tls(&self, user: &User<'_>, auth: Auth) -> Result<Tls, Error> {
+        let certificate = pem(user.folder, user.tree, "client-certificate")?;
+        let key = pem(user.folder, user.tree, "client-key")?;
+        let pair = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err(Error::Invalid("a client certificate needs its key".into())),
+        };
+        Ok(Tls {
+            authorities: pem(self.folder, self.tree, "certificate-authority")?,
+            pair,
+            server_name: self.tree["tls-server-name"].as_str().map(str::to_owned),
+            insecure: self.tree["insecure-skip-tls-verify"].as_bool() == Some(true),
+            auth,
+        })
+    }
+}
+
+impl User<'_> {
+    fn auth(&self, cluster: &Cluster<'_>) -> Result<Auth, Error> {
+        let text = |name: &str| self.tree[name].as_str().filter(|text| !text.is_empty());
+        if !self.tree["auth-provider"].is_null() {
+            return Err(Error::Invalid("auth-provider is not supported: use exec".into()));
+        }
+        if let Some(file) = text("tokenFile") {
+            return Ok(Auth::TokenFile(self.folder.join(file)));
+        }
+        if let Some(token) = text("token") {
+            return Ok(Auth::Token(token.into()));
+        }
+        if let Some(user) = text("username") {
+            let password = text("password").unwrap_or_default().into();
+            return Ok(Auth::Basic { user: user.into(), password });
+        }
+        let exec = &self.tree["exec"];
+        if exec.is_null() {
+            return Ok(Auth::None);
+        }
+        Ok(Auth::Exec(Arc::new(Exec::parse(exec, cluster.tree.clone())?)))
+    }
+
+    fn impersonation(&self) -> Result<HeaderMap, Error> {
+        let mut headers = HeaderMap::new();
+        let mut add = |name: &str, value: &str| {
+            let bad = || Error::Invalid(format!("{name}: {value:?} cannot stand in a header"));
+            let name = HeaderName::try_from(name).map_err(|_| bad())?;
+            headers.append(name, HeaderValue::try_from(value).map_err(|_| bad())?);
+            Ok::<_, Error>(())
+        };
+        let texts = |value: &Value| -> Vec<String> {
+            value.items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        if let Some(user) = self.tree["as"].as_str() {
+            add("impersonate-user", user)?;
+        }
+        if let Some(uid) = self.tree["as-uid"].as_str() {
+            add("impersonate-uid", uid)?;
+        }
+        for group in texts(&self.tree["as-groups"]) {
+            add("impersonate-group", &group)?;
+        }
+        for (name, values) in self.tree["as-user-extra"].entries() {
+            for value in texts(values) {
+                add(&format!("impersonate-extra-{}", name.to_ascii_lowercase()), &value)?;
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// `NAME-data`, or else the file in `NAME`.
+fn pem(folder: &Path, tree: &Value, name: &str) -> Result<Option<Pem>, Error> {
+    if let Some(data) = tree[&*format!("{name}-data")].as_str().filter(|text| !text.is_empty()) {
+        let data = BASE64_STANDARD
+            .decode(data)
+            .map_err(|error| Error::Invalid(format!("{name}-data: {error}")))?;
+        return Ok(Some(Pem::Data(data)));
+    }
+    let file = tree[name].as_str().filter(|text| !text.is_empty());
+    Ok(file.map(|file| Pem::File(folder.join(file))))
+}

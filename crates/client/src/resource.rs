@@ -1,0 +1,124 @@
+//! Which objects are meant, and the paths they have.
+
+use object::Text;
+use schema::{Kind, Scope};
+
+use crate::Error;
+
+/// A kind as the client needs it: enough to find its objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Resource {
+    pub group: Text,
+    pub version: Text,
+    pub plural: Text,
+    pub kind: Text,
+    pub namespaced: bool,
+}
+
+impl Resource {
+    pub fn of<K: Kind>() -> Self {
+        let names = K::NAMES;
+        Self {
+            group: names.group.into(),
+            version: names.version.into(),
+            plural: names.plural.into(),
+            kind: names.kind.into(),
+            namespaced: K::SCOPE == Scope::Namespaced,
+        }
+    }
+
+    /// Group and version as objects spell them: `v1`, `apps/v1`.
+    pub fn api_version(&self) -> Text {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version).into()
+        }
+    }
+
+    /// The path of all objects, of one namespace or (empty) of all.
+    pub(crate) fn collection(&self, namespace: &str) -> Result<String, Error> {
+        let Self { group, version, plural, .. } = self;
+        let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        match namespace {
+            "" => Ok(format!("{root}/{version}/{plural}")),
+            _ if !self.namespaced => Ok(format!("{root}/{version}/{plural}")),
+            namespace => {
+                let namespace = segment("namespace", namespace)?;
+                Ok(format!("{root}/{version}/namespaces/{namespace}/{plural}"))
+            }
+        }
+    }
+
+    /// The path of one object.
+    pub(crate) fn object(&self, namespace: &str, name: &str) -> Result<String, Error> {
+        if self.namespaced && namespace.is_empty() {
+            let kind = &self.kind;
+            return Err(Error::Invalid(format!("a {kind} is found by its namespace and name")));
+        }
+        Ok(format!("{}/{}", self.collection(namespace)?, segment("name", name)?))
+    }
+}
+
+/// Names and values after the `?`; those without value are left out.
+pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
+    let mut out = String::new();
+    for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {
+        out.push(if out.is_empty() { '?' } else { '&' });
+        out.push_str(name);
+        out.push('=');
+        escape(value, &mut out);
+    }
+    out
+}
+
+fn segment(what: &str, name: &str) -> Result<String, Error> {
+    if matches!(name, "" | "." | "..") || name.contains('/') {
+        return Err(Error::Invalid(format!("{name:?} is not a {what}")));
+    }
+    let mut out = String::new();
+    escape(name, &mut out);
+    Ok(out)
+}
+
+fn escape(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(byte.into());
+            }
+            _ => {
+                const HEX: &[u8; 16] = b"0123456789ABCDEF";
+                out.push('%');
+                out.push(HEX[usize::from(byte >> 4)].into());
+                out.push(HEX[usize::from(byte & 15)].into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_upstreams() {
+        let deployments = Resource {
+            group: "apps".into(),
+            version: "v1".into(),
+            plural: "deployments".into(),
+            kind: "Deployment".into(),
+            namespaced: true,
+        };
+        let paths = [deployments.collection(""), deployments.object("a", "b")];
+        let paths = paths.map(Result::unwrap);
+        assert_eq!(paths[0], "/apis/apps/v1/deployments");
+        assert_eq!(paths[1], "/apis/apps/v1/namespaces/a/deployments/b");
+        assert!(deployments.object("", "b").is_err());
+        assert!(deployments.object("a", "../x").is_err());
+        let nodes =
+            Resource { version: "v1".into(), plural: "nodes".into(), ..Resource::default() };
+        assert_eq!(nodes.object("", "system:x y").unwrap(), "/api/v1/nodes/system%3Ax%20y");
+        assert_eq!(query(&[("a", ""), ("b", "x=y,z"), ("c", "1")]), "?b=x%3Dy%2Cz&c=1");
+    }
+}

@@ -1,0 +1,66 @@
+//! An answer, of which the body is still to come.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::{Error, codec, line::Place};
+
+/// The largest answer that is taken as a whole.
+const LARGEST: usize = 256 << 20;
+
+#[derive(Debug)]
+pub struct Response {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: Incoming,
+    _place: Option<Place>,
+}
+
+impl Response {
+    pub(crate) fn new(answer: http::Response<Incoming>, place: Option<Place>) -> Self {
+        let (head, body) = answer.into_parts();
+        Self { status: head.status, headers: head.headers, body, _place: place }
+    }
+
+    /// This, if the server said yes; else what it said.
+    pub async fn success(self) -> Result<Self, Error> {
+        if self.status.is_success() {
+            return Ok(self);
+        }
+        let code = self.status.as_u16();
+        Err(codec::failure(code, &self.bytes().await?))
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(error.into()),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The whole body.
+    pub async fn bytes(mut self) -> Result<Bytes, Error> {
+        let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
+        let Some(second) = self.chunk().await? else { return Ok(first) };
+        let mut all = BytesMut::from(&first[..]);
+        let mut next = Some(second);
+        while let Some(chunk) = next {
+            if all.len() + chunk.len() > LARGEST {
+                return Err(Error::Decode("the answer is larger than 256 MiB".into()));
+            }
+            all.extend_from_slice(&chunk);
+            next = self.chunk().await?;
+        }
+        Ok(all.freeze())
+    }
+}

@@ -1,0 +1,91 @@
+//! Requests that turn into streams: exec, attach, port-forward.
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{
+        CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+        SEC_WEBSOCKET_VERSION, UPGRADE,
+    },
+};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        handshake::{client::generate_key, derive_accept_key},
+        protocol::Role,
+    },
+};
+
+use crate::{Client, Error, Response};
+
+/// A stream of bytes after an upgrade, and what the server said before.
+#[derive(Debug)]
+pub struct Tunnel {
+    pub headers: HeaderMap,
+    pub io: TokioIo<Upgraded>,
+}
+
+#[derive(Debug)]
+pub struct WebSocket {
+    /// Which of the offered protocols the server speaks; empty: none of them.
+    pub protocol: String,
+    pub stream: WebSocketStream<TokioIo<Upgraded>>,
+}
+
+impl Client {
+    /// Opens a WebSocket that speaks one of `protocols`.
+    pub async fn upgrade(
+        &self,
+        path_and_query: &str,
+        protocols: &[&str],
+    ) -> Result<WebSocket, Error> {
+        let key = generate_key();
+        let mut headers = HeaderMap::new();
+        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        headers.insert(SEC_WEBSOCKET_KEY, header(&key)?);
+        if !protocols.is_empty() {
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, header(&protocols.join(", "))?);
+        }
+        let tunnel = self.tunnel(Method::GET, path_and_query, "websocket", headers).await?;
+        let said = |name| tunnel.headers.get(name).and_then(|value| value.to_str().ok());
+        if said(SEC_WEBSOCKET_ACCEPT) != Some(&derive_accept_key(key.as_bytes())) {
+            return Err(Error::Decode("the server does not speak WebSocket".into()));
+        }
+        let protocol = said(SEC_WEBSOCKET_PROTOCOL).unwrap_or_default().to_owned();
+        let stream = WebSocketStream::from_raw_socket(tunnel.io, Role::Client, None).await;
+        Ok(WebSocket { protocol, stream })
+    }
+
+    /// Asks the server to go on with `protocol`; `headers` are the protocol's own.
+    pub async fn tunnel(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        protocol: &str,
+        mut headers: HeaderMap,
+    ) -> Result<Tunnel, Error> {
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(UPGRADE, header(protocol)?);
+        let request = self.prepare(&method, path_and_query, &headers, Bytes::new()).await?;
+        let patience = self.config().timeout;
+        let late = |_| Error::unavailable("no answer in time");
+        let answer = timeout(patience, self.pool.upgrade(request)).await.map_err(late)??;
+        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let answer = timeout(patience, Response::new(answer, None).success()).await;
+            return Err(match answer.map_err(late)? {
+                Ok(_) => Error::Decode("the server did not switch protocols".into()),
+                Err(error) => error,
+            });
+        }
+        let headers = answer.headers().clone();
+        let io = hyper::upgrade::on(answer).await?;
+        Ok(Tunnel { headers, io: TokioIo::new(io) })
+    }
+}
+
+fn header(text: &str) -> Result<HeaderValue, Error> {
+    HeaderValue::try_from(text).map_err(|error| Error::Invalid(error.to_string()))
+}

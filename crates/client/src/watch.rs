@@ -1,0 +1,155 @@
+//! What happens to objects, as it happens.
+
+use std::{
+    collections::VecDeque,
+    hash::{BuildHasher, RandomState},
+    marker::PhantomData,
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use object::{Object, Status, Value, View};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{Error, Response, Tree, codec};
+
+/// The largest event.
+const LARGEST: usize = 32 << 20;
+const SHORTEST: u64 = 300;
+/// A server that does not end a watch in time is gone.
+const SLACK: Duration = Duration::from_mins(1);
+
+/// Where a watch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With all there is, as `Added`, then a `Bookmark` that says `complete`.
+    List,
+    /// After this revision.
+    After(u64),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice<K> {
+    Added(K),
+    Modified(K),
+    Deleted(K),
+    /// All up to `revision` has been told. `complete`: the list at the start ends here.
+    Bookmark {
+        revision: u64,
+        complete: bool,
+    },
+}
+
+/// Ends now and then, as the server likes: begin another after `revision`.
+#[derive(Debug)]
+pub struct Watch<K> {
+    answer: Response,
+    read: BytesMut,
+    /// How far `read` has been searched for an end of line.
+    searched: usize,
+    first: VecDeque<Notice<Value>>,
+    revision: u64,
+    until: Instant,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Tree> Watch<K> {
+    pub(crate) fn new(answer: Response, revision: u64, seconds: u64) -> Self {
+        Self {
+            answer,
+            read: BytesMut::new(),
+            searched: 0,
+            first: VecDeque::new(),
+            revision,
+            until: Instant::now() + Duration::from_secs(seconds) + SLACK,
+            kind: PhantomData,
+        }
+    }
+
+    /// The same, but with these notices first.
+    pub(crate) fn begin_with(self, first: VecDeque<Notice<Value>>) -> Self {
+        Self { first, ..self }
+    }
+
+    /// The newest revision that has been told.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// What happened next; `None`: the server has ended the watch. Cancel safe.
+    pub async fn next(&mut self) -> Result<Option<Notice<K>>, Error> {
+        if let Some(notice) = self.first.pop_front() {
+            return Ok(Some(notice.map(K::from)));
+        }
+        loop {
+            if let Some(line) = self.line() {
+                let notice = notice(&codec::decode(&line)?)?;
+                self.revision = self.revision.max(notice.revision());
+                return Ok(Some(notice.map(K::from)));
+            }
+            if self.read.len() > LARGEST {
+                return Err(Error::Decode("an event is larger than 32 MiB".into()));
+            }
+            match timeout_at(self.until, self.answer.chunk()).await {
+                Err(_) => return Err(Error::unavailable("the watch has gone silent")),
+                Ok(chunk) => match chunk? {
+                    Some(chunk) => self.read.extend_from_slice(&chunk),
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+
+    fn line(&mut self) -> Option<BytesMut> {
+        let Some(at) = self.read[self.searched..].iter().position(|byte| *byte == b'\n') else {
+            self.searched = self.read.len();
+            return None;
+        };
+        let line = self.read.split_to(self.searched + at + 1);
+        self.searched = 0;
+        Some(line)
+    }
+}
+
+impl<K> Notice<K> {
+    pub fn map<T>(self, change: impl FnOnce(K) -> T) -> Notice<T> {
+        match self {
+            Self::Added(object) => Notice::Added(change(object)),
+            Self::Modified(object) => Notice::Modified(change(object)),
+            Self::Deleted(object) => Notice::Deleted(change(object)),
+            Self::Bookmark { revision, complete } => Notice::Bookmark { revision, complete },
+        }
+    }
+}
+
+impl Notice<Value> {
+    fn revision(&self) -> u64 {
+        match self {
+            Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => {
+                Object::view(object).metadata().revision()
+            }
+            Self::Bookmark { revision, .. } => *revision,
+        }
+    }
+}
+
+/// How long to ask a watch to last: not all shall end at once.
+pub(crate) fn lifetime() -> u64 {
+    SHORTEST + RandomState::new().hash_one(()) % SHORTEST
+}
+
+fn notice(event: &Value) -> Result<Notice<Value>, Error> {
+    let object = event["object"].clone();
+    match event["type"].as_str().unwrap_or_default() {
+        "ADDED" => Ok(Notice::Added(object)),
+        "MODIFIED" => Ok(Notice::Modified(object)),
+        "DELETED" => Ok(Notice::Deleted(object)),
+        "BOOKMARK" => {
+            let meta = Object::view(&object).metadata();
+            let complete = meta.annotations().get("k8s.io/initial-events-end") == Some("true");
+            Ok(Notice::Bookmark { revision: meta.revision(), complete })
+        }
+        "ERROR" => Err(Error::Status(Status::from(object))),
+        other => Err(Error::Decode(format!("an event of type {other:?}"))),
+    }
+}

@@ -1,0 +1,98 @@
+//! The files of a cluster, by the names that kubeadm gives them.
+
+use std::net::IpAddr;
+
+use crate::{Authority, Dir, Error, Key, Leaf, Pair, PublicKey};
+
+#[derive(Debug)]
+pub struct Cluster {
+    pub ca: Authority,
+    pub front_proxy_ca: Authority,
+    /// Signs the tokens of service accounts.
+    pub service_accounts: Key,
+    /// Whose tokens are believed: `sa.pub` may hold keys of the past.
+    pub service_account_keys: Vec<PublicKey>,
+    pub apiserver: Pair,
+    pub apiserver_kubelet_client: Pair,
+    pub front_proxy_client: Pair,
+}
+
+/// What the API server is called.
+#[derive(Clone, Debug, Default)]
+pub struct ServerNames {
+    pub dns: Vec<String>,
+    pub ips: Vec<IpAddr>,
+}
+
+impl Cluster {
+    /// Reads what is there, makes what is missing, renews what ends soon.
+    pub fn load_or_create(dir: &Dir, names: ServerNames, now: i64) -> Result<Self, Error> {
+        let ca = Authority::load_or_create(dir, "ca", now)?;
+        let front_proxy_ca = Authority::load_or_create(dir, "front-proxy-ca", now)?;
+        let (service_accounts, service_account_keys) = token_keys(dir)?;
+        let issue = |authority, name, leaf| Pair::load_or_issue(dir, name, authority, leaf, now);
+        let server = Leaf::server("kube-apiserver", names.dns, names.ips);
+        let kubelet = Leaf::client("kube-apiserver-kubelet-client", &["system:masters"]);
+        let proxy = Leaf::client("front-proxy-client", &[]);
+        Ok(Self {
+            apiserver: issue(&ca, "apiserver", &server)?,
+            apiserver_kubelet_client: issue(&ca, "apiserver-kubelet-client", &kubelet)?,
+            front_proxy_client: issue(&front_proxy_ca, "front-proxy-client", &proxy)?,
+            ca,
+            front_proxy_ca,
+            service_accounts,
+            service_account_keys,
+        })
+    }
+}
+
+fn token_keys(dir: &Dir) -> Result<(Key, Vec<PublicKey>), Error> {
+    let key = if let Some(pem) = dir.read("sa.key")? {
+        Key::from_pem(&pem)?
+    } else {
+        let key = Key::generate()?;
+        dir.create("sa.key", key.to_pem().as_bytes(), 0o600)?;
+        key
+    };
+    let public = if let Some(pem) = dir.read("sa.pub")? {
+        PublicKey::all_from_pem(&pem)?
+    } else {
+        dir.create("sa.pub", key.public().to_pem().as_bytes(), 0o644)?;
+        vec![key.public().clone()]
+    };
+    Ok((key, public))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::NOW;
+
+    const YEAR: i64 = 365 * 24 * 3600;
+
+    #[test]
+    fn files_are_made_once_and_leaves_renewed_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = Dir::open(folder.path()).unwrap();
+        let names = ServerNames { dns: vec!["kubernetes".into()], ips: vec![] };
+        let load =
+            |names: &ServerNames, now| Cluster::load_or_create(&dir, names.clone(), now).unwrap();
+        let first = load(&names, NOW);
+        let again = load(&names, NOW + YEAR / 2);
+        assert_eq!(first.ca.certificate(), again.ca.certificate());
+        assert_eq!(first.apiserver.chain(), again.apiserver.chain());
+        assert_eq!(first.service_accounts.public(), &again.service_account_keys[0]);
+
+        let more = ServerNames { ips: vec![[10, 96, 0, 1].into()], ..names.clone() };
+        let renewed = load(&more, NOW + YEAR / 2);
+        assert_ne!(renewed.apiserver.chain(), first.apiserver.chain(), "it lacked an address");
+        let late = load(&names, NOW + YEAR * 3 / 4);
+        assert_ne!(late.front_proxy_client.chain(), first.front_proxy_client.chain());
+        assert_eq!(late.ca.certificate(), first.ca.certificate());
+
+        let mut files: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
+        files.sort();
+        assert_eq!(files.len(), 12, "{files:?}");
+    }
+}

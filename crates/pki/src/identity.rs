@@ -1,0 +1,117 @@
+//! Whom a certificate names, and whether to believe it.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use rustls::{
+    RootCertStore,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+use rustls_pki_types::{CertificateDer, UnixTime};
+use x509_parser::{extensions::GeneralName, x509::X509Name};
+
+use crate::{Error, tls::provider};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub common_name: String,
+    pub organizations: Vec<String>,
+    pub dns: Vec<String>,
+    pub ips: Vec<IpAddr>,
+    /// Names that are neither: e-mail addresses, URIs.
+    pub others: Vec<String>,
+    pub serial: String,
+    pub not_before: i64,
+    pub not_after: i64,
+}
+
+/// Authorities whose client certificates are believed.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Trust {
+    pub fn new(authorities: &[CertificateDer<'static>]) -> Result<Self, Error> {
+        let roots = Arc::new(roots(authorities)?);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| Error::Untrusted(error.to_string()))?;
+        Ok(Self { verifier })
+    }
+
+    /// Who the client with this chain is, if one of the authorities says so.
+    pub fn identify(&self, chain: &[CertificateDer<'_>], now: i64) -> Result<Identity, Error> {
+        let [leaf, rest @ ..] = chain else {
+            return Err(Error::Untrusted("there is no certificate".into()));
+        };
+        let now = Duration::from_secs(now.try_into().unwrap_or_default());
+        self.verifier
+            .verify_client_cert(leaf, rest, UnixTime::since_unix_epoch(now))
+            .map_err(|error| Error::Untrusted(error.to_string()))?;
+        Identity::of(leaf)
+    }
+
+    pub(crate) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        self.verifier.clone()
+    }
+}
+
+impl Identity {
+    /// What the certificate says, believed or not.
+    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, Error> {
+        let malformed = |error: &dyn ToString| Error::malformed("certificate", error.to_string());
+        let (_, parsed) =
+            x509_parser::parse_x509_certificate(certificate).map_err(|e| malformed(&e))?;
+        let mut identity = Self {
+            serial: parsed.raw_serial_as_string(),
+            not_before: parsed.validity().not_before.timestamp(),
+            not_after: parsed.validity().not_after.timestamp(),
+            ..Self::default()
+        };
+        identity.take_subject(parsed.subject())?;
+        if let Some(names) = parsed.subject_alternative_name().map_err(|e| malformed(&e))? {
+            names.value.general_names.iter().for_each(|name| identity.take_name(name));
+        }
+        Ok(identity)
+    }
+
+    pub(crate) fn take_subject(&mut self, subject: &X509Name<'_>) -> Result<(), Error> {
+        for organization in subject.iter_organization() {
+            let text = organization.as_str().map_err(|e| Error::malformed("subject", e))?;
+            self.organizations.push(text.to_owned());
+        }
+        if let Some(name) = subject.iter_common_name().last() {
+            name.as_str()
+                .map_err(|e| Error::malformed("subject", e))?
+                .clone_into(&mut self.common_name);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn take_name(&mut self, name: &GeneralName<'_>) {
+        match name {
+            GeneralName::DNSName(name) => self.dns.push((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => {
+                if let Ok(four) = <[u8; 4]>::try_from(*bytes) {
+                    self.ips.push(four.into());
+                } else if let Ok(sixteen) = <[u8; 16]>::try_from(*bytes) {
+                    self.ips.push(sixteen.into());
+                }
+            }
+            other => self.others.push(other.to_string()),
+        }
+    }
+
+    /// Whether less than 30 % of the lifetime is left.
+    pub fn is_due(&self, now: i64) -> bool {
+        let lifetime = self.not_after - self.not_before;
+        now > self.not_after - lifetime * 3 / 10
+    }
+}
+
+pub(crate) fn roots(authorities: &[CertificateDer<'static>]) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    authorities.iter().try_for_each(|authority| roots.add(authority.clone()))?;
+    Ok(roots)
+}

@@ -1,0 +1,77 @@
+//! What outsiders need to check our tokens: the documents under
+//! `/.well-known/openid-configuration` and `/openid/v1/jwks`.
+
+use std::collections::BTreeSet;
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use x509_parser::{prelude::FromDer, public_key::RSAPublicKey};
+
+use crate::{PublicKey, public_key::Algorithm};
+
+/// The keys, as JSON.
+pub fn key_set(keys: &[PublicKey]) -> String {
+    json!({ "keys": keys.iter().map(key).collect::<Vec<_>>() }).to_string()
+}
+
+/// Where the keys are, as JSON.
+pub fn openid_configuration(issuer: &str, keys_at: &str, keys: &[PublicKey]) -> String {
+    let algorithms: BTreeSet<_> = keys.iter().map(|key| key.algorithm().name()).collect();
+    json!({
+        "issuer": issuer,
+        "jwks_uri": keys_at,
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": algorithms,
+    })
+    .to_string()
+}
+
+fn key(key: &PublicKey) -> Value {
+    let text = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+    let algorithm = key.algorithm();
+    let mut out = json!({ "use": "sig", "kid": key.id(), "alg": algorithm.name() });
+    match algorithm {
+        Algorithm::Es256 | Algorithm::Es384 => {
+            let point = &key.raw()[1..]; // an uncompressed point: 4, x, y
+            let (x, y) = point.split_at(point.len() / 2);
+            out["kty"] = "EC".into();
+            out["crv"] = if algorithm == Algorithm::Es256 { "P-256" } else { "P-384" }.into();
+            (out["x"], out["y"]) = (text(x).into(), text(y).into());
+        }
+        Algorithm::Rs256 => {
+            out["kty"] = "RSA".into();
+            if let Ok((_, pair)) = RSAPublicKey::from_der(key.raw()) {
+                let number =
+                    |bytes: &[u8]| text(&bytes[bytes.iter().take_while(|b| **b == 0).count()..]);
+                out["n"] = number(pair.modulus).into();
+                out["e"] = number(pair.exponent).into();
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Key,
+        tests::{EC_SEC1, RSA_PKCS1},
+    };
+
+    #[test]
+    fn keys_are_shown_with_their_numbers() {
+        let public = |pem: &str| Key::from_pem(pem.as_bytes()).unwrap().public().clone();
+        let keys = [public(EC_SEC1), public(RSA_PKCS1)];
+        let set: Value = serde_json::from_str(&key_set(&keys)).unwrap();
+        assert_eq!(set["keys"][0]["x"].as_str().unwrap().len(), 43);
+        assert_eq!(set["keys"][0]["crv"], "P-256");
+        assert_eq!(set["keys"][1]["e"], "AQAB");
+        assert_eq!(set["keys"][1]["n"].as_str().unwrap().len(), 342);
+        let document: Value =
+            serde_json::from_str(&openid_configuration("https://i", "https://i/jwks", &keys))
+                .unwrap();
+        assert_eq!(document["id_token_signing_alg_values_supported"], json!(["ES256", "RS256"]));
+    }
+}

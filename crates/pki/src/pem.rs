@@ -1,0 +1,29 @@
+//! Text around binary.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+
+use crate::Error;
+
+/// All certificates in `pem`, at least one.
+pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let found = found.map_err(|error| Error::malformed("certificate", error))?;
+    if found.is_empty() {
+        return Err(Error::malformed("certificate", "no CERTIFICATE block"));
+    }
+    Ok(found)
+}
+
+pub(crate) fn encode(label: &str, der: &[u8]) -> String {
+    let text = BASE64_STANDARD.encode(der);
+    let mut out = format!("-----BEGIN {label}-----\n");
+    for line in text.as_bytes().chunks(64) {
+        out.extend(line.iter().map(|b| char::from(*b)));
+        out.push('\n');
+    }
+    out.push_str("-----END ");
+    out.push_str(label);
+    out.push_str("-----\n");
+    out
+}

@@ -1,0 +1,133 @@
+//! TLS 1.2 and 1.3, both sides, and how their certificates change under way.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::{
+    ClientConfig, ServerConfig, client::WebPkiServerVerifier, client::danger::ServerCertVerifier,
+    crypto::CryptoProvider, server::WebPkiClientVerifier,
+};
+use rustls_pki_types::CertificateDer;
+
+use crate::{Error, Pair, Trust, identity::roots};
+
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The one crypto provider of the program.
+pub fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: std::sync::LazyLock<Arc<CryptoProvider>> =
+        std::sync::LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
+    PROVIDER.clone()
+}
+
+/// For a server that asks clients for a certificate, lets them in without one, and
+/// refuses those whose certificate `clients` does not trust.
+pub fn server_config(pair: &Pair, clients: Option<&Trust>) -> Result<ServerConfig, Error> {
+    let verifier = match clients {
+        Some(clients) => clients.verifier(),
+        None => WebPkiClientVerifier::no_client_auth(),
+    };
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(pair.chain().to_vec(), pair.key().to_der())?;
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    Ok(config)
+}
+
+/// For a client that believes servers of `authorities`, and shows `pair` if asked.
+pub fn client_config(
+    authorities: &[CertificateDer<'static>],
+    pair: Option<&Pair>,
+) -> Result<ClientConfig, Error> {
+    let roots = Arc::new(roots(authorities)?);
+    let verifier: Arc<dyn ServerCertVerifier> =
+        WebPkiServerVerifier::builder_with_provider(roots, provider())
+            .build()
+            .map_err(|error| Error::Untrusted(error.to_string()))?;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match pair {
+        Some(pair) => config.with_client_auth_cert(pair.chain().to_vec(), pair.key().to_der())?,
+        None => config.with_no_client_auth(),
+    };
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    Ok(config)
+}
+
+/// A configuration that is replaced when certificates are renewed: what starts
+/// after that uses the new one.
+#[derive(Debug)]
+pub struct Rotating<T>(RwLock<Arc<T>>);
+
+impl<T> Rotating<T> {
+    pub fn new(value: T) -> Self {
+        Self(RwLock::new(Arc::new(value)))
+    }
+
+    pub fn current(&self) -> Arc<T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn replace(&self, value: T) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use rustls::{ClientConnection, ServerConnection, Stream};
+
+    use super::*;
+    use crate::{Authority, Leaf};
+
+    /// Real time: the handshake looks at the clock.
+    fn now() -> i64 {
+        jiff::Timestamp::now().as_second()
+    }
+
+    fn shake(
+        server: ServerConfig,
+        client: ClientConfig,
+    ) -> Result<Option<CertificateDer<'static>>, String> {
+        let name = "api.test".try_into().unwrap();
+        let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
+        let mut server = ServerConnection::new(Arc::new(server)).unwrap();
+        let (mut near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            let far_side = scope.spawn(move || {
+                let mut byte = [0];
+                Stream::new(&mut server, &mut far)
+                    .read_exact(&mut byte)
+                    .map_err(|error| error.to_string())?;
+                Ok(server.peer_certificates().map(|chain| chain[0].clone().into_owned()))
+            });
+            // what the client makes of it does not matter: the server decides
+            drop(Stream::new(&mut client, &mut near).write_all(b"x"));
+            let seen = far_side.join().unwrap();
+            drop(near); // not before: the server may still be writing
+            seen
+        })
+    }
+
+    #[test]
+    fn clients_come_with_a_good_certificate_or_with_none() {
+        let (ca, other) =
+            (Authority::create("ca", now()).unwrap(), Authority::create("ca", now()).unwrap());
+        let own = ca.issue(&Leaf::server("api", vec!["api.test".into()], vec![]), now()).unwrap();
+        let roots = std::slice::from_ref(ca.certificate());
+        let trust = Trust::new(roots).unwrap();
+        let server = || server_config(&own, Some(&trust)).unwrap();
+        let jane = ca.issue(&Leaf::client("jane", &[]), now()).unwrap();
+        let mallory = other.issue(&Leaf::client("jane", &[]), now()).unwrap();
+        let known = shake(server(), client_config(roots, Some(&jane)).unwrap()).unwrap();
+        assert_eq!(known.as_ref(), Some(&jane.chain()[0]));
+        assert_eq!(shake(server(), client_config(roots, None).unwrap()), Ok(None));
+        shake(server(), client_config(roots, Some(&mallory)).unwrap()).unwrap_err();
+        let elsewhere = std::slice::from_ref(other.certificate());
+        shake(server(), client_config(elsewhere, None).unwrap()).unwrap_err();
+    }
+}

@@ -1,0 +1,261 @@
+//! Tokens of service accounts: JSON Web Signatures in their compact form.
+
+use std::fmt;
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+
+use crate::{Bound, Claims, Error, Key, PublicKey, claims::LEGACY_ISSUER};
+
+/// Clocks differ by up to this many seconds.
+const LEEWAY: i64 = 60;
+const LARGEST: usize = 16 * 1024;
+
+#[derive(Debug)]
+pub struct Signer {
+    key: Key,
+    issuer: String,
+}
+
+/// Reads tokens: any of the keys may have signed, any of the issuers be named.
+#[derive(Clone, Debug)]
+pub struct Verifier {
+    pub keys: Vec<PublicKey>,
+    pub issuers: Vec<String>,
+    /// Who we are; what a token without audience is meant for.
+    pub audiences: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verified {
+    pub claims: Claims,
+    /// Those of the wanted audiences that the token is for.
+    pub audiences: Vec<String>,
+}
+
+/// Why a token does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not one of ours: another authenticator may know it.
+    NotOurs,
+    Invalid(&'static str),
+    Audience,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotOurs => "not a token of this cluster's service accounts",
+            Self::Invalid(why) => why,
+            Self::Audience => "the token is meant for other audiences",
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    kid: String,
+}
+
+impl Signer {
+    pub fn new(key: Key, issuer: impl Into<String>) -> Self {
+        Self { key, issuer: issuer.into() }
+    }
+
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// Signs `claims`; gives them the issuer and an id, if they have none.
+    pub fn sign(&self, mut claims: Claims) -> Result<String, Error> {
+        if claims.issuer.is_empty() {
+            claims.issuer.clone_from(&self.issuer);
+        }
+        if claims.id.is_empty() && !claims.is_legacy() {
+            claims.id = uuid()?;
+        }
+        let public = self.key.public();
+        let header = Header { alg: public.algorithm().name().into(), kid: public.id().into() };
+        let message = format!("{}.{}", part(&header), part(&claims));
+        let signature = self.key.sign_fixed(message.as_bytes())?;
+        Ok(format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
+    }
+}
+
+impl Verifier {
+    /// Reads `token` at `now`, for any of the audiences `wanted` (empty: our own).
+    pub fn verify(&self, token: &str, wanted: &[String], now: i64) -> Result<Verified, Refusal> {
+        if token.len() > LARGEST {
+            return Err(Refusal::NotOurs);
+        }
+        let mut parts = token.split('.');
+        let (Some(header), Some(body), Some(signature), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(Refusal::NotOurs);
+        };
+        let claims: Claims = read(body).ok_or(Refusal::NotOurs)?;
+        if claims.issuer != LEGACY_ISSUER && !self.issuers.contains(&claims.issuer) {
+            return Err(Refusal::NotOurs);
+        }
+        let header: Header = read(header).ok_or(Refusal::Invalid("the header is not readable"))?;
+        let message = &token[..header_and_body(token)];
+        let signature = BASE64_URL_SAFE_NO_PAD
+            .decode(signature)
+            .map_err(|_| Refusal::Invalid("the signature is not readable"))?;
+        let signed = self
+            .keys
+            .iter()
+            .filter(|key| header.kid.is_empty() || key.id() == header.kid)
+            .filter(|key| key.algorithm().name() == header.alg)
+            .any(|key| key.verifies(message.as_bytes(), &signature));
+        if !signed {
+            return Err(Refusal::Invalid("no key of this cluster has signed the token"));
+        }
+        check(&claims, now)?;
+        let audiences = self.shared_audiences(&claims, wanted)?;
+        Ok(Verified { claims, audiences })
+    }
+
+    fn shared_audiences(&self, claims: &Claims, wanted: &[String]) -> Result<Vec<String>, Refusal> {
+        let wanted = if wanted.is_empty() { &self.audiences } else { wanted };
+        let meant = if claims.audiences.is_empty() { &self.audiences } else { &claims.audiences };
+        let shared: Vec<_> = wanted.iter().filter(|one| meant.contains(one)).cloned().collect();
+        if shared.is_empty() { Err(Refusal::Audience) } else { Ok(shared) }
+    }
+}
+
+fn check(claims: &Claims, now: i64) -> Result<(), Refusal> {
+    if claims.bound.is_none() && !claims.is_legacy() {
+        return Err(Refusal::Invalid("the token names no service account"));
+    }
+    if claims.bound.as_ref().is_some_and(Bound::is_strange) {
+        return Err(Refusal::Invalid("tokens that are bound to webhooks are not supported"));
+    }
+    if claims.not_before.is_some_and(|start| now + LEEWAY < start) {
+        return Err(Refusal::Invalid("service account token is not valid yet"));
+    }
+    if claims.expires.is_some_and(|end| now - LEEWAY > end) {
+        return Err(Refusal::Invalid("service account token has expired"));
+    }
+    if claims.issued.is_some_and(|start| now + LEEWAY < start) {
+        return Err(Refusal::Invalid("service account token is issued in the future"));
+    }
+    Ok(())
+}
+
+fn header_and_body(token: &str) -> usize {
+    token.rfind('.').unwrap_or_default()
+}
+
+fn part(value: &impl Serialize) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(value).expect("claims are plain data"))
+}
+
+fn read<T: for<'a> Deserialize<'a>>(part: &str) -> Option<T> {
+    serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(part).ok()?).ok()
+}
+
+/// A random UUID.
+fn uuid() -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| Error::Random)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
+    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Reference,
+        tests::{EC_SEC1, NOW, P384_PKCS8, RSA_PKCS1},
+    };
+
+    const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+    fn bound() -> Claims {
+        let bound = Bound {
+            namespace: "kube-system".into(),
+            service_account: Reference { name: "dns".into(), uid: "1".into() },
+            pod: Some(Reference { name: "dns-0".into(), uid: "2".into() }),
+            ..Bound::default()
+        };
+        Claims::bound(bound, vec![ISSUER.into()], 3600, NOW)
+    }
+
+    fn pair(pem: &str) -> (Signer, Verifier) {
+        let key = Key::from_pem(pem.as_bytes()).unwrap();
+        let keys = vec![Key::generate().unwrap().public().clone(), key.public().clone()];
+        let (issuers, audiences) = (vec![ISSUER.into()], vec![ISSUER.into()]);
+        (Signer::new(key, ISSUER), Verifier { keys, issuers, audiences })
+    }
+
+    #[test]
+    fn what_was_signed_is_read_until_it_ends() {
+        for pem in [EC_SEC1, P384_PKCS8, RSA_PKCS1] {
+            let (signer, verifier) = pair(pem);
+            let token = signer.sign(bound()).unwrap();
+            let read = verifier.verify(&token, &[], NOW).unwrap();
+            assert_eq!(read.claims.service_account(), ("kube-system", "dns", "1"));
+            assert_eq!(read.claims.subject, "system:serviceaccount:kube-system:dns");
+            assert_eq!(read.claims.id.len(), 36);
+            assert_eq!(read.audiences, [ISSUER]);
+            let late = verifier.verify(&token, &[], NOW + 3661);
+            assert_eq!(late, Err(Refusal::Invalid("service account token has expired")));
+            let early = verifier.verify(&token, &[], NOW - 61);
+            assert_eq!(early, Err(Refusal::Invalid("service account token is not valid yet")));
+            let other = verifier.verify(&token, &["vault".into()], NOW);
+            assert_eq!(other, Err(Refusal::Audience));
+        }
+    }
+
+    #[test]
+    fn nothing_else_is() {
+        let (signer, verifier) = pair(EC_SEC1);
+        let token = signer.sign(bound()).unwrap();
+        let (message, signature) = token.rsplit_once('.').unwrap();
+        let (header, _) = message.split_once('.').unwrap();
+        let mut claims = bound();
+        claims.issuer = ISSUER.into();
+        claims.subject = "system:serviceaccount:kube-system:admin".into();
+        let forged = format!("{header}.{}.{signature}", part(&claims));
+        assert!(matches!(verifier.verify(&forged, &[], NOW), Err(Refusal::Invalid(_))));
+        let none = part(&Header { alg: "none".into(), kid: String::new() });
+        let unsigned = format!("{none}.{}.", part(&claims));
+        assert!(matches!(verifier.verify(&unsigned, &[], NOW), Err(Refusal::Invalid(_))));
+        let stranger = Signer::new(Key::generate().unwrap(), "https://elsewhere");
+        let token = stranger.sign(bound()).unwrap();
+        assert_eq!(verifier.verify(&token, &[], NOW), Err(Refusal::NotOurs));
+        assert_eq!(verifier.verify("a.b", &[], NOW), Err(Refusal::NotOurs));
+    }
+
+    #[test]
+    fn a_bond_that_cannot_be_checked_is_refused() {
+        let (signer, verifier) = pair(EC_SEC1);
+        let mut claims = bound();
+        if let Some(bound) = &mut claims.bound {
+            bound.validating_webhook = Some(Reference::default());
+        }
+        let token = signer.sign(claims).unwrap();
+        assert!(matches!(verifier.verify(&token, &[], NOW), Err(Refusal::Invalid(_))));
+    }
+
+    #[test]
+    fn tokens_of_secrets_have_no_end() {
+        let (signer, verifier) = pair(RSA_PKCS1);
+        let account = Reference { name: "dns".into(), uid: "1".into() };
+        let token = signer.sign(Claims::legacy("kube-system", "dns-token", account)).unwrap();
+        let read = verifier.verify(&token, &[], NOW + 1_000_000_000).unwrap();
+        assert!(read.claims.is_legacy());
+        assert_eq!(read.claims.service_account(), ("kube-system", "dns", "1"));
+        assert_eq!(read.claims.legacy_secret, "dns-token");
+    }
+}

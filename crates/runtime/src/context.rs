@@ -1,0 +1,182 @@
+//! What the parts of a process share.
+
+use std::{
+    any::{Any as StdAny, TypeId},
+    collections::HashMap,
+    fmt,
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex},
+};
+
+use client::{Api, Client, Resource, Selection};
+use futures_util::FutureExt;
+use object::Text;
+use schema::Kind;
+use tokio::sync::watch;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{Instrument, error, info_span};
+
+use crate::{Any, Cache, Cached, Objects};
+
+/// One cache per resource, namespace and selection; the type tells typed from any.
+type Which = (TypeId, Resource, Text, Selection);
+
+/// The API, one cache per kind, and the tasks that everything runs in.
+#[derive(Clone)]
+pub struct Context {
+    client: Client,
+    /// Whom caches read as: all share them.
+    reader: Client,
+    caches: Arc<Mutex<HashMap<Which, Arc<dyn StdAny + Send + Sync>>>>,
+    synced: Arc<Mutex<Vec<watch::Receiver<bool>>>>,
+    /// Our own and those of the contexts that this one is part of.
+    tasks: Vec<TaskTracker>,
+    shutdown: CancellationToken,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Context")
+    }
+}
+
+impl Context {
+    pub fn new(client: &Client) -> Self {
+        Self {
+            client: client.clone(),
+            reader: client.clone(),
+            caches: Arc::default(),
+            synced: Arc::default(),
+            tasks: vec![TaskTracker::new()],
+            shutdown: CancellationToken::new(),
+        }
+    }
+
+    /// The same, but writing as another: each controller has its own identity.
+    pub fn writing_as(&self, client: &Client) -> Self {
+        Self { client: client.clone(), ..self.clone() }
+    }
+
+    /// A part that can be stopped alone, and stops with the whole. Its caches are
+    /// its own.
+    pub fn part(&self) -> Self {
+        let mut tasks = self.tasks.clone();
+        tasks.push(TaskTracker::new());
+        Self {
+            caches: Arc::default(),
+            synced: Arc::default(),
+            tasks,
+            shutdown: self.shutdown.child_token(),
+            ..self.clone()
+        }
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub fn api<K: Kind>(&self) -> Api<K> {
+        Api::new(&self.client)
+    }
+
+    pub fn objects<K: Kind>(&self) -> Objects<K> {
+        Objects::new(self.api(), self.cache())
+    }
+
+    /// Objects of which only some are in the cache: writes are for all.
+    pub fn objects_of<K: Kind>(&self, selection: &Selection) -> Objects<K> {
+        Objects::new(self.api(), self.cache_of(selection))
+    }
+
+    /// The shared cache of `K`, started on first use.
+    pub fn cache<K: Kind>(&self) -> Arc<Cache<K>> {
+        self.cache_of(&Selection::default())
+    }
+
+    /// The shared cache of those `K` that are selected.
+    pub fn cache_of<K: Kind>(&self, selection: &Selection) -> Arc<Cache<K>> {
+        self.open(Resource::of::<K>(), "", selection)
+    }
+
+    /// The shared cache of those `K` that are selected in one namespace.
+    pub fn cache_in<K: Kind>(&self, namespace: &str, selection: &Selection) -> Arc<Cache<K>> {
+        self.open(Resource::of::<K>(), namespace, selection)
+    }
+
+    /// The shared cache of a resource that is known only at run time.
+    pub fn cache_any(&self, resource: &Resource, selection: &Selection) -> Arc<Cache<Any>> {
+        self.open(resource.clone(), "", selection)
+    }
+
+    /// Waits until every cache has been filled once.
+    pub async fn synced(&self) {
+        let all = self.synced.lock().expect("not poisoned").clone();
+        for mut one in all {
+            one.wait_for(|ok| *ok).await.expect("caches outlive their waiters");
+        }
+    }
+
+    /// Runs `task` until it ends or the component stops. The only spawn there is.
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.shutdown.clone();
+        let task = async move {
+            tokio::select! {
+                ended = AssertUnwindSafe(task).catch_unwind() => if ended.is_err() {
+                    error!("the task panicked; stopping");
+                    stop.cancel();
+                },
+                () = stop.cancelled() => {}
+            }
+        };
+        let (own, above) = self.tasks.split_last().expect("a context has a tracker of its own");
+        let task = own.track_future(task.instrument(info_span!("task", name)));
+        match above {
+            [] => drop(own.spawn(task)),
+            [above @ .., last] => {
+                let tokens: Vec<_> = above.iter().map(TaskTracker::token).collect();
+                drop(last.spawn(async move {
+                    task.await;
+                    drop(tokens);
+                }));
+            }
+        }
+    }
+
+    /// Ends when the component is to stop: for those who have to clean up.
+    pub async fn stopping(&self) {
+        self.shutdown.cancelled().await;
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.shutdown.is_cancelled()
+    }
+
+    /// Stops every task and waits for all of them.
+    pub async fn stop(self) {
+        self.shutdown.cancel();
+        let own = self.tasks.last().expect("a context has a tracker of its own");
+        own.close();
+        own.wait().await;
+    }
+
+    fn open<K: Cached>(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        selection: &Selection,
+    ) -> Arc<Cache<K>> {
+        let which = (TypeId::of::<K>(), resource, namespace.into(), selection.clone());
+        let mut caches = self.caches.lock().expect("not poisoned");
+        let cache =
+            caches.entry(which).or_insert_with_key(|(_, resource, namespace, selection)| {
+                let api = Api::<K>::of(&self.reader, resource.clone()).namespaced(namespace);
+                let (cache, selection) = (Arc::new(Cache::<K>::default()), selection.clone());
+                let running = cache.clone();
+                self.synced.lock().expect("not poisoned").push(cache.synced());
+                self.spawn("cache", async move { running.run(api, selection).await });
+                cache
+            });
+        cache.clone().downcast().expect("keyed by type")
+    }
+}

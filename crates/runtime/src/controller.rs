@@ -1,0 +1,146 @@
+//! Connects caches to a queue and a queue to a `Reconcile`.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use client::{Error, Selection};
+use object::{Cause, Key};
+use schema::Kind;
+use tokio::time::sleep;
+use tracing::{Instrument, debug, info_span, warn};
+
+use crate::{Cache, Context, Queue};
+
+/// When to look at the object again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// When something it watches changes.
+    OnChange,
+    /// After this long, or on a change if that is sooner.
+    After(Duration),
+}
+
+/// Drives one object toward its desired state. Must be idempotent: it gets no
+/// event, only the object (`None`: there is no such object, or no longer), and may
+/// run at any time.
+pub trait Reconcile: Send + Sync + 'static {
+    type Kind: Kind;
+    fn reconcile(
+        &self,
+        key: &Key,
+        object: Option<Self::Kind>,
+    ) -> impl Future<Output = Result<Next, Error>> + Send;
+}
+
+/// One thing that a plan wants done, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step<A> {
+    pub act: A,
+    pub because: Cause,
+}
+
+#[derive(Debug)]
+pub struct Controller<R: Reconcile> {
+    name: &'static str,
+    reconciler: R,
+    cx: Context,
+    cache: Arc<Cache<R::Kind>>,
+    queue: Arc<Queue>,
+    workers: usize,
+}
+
+impl<R: Reconcile> Controller<R> {
+    pub fn new(name: &'static str, cx: &Context, reconciler: R) -> Self {
+        Self::of(name, cx, &Selection::default(), reconciler)
+    }
+
+    /// One that reconciles only the objects that are selected.
+    pub fn of(name: &'static str, cx: &Context, selection: &Selection, reconciler: R) -> Self {
+        let (cache, queue) = (cx.cache_of::<R::Kind>(selection), Arc::new(Queue::default()));
+        let keys = queue.clone();
+        cache.on_change(move |old, new| {
+            old.or(new).into_iter().for_each(|object| keys.add(Key::of(object.meta())));
+        });
+        Self { name, reconciler, cx: cx.clone(), cache, queue, workers: 5 }
+    }
+
+    /// A change to a `K` reconciles the object that controls it, and the one that did.
+    #[must_use]
+    pub fn owns<K: Kind>(self) -> Self {
+        self.watches::<K>(|object| {
+            let owner = object.meta().controller();
+            let owner = owner.filter(|owner| {
+                let group = owner.api_version().split_once('/').map_or("", |(group, _)| group);
+                owner.kind() == R::Kind::NAMES.kind && group == R::Kind::NAMES.group
+            });
+            owner
+                .map(|owner| Key::new(object.meta().namespace(), owner.name()))
+                .into_iter()
+                .collect()
+        })
+    }
+
+    /// A change to a `K` reconciles the objects that `keys` names for it, as it is
+    /// and as it was.
+    #[must_use]
+    pub fn watches<K: Kind>(self, keys: impl Fn(&K) -> Vec<Key> + Send + Sync + 'static) -> Self {
+        let queue = self.queue.clone();
+        self.cx.cache::<K>().on_change(move |old, new| {
+            let both = old.into_iter().chain(new);
+            both.flat_map(&keys).for_each(|key| queue.add(key));
+        });
+        self
+    }
+
+    /// Reconciles everything every so often too.
+    #[must_use]
+    pub fn every(self, period: Duration) -> Self {
+        let (cache, queue) = (self.cache.clone(), self.queue.clone());
+        self.cx.spawn(self.name, async move {
+            loop {
+                sleep(period).await;
+                cache.all().iter().for_each(|object| queue.add(Key::of(object.meta())));
+            }
+        });
+        self
+    }
+
+    #[must_use]
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// For what changes outside the API: add a key and it is reconciled.
+    pub fn queue(&self) -> Arc<Queue> {
+        self.queue.clone()
+    }
+
+    pub fn start(self) {
+        let (cx, name, workers) = (self.cx.clone(), self.name, self.workers);
+        let this = Arc::new(self);
+        for _ in 0..workers {
+            let this = this.clone();
+            cx.spawn(name, async move { this.work().await });
+        }
+    }
+
+    async fn work(&self) {
+        self.cx.synced().await;
+        loop {
+            let key = self.queue.next().await;
+            let span = info_span!("reconcile", controller = self.name, %key);
+            let object = self.cache.get(&key);
+            let result = self.reconciler.reconcile(&key, object).instrument(span).await;
+            match &result {
+                Ok(Next::OnChange) => {}
+                Ok(Next::After(delay)) => self.queue.add_after(key.clone(), *delay),
+                Err(error) if error.is_conflict() => {
+                    debug!(controller = self.name, %key, %error, "somebody was faster; will retry");
+                }
+                Err(error) => {
+                    warn!(controller = self.name, %key, %error, "reconcile failed; will retry");
+                }
+            }
+            self.queue.done(key, result.is_ok());
+        }
+    }
+}

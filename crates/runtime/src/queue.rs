@@ -1,0 +1,189 @@
+//! A queue that holds each key once, runs it on one worker at a time, and
+//! backs off keys that fail.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    fmt::Debug,
+    hash::Hash,
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+use object::Key;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+const FIRST_RETRY: Duration = Duration::from_millis(5);
+const LAST_RETRY: Duration = Duration::from_secs(1000);
+
+#[derive(Debug)]
+struct State<K> {
+    ready: VecDeque<K>,
+    queued: HashSet<K>,
+    running: HashSet<K>,
+    due: HashMap<K, Instant>,
+    /// `due`, the earliest first.
+    delayed: BTreeSet<(Instant, K)>,
+    failures: HashMap<K, u32>,
+}
+
+#[derive(Debug)]
+pub struct Queue<K = Key> {
+    state: Mutex<State<K>>,
+    wake: Notify,
+}
+
+impl<K> Default for Queue<K> {
+    fn default() -> Self {
+        let state = State {
+            ready: VecDeque::new(),
+            queued: HashSet::new(),
+            running: HashSet::new(),
+            due: HashMap::new(),
+            delayed: BTreeSet::new(),
+            failures: HashMap::new(),
+        };
+        Self { state: Mutex::new(state), wake: Notify::new() }
+    }
+}
+
+impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
+    pub fn add(&self, key: K) {
+        if self.state().add(key) {
+            self.wake.notify_one();
+        }
+    }
+
+    pub fn add_after(&self, key: K, delay: Duration) {
+        self.state().delay(key, Instant::now() + delay);
+        self.wake.notify_one();
+    }
+
+    /// The next key to work on. Call `done` when finished. Cancel safe.
+    pub async fn next(&self) -> K {
+        loop {
+            let due = {
+                let mut state = self.state();
+                state.promote(Instant::now());
+                if let Some(key) = state.ready.pop_front() {
+                    state.queued.remove(&key);
+                    state.running.insert(key.clone());
+                    if !state.ready.is_empty() || !state.delayed.is_empty() {
+                        self.wake.notify_one(); // another worker takes over the waiting
+                    }
+                    return key;
+                }
+                state.delayed.first().map(|(due, _)| *due)
+            };
+            match due {
+                Some(due) => {
+                    tokio::select! { () = sleep_until(due) => (), () = self.wake.notified() => () }
+                }
+                None => self.wake.notified().await,
+            }
+        }
+    }
+
+    /// Finishes `key`; `ok` forgets its failures, otherwise it retries later.
+    pub fn done(&self, key: K, ok: bool) {
+        let mut state = self.state();
+        state.running.remove(&key);
+        if state.queued.contains(&key) {
+            state.ready.push_back(key.clone()); // it changed while it ran
+        }
+        if ok {
+            state.failures.remove(&key);
+        } else {
+            let failures = state.failures.entry(key.clone()).or_default();
+            *failures += 1;
+            let wait = FIRST_RETRY.saturating_mul(1 << (*failures - 1).min(20)).min(LAST_RETRY);
+            state.delay(key, Instant::now() + wait);
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// How many keys wait, without those that wait for a time.
+    pub fn len(&self) -> usize {
+        self.state().ready.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().expect("not poisoned")
+    }
+}
+
+impl<K: Clone + Eq + Hash + Ord> State<K> {
+    /// Whether a worker is needed for it.
+    fn add(&mut self, key: K) -> bool {
+        let is_new = self.queued.insert(key.clone()) && !self.running.contains(&key);
+        if is_new {
+            self.ready.push_back(key);
+        }
+        is_new
+    }
+
+    fn delay(&mut self, key: K, due: Instant) {
+        if let Some(earlier) = self.due.get(&key).copied() {
+            if earlier <= due {
+                return;
+            }
+            self.delayed.remove(&(earlier, key.clone()));
+        }
+        self.due.insert(key.clone(), due);
+        self.delayed.insert((due, key));
+    }
+
+    fn promote(&mut self, now: Instant) {
+        while let Some((due, _)) = self.delayed.first()
+            && *due <= now
+            && let Some((_, key)) = self.delayed.pop_first()
+        {
+            self.due.remove(&key);
+            self.add(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_waits_once_and_runs_once_at_a_time() {
+        let queue = Queue::default();
+        queue.add("a");
+        queue.add("a");
+        assert_eq!(queue.next().await, "a");
+        queue.add("a"); // it changes while it runs
+        assert!(tokio::time::timeout(Duration::from_secs(1), queue.next()).await.is_err());
+        queue.done("a", true);
+        assert_eq!(queue.next().await, "a");
+        queue.done("a", true);
+        assert!(queue.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_wait_longer_and_the_earliest_time_counts() {
+        let queue = Queue::default();
+        queue.add("a");
+        let start = Instant::now();
+        for _ in 0..4 {
+            queue.done(queue.next().await, false);
+        }
+        assert_eq!(start.elapsed(), Duration::from_millis(5 + 10 + 20));
+        queue.done(queue.next().await, true);
+        queue.add_after("b", Duration::from_secs(9));
+        queue.add_after("b", Duration::from_secs(3));
+        queue.add_after("b", Duration::from_secs(7));
+        let start = Instant::now();
+        assert_eq!(queue.next().await, "b");
+        assert_eq!(start.elapsed(), Duration::from_secs(3));
+    }
+}

@@ -1,0 +1,305 @@
+//! Events: what components tell people about objects, by upstream's reasons.
+//!
+//! Telling never waits and never fails: a task writes what it can. The same event
+//! again counts up the first; many of one reason become one; more than a few a
+//! minute about one object are dropped.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use client::{Api, Error, Patch, Resource};
+use object::{Clock, Key, SystemClock, Text, Time, Value};
+use schema::Kind;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
+use tracing::{debug, warn};
+
+use crate::{Context, Retry};
+
+/// Events that wait to be written; more are dropped.
+const WAITING: usize = 1000;
+/// Events that are remembered, to count them up.
+const REMEMBERED: usize = 4096;
+/// Different messages of one reason before they become one event.
+const SIMILAR: usize = 10;
+const SIMILAR_FOR: Duration = Duration::from_mins(10);
+/// Events about one object: so many at once, then one more each `REFILL`.
+const BURST: u32 = 25;
+const REFILL: Duration = Duration::from_mins(5);
+const TRIES: usize = 12;
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    Normal,
+    Warning,
+}
+
+/// The object that an event is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Reference {
+    pub api_version: Text,
+    pub kind: Text,
+    pub key: Option<Key>,
+    pub uid: Text,
+    pub resource_version: Text,
+    /// A part of it: `spec.containers{web}`.
+    pub field_path: Text,
+}
+
+/// Cheap to clone; clones share the task that writes.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    told: mpsc::Sender<Told>,
+}
+
+#[derive(Clone, Debug)]
+struct Told {
+    about: Reference,
+    severity: Severity,
+    reason: Text,
+    message: String,
+}
+
+impl Reference {
+    pub fn to<K: Kind>(object: &K) -> Self {
+        let meta = object.meta();
+        Self {
+            api_version: K::NAMES.api_version().into(),
+            kind: K::NAMES.kind.into(),
+            key: Some(Key::of(meta)),
+            uid: meta.uid().into(),
+            resource_version: meta.resource_version().into(),
+            field_path: Text::default(),
+        }
+    }
+
+    #[must_use]
+    pub fn at(self, field_path: &str) -> Self {
+        Self { field_path: field_path.into(), ..self }
+    }
+
+    fn key(&self) -> (&str, &str) {
+        self.key.as_ref().map_or(("", ""), |key| (&key.namespace, &key.name))
+    }
+}
+
+impl Recorder {
+    /// Tells as `component`, on `host` (empty: none in particular).
+    pub fn start(cx: &Context, component: &str, host: &str) -> Self {
+        Self::with_clock(cx, component, host, Arc::new(SystemClock))
+    }
+
+    pub fn with_clock(cx: &Context, component: &str, host: &str, clock: Arc<dyn Clock>) -> Self {
+        let (told, mut waiting) = mpsc::channel(WAITING);
+        let mut writer = Writer {
+            api: Api::of(cx.client(), events()),
+            component: component.into(),
+            host: host.into(),
+            clock,
+            written: HashMap::new(),
+            similar: HashMap::new(),
+            budgets: HashMap::new(),
+        };
+        cx.spawn("events", async move {
+            while let Some(told) = waiting.recv().await {
+                writer.write(told).await;
+            }
+        });
+        Self { told }
+    }
+
+    pub fn normal<K: Kind>(&self, object: &K, reason: &str, message: impl Into<String>) {
+        self.tell(Reference::to(object), Severity::Normal, reason, message.into());
+    }
+
+    pub fn warning<K: Kind>(&self, object: &K, reason: &str, message: impl Into<String>) {
+        self.tell(Reference::to(object), Severity::Warning, reason, message.into());
+    }
+
+    pub fn tell(&self, about: Reference, severity: Severity, reason: &str, message: String) {
+        let told = Told { about, severity, reason: reason.into(), message };
+        if let Err(error) = self.told.try_send(told) {
+            debug!(%error, "an event is dropped");
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Writer {
+    api: Api<Value>,
+    component: Text,
+    host: Text,
+    clock: Arc<dyn Clock>,
+    /// Events by what they say, with the name and the count they have.
+    written: HashMap<(Group, String), (Key, i64)>,
+    similar: HashMap<Group, Similar>,
+    budgets: HashMap<Reference, Budget>,
+}
+
+/// What similar events have in common.
+type Group = (Reference, Severity, Text);
+
+#[derive(Debug)]
+struct Similar {
+    messages: Vec<String>,
+    last: Instant,
+}
+
+#[derive(Debug)]
+struct Budget {
+    left: u32,
+    refilled: Instant,
+}
+
+impl Writer {
+    async fn write(&mut self, mut told: Told) {
+        let about = Reference { resource_version: Text::default(), ..told.about.clone() };
+        if !self.affords(&about) {
+            debug!(reason = %told.reason, "an event is dropped: too many about one object");
+            return;
+        }
+        let group = (about, told.severity, told.reason.clone());
+        if self.is_similar(&group, &told.message) {
+            told.message = format!("(combined from similar events): {}", told.message);
+        }
+        let combined = told.message.starts_with("(combined");
+        let same = (group, if combined { String::new() } else { told.message.clone() });
+        let mut retry = Retry::new(FIRST_RETRY, LAST_RETRY);
+        for _ in 0..TRIES {
+            match self.store(&told, &same).await {
+                Ok(()) => return,
+                Err(error) if error.is_transient() => {
+                    debug!(%error, "an event waits to be written");
+                    sleep(retry.pause()).await;
+                }
+                Err(error) if error.is_namespace_terminating() => return,
+                Err(error) => {
+                    warn!(%error, reason = %told.reason, "an event cannot be written");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn store(&mut self, told: &Told, same: &(Group, String)) -> Result<(), Error> {
+        let now = Time::text(self.clock.now());
+        if let Some((key, count)) = self.written.get(same).cloned() {
+            let mut patch = Value::object();
+            patch["count"] = (count + 1).into();
+            patch["lastTimestamp"] = now.clone().into();
+            patch["message"] = (&*told.message).into();
+            match self.api.patch(&key, &Patch::Merge(patch)).await {
+                Ok(_) => {
+                    self.written.insert(same.clone(), (key, count + 1));
+                    return Ok(());
+                }
+                Err(error) if error.is_not_found() => {} // events do not live long
+                Err(error) => return Err(error),
+            }
+        }
+        let event = self.event(told, &now);
+        let (_, name) = told.about.key();
+        let made = self.api.create(event).await?;
+        let made = object::Object::from(made);
+        debug!(name, "told");
+        if self.written.len() >= REMEMBERED {
+            self.written.clear(); // at worst an event is written anew
+        }
+        self.written.insert(same.clone(), (Key::of(made.metadata()), 1));
+        Ok(())
+    }
+
+    fn event(&self, told: &Told, now: &Text) -> Value {
+        let about = &told.about;
+        let (namespace, name) = about.key();
+        let home = if namespace.is_empty() { "default" } else { namespace };
+        let mut event = Value::object();
+        let stamp = format!("{name}.{:016x}", self.clock.micros().wrapping_mul(1000));
+        event["metadata"]["name"] = stamp.into();
+        event["metadata"]["namespace"] = home.into();
+        let involved = &mut event["involvedObject"];
+        for (field, text) in [
+            ("kind", &*about.kind),
+            ("namespace", namespace),
+            ("name", name),
+            ("uid", &*about.uid),
+            ("apiVersion", &*about.api_version),
+            ("resourceVersion", &*about.resource_version),
+            ("fieldPath", &*about.field_path),
+        ] {
+            if !text.is_empty() {
+                involved[field] = text.into();
+            }
+        }
+        event["reason"] = told.reason.clone().into();
+        event["message"] = (&*told.message).into();
+        event["type"] = match told.severity {
+            Severity::Normal => "Normal".into(),
+            Severity::Warning => "Warning".into(),
+        };
+        event["count"] = 1.into();
+        (event["firstTimestamp"], event["lastTimestamp"]) =
+            (now.clone().into(), now.clone().into());
+        event["source"]["component"] = self.component.clone().into();
+        if !self.host.is_empty() {
+            event["source"]["host"] = self.host.clone().into();
+            event["reportingInstance"] = self.host.clone().into();
+        }
+        event["reportingComponent"] = self.component.clone().into();
+        event
+    }
+
+    /// Whether there have been too many different messages of the group of late.
+    fn is_similar(&mut self, group: &Group, message: &str) -> bool {
+        if self.similar.len() >= REMEMBERED {
+            self.similar.clear();
+        }
+        let now = Instant::now();
+        let new = || Similar { messages: Vec::new(), last: now };
+        let similar = self.similar.entry(group.clone()).or_insert_with(new);
+        if now - similar.last > SIMILAR_FOR {
+            similar.messages.clear();
+        }
+        similar.last = now;
+        if similar.messages.iter().any(|known| known == message) {
+            return false;
+        }
+        if similar.messages.len() + 1 >= SIMILAR {
+            return true;
+        }
+        similar.messages.push(message.to_owned());
+        false
+    }
+
+    fn affords(&mut self, about: &Reference) -> bool {
+        if self.budgets.len() >= REMEMBERED {
+            self.budgets.clear();
+        }
+        let now = Instant::now();
+        let whole = Reference { field_path: Text::default(), ..about.clone() };
+        let new = || Budget { left: BURST, refilled: now };
+        let budget = self.budgets.entry(whole).or_insert_with(new);
+        let earned = (now - budget.refilled).as_secs() / REFILL.as_secs();
+        if earned > 0 {
+            let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+            budget.left = budget.left.saturating_add(earned).min(BURST);
+            budget.refilled = now;
+        }
+        let affords = budget.left > 0;
+        budget.left = budget.left.saturating_sub(1);
+        affords
+    }
+}
+
+fn events() -> Resource {
+    Resource {
+        group: Text::default(),
+        version: "v1".into(),
+        plural: "events".into(),
+        kind: "Event".into(),
+        namespaced: true,
+    }
+}

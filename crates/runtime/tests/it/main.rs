@@ -1,0 +1,8 @@
+//! The runtime against a small server that keeps objects in memory.
+
+mod caches;
+mod controllers;
+mod elections;
+mod events;
+mod kinds;
+mod server;
