@@ -1,0 +1,157 @@
+//! Capabilities by name, and setting them.
+
+use std::io;
+
+use crate::process::check;
+
+/// By number, as the kernel counts them.
+pub const NAMES: [&str; 41] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+];
+
+/// A set of capabilities, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Set(pub u64);
+
+impl Set {
+    /// Every capability that this kernel may know.
+    pub const ALL: Self = Self((1 << NAMES.len()) - 1);
+
+    /// The set with one capability: `NET_ADMIN` or `CAP_NET_ADMIN`, in any case.
+    pub fn named(name: &str) -> Option<Self> {
+        let upper = name.to_ascii_uppercase();
+        let short = upper.strip_prefix("CAP_").unwrap_or(&upper);
+        NAMES.iter().position(|known| *known == short).map(|bit| Self(1 << bit))
+    }
+
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub fn both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// What this process could ever get.
+pub fn bounding() -> Set {
+    let held = |bit: &usize| {
+        // SAFETY: takes numbers.
+        unsafe { libc::prctl(libc::PR_CAPBSET_READ, *bit, 0, 0, 0) == 1 }
+    };
+    Set((0..NAMES.len()).filter(held).fold(0, |set, bit| set | 1 << bit))
+}
+
+/// Drops all others from the bounding set. Needs SETPCAP, so it comes before `set`.
+pub fn limit(kept: Set) -> io::Result<()> {
+    for bit in 0..NAMES.len() {
+        if kept.0 & (1 << bit) == 0 && bounding_has(bit) {
+            // SAFETY: takes numbers.
+            check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, bit, 0, 0, 0) })?;
+        }
+    }
+    Ok(())
+}
+
+fn bounding_has(bit: usize) -> bool {
+    // SAFETY: takes numbers.
+    unsafe { libc::prctl(libc::PR_CAPBSET_READ, bit, 0, 0, 0) == 1 }
+}
+
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Words {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Sets the effective, permitted and inheritable sets of this process, and its ambient one.
+pub fn set(effective: Set, permitted: Set, inheritable: Set, ambient: Set) -> io::Result<()> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = Header { version: VERSION_3, pid: 0 };
+    let word = |set: Set, high: bool| {
+        u32::try_from(if high { set.0 >> 32 } else { set.0 & 0xffff_ffff }).expect("32 bits")
+    };
+    let words = [false, true].map(|high| Words {
+        effective: word(effective, high),
+        permitted: word(permitted, high),
+        inheritable: word(inheritable, high),
+    });
+    // SAFETY: version 3 takes a header and two of these words, in the kernel's layout.
+    let done = unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    for bit in (0..NAMES.len()).filter(|bit| ambient.0 & (1 << bit) != 0) {
+        // SAFETY: takes numbers.
+        check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, bit, 0, 0) })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_both_spellings() {
+        assert_eq!(Set::named("cap_chown"), Some(Set(1)));
+        assert_eq!(Set::named("CHECKPOINT_RESTORE"), Some(Set(1 << 40)));
+        assert_eq!(Set::named("FLY"), None);
+    }
+}

@@ -1,0 +1,349 @@
+//! Control groups, version 1 and 2, behind one type.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+mod limits;
+
+pub use limits::Limits;
+
+/// The hierarchies of this machine.
+#[derive(Clone, Debug)]
+pub enum Hierarchies {
+    /// One folder per controller.
+    V1(BTreeMap<String, PathBuf>),
+    /// One folder for all.
+    V2(PathBuf),
+}
+
+/// A group in every hierarchy.
+#[derive(Clone, Debug)]
+pub struct Group {
+    folders: Vec<(String, PathBuf)>,
+    unified: bool,
+}
+
+/// What a group has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub cpu_nanoseconds: u64,
+    pub memory: u64,
+    pub working_set: u64,
+    pub rss: u64,
+    pub page_faults: u64,
+    pub major_page_faults: u64,
+    pub memory_limit: Option<u64>,
+    pub processes: u64,
+}
+
+impl Hierarchies {
+    /// Version 2 where it has the controllers that pods need, else version 1.
+    pub fn detect() -> io::Result<Self> {
+        Self::parse(&fs::read_to_string("/proc/self/mountinfo")?, |root| {
+            fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default()
+        })
+    }
+
+    fn parse(mounts: &str, controllers: impl Fn(&Path) -> String) -> io::Result<Self> {
+        const KNOWN: [&str; 12] = [
+            "cpu",
+            "cpuacct",
+            "cpuset",
+            "memory",
+            "devices",
+            "freezer",
+            "blkio",
+            "pids",
+            "hugetlb",
+            "net_cls",
+            "net_prio",
+            "perf_event",
+        ];
+        let mut v1 = BTreeMap::new();
+        for line in mounts.lines() {
+            let Some((head, tail)) = line.split_once(" - ") else { continue };
+            let (Some(at), Some(kind)) = (head.split(' ').nth(4), tail.split(' ').next()) else {
+                continue;
+            };
+            let at = PathBuf::from(at);
+            if kind == "cgroup2" {
+                let has = controllers(&at);
+                let needed = ["cpu", "memory", "pids"];
+                if needed.iter().all(|one| has.split_whitespace().any(|held| held == *one)) {
+                    return Ok(Self::V2(at));
+                }
+            } else if kind == "cgroup" {
+                let options = tail.split(' ').nth(2).unwrap_or_default();
+                for name in options.split(',').filter(|name| KNOWN.contains(name)) {
+                    v1.entry(name.to_owned()).or_insert_with(|| at.clone());
+                }
+            }
+        }
+        if v1.contains_key("memory") && v1.contains_key("cpu") && v1.contains_key("pids") {
+            return Ok(Self::V1(v1));
+        }
+        Err(io::Error::other("no cgroup hierarchy with cpu, memory and pids is mounted"))
+    }
+
+    pub fn unified(&self) -> bool {
+        matches!(self, Self::V2(_))
+    }
+
+    /// The controllers of version 1, each with its mount point; none for version 2.
+    pub fn controllers(&self) -> Vec<(String, PathBuf)> {
+        match self {
+            Self::V1(all) => all.iter().map(|(name, at)| (name.clone(), at.clone())).collect(),
+            Self::V2(_) => Vec::new(),
+        }
+    }
+
+    /// The group at `path`, which need not exist.
+    pub fn group(&self, path: &str) -> io::Result<Group> {
+        if Path::new(path).components().any(|part| part == std::path::Component::ParentDir) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a cgroup path with '..'"));
+        }
+        let path = path.trim_start_matches('/');
+        let folders = match self {
+            Self::V1(all) => all.iter().map(|(name, at)| (name.clone(), at.join(path))).collect(),
+            Self::V2(at) => vec![(String::new(), at.join(path))],
+        };
+        Ok(Group { folders, unified: self.unified() })
+    }
+}
+
+impl Group {
+    pub fn create(&self) -> io::Result<()> {
+        for (controller, folder) in &self.folders {
+            if folder.is_dir() {
+                continue;
+            }
+            fs::create_dir_all(folder)?;
+            if controller == "cpuset" {
+                inherit_cpuset(folder)?;
+            }
+            if self.unified {
+                enable_controllers(folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn exists(&self) -> bool {
+        self.folders.first().is_some_and(|(_, folder)| folder.is_dir())
+    }
+
+    /// The files to write a process id to, to put it into the group.
+    pub fn entrances(&self) -> Vec<PathBuf> {
+        self.folders.iter().map(|(_, folder)| folder.join("cgroup.procs")).collect()
+    }
+
+    pub fn processes(&self) -> Vec<i32> {
+        let Some(folder) = self.folder("pids") else { return Vec::new() };
+        let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// Kills until nobody is left.
+    pub fn kill(&self) {
+        for _ in 0..100 {
+            let processes = self.processes();
+            if processes.is_empty() {
+                return;
+            }
+            for pid in processes {
+                let _ = crate::process::kill(pid, libc::SIGKILL); // may be gone already
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Removes the group, and empty ones below it.
+    pub fn remove(&self) -> io::Result<()> {
+        for (_, folder) in &self.folders {
+            remove_tree(folder)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the group if there is nothing in it.
+    pub fn remove_if_empty(&self) {
+        for (_, folder) in &self.folders {
+            let _ = fs::remove_dir(folder); // somebody is in it
+        }
+    }
+
+    /// Applies limits. Where a controller is missing, a limit for it is an error.
+    pub fn limit(&self, limits: &Limits) -> io::Result<()> {
+        if self.unified { self.limit_v2(limits) } else { self.limit_v1(limits) }
+    }
+
+    /// Allows only these devices: lines such as `c 1:3 rwm`, or `a` for all.
+    pub fn allow_devices(&self, rules: &[String]) -> io::Result<()> {
+        if let (true, Some(folder)) = (self.unified, self.folder("")) {
+            return crate::device_filter::attach(folder, rules);
+        }
+        if self.folder("devices").is_none() && rules.iter().any(|rule| rule == "a") {
+            return Ok(()); // nothing forbids any
+        }
+        self.write("devices", "devices.deny", "a")?;
+        for rule in rules {
+            self.write("devices", "devices.allow", rule)?;
+        }
+        Ok(())
+    }
+
+    pub fn usage(&self) -> io::Result<Usage> {
+        let number = |controller: &str, file: &str| -> io::Result<Option<u64>> {
+            Ok(self.read(controller, file)?.trim().parse().ok())
+        };
+        let stat = self.read("memory", "memory.stat")?;
+        let stat = table(&stat);
+        let of = |key: &str| stat.get(key).copied().unwrap_or_default();
+        let (memory, inactive, rss, cpu, limit) = if self.unified {
+            let cpu = self.read("cpu", "cpu.stat")?;
+            let cpu = table(&cpu).get("usage_usec").copied().unwrap_or_default() * 1000;
+            let memory = number("memory", "memory.current")?.unwrap_or_default();
+            (memory, of("inactive_file"), of("anon"), cpu, number("memory", "memory.max")?)
+        } else {
+            let cpu = number("cpuacct", "cpuacct.usage")?.unwrap_or_default();
+            let memory = number("memory", "memory.usage_in_bytes")?.unwrap_or_default();
+            let limit = number("memory", "memory.limit_in_bytes")?;
+            (memory, of("total_inactive_file"), of("total_rss"), cpu, limit)
+        };
+        let faults = if self.unified { "pgfault" } else { "total_pgfault" };
+        let major = if self.unified { "pgmajfault" } else { "total_pgmajfault" };
+        Ok(Usage {
+            cpu_nanoseconds: cpu,
+            memory,
+            working_set: memory.saturating_sub(inactive),
+            rss,
+            page_faults: of(faults),
+            major_page_faults: of(major),
+            memory_limit: limit.filter(|limit| *limit < 1 << 62),
+            processes: number("pids", "pids.current")?.unwrap_or_default(),
+        })
+    }
+
+    /// How many processes of the group the kernel has killed for want of memory.
+    pub fn memory_kills(&self) -> u64 {
+        let file = if self.unified { "memory.events" } else { "memory.oom_control" };
+        let text = self.read("memory", file).unwrap_or_default();
+        table(&text).get("oom_kill").copied().unwrap_or_default()
+    }
+
+    fn folder(&self, controller: &str) -> Option<&PathBuf> {
+        let own = |(name, _): &&(String, PathBuf)| self.unified || name == controller;
+        self.folders.iter().find(own).map(|(_, folder)| folder)
+    }
+
+    fn file(&self, controller: &str, file: &str) -> io::Result<PathBuf> {
+        let folder = self.folder(controller).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::Unsupported, format!("no cgroup controller {controller}"))
+        })?;
+        Ok(folder.join(file))
+    }
+
+    fn write(&self, controller: &str, file: &str, value: &str) -> io::Result<()> {
+        let path = self.file(controller, file)?;
+        fs::write(&path, value).map_err(|error| {
+            io::Error::new(error.kind(), format!("write {value:?} to {}: {error}", path.display()))
+        })
+    }
+
+    fn read(&self, controller: &str, file: &str) -> io::Result<String> {
+        fs::read_to_string(self.file(controller, file)?)
+    }
+}
+
+/// A new cpuset is empty, and nothing can run in it, until it gets its parent's.
+fn inherit_cpuset(folder: &Path) -> io::Result<()> {
+    let Some(parent) = folder.parent() else { return Ok(()) };
+    for file in ["cpuset.cpus", "cpuset.mems"] {
+        if !folder.join(file).exists() {
+            return Ok(()); // above the hierarchy's root
+        }
+        if fs::read_to_string(folder.join(file))?.trim().is_empty() {
+            if fs::read_to_string(parent.join(file))?.trim().is_empty() {
+                inherit_cpuset(parent)?;
+            }
+            fs::write(folder.join(file), fs::read_to_string(parent.join(file))?)?;
+        }
+    }
+    Ok(())
+}
+
+/// A group has only those controllers that its parents pass on.
+fn enable_controllers(folder: &Path) -> io::Result<()> {
+    let mut parents: Vec<_> = folder.ancestors().skip(1).collect();
+    parents.retain(|parent| parent.join("cgroup.subtree_control").exists());
+    for parent in parents.into_iter().rev() {
+        let all = fs::read_to_string(parent.join("cgroup.controllers"))?;
+        let wanted: Vec<_> = all.split_whitespace().map(|name| format!("+{name}")).collect();
+        fs::write(parent.join("cgroup.subtree_control"), wanted.join(" "))?;
+    }
+    Ok(())
+}
+
+fn remove_tree(folder: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries.flatten() {
+        if entry.file_type()?.is_dir() {
+            remove_tree(&entry.path())?;
+        }
+    }
+    for _ in 0..50 {
+        match fs::remove_dir(folder) {
+            // the kernel lets go of the last process a little after it was reaped
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                thread::sleep(Duration::from_millis(2));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            done => return done,
+        }
+    }
+    fs::remove_dir(folder)
+}
+
+fn table(text: &str) -> BTreeMap<&str, u64> {
+    text.lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(key, value)| Some((key, value.trim().parse().ok()?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIXED: &str = "\
+32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
+33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+34 31 0:31 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
+35 31 0:32 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+";
+
+    #[test]
+    fn version_2_counts_only_with_controllers() {
+        let without = Hierarchies::parse(MIXED, |_| "hugetlb".into()).expect("v1");
+        assert!(!without.unified());
+        assert_eq!(without.controllers().len(), 3);
+        let with = Hierarchies::parse(MIXED, |_| "cpu memory pids".into()).expect("v2");
+        assert!(with.unified());
+        assert!(Hierarchies::parse("", |_| String::new()).is_err());
+    }
+
+    #[test]
+    fn paths_stay_inside() {
+        let all = Hierarchies::parse(MIXED, |_| String::new()).expect("v1");
+        assert!(all.group("/a/../b").is_err());
+    }
+}

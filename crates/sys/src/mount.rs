@@ -1,0 +1,122 @@
+//! Mounts by descriptor: trees are prepared detached, then attached.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::Path,
+};
+
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+    open_tree, unmount,
+};
+
+pub const READ_ONLY: u64 = 1;
+pub const NO_SUID: u64 = 2;
+pub const NO_DEV: u64 = 4;
+pub const NO_EXEC: u64 = 8;
+const ID_MAP: u64 = 0x0010_0000;
+
+/// How mounts below a tree travel between mount namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    Private,
+    Slave,
+    Shared,
+}
+
+/// A new file system that is not attached anywhere yet. Options without a value are flags.
+pub fn new(kind: &str, options: &[(&str, Option<&str>)], attributes: u64) -> io::Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        match value {
+            Some(value) => fsconfig_set_string(&context, *key, *value)?,
+            None => fsconfig_set_flag(&context, *key)?,
+        }
+    }
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::from_bits_retain(u32::try_from(attributes).expect("32 bits"));
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// A detached copy of the mounts at `file` (any descriptor, also with `O_PATH`).
+pub fn copy(file: impl AsFd, recursive: bool) -> io::Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    if recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    Ok(open_tree(file, "", flags)?)
+}
+
+/// Attaches a detached tree over `target`.
+pub fn attach(tree: impl AsFd, target: impl AsFd) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(tree, "", target, "", flags)?)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+/// Adds attributes to the mount at `tree`, and to all below it if `recursive`.
+pub fn restrict(tree: impl AsFd, attributes: u64, recursive: bool) -> io::Result<()> {
+    change(tree, &Attributes { set: attributes, ..Attributes::default() }, recursive)
+}
+
+/// Removes attributes from the mount at `tree`.
+pub fn allow(tree: impl AsFd, attributes: u64) -> io::Result<()> {
+    change(tree, &Attributes { clear: attributes, ..Attributes::default() }, false)
+}
+
+pub fn propagate(tree: impl AsFd, how: Propagation, recursive: bool) -> io::Result<()> {
+    let propagation = match how {
+        Propagation::Private => libc::MS_PRIVATE,
+        Propagation::Slave => libc::MS_SLAVE,
+        Propagation::Shared => libc::MS_SHARED,
+    };
+    change(tree, &Attributes { propagation, ..Attributes::default() }, recursive)
+}
+
+/// Shows the owners of files below a detached tree as the user namespace maps them.
+pub fn map_ids(tree: impl AsFd, user_namespace: impl AsFd, recursive: bool) -> io::Result<()> {
+    let user_namespace =
+        u64::try_from(user_namespace.as_fd().as_raw_fd()).expect("descriptors are not negative");
+    change(tree, &Attributes { set: ID_MAP, user_namespace, ..Attributes::default() }, recursive)
+}
+
+fn change(tree: impl AsFd, attributes: &Attributes, recursive: bool) -> io::Result<()> {
+    const AT_RECURSIVE: i32 = 0x8000;
+    let flags = libc::AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
+    // SAFETY: an open descriptor, an empty string and a structure of the size that is passed.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            std::ptr::from_ref(attributes),
+            size_of::<Attributes>(),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Detaches what is mounted at `path`, at once, busy or not.
+pub fn detach(path: &Path) -> io::Result<()> {
+    Ok(unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
+}
+
+/// Makes the current folder, which must be a mount, the root of this mount namespace, and forgets the old one.
+pub fn change_root() -> io::Result<()> {
+    rustix::process::pivot_root(c".", c".")?;
+    unmount(c".", UnmountFlags::DETACH)?;
+    Ok(rustix::process::chdir(c"/")?)
+}

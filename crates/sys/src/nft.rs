@@ -1,0 +1,22 @@
+//! nftables over netlink, without the `nft` program: a table is a value
+//! (`Table`), the step from one value to the next is a `Batch`, and a batch is
+//! one transaction of the kernel: all of it or nothing.
+
+mod batch;
+mod difference;
+mod expression;
+mod key;
+mod rule;
+mod table;
+
+pub use batch::{Batch, Operation};
+pub use difference::difference;
+pub use expression::{Comparison, Expression, Map, Register};
+pub use key::{Key, Type, concatenated};
+pub use rule::{Field, Rule, Test, ct};
+pub use table::{Base, Chain, ChainKind, Data, Family, Hook, Policy, Ruleset, Set, Table, Verdict};
+
+pub use crate::netlink::{Error, Result};
+
+#[cfg(test)]
+mod tests;

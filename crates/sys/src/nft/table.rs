@@ -1,0 +1,178 @@
+//! The value model: what a table of the kernel should hold.
+
+use super::{Key, Rule, Type};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Which packets a table sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    Ip,
+    Ip6,
+}
+
+/// Several tables, each with a family and a name of its own.
+pub type Ruleset = Vec<Table>;
+
+/// Everything below one name; nobody else writes to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    pub family: Family,
+    pub name: String,
+    pub chains: BTreeMap<String, Chain>,
+    /// Sets and maps: one name space in the kernel, one here.
+    pub sets: BTreeMap<String, Set>,
+}
+
+/// A list of rules, at a hook (`base`) or jumped to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Chain {
+    pub base: Option<Base>,
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Base {
+    pub kind: ChainKind,
+    pub hook: Hook,
+    pub priority: i32,
+    pub policy: Policy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChainKind {
+    Filter,
+    Nat,
+    Route,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    Prerouting,
+    Input,
+    Forward,
+    Output,
+    Postrouting,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    Accept,
+    Drop,
+}
+
+/// A set, or a map where `data` names what its elements hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Set {
+    pub key: Vec<Type>,
+    pub data: Vec<Type>,
+    /// Rules add elements at run time, and these expire: such elements belong to
+    /// the kernel and are not compared.
+    pub dynamic: Option<Duration>,
+    /// The most elements that a dynamic set holds.
+    pub size: Option<u32>,
+    pub elements: BTreeMap<Key, Option<Data>>,
+}
+
+/// What an element of a map holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Data {
+    Value(Key),
+    Verdict(Verdict),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Accept,
+    Drop,
+    Return,
+    Jump(String),
+    Goto(String),
+}
+
+impl Table {
+    pub fn new(family: Family, name: impl Into<String>) -> Self {
+        Self { family, name: name.into(), chains: BTreeMap::new(), sets: BTreeMap::new() }
+    }
+
+    /// The chain of that name, made where it is not there.
+    pub fn chain(&mut self, name: impl Into<String>) -> &mut Chain {
+        self.chains.entry(name.into()).or_default()
+    }
+
+    /// Adds a base chain that accepts by default.
+    pub fn base_chain(&mut self, name: &str, kind: ChainKind, hook: Hook, priority: i32) {
+        self.chain(name).base = Some(Base { kind, hook, priority, policy: Policy::Accept });
+    }
+
+    pub fn set(&mut self, name: impl Into<String>, key: &[Type]) -> &mut Set {
+        self.map(name, key, &[])
+    }
+
+    pub fn map(&mut self, name: impl Into<String>, key: &[Type], data: &[Type]) -> &mut Set {
+        self.sets.entry(name.into()).or_insert_with(|| Set {
+            key: key.to_vec(),
+            data: data.to_vec(),
+            ..Set::default()
+        })
+    }
+}
+
+impl Chain {
+    pub fn rule(&mut self, rule: Rule) -> &mut Self {
+        self.rules.push(rule);
+        self
+    }
+}
+
+impl Set {
+    pub fn add(&mut self, key: Key) -> &mut Self {
+        self.elements.insert(key, None);
+        self
+    }
+
+    pub fn add_value(&mut self, key: Key, value: Key) -> &mut Self {
+        self.elements.insert(key, Some(Data::Value(value)));
+        self
+    }
+
+    pub fn add_verdict(&mut self, key: Key, verdict: Verdict) -> &mut Self {
+        self.elements.insert(key, Some(Data::Verdict(verdict)));
+        self
+    }
+
+    /// The same shape: only elements may differ without making it anew.
+    pub(super) fn same_shape(&self, other: &Self) -> bool {
+        self.key == other.key
+            && self.data == other.data
+            && self.dynamic == other.dynamic
+            && self.size == other.size
+    }
+}
+
+impl Family {
+    pub fn of(ip: std::net::IpAddr) -> Self {
+        if ip.is_ipv4() { Self::Ip } else { Self::Ip6 }
+    }
+
+    pub fn address(self) -> Type {
+        match self {
+            Self::Ip => Type::Ipv4,
+            Self::Ip6 => Type::Ipv6,
+        }
+    }
+
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::Ip => 2,
+            Self::Ip6 => 10,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "ip",
+            Self::Ip6 => "ip6",
+        }
+    }
+}

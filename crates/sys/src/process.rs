@@ -1,0 +1,259 @@
+//! Making, ending and waiting for processes.
+
+use std::{
+    convert::Infallible,
+    ffi::{CStr, CString},
+    io,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+};
+
+/// How a child ended, as `wait` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Exited(i32),
+    Signaled(i32),
+}
+
+impl Ending {
+    /// The shell's convention: 128 + the signal's number.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Exited(code) => code,
+            Self::Signaled(signal) => 128 + signal,
+        }
+    }
+}
+
+/// Runs `child` in a new process that begins as a copy of this one, with new namespaces for `namespaces`
+/// (`CLONE_NEW…`). The child ends with what `child` returns and runs nothing else.
+///
+/// Refused in a process with more than one thread: a copy of it would find locks held by threads that it lacks.
+pub fn fork(namespaces: i32, child: impl FnOnce() -> i32) -> io::Result<i32> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("fork in a process with several threads"));
+    }
+    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
+    // SAFETY: clone without CLONE_VM and with a null stack is fork; this process has one thread, checked above.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let code = child();
+            // SAFETY: ends the process; nothing of the parent's (buffers, exit handlers) may run in its copy.
+            unsafe { libc::_exit(code) }
+        }
+        pid => Ok(i32::try_from(pid).expect("a process id")),
+    }
+}
+
+/// Replaces this process. Returns only when that failed.
+pub fn exec(path: &CStr, args: &[CString], env: &[CString]) -> io::Error {
+    let pointers = |list: &[CString]| {
+        list.iter().map(|one| one.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
+    };
+    let (args, env) = (pointers(args), pointers(env));
+    // SAFETY: both arrays end with null and point to strings that outlive the call.
+    unsafe { libc::execve(path.as_ptr(), args.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// The next child that has ended, if one has.
+pub fn reap() -> Option<(i32, Ending)> {
+    let mut status = 0;
+    // SAFETY: `status` is a valid place to write to.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    (pid > 0).then(|| (pid, ending(status)))
+}
+
+/// Waits for one child.
+pub fn wait(pid: i32) -> io::Result<Ending> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place to write to.
+        if unsafe { libc::waitpid(pid, &raw mut status, 0) } == pid {
+            return Ok(ending(status));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn ending(status: i32) -> Ending {
+    if libc::WIFSIGNALED(status) {
+        Ending::Signaled(libc::WTERMSIG(status))
+    } else {
+        Ending::Exited(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Sends a signal.
+pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: takes two numbers.
+    check(unsafe { libc::kill(pid, signal) }).map(drop)
+}
+
+/// Blocks `signals` for this process and returns a descriptor that becomes readable when one arrives.
+pub fn signals(signals: &[i32]) -> io::Result<OwnedFd> {
+    let set = signal_set(signals);
+    // SAFETY: `set` is initialised; the new descriptor belongs to nobody else.
+    unsafe {
+        check(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))?;
+        let fd = check(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Gives a new program the signals as it expects them: none blocked, all with their default action.
+pub fn reset_signals() {
+    let set = signal_set(&[]);
+    // SAFETY: `set` is initialised; SIG_DFL is a valid action for each signal that allows one.
+    unsafe {
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+        for signal in 1..=31 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+    }
+}
+
+fn signal_set(signals: &[i32]) -> libc::sigset_t {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set before it is used.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for &signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Reaps children for ever: the whole life of a sandbox's init.
+pub fn pause() -> Infallible {
+    let set = signal_set(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT]);
+    // SAFETY: `set` is initialised.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
+    loop {
+        let mut signal = 0;
+        // SAFETY: both are valid for the call.
+        let failed = unsafe { libc::sigwait(&raw const set, &raw mut signal) };
+        if failed == 0 && signal != libc::SIGCHLD {
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(0) }
+        }
+        while reap().is_some() {}
+    }
+}
+
+/// Orphans of our descendants become our children, so that they are reaped.
+pub fn become_subreaper() -> io::Result<()> {
+    // SAFETY: takes numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
+}
+
+/// The child gets `signal` when its parent's thread ends.
+pub fn die_with_parent(signal: i32) -> io::Result<()> {
+    // SAFETY: takes numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) }).map(drop)
+}
+
+/// Neither memory nor descriptors of this process may be looked at by others of the same user.
+pub fn forbid_inspection() -> io::Result<()> {
+    // SAFETY: takes numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
+}
+
+/// The name in `ps`, at most 15 bytes.
+pub fn set_name(name: &CStr) {
+    // SAFETY: `name` ends with nul and outlives the call.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+}
+
+/// Changes groups and user for good. Capabilities are kept for the caller to set.
+pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
+    // SAFETY: `groups` is a valid array of its length; the rest are numbers.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0))?;
+        check(libc::setgroups(groups.len(), groups.as_ptr()))?;
+        check(libc::setresgid(gid, gid, gid))?;
+        check(libc::setresuid(uid, uid, uid))?;
+        check(libc::prctl(libc::PR_SET_KEEPCAPS, 0, 0, 0, 0))?;
+    }
+    Ok(())
+}
+
+/// No program started from here on can gain privileges.
+pub fn no_new_privileges() -> io::Result<()> {
+    // SAFETY: takes numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
+}
+
+/// Makes `fd` the standard descriptor `target` (0, 1 or 2).
+pub fn set_standard(fd: BorrowedFd<'_>, target: i32) -> io::Result<()> {
+    let fd = fd.as_raw_fd();
+    // SAFETY: both are open descriptors or a number that becomes one; dup2 of equal numbers would keep
+    // close-on-exec, which fcntl then clears.
+    unsafe {
+        check(libc::dup2(fd, target))?;
+        check(libc::fcntl(target, libc::F_SETFD, 0))?;
+    }
+    Ok(())
+}
+
+/// Marks every descriptor from 3 on to be closed by the next `exec`.
+pub fn close_others_on_exec() -> io::Result<()> {
+    // SAFETY: only sets flags.
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Closes every descriptor from 3 on, but `kept`. For a copy of a process that must hold nothing of the original's.
+/// Whoever calls this must not use or drop owned descriptors afterwards.
+pub fn close_others_now(kept: i32) {
+    // SAFETY: the caller is a forked child that runs no code of the original's owners.
+    unsafe {
+        if kept > 3 {
+            libc::syscall(libc::SYS_close_range, 3, kept - 1, 0);
+        }
+        libc::syscall(libc::SYS_close_range, kept.max(2) + 1, u32::MAX, 0);
+    }
+}
+
+/// Makes the terminal `fd` the controlling one of this process, in a session of its own.
+pub fn take_terminal(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes numbers.
+    unsafe {
+        libc::setsid();
+        check(libc::ioctl(fd.as_raw_fd(), libc::TIOCSCTTY, 0))?;
+    }
+    Ok(())
+}
+
+/// A new session, without a terminal.
+pub fn new_session() {
+    // SAFETY: fails only for a group leader, which then has what it wants.
+    unsafe { libc::setsid() };
+}
+
+pub(crate) fn check(result: i32) -> io::Result<i32> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_to_copy_threads() {
+        // The test harness has threads.
+        assert!(fork(0, || 0).is_err());
+    }
+
+    #[test]
+    fn signals_count_from_128() {
+        assert_eq!(Ending::Signaled(9).code(), 137);
+        assert_eq!(Ending::Exited(3).code(), 3);
+    }
+}

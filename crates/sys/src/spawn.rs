@@ -1,0 +1,80 @@
+//! Starting a process that gets just these descriptors, and taking them there.
+
+use std::{
+    io,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::process::CommandExt,
+    },
+    process::Command,
+};
+
+/// The first descriptor behind standard input, output and error.
+const FIRST: RawFd = 3;
+/// Above what anybody passes, so that moving one does not overwrite another.
+const ABOVE: RawFd = 200;
+
+/// The command's process begins a session of its own and has these descriptors as
+/// 3, 4, 5…; all others of ours are closed in it.
+pub fn pass(command: &mut Command, descriptors: Vec<OwnedFd>) {
+    let count = RawFd::try_from(descriptors.len()).expect("a few descriptors");
+    let moved = move || {
+        for (at, fd) in (0..).zip(&descriptors) {
+            // SAFETY: both numbers are ours; nothing in this single-threaded child
+            // relies on what was behind them.
+            check(unsafe { libc::dup2(fd.as_raw_fd(), ABOVE + at) })?;
+        }
+        for at in 0..count {
+            // SAFETY: as above.
+            check(unsafe { libc::dup2(ABOVE + at, FIRST + at) })?;
+        }
+        // SAFETY: setsid takes nothing and touches no memory.
+        check(unsafe { libc::setsid() })?;
+        // SAFETY: only sets flags; what std itself holds open until the exec stays so.
+        let closed = unsafe {
+            libc::syscall(libc::SYS_close_range, FIRST + count, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
+        };
+        check(i32::try_from(closed).unwrap_or(-1))
+    };
+    // SAFETY: between fork and exec the closure only makes system calls that are
+    // safe there: no allocation, no lock.
+    unsafe { command.pre_exec(moved) };
+}
+
+/// Takes the descriptor that was passed as number `3 + at`.
+pub fn passed(at: usize) -> io::Result<OwnedFd> {
+    let number = FIRST + RawFd::try_from(at).map_err(io::Error::other)?;
+    // SAFETY: only asks whether the number is open.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: it is open, and whoever was started with it has nobody else to own it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn a_child_finds_what_it_was_given() {
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo hello >&3; ls /proc/self/fd | wc -l >&3"]);
+        pass(&mut command, vec![writer.into()]);
+        let mut child = command.spawn().expect("a shell");
+        drop(command); // and with it our end for writing
+        let mut said = String::new();
+        reader.read_to_string(&mut said).expect("what it wrote");
+        assert!(child.wait().expect("its end").success());
+        let mut lines = said.lines();
+        assert_eq!(lines.next(), Some("hello"));
+        // 0, 1, 2, 3, and the folder that ls itself reads
+        let open: usize = lines.next().and_then(|n| n.trim().parse().ok()).expect("a number");
+        assert!(open <= 6, "{said}");
+    }
+}
