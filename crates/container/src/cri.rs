@@ -1,0 +1,79 @@
+//! The Container Runtime Interface on the wire, and its client.
+
+#[allow(clippy::all, clippy::pedantic, missing_debug_implementations, unreachable_pub)]
+mod generated {
+    tonic::include_proto!("runtime.v1");
+}
+
+use std::{
+    io,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+
+pub use generated::*;
+
+use generated::{
+    image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient,
+};
+
+/// Both services of a runtime, ours or another's.
+#[derive(Clone, Debug)]
+pub struct Cri {
+    pub runtime: RuntimeServiceClient<Channel>,
+    pub images: ImageServiceClient<Channel>,
+}
+
+/// Lists of many pods are long.
+const LARGEST_MESSAGE: usize = 64 << 20;
+
+impl Cri {
+    /// Connects to a runtime's socket; later losses are repaired by the next call.
+    pub async fn connect(socket: &Path) -> Result<Self, tonic::transport::Error> {
+        let channel = Endpoint::from_static("http://runtime.invalid")
+            .connect_timeout(Duration::from_secs(5))
+            .connect_with_connector(Connector(socket.to_owned()))
+            .await?;
+        Ok(Self {
+            runtime: RuntimeServiceClient::new(channel.clone())
+                .max_decoding_message_size(LARGEST_MESSAGE),
+            images: ImageServiceClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE),
+        })
+    }
+}
+
+/// Dials the socket, whatever the address says.
+#[derive(Clone, Debug)]
+struct Connector(PathBuf);
+
+impl tower_service::Service<http::Uri> for Connector {
+    type Response = TokioIo<UnixStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Uri) -> Self::Future {
+        let path = self.0.clone();
+        Box::pin(async move { open(&path).await.map(TokioIo::new) })
+    }
+}
+
+/// Paths over 107 bytes do not fit into an address: then the folder is opened first.
+async fn open(path: &Path) -> io::Result<UnixStream> {
+    if path.as_os_str().len() <= 107 {
+        return UnixStream::connect(path).await;
+    }
+    let folder = sys::descriptor::place(path.parent().unwrap_or(Path::new("/")))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    UnixStream::connect(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())).await
+}

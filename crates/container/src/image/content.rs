@@ -1,0 +1,179 @@
+//! The files of the store: blobs under their digests, layers under the names of their stacks. Everything is made
+//! in `ingest/` and renamed into place once it is whole and on disk; what a crash leaves there is cleared at start.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io::{self, Read, Write},
+    ops::Deref,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{
+    Digest, Error, Result, Usage,
+    digest::Hashing,
+    layer::{self, LIMITS},
+    manifest::LARGEST_DOCUMENT,
+    root::Root,
+};
+
+#[derive(Debug)]
+pub(super) struct Content {
+    dir: PathBuf,
+    next: AtomicU64,
+    /// Two runtimes on one store would remove each other's work.
+    _lock: File,
+}
+
+/// Whatever is made at this path and not placed goes when this does.
+#[derive(Debug)]
+pub(super) struct Temporary(PathBuf);
+
+impl Deref for Temporary {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Temporary {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = discard(&self.0); // mostly it has been placed; else the next start tries again
+    }
+}
+
+impl Content {
+    pub(super) fn open(dir: &Path) -> Result<Self> {
+        for part in ["blobs/sha256", "layers", "ingest"] {
+            fs::create_dir_all(dir.join(part))?;
+        }
+        // Layers hold set-user-id programs of strangers: for us to mount, for nobody to run.
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
+        let lock = File::create(dir.join("lock"))?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
+            |_| io::Error::other(format!("{} is in use by another process", dir.display())),
+        )?;
+        for left in fs::read_dir(dir.join("ingest"))? {
+            discard(&left?.path())?;
+        }
+        Ok(Self { dir: dir.to_owned(), next: AtomicU64::new(0), _lock: lock })
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn blob(&self, digest: &Digest) -> PathBuf {
+        self.dir.join("blobs/sha256").join(digest.hex())
+    }
+
+    pub(super) fn layer(&self, chain: &Digest) -> PathBuf {
+        self.dir.join("layers").join(format!("sha256-{}", chain.hex()))
+    }
+
+    /// A new path to make something at.
+    pub(super) fn temporary(&self) -> Temporary {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        Temporary(self.dir.join("ingest").join(number.to_string()))
+    }
+
+    pub(super) fn put(&self, bytes: &[u8]) -> Result<Digest> {
+        let digest = Digest::of(bytes);
+        if !self.blob(&digest).exists() {
+            let path = self.temporary();
+            fs::write(&path, bytes)?;
+            self.adopt(&path, &digest)?;
+        }
+        Ok(digest)
+    }
+
+    /// Takes a finished file in under a digest that the caller has computed from it.
+    pub(super) fn adopt(&self, file: &Path, digest: &Digest) -> Result<()> {
+        File::open(file)?.sync_all()?;
+        self.place(file, &self.blob(digest))
+    }
+
+    /// Takes in all that `from` holds, at most `limit` bytes of it.
+    pub(super) fn copy_in(&self, from: &mut impl Read, limit: u64) -> Result<(Digest, u64)> {
+        let path = self.temporary();
+        let mut file = Hashing::new(File::create(&path)?, limit);
+        io::copy(from, &mut file)?;
+        file.flush()?;
+        let (_, digest, size) = file.finish();
+        self.adopt(&path, &digest)?;
+        Ok((digest, size))
+    }
+
+    /// A manifest or configuration.
+    pub(super) fn document(&self, digest: &Digest) -> Result<Vec<u8>> {
+        let file = File::open(self.blob(digest))
+            .map_err(|_| Error::NotFound(format!("content {digest}")))?;
+        let mut bytes = Vec::new();
+        file.take(LARGEST_DOCUMENT + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > LARGEST_DOCUMENT {
+            return Err(Error::malformed(format!(
+                "document {digest} is larger than {LARGEST_DOCUMENT} bytes"
+            )));
+        }
+        Ok(bytes)
+    }
+
+    /// Unpacks a blob, which must be the layer `diff`, on top of `below` (nearest last).
+    pub(super) fn unpack(&self, blob: &Digest, diff: &Digest, below: &[Digest]) -> Result<Usage> {
+        let path = self.temporary();
+        fs::create_dir(&path)?;
+        let file =
+            File::open(self.blob(blob)).map_err(|_| Error::NotFound(format!("layer {blob}")))?;
+        let root = Root::open(&path, below.iter().rev().map(|chain| self.layer(chain)).collect())?;
+        let (found, usage) = layer::unpack(file, &root, LIMITS)?;
+        if found != *diff {
+            return Err(Error::malformed(format!(
+                "layer {blob} holds {found}, its image says {diff}"
+            )));
+        }
+        rustix::fs::syncfs(root.as_dir())?;
+        self.place(&path, &self.layer(&Digest::chain(below.last(), diff)))?;
+        Ok(usage)
+    }
+
+    /// Renames into place; another who was as fast has made the same.
+    pub(super) fn place(&self, from: &Path, to: &Path) -> Result<()> {
+        match fs::rename(from, to) {
+            Err(_) if to.exists() => {}
+            done => done?,
+        }
+        let parent = to.parent().unwrap_or(&self.dir);
+        Ok(File::open(parent)?.sync_all()?)
+    }
+
+    /// Removes every blob and layer that is not in `keep` (file names).
+    pub(super) fn sweep(&self, keep: &HashSet<PathBuf>) -> Result<()> {
+        for part in ["blobs/sha256", "layers"] {
+            for found in fs::read_dir(self.dir.join(part))? {
+                let path = found?.path();
+                if !keep.contains(&path) {
+                    let gone = self.temporary();
+                    fs::rename(&path, &gone)?; // at once: nobody may see half a layer
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn discard(path: &Path) -> io::Result<()> {
+    if path.is_dir() && !path.is_symlink() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    }
+}

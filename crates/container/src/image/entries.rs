@@ -1,0 +1,283 @@
+//! Reads a tar stream entry by entry. Long names and PAX records are kept in memory, so they are bounded here:
+//! the size fields of a stranger's archive are not to be believed.
+
+use std::{
+    ffi::OsString,
+    io::{self, Read},
+    os::unix::ffi::OsStringExt,
+    path::PathBuf,
+};
+
+use tar::{EntryType, Header, PaxExtensions};
+
+use super::{Error, Result};
+
+const BLOCK: u64 = 512;
+const LONGEST_EXTENSION: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) path: PathBuf,
+    pub(super) link: PathBuf,
+    pub(super) kind: EntryType,
+    pub(super) mode: u32,
+    pub(super) owner: (u32, u32),
+    pub(super) modified: (i64, u32),
+    pub(super) device: (u32, u32),
+    pub(super) xattrs: Vec<(String, Vec<u8>)>,
+}
+
+/// `next`, then read the entry's data from it, then `next` again.
+pub(super) struct Entries<R> {
+    reader: R,
+    left: u64,
+    padding: u64,
+}
+
+/// What the extension headers before an entry said about it.
+#[derive(Default)]
+struct Extensions {
+    path: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    size: Option<u64>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    modified: Option<(i64, u32)>,
+    xattrs: Vec<(String, Vec<u8>)>,
+}
+
+impl<R: Read> Entries<R> {
+    pub(super) fn new(reader: R) -> Self {
+        Self { reader, left: 0, padding: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Entry>> {
+        let mut extensions = Extensions::default();
+        loop {
+            self.skip()?;
+            let Some(header) = self.header()? else { return Ok(None) };
+            let size = match extensions.size {
+                Some(size) => size,
+                None => number(&header.as_old().size, || header.entry_size())?,
+            };
+            self.expect(size);
+            match header.entry_type() {
+                EntryType::GNULongName => extensions.path = Some(self.extension()?),
+                EntryType::GNULongLink => extensions.link = Some(self.extension()?),
+                EntryType::XHeader => extensions.read_pax(&self.extension()?)?,
+                EntryType::XGlobalHeader => drop(self.extension()?),
+                EntryType::GNUSparse => {
+                    return Err(Error::malformed("sparse archive entries are not supported"));
+                }
+                kind => {
+                    if !(kind.is_file() || kind.is_contiguous()) {
+                        self.expect(0); // links may state a size and still have no data
+                    }
+                    return entry(&header, kind, extensions).map(Some);
+                }
+            }
+        }
+    }
+
+    pub(super) fn into_inner(self) -> R {
+        self.reader
+    }
+
+    fn expect(&mut self, size: u64) {
+        self.left = size;
+        self.padding = (BLOCK - size % BLOCK) % BLOCK;
+    }
+
+    /// Passes over what the caller did not read of the last entry.
+    fn skip(&mut self) -> Result<()> {
+        let rest = self.left + self.padding;
+        self.expect(0);
+        if io::copy(&mut (&mut self.reader).take(rest), &mut io::sink())? < rest {
+            return Err(Error::malformed("archive ends within an entry"));
+        }
+        Ok(())
+    }
+
+    /// None at the end: a block of zeros, or nothing at all.
+    fn header(&mut self) -> Result<Option<Header>> {
+        let mut header = Header::new_old();
+        let bytes = header.as_mut_bytes();
+        let mut length = 0;
+        while length < bytes.len() {
+            match self.reader.read(&mut bytes[length..]) {
+                Ok(0) if length == 0 => return Ok(None),
+                Ok(0) => return Err(Error::malformed("archive ends within a header")),
+                Ok(count) => length += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if bytes.iter().all(|&b| b == 0) {
+            return Ok(None);
+        }
+        let (before, rest) = bytes.split_at(148);
+        let sum: u32 = before.iter().chain(&rest[8..]).map(|&b| u32::from(b)).sum::<u32>()
+            + 8 * u32::from(b' ');
+        if header.cksum().ok() == Some(sum) {
+            Ok(Some(header))
+        } else {
+            Err(Error::malformed("not a tar archive"))
+        }
+    }
+
+    fn extension(&mut self) -> Result<Vec<u8>> {
+        if self.left > LONGEST_EXTENSION {
+            return Err(Error::malformed(
+                "archive entry with an oversized name or extended header",
+            ));
+        }
+        let mut bytes = Vec::new();
+        self.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+impl<R: Read> Read for Entries<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let want = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if want == 0 {
+            return Ok(0);
+        }
+        let count = self.reader.read(&mut buffer[..want])?;
+        if count == 0 {
+            return Err(Error::malformed("archive ends within an entry").into());
+        }
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+impl Extensions {
+    fn read_pax(&mut self, bytes: &[u8]) -> Result<()> {
+        for record in PaxExtensions::new(bytes) {
+            let record = record?;
+            let key = record
+                .key()
+                .map_err(|_| Error::malformed("extended header with an invalid key"))?;
+            let value = record.value_bytes();
+            let text = || std::str::from_utf8(value).unwrap_or_default();
+            let invalid = || Error::malformed(format!("extended header with an invalid {key}"));
+            match key {
+                "path" => self.path = Some(value.to_vec()),
+                "linkpath" => self.link = Some(value.to_vec()),
+                "size" => self.size = Some(text().parse().map_err(|_| invalid())?),
+                "uid" => self.uid = Some(text().parse().map_err(|_| invalid())?),
+                "gid" => self.gid = Some(text().parse().map_err(|_| invalid())?),
+                "mtime" => self.modified = Some(time(text()).ok_or_else(invalid)?),
+                _ if key.starts_with("GNU.sparse.") => {
+                    return Err(Error::malformed("sparse archive entries are not supported"));
+                }
+                _ => {
+                    if let Some(name) = key.strip_prefix("SCHILY.xattr.") {
+                        self.xattrs.push((name.to_owned(), value.to_vec()));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn entry(header: &Header, kind: EntryType, extensions: Extensions) -> Result<Entry> {
+    let narrow = |id: u64| {
+        u32::try_from(id).map_err(|_| Error::malformed("archive entry with an invalid owner"))
+    };
+    let fields = header.as_old();
+    let seconds = i64::try_from(number(&fields.mtime, || header.mtime())?).unwrap_or(0);
+    let device = |number: io::Result<Option<u32>>| number.ok().flatten().unwrap_or(0);
+    Ok(Entry {
+        path: path(extensions.path.unwrap_or_else(|| header.path_bytes().into_owned())),
+        link: path(
+            extensions
+                .link
+                .unwrap_or_else(|| header.link_name_bytes().unwrap_or_default().into_owned()),
+        ),
+        kind,
+        mode: number(&fields.mode, || header.mode())? & 0o7777,
+        owner: (
+            extensions.uid.map_or_else(|| narrow(number(&fields.uid, || header.uid())?), Ok)?,
+            extensions.gid.map_or_else(|| narrow(number(&fields.gid, || header.gid())?), Ok)?,
+        ),
+        modified: extensions.modified.unwrap_or((seconds, 0)),
+        device: (device(header.device_major()), device(header.device_minor())),
+        xattrs: extensions.xattrs,
+    })
+}
+
+/// A blank field is a zero to every other reader of archives.
+fn number<T: Default>(field: &[u8], read: impl FnOnce() -> io::Result<T>) -> Result<T> {
+    if field.iter().all(|b| matches!(b, 0 | b' ')) { Ok(T::default()) } else { Ok(read()?) }
+}
+
+/// GNU long names end in a zero byte.
+fn path(mut bytes: Vec<u8>) -> PathBuf {
+    while bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    OsString::from_vec(bytes).into()
+}
+
+/// `1350244992.023960108`, perhaps negative: the fraction always counts forward in time.
+fn time(text: &str) -> Option<(i64, u32)> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
+    let (seconds, nanos) = (whole.parse::<i64>().ok()?, digits.parse::<u32>().ok()?);
+    if whole.starts_with('-') && nanos > 0 {
+        Some((seconds.checked_sub(1)?, 1_000_000_000 - nanos))
+    } else {
+        Some((seconds, nanos))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_and_data() {
+        let long = format!("{}/file", "d".repeat(150));
+        let mut builder = tar::Builder::new(Vec::new());
+        let mut header = Header::new_gnu();
+        header.set_size(5);
+        header.set_mode(0o640);
+        builder.append_data(&mut header, &long, &b"hello"[..]).expect("in memory");
+        header.set_size(0);
+        builder.append_data(&mut header, "empty", io::empty()).expect("in memory");
+        let bytes = builder.into_inner().expect("in memory");
+
+        let mut entries = Entries::new(&bytes[..]);
+        let entry = entries.next().expect("valid").expect("first");
+        assert_eq!((entry.path, entry.mode), (PathBuf::from(long), 0o640));
+        let mut data = String::new();
+        entries.read_to_string(&mut data).expect("in memory");
+        assert_eq!(data, "hello");
+        assert_eq!(entries.next().expect("valid").expect("second").path, PathBuf::from("empty"));
+        assert!(entries.next().expect("valid").is_none());
+    }
+
+    #[test]
+    fn hostile_sizes() {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::GNULongName);
+        header.set_size(1 << 40);
+        header.set_cksum();
+        assert!(Entries::new(&header.as_bytes()[..]).next().is_err());
+        header.set_entry_type(EntryType::Regular);
+        header.set_cksum();
+        let mut entries = Entries::new(&header.as_bytes()[..]);
+        entries.next().expect("header is valid");
+        assert!(entries.next().is_err(), "ends within the entry");
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(time("12.5"), Some((12, 500_000_000)));
+        assert_eq!(time("-1.25"), Some((-2, 750_000_000)));
+        assert_eq!(time("x"), None);
+    }
+}

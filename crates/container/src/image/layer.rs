@@ -1,0 +1,242 @@
+//! Unpacks one layer into a directory that overlayfs can take as a lower one: deletions become whiteout devices
+//! and opaque directories, everything else keeps owner, mode, times and attributes.
+
+use std::{
+    ffi::OsStr,
+    io::{self, BufReader, Read},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+};
+
+use flate2::bufread::MultiGzDecoder;
+use rustix::{
+    fs::{self, AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+use tar::EntryType;
+
+use super::{
+    Digest, Error, Result,
+    digest::Hashing,
+    entries::{Entries, Entry},
+    root::{self, Place, Root},
+};
+
+/// What one layer may cost us, whatever it claims to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+}
+
+pub(super) const LIMITS: Limits = Limits { bytes: 64 << 30, entries: 2_000_000 };
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub bytes: u64,
+    pub inodes: u64,
+}
+
+/// Unpacks `blob`, compressed or not, and names what was in it.
+pub(super) fn unpack(blob: impl Read, root: &Root, limits: Limits) -> Result<(Digest, Usage)> {
+    let mut entries = Entries::new(Hashing::new(decompress(blob)?, limits.bytes));
+    let mut unpacking = Unpacking { root, usage: Usage::default(), directories: Vec::new() };
+    while let Some(entry) = entries.next()? {
+        if unpacking.usage.inodes >= limits.entries {
+            return Err(Error::malformed(format!(
+                "layer with more than {} entries",
+                limits.entries
+            )));
+        }
+        unpacking.add(&entry, &mut entries)?;
+    }
+    unpacking.finish()?;
+    let mut rest = entries.into_inner();
+    io::copy(&mut rest, &mut io::sink())?; // the digest covers the padding, too
+    let (_, digest, _) = rest.finish();
+    Ok((digest, unpacking.usage))
+}
+
+/// By its first bytes, since media types are often wrong.
+pub(super) fn decompress<'a>(blob: impl Read + 'a) -> Result<Box<dyn Read + 'a>> {
+    let mut blob = BufReader::with_capacity(1 << 17, blob);
+    let start = io::BufRead::fill_buf(&mut blob)?;
+    Ok(if start.starts_with(&[0x1f, 0x8b]) {
+        Box::new(MultiGzDecoder::new(blob))
+    } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        let mut decoder = zstd::Decoder::with_buffer(blob)?;
+        decoder.window_log_max(27)?; // 128 MiB, what the zstd program itself accepts
+        Box::new(decoder)
+    } else {
+        Box::new(blob)
+    })
+}
+
+struct Unpacking<'a> {
+    root: &'a Root,
+    usage: Usage,
+    /// Their times are set last, since filling a directory changes them.
+    directories: Vec<(PathBuf, (i64, u32))>,
+}
+
+impl Unpacking<'_> {
+    fn add(&mut self, entry: &Entry, data: &mut impl Read) -> Result<()> {
+        self.usage.inodes += 1;
+        let Some(place) = self.root.place(&entry.path)? else {
+            return if entry.kind.is_dir() { self.add_root(entry) } else { Ok(()) };
+        };
+        if let Some(hidden) = place.name.as_bytes().strip_prefix(b".wh.") {
+            return whiteout(&place, OsStr::from_bytes(hidden));
+        }
+        match entry.kind {
+            EntryType::Directory => self.add_directory(entry, &place),
+            EntryType::Link => self.add_link(entry, &place),
+            _ => {
+                place.clear()?;
+                self.add_leaf(entry, &place, data)?;
+                set_attributes(entry, &place)?;
+                set_times(&place, entry.modified)
+            }
+        }
+    }
+
+    fn add_root(&mut self, entry: &Entry) -> Result<()> {
+        let (uid, gid) = owner(entry);
+        fs::fchown(self.root.as_dir(), Some(uid), Some(gid))?;
+        fs::fchmod(self.root.as_dir(), Mode::from_raw_mode(entry.mode))?;
+        Ok(())
+    }
+
+    fn add_directory(&mut self, entry: &Entry, place: &Place) -> Result<()> {
+        let there = place
+            .stat()?
+            .is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+        if !there {
+            let hidden = place.clear()?;
+            fs::mkdirat(&place.parent, &place.name, Mode::from_raw_mode(0o700))?;
+            if hidden {
+                root::make_opaque(&place.open_directory()?)?; // deleted and made anew in one layer
+            }
+        }
+        self.directories.push((entry.path.clone(), entry.modified));
+        set_attributes(entry, place)
+    }
+
+    /// Hard links share their first name's attributes, so none are set.
+    fn add_link(&mut self, entry: &Entry, place: &Place) -> Result<()> {
+        let target = self.root.existing(&entry.link)?;
+        let missing = || {
+            let (path, link) = (entry.path.display(), entry.link.display());
+            Error::malformed(format!(
+                "archive entry {path} links to {link}, which is not in its layer"
+            ))
+        };
+        let Some(stat) = target.stat()? else { return Err(missing()) };
+        if place.stat()?.is_some_and(|old| (old.st_dev, old.st_ino) == (stat.st_dev, stat.st_ino)) {
+            return Ok(());
+        }
+        place.clear()?;
+        fs::linkat(&target.parent, &target.name, &place.parent, &place.name, AtFlags::empty())
+            .map_err(|_| missing())
+    }
+
+    fn add_leaf(&mut self, entry: &Entry, place: &Place, data: &mut impl Read) -> Result<()> {
+        let node = |kind| {
+            let device = fs::makedev(entry.device.0, entry.device.1);
+            fs::mknodat(&place.parent, &place.name, kind, Mode::from_raw_mode(0o600), device)
+        };
+        match entry.kind {
+            EntryType::Regular | EntryType::Continuous => {
+                self.usage.bytes += io::copy(data, &mut place.create_file()?)?;
+            }
+            EntryType::Symlink => fs::symlinkat(&entry.link, &place.parent, &place.name)?,
+            EntryType::Char => node(FileType::CharacterDevice)?,
+            EntryType::Block => node(FileType::BlockDevice)?,
+            EntryType::Fifo => node(FileType::Fifo)?,
+            kind => {
+                let path = entry.path.display();
+                return Err(Error::malformed(format!(
+                    "archive entry {path} of unknown type {kind:?}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        for (path, modified) in self.directories.drain(..).rev() {
+            let Some(place) = self.root.place(&path)? else { continue };
+            let still = place
+                .stat()?
+                .is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+            if still {
+                set_times(&place, modified)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn whiteout(place: &Place, hidden: &OsStr) -> Result<()> {
+    match hidden.as_bytes() {
+        b".wh..opq" => return root::make_opaque(&place.parent),
+        other if other.starts_with(b".wh.") => return Ok(()), // bookkeeping of the old aufs driver
+        b"" | b"." | b".." => {
+            return Err(Error::malformed("archive entry with an invalid whiteout"));
+        }
+        _ => {}
+    }
+    let parent = place.parent.try_clone()?;
+    let hidden = Place { parent, name: hidden.to_owned() };
+    match hidden.stat()? {
+        None => {
+            let mode = Mode::from_raw_mode(0o600);
+            Ok(fs::mknodat(
+                &hidden.parent,
+                &hidden.name,
+                FileType::CharacterDevice,
+                mode,
+                fs::makedev(0, 0),
+            )?)
+        }
+        // The layer deletes what is below and has its own of that name: a directory must not show through.
+        Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+            root::make_opaque(&hidden.open_directory()?)
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Owner first: it clears set-id bits and capabilities.
+fn set_attributes(entry: &Entry, place: &Place) -> Result<()> {
+    let (uid, gid) = owner(entry);
+    fs::chownat(&place.parent, &place.name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    if entry.kind != EntryType::Symlink {
+        fs::chmodat(&place.parent, &place.name, Mode::from_raw_mode(entry.mode), AtFlags::empty())?;
+    }
+    for (name, value) in entry.xattrs.iter().filter(|(name, _)| is_welcome(name)) {
+        match fs::lsetxattr(place.by_descriptor(), name.as_str(), value, XattrFlags::empty()) {
+            Ok(()) | Err(Errno::NOTSUP) => {} // file systems without user attributes
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// `trusted.overlay.*` would steer the overlay mount, security labels are the host's to give.
+fn is_welcome(xattr: &str) -> bool {
+    xattr == "security.capability"
+        || (xattr.starts_with("user.") && !xattr.starts_with("user.overlay."))
+        || xattr.starts_with("system.posix_acl_")
+}
+
+fn set_times(place: &Place, (seconds, nanos): (i64, u32)) -> Result<()> {
+    let time = Timespec { tv_sec: seconds, tv_nsec: nanos.into() };
+    let times = Timestamps { last_access: time, last_modification: time };
+    Ok(fs::utimensat(&place.parent, &place.name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+fn owner(entry: &Entry) -> (fs::Uid, fs::Gid) {
+    (fs::Uid::from_raw(entry.owner.0), fs::Gid::from_raw(entry.owner.1))
+}

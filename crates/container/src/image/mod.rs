@@ -1,0 +1,33 @@
+//! Images: taken from archives and registries, unpacked to overlayfs directories, named and counted.
+//!
+//! ```text
+//!  archive ─┐                                  ┌─ blobs/sha256/…     as they came, for export
+//!  registry ┼─► content (digests checked) ─────┤
+//!  built-in ┘        │ unpack (root, layer)    ├─ layers/sha256-…/   one per stack, shared by images
+//!                    └─► records ──────────────┴─ images.json        names, sizes, who holds what
+//! ```
+
+mod archive;
+mod builtin;
+mod content;
+mod digest;
+mod entries;
+mod error;
+mod export;
+mod layer;
+mod manifest;
+mod pull;
+mod records;
+mod reference;
+mod registry;
+mod root;
+mod store;
+
+pub use builtin::Builtin;
+pub use digest::Digest;
+pub use error::{Error, Result};
+pub use layer::Usage;
+pub use manifest::Config;
+pub use reference::{Reference, Version};
+pub use registry::{Auth, Registries};
+pub use store::{Image, Store};

@@ -1,0 +1,118 @@
+//! Which images there are: one small file, written anew at each change.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Config, Digest, Reference, Result, Usage, content::Content, manifest};
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Records {
+    pub(super) images: BTreeMap<Digest, Record>,
+    /// What each unpacked stack adds to the disk.
+    pub(super) layers: BTreeMap<Digest, Usage>,
+    /// Stacks that containers stand on, by container; they outlive their image.
+    pub(super) holds: BTreeMap<String, Vec<Digest>>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) manifest: Digest,
+    pub(super) tags: BTreeSet<String>,
+    pub(super) digests: BTreeSet<String>,
+    pub(super) pinned: bool,
+    pub(super) size: u64,
+    /// Manifest, configuration and layers as they came.
+    pub(super) blobs: Vec<Digest>,
+    /// The unpacked stacks, lowest first.
+    pub(super) chains: Vec<Digest>,
+    pub(super) config: Config,
+}
+
+impl Records {
+    pub(super) fn load(dir: &Path) -> Result<Self> {
+        match fs::read(dir.join("images.json")) {
+            Ok(bytes) => manifest::parse(&bytes, "images.json"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn save(&self, dir: &Path) -> Result<()> {
+        let path = dir.join("images.json.new");
+        let mut file = File::create(&path)?;
+        file.write_all(&manifest::to_json(self))?;
+        file.sync_all()?;
+        fs::rename(&path, dir.join("images.json"))?;
+        Ok(File::open(dir)?.sync_all()?)
+    }
+
+    /// Adds an image; a tag it takes leaves the image that had it.
+    pub(super) fn insert(&mut self, id: Digest, mut record: Record) {
+        for other in self.images.values_mut() {
+            other.tags.retain(|tag| !record.tags.contains(tag));
+        }
+        if let Some(old) = self.images.get(&id) {
+            record.tags.extend(old.tags.iter().cloned());
+            record.digests.extend(old.digests.iter().cloned());
+            record.pinned |= old.pinned;
+        }
+        self.images.insert(id, record);
+    }
+
+    /// By id, full name, digest, or the beginning of an id, in this order.
+    pub(super) fn find(&self, text: &str) -> Option<(&Digest, &Record)> {
+        if let Some(found) =
+            Digest::try_from(text.to_owned()).ok().and_then(|id| self.images.get_key_value(&id))
+        {
+            return Some(found);
+        }
+        if let Ok(reference) = Reference::parse(text) {
+            let name = reference.to_string();
+            let named = |(_, record): &(&Digest, &Record)| {
+                record.tags.contains(&name) || record.digests.contains(&name)
+            };
+            if let Some(found) = self.images.iter().find(named) {
+                return Some(found);
+            }
+        }
+        let start = text.strip_prefix("sha256:").unwrap_or(text);
+        let mut matches =
+            self.images.iter().filter(|(id, _)| !start.is_empty() && id.hex().starts_with(start));
+        match (matches.next(), matches.next()) {
+            (Some(only), None) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The files that must stay.
+    pub(super) fn used(&self, content: &Content) -> HashSet<PathBuf> {
+        let blobs = self
+            .images
+            .values()
+            .flat_map(|record| &record.blobs)
+            .map(|digest| content.blob(digest));
+        let chains = self
+            .images
+            .values()
+            .flat_map(|record| &record.chains)
+            .chain(self.holds.values().flatten());
+        blobs.chain(chains.map(|chain| content.layer(chain))).collect()
+    }
+
+    /// Forgets the sizes of stacks that nobody has any more.
+    pub(super) fn forget_unused(&mut self) {
+        let used: HashSet<&Digest> = self
+            .images
+            .values()
+            .flat_map(|record| &record.chains)
+            .chain(self.holds.values().flatten())
+            .collect();
+        self.layers.retain(|chain, _| used.contains(chain));
+    }
+}

@@ -1,0 +1,272 @@
+//! The client side of the registry protocol: manifests and blobs by name, with whatever authentication the
+//! registry asks for, from mirrors first.
+
+mod auth;
+mod http;
+mod resolve;
+
+use std::{collections::BTreeMap, fmt, fs::File, io::Write, path::Path, time::Duration};
+
+use ::http::{HeaderValue, Request, StatusCode, Uri, header};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use serde::Deserialize;
+use tokio::sync::{Mutex, mpsc};
+
+use super::{
+    Digest, Error, Reference, Result, Version,
+    digest::Hashing,
+    manifest::{DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, INDEX, LARGEST_DOCUMENT, MANIFEST},
+    reference,
+};
+use auth::Authorization;
+use http::{Answer, Http};
+
+const TRIES: u32 = 3;
+/// Between the network and the disk; a chunk is what one read brought.
+const BUFFERED_CHUNKS: usize = 64;
+const LARGEST_ERROR: u64 = 64 << 10;
+
+/// Where registries are reached.
+#[derive(Clone, Debug, Default)]
+pub struct Registries {
+    /// By the host of a reference: URLs such as `http://127.0.0.1:5000`, asked in this order. `*` stands for
+    /// every other host; one that is not here is asked itself, by https; by plain http if it is a loopback address.
+    pub endpoints: BTreeMap<String, Vec<String>>,
+    /// Certificates in PEM that are trusted beside the system's.
+    pub roots: Vec<u8>,
+}
+
+/// Credentials for a pull.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Auth {
+    pub username: String,
+    pub password: String,
+    /// Exchanged for a token at the registry's token service.
+    pub identity_token: String,
+    /// Sent to the registry as it is.
+    pub registry_token: String,
+}
+
+impl Auth {
+    pub fn basic(username: &str, password: &str) -> Self {
+        Self { username: username.to_owned(), password: password.to_owned(), ..Self::default() }
+    }
+
+    /// `auth` of a docker configuration: base64 of `user:password`.
+    pub fn encoded(text: &str) -> Result<Self> {
+        let invalid = || Error::malformed("invalid registry credentials");
+        let bytes = BASE64_STANDARD.decode(text.trim()).map_err(|_| invalid())?;
+        let text = String::from_utf8(bytes).map_err(|_| invalid())?;
+        let (username, password) = text.split_once(':').ok_or_else(invalid)?;
+        Ok(Self::basic(username, password.trim_end_matches('\0')))
+    }
+}
+
+/// Secrets stay out of logs.
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Auth").field("username", &self.username).finish_non_exhaustive()
+    }
+}
+
+/// Pulls from one repository.
+pub(super) struct Client {
+    http: Http,
+    reference: Reference,
+    endpoints: Vec<String>,
+    auth: Option<Auth>,
+    /// The answer to the last challenge, per endpoint.
+    authorizations: Mutex<BTreeMap<String, Authorization>>,
+}
+
+impl Client {
+    pub(super) fn new(
+        registries: &Registries,
+        reference: &Reference,
+        auth: Option<Auth>,
+    ) -> Result<Self> {
+        let listed = registries.endpoints.get(&reference.host).or(registries.endpoints.get("*"));
+        let endpoints = match listed {
+            Some(endpoints) if !endpoints.is_empty() => endpoints.clone(),
+            _ => vec![reference::endpoint(&reference.host)],
+        };
+        let http = Http::new(&registries.roots)?;
+        Ok(Self {
+            http,
+            reference: reference.clone(),
+            endpoints,
+            auth,
+            authorizations: Mutex::default(),
+        })
+    }
+
+    /// A manifest or index, checked against its digest if that is known.
+    pub(super) async fn manifest(&self, version: &Version) -> Result<(Descriptor, Vec<u8>)> {
+        let path = format!("manifests/{}", version.as_text());
+        let bytes = self.anywhere(|endpoint| self.document(endpoint, &path)).await?;
+        let digest = Digest::of(&bytes);
+        match version {
+            Version::Digest(wanted) if *wanted != digest => {
+                Err(Error::malformed(format!("manifest {wanted} has digest {digest}")))
+            }
+            _ => Ok((Descriptor::new("", digest, bytes.len() as u64), bytes)),
+        }
+    }
+
+    /// Writes a blob to `path` and checks it on the way.
+    pub(super) async fn blob(&self, blob: &Descriptor, path: &Path) -> Result<()> {
+        self.anywhere(|endpoint| self.download(endpoint, blob, path)).await
+    }
+
+    /// Asks each endpoint until one has it. Troubles of the network are tried again; the first error is told.
+    async fn anywhere<T, F: Future<Output = Result<T>>>(
+        &self,
+        ask: impl Fn(String) -> F,
+    ) -> Result<T> {
+        let mut first = None;
+        for endpoint in &self.endpoints {
+            for attempt in 0..TRIES {
+                match ask(endpoint.clone()).await {
+                    Err(Error::Registry(reason)) if attempt + 1 < TRIES => {
+                        tracing::debug!(%endpoint, %reason, "asking the registry again");
+                        tokio::time::sleep(Duration::from_millis(200 << (2 * attempt))).await;
+                    }
+                    Err(error) => {
+                        first.get_or_insert(error);
+                        break;
+                    }
+                    done => return done,
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| Error::NotFound(self.reference.to_string())))
+    }
+
+    async fn document(&self, endpoint: String, path: &str) -> Result<Vec<u8>> {
+        let accept = [MANIFEST, DOCKER_MANIFEST, INDEX, DOCKER_INDEX].join(", ");
+        self.get(&endpoint, path, &accept).await?.bytes(LARGEST_DOCUMENT).await
+    }
+
+    async fn download(&self, endpoint: String, blob: &Descriptor, path: &Path) -> Result<()> {
+        let mut answer = self.get(&endpoint, &format!("blobs/{}", blob.digest), "*/*").await?;
+        let (sender, mut receiver) = mpsc::channel::<Bytes>(BUFFERED_CHUNKS);
+        let mut file = Hashing::new(File::create(path)?, blob.size);
+        let writing = tokio::task::spawn_blocking(move || {
+            while let Some(bytes) = receiver.blocking_recv() {
+                file.write_all(&bytes)?;
+            }
+            Ok::<_, std::io::Error>(file.finish())
+        });
+        while let Some(bytes) = answer.chunk().await? {
+            if sender.send(bytes).await.is_err() {
+                break; // its error comes below
+            }
+        }
+        drop(sender);
+        let (_, digest, size) = writing.await.map_err(std::io::Error::other)??;
+        if digest == blob.digest {
+            Ok(())
+        } else if size < blob.size {
+            Err(Error::Registry(format!(
+                "{endpoint}: content {} ended after {size} bytes",
+                blob.digest
+            )))
+        } else {
+            Err(Error::malformed(format!("content {} has digest {digest}", blob.digest)))
+        }
+    }
+
+    async fn get(&self, endpoint: &str, path: &str, accept: &str) -> Result<Answer> {
+        let url = format!("{}/v2/{}/{path}", endpoint.trim_end_matches('/'), self.reference.path);
+        let known = self.authorizations.lock().await.get(endpoint).cloned();
+        let answer = self.send(&url, accept, known.as_ref()).await?;
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            return self.check(answer, &url).await;
+        }
+        let challenges = answer.headers().get_all(header::WWW_AUTHENTICATE).iter();
+        let challenges: Vec<String> =
+            challenges.filter_map(|value| Some(value.to_str().ok()?.to_owned())).collect();
+        let authorization = auth::answer(&self.http, &challenges, self.auth_for(endpoint), &url)
+            .await
+            .map_err(|error| self.name(error))?;
+        let Some(authorization) = authorization else { return self.check(answer, &url).await };
+        let answer = self.send(&url, accept, Some(&authorization)).await?;
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            self.authorizations.lock().await.insert(endpoint.to_owned(), authorization);
+        }
+        self.check(answer, &url).await
+    }
+
+    /// Credentials are for the registry that the image names, not for mirrors of it.
+    fn auth_for(&self, endpoint: &str) -> Option<&Auth> {
+        let host = |url: &str| Some(url.parse::<Uri>().ok()?.authority()?.to_string());
+        let itself = host(endpoint) == host(&reference::endpoint(&self.reference.host));
+        self.auth.as_ref().filter(|_| itself)
+    }
+
+    async fn send(
+        &self,
+        url: &str,
+        accept: &str,
+        authorization: Option<&Authorization>,
+    ) -> Result<Answer> {
+        let mut request = Request::get(url).header(header::ACCEPT, accept);
+        if let Some(Authorization(value)) = authorization {
+            let mut value =
+                HeaderValue::from_str(value).map_err(|_| Error::malformed("invalid token"))?;
+            value.set_sensitive(true);
+            request = request.header(header::AUTHORIZATION, value);
+        }
+        self.http.send(request).await
+    }
+
+    async fn check(&self, answer: Answer, url: &str) -> Result<Answer> {
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let reason = reason(answer).await;
+        Err(match status {
+            StatusCode::NOT_FOUND => Error::NotFound(self.reference.to_string()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => self.name(Error::Unauthorized {
+                reference: String::new(),
+                reason: format!("pull access denied, repository does not exist or may require authorization: {reason}"),
+            }),
+            _ if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+                Error::Registry(format!("unexpected status from GET request to {url}: {status}: {reason}"))
+            }
+            _ => Error::malformed(format!("unexpected status from GET request to {url}: {status}: {reason}")),
+        })
+    }
+
+    fn name(&self, error: Error) -> Error {
+        match error {
+            Error::Unauthorized { reason, .. } => {
+                Error::Unauthorized { reference: self.reference.to_string(), reason }
+            }
+            other => other,
+        }
+    }
+}
+
+/// The registry's own words, if it has any.
+async fn reason(answer: Answer) -> String {
+    #[derive(Deserialize)]
+    struct Errors {
+        errors: Vec<Problem>,
+    }
+    #[derive(Deserialize)]
+    struct Problem {
+        #[serde(default)]
+        code: String,
+        #[serde(default)]
+        message: String,
+    }
+    let status = answer.status();
+    let bytes = answer.bytes(LARGEST_ERROR).await.unwrap_or_default();
+    match serde_json::from_slice::<Errors>(&bytes).ok().and_then(|e| e.errors.into_iter().next()) {
+        Some(problem) => format!("{}: {}", problem.code.to_lowercase(), problem.message),
+        None => status.to_string(),
+    }
+}

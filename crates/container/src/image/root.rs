@@ -1,0 +1,188 @@
+//! A directory that is being filled from a stranger's archive. Every path is looked up by the kernel inside this
+//! directory (`openat2`, RESOLVE_IN_ROOT), so that neither `..` nor a symbolic link leads out of it.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::{Component, Path, PathBuf},
+};
+
+use rustix::{
+    fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, XattrFlags},
+    io::Errno,
+};
+
+use super::{Error, Result};
+
+const OPAQUE: &str = "trusted.overlay.opaque";
+const DEEPEST: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Root {
+    dir: OwnedFd,
+    /// The layers below, nearest first: a parent directory that the archive leaves out looks as it does there.
+    below: Vec<PathBuf>,
+}
+
+/// Where an entry goes: an open directory and a name in it.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) parent: OwnedFd,
+    pub(super) name: OsString,
+}
+
+impl Root {
+    pub(super) fn open(dir: &Path, below: Vec<PathBuf>) -> Result<Self> {
+        let dir = fs::open(dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let root = Self { dir, below };
+        root.inherit(&root.dir, Path::new("."))?;
+        Ok(root)
+    }
+
+    /// The place of `path`, with its parent directories made where they are missing. None is the root itself.
+    pub(super) fn place(&self, path: &Path) -> Result<Option<Place>> {
+        let mut names = names(path)?;
+        let Some(name) = names.pop() else { return Ok(None) };
+        let parent: PathBuf = names.iter().collect();
+        let parent = match self.directory(&parent) {
+            Err(Errno::NOENT) => self.make(&names)?,
+            found => found.map_err(|error| at(path, error))?,
+        };
+        Ok(Some(Place { parent, name: name.to_owned() }))
+    }
+
+    /// The place of something that must already be there.
+    pub(super) fn existing(&self, path: &Path) -> Result<Place> {
+        let mut names = names(path)?;
+        let name = names.pop().ok_or_else(|| Error::malformed("archive links to its root"))?;
+        let parent: PathBuf = names.iter().collect();
+        let parent = self.directory(&parent).map_err(|error| at(path, error))?;
+        Ok(Place { parent, name: name.to_owned() })
+    }
+
+    pub(super) fn as_dir(&self) -> &OwnedFd {
+        &self.dir
+    }
+
+    fn directory(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        // The kernel may ask to try again when something was renamed meanwhile.
+        loop {
+            match fs::openat2(&self.dir, path, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn make(&self, names: &[&OsStr]) -> Result<OwnedFd> {
+        let mut current = self.directory(Path::new("."))?;
+        let mut path = PathBuf::new();
+        for name in names {
+            path.push(name);
+            current = match self.directory(&path) {
+                Err(Errno::NOENT) => {
+                    fs::mkdirat(&current, *name, Mode::from_raw_mode(0o755))
+                        .map_err(|error| at(&path, error))?;
+                    let made = self.directory(&path).map_err(|error| at(&path, error))?;
+                    self.inherit(&made, &path)?;
+                    made
+                }
+                found => found.map_err(|error| at(&path, error))?,
+            };
+        }
+        Ok(current)
+    }
+
+    /// Owner and mode of the same directory in the layers below, or else overlayfs would show the new ones.
+    fn inherit(&self, made: &OwnedFd, path: &Path) -> Result<()> {
+        fs::fchmod(made, Mode::from_raw_mode(0o755))?; // whatever the umask says
+        for below in &self.below {
+            let below = fs::open(below, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+            let Ok(found) = fs::openat2(&below, path, flags, Mode::empty(), resolve) else {
+                continue;
+            };
+            let stat = fs::fstat(&found)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                let (uid, gid) = (fs::Uid::from_raw(stat.st_uid), fs::Gid::from_raw(stat.st_gid));
+                fs::fchown(made, Some(uid), Some(gid))?;
+                fs::fchmod(made, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    pub(super) fn stat(&self) -> Result<Option<Stat>> {
+        match fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A path that leads here through the open directory; the last part is never followed by the calls used on it.
+    pub(super) fn by_descriptor(&self) -> PathBuf {
+        Path::new("/proc/self/fd")
+            .join(self.parent.as_fd().as_raw_fd().to_string())
+            .join(&self.name)
+    }
+
+    /// Frees the place for a new entry of the same name; a later entry wins. Says whether a whiteout stood here.
+    pub(super) fn clear(&self) -> Result<bool> {
+        let Some(stat) = self.stat()? else { return Ok(false) };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            std::fs::remove_dir_all(self.by_descriptor())?;
+        } else {
+            fs::unlinkat(&self.parent, &self.name, AtFlags::empty())?;
+        }
+        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == 0)
+    }
+
+    pub(super) fn open_directory(&self) -> Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(fs::openat(&self.parent, &self.name, flags, Mode::empty())?)
+    }
+
+    pub(super) fn create_file(&self) -> Result<File> {
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(fs::openat(&self.parent, &self.name, flags, Mode::from_raw_mode(0o600))?.into())
+    }
+}
+
+/// Hides what the layers below have in this directory.
+pub(super) fn make_opaque(dir: &OwnedFd) -> Result<()> {
+    Ok(fs::fsetxattr(dir, OPAQUE, b"y", XattrFlags::empty())?)
+}
+
+fn names(path: &Path) -> Result<Vec<&OsStr>> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::CurDir | Component::RootDir => {}
+            _ => {
+                return Err(Error::malformed(format!(
+                    "archive entry {} leads out of its root",
+                    path.display()
+                )));
+            }
+        }
+    }
+    if names.len() > DEEPEST {
+        return Err(Error::malformed("archive entry nested too deeply"));
+    }
+    Ok(names)
+}
+
+fn at(path: &Path, error: Errno) -> Error {
+    Error::malformed(format!("archive entry {}: {error}", path.display()))
+}

@@ -1,0 +1,276 @@
+//! The image store: what there is, who stands on it, and what may go.
+
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    Config, Digest, Error, Reference, Registries, Result, Usage, archive,
+    content::Content,
+    manifest::{ConfigFile, Descriptor, Manifest},
+    pull::Pulls,
+    records::{Record, Records},
+};
+
+/// A handle; clones share one store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(super) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) content: Content,
+    records: Mutex<Records>,
+    pub(super) registries: Registries,
+    pub(super) pulls: Pulls,
+    /// Read-held while new content has no record yet: nothing is swept then.
+    ingesting: tokio::sync::RwLock<()>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// `sha256:…` of the configuration.
+    pub id: String,
+    pub repo_tags: Vec<String>,
+    pub repo_digests: Vec<String>,
+    /// Bytes of the image as it came, compressed.
+    pub size: u64,
+    pub config: Config,
+    /// Directories for overlayfs, the lowest first.
+    pub layers: Vec<PathBuf>,
+    /// Never to be removed, never to be pulled.
+    pub pinned: bool,
+}
+
+impl Store {
+    pub fn open(dir: &Path, registries: Registries) -> Result<Self> {
+        let content = Content::open(dir)?;
+        let records = Mutex::new(Records::load(dir)?);
+        let (pulls, ingesting) = (Pulls::default(), tokio::sync::RwLock::default());
+        let store =
+            Self { inner: Arc::new(Inner { content, records, registries, pulls, ingesting }) };
+        store.inner.sweep()?;
+        Ok(store)
+    }
+
+    /// Takes in every image of an OCI or docker archive.
+    pub async fn import(&self, archive: impl Read + Send + 'static) -> Result<Vec<Image>> {
+        self.blocking(|inner| {
+            let _ingesting = inner.ingesting.blocking_read();
+            archive::import(inner, archive)
+        })
+        .await
+    }
+
+    pub async fn import_file(&self, path: &Path) -> Result<Vec<Image>> {
+        self.import(File::open(path)?).await
+    }
+
+    pub fn resolve(&self, reference: &str) -> Option<Image> {
+        let records = self.inner.records();
+        records.find(reference).map(|(id, record)| self.inner.image(id, record))
+    }
+
+    pub fn list(&self) -> Vec<Image> {
+        self.inner
+            .records()
+            .images
+            .iter()
+            .map(|(id, record)| self.inner.image(id, record))
+            .collect()
+    }
+
+    /// Removes an image with all its names. A missing one counts as removed.
+    pub async fn remove(&self, reference: &str) -> Result<()> {
+        let reference = reference.to_owned();
+        self.blocking(move |inner| {
+            inner.change(|records| {
+                let Some((id, record)) = records.find(&reference) else { return Ok(()) };
+                if record.pinned {
+                    return Err(Error::Pinned(reference.clone()));
+                }
+                let id = id.clone();
+                records.images.remove(&id);
+                Ok(())
+            })?;
+            inner.sweep()
+        })
+        .await
+    }
+
+    /// Keeps the layers of `images` as long as `holder`, a container, stands on them; also across restarts.
+    pub fn hold<'a>(
+        &self,
+        holder: &str,
+        images: impl IntoIterator<Item = &'a Image>,
+    ) -> Result<()> {
+        self.inner.change(|records| {
+            let mut chains = Vec::new();
+            for image in images {
+                let missing = || Error::NotFound(image.id.clone());
+                chains.extend(records.find(&image.id).ok_or_else(missing)?.1.chains.clone());
+            }
+            records.holds.insert(holder.to_owned(), chains);
+            Ok(())
+        })
+    }
+
+    pub async fn release(&self, holder: &str) -> Result<()> {
+        let holder = holder.to_owned();
+        self.blocking(move |inner| {
+            if inner.records().holds.contains_key(&holder) {
+                inner.change(|records| {
+                    records.holds.remove(&holder);
+                    Ok(())
+                })?;
+                inner.sweep()?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Who holds layers: the runtime compares it with its containers after a crash.
+    pub fn holders(&self) -> Vec<String> {
+        self.inner.records().holds.keys().cloned().collect()
+    }
+
+    /// What the unpacked layers take.
+    pub fn usage(&self) -> Usage {
+        let add = |sum: Usage, layer: &Usage| Usage {
+            bytes: sum.bytes + layer.bytes,
+            inodes: sum.inodes + layer.inodes,
+        };
+        self.inner.records().layers.values().fold(Usage::default(), add)
+    }
+
+    /// Where the store lies, for questions about its file system.
+    pub fn dir(&self) -> &Path {
+        self.inner.content.dir()
+    }
+
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let inner = self.inner.clone();
+        tokio::task::spawn_blocking(move || work(&inner))
+            .await
+            .map_err(|error| Error::from(std::io::Error::other(error)))?
+    }
+
+    pub(super) async fn ingesting(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
+        self.inner.ingesting.read().await
+    }
+}
+
+impl Inner {
+    /// Unpacks what is missing of an image whose blobs are all here.
+    pub(super) fn assemble(&self, manifest: &Descriptor) -> Result<(Digest, Record)> {
+        let document = Manifest::parse(&self.content.document(&manifest.digest)?)?;
+        let config = ConfigFile::parse(&self.content.document(&document.config.digest)?)?;
+        let diffs = &config.rootfs.diff_ids;
+        if diffs.len() != document.layers.len() {
+            let (have, want) = (document.layers.len(), diffs.len());
+            return Err(Error::malformed(format!(
+                "image with {have} layers and {want} layer digests"
+            )));
+        }
+        let mut chains: Vec<Digest> = Vec::new();
+        for (layer, diff) in document.layers.iter().zip(diffs) {
+            let chain = Digest::chain(chains.last(), diff);
+            if !self.content.layer(&chain).exists() {
+                let usage = self.content.unpack(&layer.digest, diff, &chains)?;
+                self.records().layers.insert(chain.clone(), usage);
+            }
+            chains.push(chain);
+        }
+        let parts = || document.layers.iter().chain([&document.config]);
+        let record = Record {
+            manifest: manifest.digest.clone(),
+            tags: BTreeSet::new(),
+            digests: BTreeSet::new(),
+            pinned: false,
+            size: manifest.size + parts().map(|part| part.size).sum::<u64>(),
+            blobs: parts()
+                .map(|part| part.digest.clone())
+                .chain([manifest.digest.clone()])
+                .collect(),
+            chains,
+            config: config.config,
+        };
+        Ok((document.config.digest, record))
+    }
+
+    /// Gives an image its name, as a tag or a digest, and makes it known.
+    pub(super) fn register(
+        &self,
+        id: &Digest,
+        mut record: Record,
+        names: &[(Reference, Digest)],
+    ) -> Result<Image> {
+        for (reference, digest) in names {
+            record.digests.insert(reference.with_digest(digest).to_string());
+            if matches!(reference.version, super::Version::Tag(_)) {
+                record.tags.insert(reference.to_string());
+            }
+        }
+        self.change(|records| {
+            records.insert(id.clone(), record);
+            Ok(self.image(id, &records.images[id]))
+        })
+    }
+
+    /// A built-in image of an earlier release under the same name is pinned no longer.
+    pub(super) fn retire(&self, reference: &Reference, id: &Digest) -> Result<()> {
+        let name = reference.to_string();
+        self.change(|records| {
+            for (other, record) in &mut records.images {
+                record.pinned &= other == id || !record.tags.contains(&name);
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn records(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the records in memory once they are on disk, or not at all.
+    fn change<T>(&self, work: impl FnOnce(&mut Records) -> Result<T>) -> Result<T> {
+        let mut records = self.records();
+        let mut next = records.clone();
+        let answer = work(&mut next)?;
+        next.save(self.content.dir())?;
+        *records = next;
+        Ok(answer)
+    }
+
+    /// Removes what no image and no container uses. While something comes in, this waits for the next time.
+    fn sweep(&self) -> Result<()> {
+        let Ok(_alone) = self.ingesting.try_write() else { return Ok(()) };
+        let keep = {
+            let mut records = self.records();
+            records.forget_unused();
+            records.used(&self.content)
+        };
+        self.content.sweep(&keep)
+    }
+
+    fn image(&self, id: &Digest, record: &Record) -> Image {
+        Image {
+            id: id.to_string(),
+            repo_tags: record.tags.iter().cloned().collect(),
+            repo_digests: record.digests.iter().cloned().collect(),
+            size: record.size,
+            config: record.config.clone(),
+            layers: record.chains.iter().map(|chain| self.content.layer(chain)).collect(),
+            pinned: record.pinned,
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Containers: made from an image, started by the pod's shim, stopped, removed.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tonic::Status;
+
+use super::{
+    Inner, blocking, devices, internal, now,
+    sandbox::hostname,
+    spec::{self, Parts, limits, security},
+    state::{Container, Sandbox},
+};
+use crate::{
+    cri::{
+        ContainerConfig, ContainerEventType, ContainerState, LinuxContainerSecurityContext,
+        SecurityProfile, Signal, security_profile::ProfileType,
+    },
+    image::Image,
+    shim::protocol::{Exit, Request},
+};
+
+/// A container to make.
+struct New {
+    id: String,
+    cgroup: String,
+    config: ContainerConfig,
+    image: Image,
+}
+
+const SPEC: &str = "config.json";
+const FILTER: &str = "seccomp.json";
+
+impl Inner {
+    pub(super) async fn create_container(
+        self: &Arc<Self>,
+        sandbox: &str,
+        config: ContainerConfig,
+    ) -> Result<String, Status> {
+        let sandbox = self.state.sandbox(sandbox)?;
+        if !sandbox.ready {
+            return Err(Status::failed_precondition(format!(
+                "sandbox {} is not ready",
+                sandbox.id
+            )));
+        }
+        let metadata = config.metadata.as_ref();
+        if metadata.is_none_or(|metadata| metadata.name.is_empty()) {
+            return Err(Status::invalid_argument("container config must include metadata"));
+        }
+        let asked = config.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
+        let missing = || Status::not_found(format!("image {asked:?} not found"));
+        let image = self.store.resolve(&asked).ok_or_else(missing)?;
+        let id = self.new_id();
+        let parent = sandbox.config().linux.as_ref().map(|linux| linux.cgroup_parent.clone());
+        let cgroup = self.cgroup_path(&parent.unwrap_or_default(), &id);
+        let new = New { id: id.clone(), cgroup: cgroup.clone(), config, image };
+        let (inner, pod) = (self.clone(), sandbox.clone());
+        if let Err(error) = blocking(move || inner.make(&pod, new)).await {
+            self.clear(&id, &cgroup).await;
+            return Err(error);
+        }
+        self.event(ContainerEventType::ContainerCreatedEvent, &id, &sandbox.id);
+        Ok(id)
+    }
+
+    fn make(&self, sandbox: &Sandbox, new: New) -> Result<(), Status> {
+        let New { id, cgroup, config, image } = new;
+        let image = &image;
+        let folder = self.state.container_folder(&id);
+        let sandbox_folder = self.state.sandbox_folder(&sandbox.id);
+        let group = self.group(&cgroup).map_err(internal("find the cgroup"))?;
+        let volumes = self.image_volumes(&config)?;
+        self.store
+            .hold(&id, std::iter::once(image).chain(volumes.values()))
+            .map_err(|error| Status::unknown(error.to_string()))?;
+        let parts = Parts {
+            sandbox,
+            sandbox_folder: &sandbox_folder,
+            folder: &folder,
+            config: &config,
+            image,
+            volumes: &volumes,
+            cgroup: &cgroup,
+            cgroup_entrances: group.entrances(),
+            controllers: self.groups.controllers().into_iter().map(|(name, _)| name).collect(),
+            hostname: &hostname(sandbox.config(), sandbox.host_network()),
+        };
+        let mut spec = spec::container(&parts)?;
+        let begun = Container { id: id.clone(), cgroup: cgroup.clone(), ..Container::default() };
+        self.state.begin_container(&begun).map_err(internal("record the container"))?;
+        let security = security(&config);
+        make_folders(&folder, image, sandbox).map_err(internal("make the container's folders"))?;
+        make_sources(&config).map_err(internal("make the sources of mounts"))?;
+        if let Some(filter) = self.filter(&security, spec.process.capabilities.bounding)? {
+            let path = folder.join(FILTER);
+            fs::write(&path, filter).map_err(internal("write the filter"))?;
+            spec.process.seccomp = Some(path);
+        }
+        let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
+        let rules = if security.privileged {
+            vec!["a".to_owned()]
+        } else {
+            devices::wanted(&config.devices)?.1
+        };
+        let limited = group.create().and_then(|()| {
+            group.limit(&resources.as_ref().map(limits).unwrap_or_default())?;
+            group.allow_devices(&rules)
+        });
+        limited.map_err(internal("limit the container"))?;
+        let json =
+            serde_json::to_vec(&spec).map_err(|error| Status::internal(error.to_string()))?;
+        fs::write(folder.join(SPEC), json).map_err(internal("write the specification"))?;
+        let container = Container {
+            id,
+            sandbox: sandbox.id.clone(),
+            image_id: image.id.clone(),
+            image_ref: image.repo_digests.first().unwrap_or(&image.id).clone(),
+            created_at: now(),
+            cgroup,
+            log_path: spec.log.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+            stop_signal: stop_signal(&config, image),
+            resources,
+            config: Some(config),
+            ..Container::default()
+        };
+        self.state.put_container(container).map_err(internal("record the container"))
+    }
+
+    fn image_volumes(&self, config: &ContainerConfig) -> Result<BTreeMap<String, Image>, Status> {
+        let wanted = config.mounts.iter().filter_map(|mount| mount.image.as_ref());
+        wanted
+            .map(|spec| {
+                let missing = || Status::not_found(format!("image {:?} not found", spec.image));
+                Ok((spec.image.clone(), self.store.resolve(&spec.image).ok_or_else(missing)?))
+            })
+            .collect()
+    }
+
+    /// The compiled system call filter that a container asks for.
+    fn filter(
+        &self,
+        security: &LinuxContainerSecurityContext,
+        capabilities: u64,
+    ) -> Result<Option<Arc<[u8]>>, Status> {
+        let profile = profile(security)?;
+        let wrong = |error: io::Error| Status::invalid_argument(format!("seccomp: {error}"));
+        match profile.profile_type() {
+            _ if security.privileged => Ok(None),
+            ProfileType::Unconfined => Ok(None),
+            ProfileType::RuntimeDefault => {
+                self.default_filter(capabilities).map(Some).map_err(wrong)
+            }
+            ProfileType::Localhost => {
+                let filters =
+                    crate::seccomp::from_file(Path::new(&profile.localhost_ref)).map_err(wrong)?;
+                let json = serde_json::to_vec(&filters)
+                    .map_err(|error| Status::internal(error.to_string()))?;
+                Ok(Some(json.into()))
+            }
+        }
+    }
+
+    pub(super) async fn start_container(self: &Arc<Self>, id: &str) -> Result<(), Status> {
+        let container = self.state.container(id)?;
+        if container.state() != ContainerState::ContainerCreated {
+            return Err(Status::failed_precondition(format!("container {id} was started before")));
+        }
+        let id = container.id;
+        let spec = self.state.container_folder(&id).join(SPEC);
+        let started = self.shim(&container.sandbox).start_container(&id, spec).await;
+        let changed = self.state.change_container(&id, |container| match &started {
+            Ok(started) => container.started(started, now()),
+            Err(error) => {
+                container.started_at = now();
+                container.failed(error.to_string(), now());
+            }
+        });
+        changed.map_err(internal("record the start"))?;
+        let started = started.map_err(internal("start the container"))?;
+        for warning in &started.warnings {
+            tracing::warn!(container = id, "{warning}");
+        }
+        self.event(ContainerEventType::ContainerStartedEvent, &id, &container.sandbox);
+        self.follow_container(container.sandbox, id);
+        Ok(())
+    }
+
+    /// The shim's word on how a container ended, or the loss of the shim.
+    pub(super) fn container_ended(&self, id: &str, exit: io::Result<Exit>) {
+        let Ok(container) = self.state.container(id) else { return };
+        let exit = exit.unwrap_or_else(|error| {
+            tracing::warn!(container = id, %error, "the shim is lost");
+            if let Ok(group) = self.group(&container.cgroup) {
+                group.kill();
+            }
+            Exit { code: 255, at: now(), out_of_memory: false }
+        });
+        if let Err(error) = self.state.change_container(id, |container| container.ended(exit)) {
+            tracing::error!(container = id, %error, "cannot record the end of a container");
+        }
+        self.event(ContainerEventType::ContainerStoppedEvent, id, &container.sandbox);
+    }
+
+    /// Signals, waits `grace` seconds, kills.
+    pub(super) async fn stop_container(&self, id: &str, grace: i64) -> Result<(), Status> {
+        let Ok(container) = self.state.container(id) else { return Ok(()) };
+        if container.state() != ContainerState::ContainerRunning {
+            return Ok(());
+        }
+        let shim = self.shim(&container.sandbox);
+        let signal = |signal: i32| {
+            let request = Request::Signal { id: container.id.clone(), signal };
+            let shim = shim.clone();
+            // Ended in the meantime, or its shim has: either way the end is on its way.
+            async move { drop(shim.tell(request).await) }
+        };
+        if let Ok(grace @ 1..) = u64::try_from(grace) {
+            signal(container.stop_signal).await;
+            let ended = self.state.ended(&container.id);
+            if tokio::time::timeout(Duration::from_secs(grace), ended).await.is_ok() {
+                return Ok(());
+            }
+        }
+        signal(9).await;
+        let ended =
+            tokio::time::timeout(Duration::from_mins(1), self.state.ended(&container.id)).await;
+        ended.map_err(|_| Status::deadline_exceeded(format!("container {id} does not end")))
+    }
+
+    pub(super) async fn remove_container(&self, id: &str) -> Result<(), Status> {
+        let Ok(container) = self.state.container(id) else { return Ok(()) };
+        self.stop_container(&container.id, 0).await?;
+        // A shim that has gone remembers nothing.
+        let _ =
+            self.shim(&container.sandbox).tell(Request::Delete { id: container.id.clone() }).await;
+        self.state.forget_container(&container.id);
+        self.clear(&container.id, &container.cgroup).await;
+        self.event(ContainerEventType::ContainerDeletedEvent, &container.id, &container.sandbox);
+        Ok(())
+    }
+
+    /// Removes all that a container has on disk and in the kernel.
+    pub(super) async fn clear(&self, id: &str, cgroup: &str) {
+        let note = |what: &str, error: String| {
+            tracing::warn!(container = id, error, "cannot remove {what}");
+        };
+        let (group, folder) = (self.group(cgroup), self.state.container_folder(id));
+        let removed = blocking(move || {
+            let ended = group.and_then(|group| {
+                group.kill();
+                group.remove()
+            });
+            let removed = match fs::remove_dir_all(folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+            ended.map_err(internal("the cgroup")).and(removed.map_err(internal("files")))
+        });
+        removed.await.unwrap_or_else(|status| note("all of it", status.message().to_owned()));
+        let released = self.store.release(id).await;
+        released.unwrap_or_else(|error| note("the hold on layers", error.to_string()));
+    }
+}
+
+fn make_folders(folder: &Path, image: &Image, sandbox: &Sandbox) -> io::Result<()> {
+    for name in ["upper", "work", "rootfs"] {
+        fs::create_dir_all(folder.join(name))?;
+    }
+    for number in 0..image.config.volumes.len() {
+        fs::create_dir_all(folder.join("volumes").join(number.to_string()))?;
+    }
+    // The root's owner and mode are the upper folder's.
+    std::os::unix::fs::chown(folder.join("upper"), Some(root_id(sandbox)), Some(root_id(sandbox)))
+}
+
+/// Who is root in the pod.
+fn root_id(sandbox: &Sandbox) -> u32 {
+    let users = sandbox.namespaces().userns_options.unwrap_or_default();
+    users.uids.first().map_or(0, |map| map.host_id)
+}
+
+/// A path that is not there becomes a folder, as kubelets expect.
+fn make_sources(config: &ContainerConfig) -> io::Result<()> {
+    for mount in config.mounts.iter().filter(|mount| mount.image.is_none()) {
+        let path = PathBuf::from(&mount.host_path);
+        if !path.exists() {
+            fs::create_dir_all(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The profile by its field, or by the older path.
+fn profile(security: &LinuxContainerSecurityContext) -> Result<SecurityProfile, Status> {
+    if let Some(profile) = &security.seccomp {
+        return Ok(profile.clone());
+    }
+    let (kind, path) = match security.seccomp_profile_path.as_str() {
+        "" | "unconfined" => (ProfileType::Unconfined, ""),
+        "runtime/default" | "docker/default" => (ProfileType::RuntimeDefault, ""),
+        other => match other.strip_prefix("localhost/") {
+            Some(path) => (ProfileType::Localhost, path),
+            None => return Err(Status::invalid_argument(format!("seccomp profile {other:?}"))),
+        },
+    };
+    Ok(SecurityProfile { profile_type: kind.into(), localhost_ref: path.to_owned() })
+}
+
+fn stop_signal(config: &ContainerConfig, image: &Image) -> i32 {
+    let name = match config.stop_signal() {
+        Signal::RuntimeDefault => image.config.stop_signal.clone(),
+        signal => signal.as_str_name().trim_start_matches("SIGNAL_").to_owned(),
+    };
+    signal_number(&name).unwrap_or(15)
+}
+
+fn signal_number(name: &str) -> Option<i32> {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+        "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+        "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    if let Ok(number) = name.parse() {
+        return (1..65).contains(&number).then_some(number);
+    }
+    let upper = name.to_ascii_uppercase();
+    let short = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let real_time = |prefix: &str, base: i32| {
+        let rest = short.strip_prefix(prefix)?;
+        let rest = rest
+            .trim_start_matches(['+', '-'])
+            .trim_start_matches("PLUS")
+            .trim_start_matches("MINUS");
+        let offset: i32 = if rest.is_empty() { 0 } else { rest.parse().ok()? };
+        Some(if base == 34 { base + offset } else { base - offset })
+    };
+    let alias = match short {
+        "IOT" => "ABRT",
+        "CLD" => "CHLD",
+        "POLL" => "IO",
+        other => other,
+    };
+    let known =
+        NAMES.iter().position(|known| *known == alias).and_then(|at| i32::try_from(at + 1).ok());
+    known.or_else(|| real_time("RTMIN", 34)).or_else(|| real_time("RTMAX", 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_by_name() {
+        assert_eq!(signal_number("SIGTERM"), Some(15));
+        assert_eq!(signal_number("quit"), Some(3));
+        assert_eq!(signal_number("SIGRTMIN+3"), Some(37));
+        assert_eq!(signal_number("SIGRTMAXMINUS1"), Some(63));
+        assert_eq!(signal_number("9"), Some(9));
+        assert_eq!(signal_number("SIGNOTHING"), None);
+    }
+}

@@ -1,0 +1,23 @@
+//! What happens to containers, for kubelets that listen instead of asking.
+
+use super::{Inner, now};
+use crate::cri::{ContainerEventResponse, ContainerEventType};
+
+impl Inner {
+    pub(super) fn event(&self, kind: ContainerEventType, container: &str, sandbox: &str) {
+        if self.events.receiver_count() == 0 {
+            return;
+        }
+        let containers = self.state.containers_of(sandbox);
+        let sandbox =
+            self.state.sandbox(sandbox).map(|sandbox| Self::sandbox_status(&sandbox)).ok();
+        let event = ContainerEventResponse {
+            container_id: container.to_owned(),
+            container_event_type: kind.into(),
+            created_at: now(),
+            pod_sandbox_status: sandbox,
+            containers_statuses: containers.iter().map(Self::container_status).collect(),
+        };
+        let _ = self.events.send(event); // nobody listens any more
+    }
+}

@@ -1,0 +1,249 @@
+//! The CRI server: what it keeps, how it starts, and how it finds its pods again.
+
+mod answers;
+mod container;
+mod devices;
+mod events;
+mod exec;
+mod files;
+mod images;
+mod mounts;
+mod sandbox;
+mod service;
+mod sessions;
+mod shim;
+mod spec;
+mod state;
+mod stats;
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    fs, io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use sys::cgroup::{Group, Hierarchies};
+use tokio::{net::UnixListener, sync::broadcast};
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use self::{shim::Shim, state::State};
+use crate::{
+    Cni,
+    cri::{
+        ContainerEventResponse, ContainerState, image_service_server::ImageServiceServer,
+        runtime_service_server::RuntimeServiceServer,
+    },
+    image::Store,
+    streaming,
+};
+
+/// Where the runtime lives and what it starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Pods, containers, and what containers write.
+    pub root: PathBuf,
+    /// The group that `cgroup_parent` is below; empty for the hierarchies' root.
+    pub cgroup_root: String,
+    /// The program that runs a shim, and its arguments before the pod's folder.
+    pub shim: PathBuf,
+    pub shim_args: Vec<OsString>,
+    /// Where exec, attach and port-forward are served; loopback.
+    pub streaming: SocketAddr,
+}
+
+/// The runtime, ready to serve.
+#[derive(Debug)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    config: Config,
+    state: State,
+    store: Store,
+    cni: Arc<dyn Cni>,
+    groups: Hierarchies,
+    events: broadcast::Sender<ContainerEventResponse>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    /// Compiled default filters by capability set: compiling takes longer than starting a process.
+    filters: Mutex<HashMap<u64, Arc<[u8]>>>,
+    random: SystemRandom,
+    /// Set once, right after: its sessions come back to us.
+    streaming: OnceLock<streaming::Server>,
+}
+
+/// Messages may name many mounts and variables.
+const LARGEST_MESSAGE: usize = 16 << 20;
+
+impl Server {
+    /// Loads what was there and meets the shims that still run.
+    pub async fn build(config: Config, cni: Arc<dyn Cni>, store: Store) -> io::Result<Self> {
+        fs::create_dir_all(&config.root)?;
+        let (state, unfinished) = State::load(&config.root)?;
+        let inner = Arc::new(Inner {
+            state,
+            store,
+            cni,
+            groups: Hierarchies::detect()?,
+            events: broadcast::Sender::new(1024),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            filters: Mutex::default(),
+            random: SystemRandom::new(),
+            streaming: OnceLock::new(),
+            config,
+        });
+        let sessions = Arc::new(sessions::Sessions(Arc::downgrade(&inner)));
+        let streaming = streaming::Server::bind(inner.config.streaming, sessions).await?;
+        inner.streaming.set(streaming).expect("set nowhere else");
+        inner.undo(unfinished).await;
+        inner.reconnect().await?;
+        Ok(Self { inner })
+    }
+
+    /// Serves until `stop` is cancelled. Pods go on.
+    pub async fn serve(
+        self,
+        listener: UnixListener,
+        stop: CancellationToken,
+    ) -> Result<(), tonic::transport::Error> {
+        let service = service::Service(self.inner.clone());
+        let runtime =
+            RuntimeServiceServer::new(service.clone()).max_decoding_message_size(LARGEST_MESSAGE);
+        let images = ImageServiceServer::new(service).max_decoding_message_size(LARGEST_MESSAGE);
+        let served = tonic::transport::Server::builder()
+            .add_service(runtime)
+            .add_service(images)
+            .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
+            .await;
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+        served
+    }
+}
+
+impl Inner {
+    fn shim(&self, sandbox: &str) -> Shim {
+        Shim::at(self.state.sandbox_folder(sandbox))
+    }
+
+    fn group(&self, path: &str) -> io::Result<Group> {
+        self.groups.group(path)
+    }
+
+    fn new_id(&self) -> String {
+        let mut bytes = [0; 32];
+        self.random.fill(&mut bytes).expect("the kernel has randomness");
+        bytes.map(|byte| format!("{byte:02x}")).concat()
+    }
+
+    /// Watches over a sandbox until it ends or the server stops.
+    fn follow_sandbox(self: &Arc<Self>, id: String) {
+        let inner = self.clone();
+        self.tasks.spawn(async move {
+            let shim = inner.shim(&id);
+            tokio::select! {
+                () = inner.stop.cancelled() => {}
+                _ = shim.wait("") => inner.sandbox_ended(&id),
+            }
+        });
+    }
+
+    fn sandbox_ended(&self, id: &str) {
+        let changed = self.state.change_sandbox(id, |sandbox| {
+            sandbox.ready = false;
+            sandbox.pid = 0;
+        });
+        if let Err(error) = changed {
+            tracing::error!(sandbox = id, %error, "cannot record the end of a sandbox");
+        }
+    }
+
+    /// Watches over a container until it ends or the server stops.
+    fn follow_container(self: &Arc<Self>, sandbox: String, id: String) {
+        let inner = self.clone();
+        self.tasks.spawn(async move {
+            let shim = inner.shim(&sandbox);
+            tokio::select! {
+                () = inner.stop.cancelled() => {}
+                exit = shim.wait(&id) => inner.container_ended(&id, exit),
+            }
+        });
+    }
+
+    /// Takes back what a crash has interrupted: nobody was told of it.
+    async fn undo(&self, unfinished: state::Unfinished) {
+        for container in unfinished.containers {
+            self.clear(&container.id, &container.cgroup).await;
+        }
+        for sandbox in unfinished.sandboxes {
+            self.tear_down(&sandbox).await;
+        }
+    }
+
+    async fn reconnect(self: &Arc<Self>) -> io::Result<()> {
+        for sandbox in self.state.sandboxes().into_iter().filter(|sandbox| sandbox.ready) {
+            if self.shim(&sandbox.id).tell(crate::shim::protocol::Request::State).await.is_ok() {
+                self.follow_sandbox(sandbox.id);
+            } else {
+                self.sandbox_ended(&sandbox.id);
+            }
+        }
+        for container in self.state.containers() {
+            if container.state() == ContainerState::ContainerRunning {
+                self.follow_container(container.sandbox, container.id);
+            }
+        }
+        let known = |holder: &String| self.state.container(holder).is_ok();
+        for holder in self.store.holders().into_iter().filter(|holder| !known(holder)) {
+            self.store.release(&holder).await?;
+        }
+        Ok(())
+    }
+
+    /// The runtime's own filter for a container with these capabilities.
+    fn default_filter(&self, capabilities: u64) -> io::Result<Arc<[u8]>> {
+        let mut known = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(filter) = known.get(&capabilities) {
+            return Ok(filter.clone());
+        }
+        let compiled = crate::seccomp::default(sys::capability::Set(capabilities))?;
+        let filter: Arc<[u8]> = serde_json::to_vec(&compiled)?.into();
+        if known.len() < 64 {
+            known.insert(capabilities, filter.clone());
+        }
+        Ok(filter)
+    }
+}
+
+/// Nanoseconds since 1970.
+fn now() -> i64 {
+    let (seconds, nanos) = sys::descriptor::now();
+    seconds * 1_000_000_000 + i64::from(nanos)
+}
+
+/// Whether labels fit a selector.
+fn selected(selector: &HashMap<String, String>, labels: &HashMap<String, String>) -> bool {
+    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+/// Work with files, away from the threads that answer.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, tonic::Status> + Send + 'static,
+) -> Result<T, tonic::Status> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| tonic::Status::internal(error.to_string()))?
+}
+
+fn internal(doing: &str) -> impl FnOnce(io::Error) -> tonic::Status {
+    let doing = doing.to_owned();
+    move |error| tonic::Status::unknown(format!("{doing}: {error}"))
+}

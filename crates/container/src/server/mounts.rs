@@ -1,0 +1,132 @@
+//! What is mounted in a container: what every one has, what its image names, what the kubelet gives.
+
+use std::path::{Path, PathBuf};
+
+use tonic::Status;
+
+use super::spec::{Parts, id_maps};
+use crate::{
+    cri::{LinuxContainerSecurityContext, Mount as CriMount, MountPropagation, NamespaceMode},
+    spec::{Mount, Propagation, Source},
+};
+
+pub(crate) fn mounts(
+    parts: &Parts<'_>,
+    security: &LinuxContainerSecurityContext,
+) -> Result<Vec<Mount>, Status> {
+    let config = parts.config;
+    let mut wanted: Vec<Mount> = Vec::new();
+    for mount in &config.mounts {
+        wanted.push(given(parts, mount)?);
+    }
+    let mut all = standard(parts, security);
+    let covered = |target: &Path| {
+        wanted.iter().any(|mount| mount.target.components().eq(target.components()))
+    };
+    all.retain(|mount| !covered(&mount.target));
+    if security.readonly_rootfs {
+        // An image's volumes can be written, whatever the root is.
+        for (number, target) in parts.image.config.volumes.iter().enumerate() {
+            if !covered(Path::new(target)) {
+                all.push(bind(
+                    parts.folder.join("volumes").join(number.to_string()),
+                    target,
+                    false,
+                ));
+            }
+        }
+    }
+    wanted.sort_by_key(|mount| mount.target.components().count()); // stable: the order given counts
+    all.extend(wanted);
+    Ok(all)
+}
+
+fn standard(parts: &Parts<'_>, security: &LinuxContainerSecurityContext) -> Vec<Mount> {
+    let plain = |target: &str, source: Source, read_only: bool| Mount {
+        target: target.into(),
+        source,
+        read_only,
+        recursive_read_only: false,
+    };
+    let tmpfs = |options: &[(&str, &str)], no_exec| Source::Tmpfs {
+        options: options
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+        no_exec,
+    };
+    let host_ipc = parts.sandbox.namespaces().ipc() == NamespaceMode::Node;
+    let shm = if host_ipc { "/dev/shm".into() } else { parts.sandbox_folder.join("shm") };
+    let file = |name: &str| parts.sandbox_folder.join(name);
+    let read_only = security.readonly_rootfs;
+    let queues = if host_ipc && Path::new("/dev/mqueue").exists() {
+        bind("/dev/mqueue".into(), "/dev/mqueue", false)
+    } else {
+        plain("/dev/mqueue", Source::MessageQueues, false)
+    };
+    vec![
+        plain("/proc", Source::Proc, false),
+        plain("/dev", tmpfs(&[("mode", "755"), ("size", "65536k")], false), false),
+        plain("/dev/pts", Source::Terminals, false),
+        queues,
+        bind(shm, "/dev/shm", false),
+        plain("/sys", Source::Sys, !security.privileged),
+        plain(
+            "/sys/fs/cgroup",
+            Source::Cgroups { controllers: parts.controllers.clone() },
+            !security.privileged,
+        ),
+        bind(file("hostname"), "/etc/hostname", read_only),
+        bind(file("hosts"), "/etc/hosts", read_only),
+        bind(file("resolv.conf"), "/etc/resolv.conf", read_only),
+    ]
+}
+
+fn bind(path: PathBuf, target: &str, read_only: bool) -> Mount {
+    let source =
+        Source::Bind { path, propagation: Propagation::Private, maps: None, only_this: false };
+    Mount { target: target.into(), source, read_only, recursive_read_only: false }
+}
+
+fn given(parts: &Parts<'_>, mount: &CriMount) -> Result<Mount, Status> {
+    let wrong =
+        |what: &str| Status::invalid_argument(format!("mount of {}: {what}", mount.container_path));
+    let target = PathBuf::from(&mount.container_path);
+    if !target.is_absolute() {
+        return Err(wrong("the path in the container is not absolute"));
+    }
+    if !mount.mount_options.is_empty() {
+        return Err(wrong("mount options are not supported"));
+    }
+    if mount.selinux_relabel && Path::new("/sys/fs/selinux/enforce").exists() {
+        return Err(wrong("SELinux labels are not supported"));
+    }
+    if mount.recursive_read_only {
+        if !mount.readonly {
+            return Err(wrong("recursively read-only, but not read-only"));
+        }
+        if mount.propagation() != MountPropagation::PropagationPrivate {
+            return Err(wrong("a recursively read-only mount must be private"));
+        }
+    }
+    let source = match &mount.image {
+        Some(image) => {
+            let sub_path = PathBuf::from(&mount.image_sub_path);
+            let found =
+                parts.volumes.get(&image.image).ok_or_else(|| wrong("the image is not here"))?;
+            Source::Layers { layers: found.layers.clone(), sub_path }
+        }
+        None => Source::Bind {
+            path: PathBuf::from(&mount.host_path),
+            propagation: match mount.propagation() {
+                MountPropagation::PropagationPrivate => Propagation::Private,
+                MountPropagation::PropagationHostToContainer => Propagation::HostToContainer,
+                MountPropagation::PropagationBidirectional => Propagation::Bidirectional,
+            },
+            maps: id_maps(&mount.uid_mappings, &mount.gid_mappings),
+            only_this: false,
+        },
+    };
+    let read_only = mount.readonly || mount.image.is_some();
+    Ok(Mount { target, source, read_only, recursive_read_only: mount.recursive_read_only })
+}

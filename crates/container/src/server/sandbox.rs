@@ -1,0 +1,300 @@
+//! Pod sandboxes: namespaces, files and a network that containers then share.
+
+use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc};
+
+use tonic::Status;
+
+use super::{
+    Inner, blocking, files, internal, now,
+    shim::Shim,
+    spec::{id_maps, limits, refuse_labels},
+    state::Sandbox,
+};
+use crate::{
+    cni::{Dns, PortMapping, Protocol, SandboxNetwork},
+    cri::{
+        NamespaceMode, NamespaceOption, PodSandboxConfig, Protocol as CriProtocol,
+        UpdatePodSandboxResourcesRequest, UserNamespace,
+    },
+    shim::protocol::Request,
+    spec,
+};
+
+impl Inner {
+    pub(super) async fn run_sandbox(
+        self: &Arc<Self>,
+        config: PodSandboxConfig,
+        handler: String,
+    ) -> Result<String, Status> {
+        check(&config, &handler)?;
+        let id = self.new_id();
+        let parent =
+            config.linux.as_ref().map(|linux| linux.cgroup_parent.clone()).unwrap_or_default();
+        let cgroup = self.cgroup_path(&parent, &id);
+        let sandbox = Sandbox {
+            id: id.clone(),
+            config: Some(config),
+            created_at: now(),
+            handler,
+            cgroup,
+            ..Sandbox::default()
+        };
+        match self.bring_up(sandbox.clone()).await {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                self.tear_down(&sandbox).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn bring_up(self: &Arc<Self>, mut sandbox: Sandbox) -> Result<(), Status> {
+        let folder = self.state.sandbox_folder(&sandbox.id);
+        let spec = {
+            let (inner, sandbox, folder) = (self.clone(), sandbox.clone(), folder.clone());
+            let prepare = move || inner.prepare(&sandbox, &folder);
+            blocking(move || prepare().map_err(internal("prepare the sandbox"))).await?
+        };
+        let started = Shim::start(folder, &self.config.shim, &self.config.shim_args, &spec).await;
+        let (_, pid, mut child) = started.map_err(internal("start the sandbox"))?;
+        self.tasks.spawn({
+            let stop = self.stop.clone();
+            async move {
+                // Reaped here; after the server has gone, by init.
+                tokio::select! { _ = child.wait() => (), () = stop.cancelled() => () }
+            }
+        });
+        (sandbox.pid, sandbox.ready) = (pid, true);
+        if !sandbox.host_network() {
+            let added = self.cni.add(&network(&sandbox)).await;
+            let added =
+                added.map_err(|error| Status::unknown(format!("set up the network: {error}")))?;
+            sandbox.ips = added.ips.iter().map(ToString::to_string).collect();
+        }
+        let id = sandbox.id.clone();
+        self.state.put_sandbox(sandbox).map_err(internal("record the sandbox"))?;
+        self.follow_sandbox(id);
+        Ok(())
+    }
+
+    fn prepare(&self, sandbox: &Sandbox, folder: &Path) -> io::Result<spec::Sandbox> {
+        let config = sandbox.config();
+        self.state.begin_sandbox(sandbox)?;
+        let options = sandbox.namespaces();
+        let host_network = sandbox.host_network();
+        let hostname = hostname(config, host_network);
+        files::write(folder, &hostname, config.dns_config.as_ref(), host_network)?;
+        let own_ipc = options.ipc() != NamespaceMode::Node;
+        if own_ipc {
+            let shm = folder.join("shm");
+            fs::create_dir_all(&shm)?;
+            let tree = sys::mount::new(
+                "tmpfs",
+                &[("mode", Some("1777")), ("size", Some("65536k"))],
+                sys::mount::NO_SUID | sys::mount::NO_DEV | sys::mount::NO_EXEC,
+            )?;
+            sys::mount::attach(tree, sys::descriptor::place(&shm)?)?;
+        }
+        if !config.log_directory.is_empty() {
+            fs::create_dir_all(&config.log_directory)?;
+        }
+        let group = self.group(&sandbox.cgroup)?;
+        group.create()?;
+        if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.overhead.as_ref()) {
+            group.limit(&limits(resources))?;
+        }
+        Ok(spec::Sandbox {
+            hostname,
+            own_network: !host_network,
+            own_ipc,
+            own_pid: options.pid() == NamespaceMode::Pod,
+            own_uts: !host_network,
+            sysctls: sysctls(config, &options),
+            cgroup: group.entrances(),
+            users: users(options.userns_options.as_ref()),
+            oom_score_adj: -998,
+        })
+    }
+
+    /// The pod's own group is the kubelet's to limit; the holder's is ours, and so is the record.
+    pub(super) fn update_sandbox(
+        &self,
+        request: UpdatePodSandboxResourcesRequest,
+    ) -> Result<(), Status> {
+        let sandbox = self.state.sandbox(&request.pod_sandbox_id)?;
+        if let Some(overhead) = &request.overhead {
+            let group = self.group(&sandbox.cgroup);
+            let limited = group.and_then(|group| group.limit(&limits(overhead)));
+            limited.map_err(internal("limit the sandbox"))?;
+        }
+        let changed = self.state.change_sandbox(&sandbox.id, |sandbox| {
+            let config = sandbox.config.get_or_insert_default();
+            let linux = config.linux.get_or_insert_default();
+            linux.overhead = request.overhead.or(linux.overhead.take());
+            linux.resources = request.resources.or(linux.resources.take());
+        });
+        changed.map_err(internal("record the resources"))
+    }
+
+    pub(super) async fn stop_sandbox(&self, id: &str) -> Result<(), Status> {
+        let Ok(sandbox) = self.state.sandbox(id) else { return Ok(()) };
+        for container in self.state.containers_of(&sandbox.id) {
+            self.stop_container(&container.id, 0).await?;
+        }
+        if !sandbox.host_network() {
+            let removed = self.cni.remove(&network(&sandbox)).await;
+            removed.map_err(|error| Status::unknown(format!("remove the network: {error}")))?;
+        }
+        self.end_processes(&sandbox).await;
+        self.sandbox_ended(&sandbox.id);
+        Ok(())
+    }
+
+    pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), Status> {
+        let Ok(sandbox) = self.state.sandbox(id) else { return Ok(()) };
+        self.stop_sandbox(&sandbox.id).await?;
+        for container in self.state.containers_of(&sandbox.id) {
+            self.remove_container(&container.id).await?;
+        }
+        self.state.forget_sandbox(&sandbox.id);
+        self.remove_files(&sandbox).map_err(internal("remove the sandbox"))
+    }
+
+    /// Undoes what a failed start has done. Its error is what counts, not ours.
+    pub(super) async fn tear_down(&self, sandbox: &Sandbox) {
+        if !sandbox.host_network() {
+            let _ = self.cni.remove(&network(sandbox)).await; // nothing may have been added
+        }
+        self.end_processes(sandbox).await;
+        if let Err(error) = self.remove_files(sandbox) {
+            tracing::warn!(sandbox = sandbox.id, %error, "leftovers of a sandbox that did not start");
+        }
+    }
+
+    async fn end_processes(&self, sandbox: &Sandbox) {
+        // A shim that has gone has nothing left to end; what it left is in the group.
+        let _ = self.shim(&sandbox.id).tell(Request::Shutdown).await;
+        if let Ok(group) = self.group(&sandbox.cgroup) {
+            group.kill();
+            if let Err(error) = group.remove() {
+                tracing::warn!(sandbox = sandbox.id, %error, "cannot remove the cgroup");
+            }
+        }
+        let parent = sandbox.config().linux.as_ref().map(|linux| linux.cgroup_parent.as_str());
+        if parent.unwrap_or_default().is_empty() {
+            let parent = self.cgroup_path("", "");
+            if let Ok(group) = self.group(parent.trim_end_matches('/')) {
+                group.remove_if_empty(); // ours, where no kubelet is
+            }
+        }
+        let shm = self.state.sandbox_folder(&sandbox.id).join("shm");
+        while sys::mount::detach(&shm).is_ok() {}
+    }
+
+    fn remove_files(&self, sandbox: &Sandbox) -> io::Result<()> {
+        match fs::remove_dir_all(self.state.sandbox_folder(&sandbox.id)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    /// A group below the kubelet's, or below one of ours where no kubelet is.
+    pub(super) fn cgroup_path(&self, parent: &str, id: &str) -> String {
+        let parent = if parent.is_empty() { "tiphys" } else { parent.trim_matches('/') };
+        format!("{}/{parent}/{id}", self.config.cgroup_root.trim_end_matches('/'))
+    }
+}
+
+/// What the network is told about a pod.
+pub(super) fn network(sandbox: &Sandbox) -> SandboxNetwork {
+    let config = sandbox.config();
+    let metadata = config.metadata.clone().unwrap_or_default();
+    let port = |port: i32| u16::try_from(port).unwrap_or_default();
+    let ports = config.port_mappings.iter().map(|one| PortMapping {
+        protocol: match one.protocol() {
+            CriProtocol::Tcp => Protocol::Tcp,
+            CriProtocol::Udp => Protocol::Udp,
+            CriProtocol::Sctp => Protocol::Sctp,
+        },
+        container_port: port(one.container_port),
+        host_port: port(one.host_port),
+        host_ip: one.host_ip.clone(),
+    });
+    let dns = config.dns_config.clone().unwrap_or_default();
+    SandboxNetwork {
+        id: sandbox.id.clone(),
+        namespace: metadata.namespace,
+        name: metadata.name,
+        uid: metadata.uid,
+        netns: sandbox.netns(),
+        ports: ports.collect(),
+        dns: Dns { servers: dns.servers, searches: dns.searches, options: dns.options },
+        annotations: config.annotations.clone().into_iter().collect::<BTreeMap<_, _>>(),
+    }
+}
+
+pub(super) fn hostname(config: &PodSandboxConfig, host_network: bool) -> String {
+    if host_network || config.hostname.is_empty() {
+        let uname = rustix::system::uname();
+        return uname.nodename().to_string_lossy().into_owned();
+    }
+    config.hostname.clone()
+}
+
+fn check(config: &PodSandboxConfig, handler: &str) -> Result<(), Status> {
+    let metadata = config.metadata.as_ref();
+    if metadata.is_none_or(|metadata| metadata.name.is_empty()) {
+        return Err(Status::invalid_argument("sandbox config must include metadata"));
+    }
+    if !handler.is_empty() {
+        return Err(Status::not_found(format!("no runtime for {handler:?} is configured")));
+    }
+    let linux = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+    refuse_labels(linux.and_then(|security| security.selinux_options.as_ref()))?;
+    let options = linux.and_then(|security| security.namespace_options.clone()).unwrap_or_default();
+    check_users(&options)
+}
+
+fn check_users(options: &NamespaceOption) -> Result<(), Status> {
+    let Some(users) = &options.userns_options else { return Ok(()) };
+    let wrong = |what: &str| Err(Status::invalid_argument(format!("user namespace: {what}")));
+    match users.mode() {
+        NamespaceMode::Node if users.uids.is_empty() && users.gids.is_empty() => Ok(()),
+        NamespaceMode::Node => wrong("mode NODE with mappings"),
+        NamespaceMode::Pod => {
+            for maps in [&users.uids, &users.gids] {
+                let [map] = &maps[..] else { return wrong("exactly one mapping is supported") };
+                if map.container_id != 0 || map.length == 0 {
+                    return wrong("identifier 0 must be mapped");
+                }
+            }
+            if options.network() == NamespaceMode::Node {
+                return wrong("not with the host's network");
+            }
+            Ok(())
+        }
+        mode => wrong(&format!("mode {} is not supported", mode.as_str_name())),
+    }
+}
+
+fn users(options: Option<&UserNamespace>) -> Option<spec::IdMaps> {
+    let options = options.filter(|options| options.mode() == NamespaceMode::Pod)?;
+    id_maps(&options.uids, &options.gids)
+}
+
+/// What the pod asks for; and, in a network of its own, that low ports and ping need no rights.
+fn sysctls(config: &PodSandboxConfig, namespaces: &NamespaceOption) -> Vec<(String, String)> {
+    let mut all: BTreeMap<String, String> = BTreeMap::new();
+    if namespaces.network() != NamespaceMode::Node {
+        all.insert("net.ipv4.ip_unprivileged_port_start".into(), "0".into());
+        let mapped = users(namespaces.userns_options.as_ref());
+        let last = mapped.and_then(|maps| maps.gids.first().map(|map| map.length - 1));
+        all.insert(
+            "net.ipv4.ping_group_range".into(),
+            format!("0 {}", last.unwrap_or(2_147_483_647)),
+        );
+    }
+    let asked = config.linux.iter().flat_map(|linux| &linux.sysctls);
+    all.extend(asked.map(|(name, value)| (name.replace('/', "."), value.clone())));
+    all.into_iter().collect()
+}

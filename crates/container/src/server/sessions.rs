@@ -1,0 +1,253 @@
+//! Exec, attach and port-forward for people: streams between a client and a process.
+
+use std::{
+    fs::File,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    os::fd::OwnedFd,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use sys::stdio::Pipe;
+use tokio::io::{AsyncWriteExt, copy};
+use tonic::Status;
+
+use super::{Inner, internal};
+use crate::{
+    cri,
+    shim::protocol::Request,
+    streaming::{
+        self, AttachRequest, BoxFuture, Duplex, Error, ExecRequest, ExitStatus, Input, Io, Output,
+        PortForwardRequest,
+    },
+};
+
+/// After a command has ended, what it started may hold its output open.
+const DRAIN: Duration = Duration::from_secs(1);
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// What the streaming server calls back.
+#[derive(Debug)]
+pub(super) struct Sessions(pub(super) Weak<Inner>);
+
+impl Inner {
+    fn streaming(&self) -> &streaming::Server {
+        self.streaming.get().expect("set when the server was built")
+    }
+
+    pub(super) fn exec_url(&self, request: cri::ExecRequest) -> Result<String, Status> {
+        let container_id = self.running(&request.container_id)?.id;
+        let cri::ExecRequest { cmd, tty, stdin, stdout, stderr, .. } = request;
+        let request = ExecRequest { container_id, cmd, tty, stdin, stdout, stderr };
+        self.streaming()
+            .url_for_exec(request)
+            .map_err(|error| Status::invalid_argument(error.to_string()))
+    }
+
+    pub(super) fn attach_url(&self, request: &cri::AttachRequest) -> Result<String, Status> {
+        let container_id = self.running(&request.container_id)?.id;
+        let cri::AttachRequest { tty, stdin, stdout, stderr, .. } = *request;
+        let request = AttachRequest { container_id, tty, stdin, stdout, stderr };
+        self.streaming()
+            .url_for_attach(request)
+            .map_err(|error| Status::invalid_argument(error.to_string()))
+    }
+
+    pub(super) fn port_forward_url(
+        &self,
+        request: &cri::PortForwardRequest,
+    ) -> Result<String, Status> {
+        let sandbox = self.state.sandbox(&request.pod_sandbox_id)?;
+        if !sandbox.ready {
+            return Err(Status::failed_precondition("sandbox is not running"));
+        }
+        let request = PortForwardRequest { sandbox_id: sandbox.id };
+        self.streaming()
+            .url_for_port_forward(request)
+            .map_err(|error| Status::unavailable(error.to_string()))
+    }
+
+    async fn exec_session(&self, request: ExecRequest, io: Io) -> Result<ExitStatus, Status> {
+        let container = self.running(&request.container_id)?;
+        let process = self.process(&container, request.cmd, request.tty)?;
+        let (ends, passed) = if request.tty {
+            (Ends::default(), Vec::new())
+        } else {
+            pipes(io.stdin.is_some()).map_err(internal("exec"))?
+        };
+        let ask = Request::Exec { id: container.id, process };
+        let mut answer =
+            self.shim(&container.sandbox).ask(ask, passed).await.map_err(internal("exec"))?;
+        let ends = match answer.passed.pop() {
+            Some(terminal) => Ends::terminal(terminal).map_err(internal("exec"))?,
+            None => ends,
+        };
+        let exit = ends.connect(io, answer.exit()).await.map_err(internal("exec"))?;
+        Ok(ExitStatus(exit.code))
+    }
+
+    async fn attach_session(&self, request: AttachRequest, io: Io) -> Result<(), Status> {
+        let container = self.running(&request.container_id)?;
+        let (mut ends, mut passed) = pipes(false).map_err(internal("attach"))?;
+        passed.remove(0); // no stdin from us: the container's own comes back
+        let ask = Request::Attach { id: container.id.clone(), stdin: request.stdin };
+        let mut answer =
+            self.shim(&container.sandbox).ask(ask, passed).await.map_err(internal("attach"))?;
+        if let Some(input) = answer.passed.pop() {
+            let input = Pipe::new(input).map_err(internal("attach"))?;
+            if container.config().tty {
+                ends.terminal = Some(input.clone());
+            }
+            ends.stdin = Some(input);
+        }
+        let ended = async {
+            self.state.ended(&container.id).await;
+            Ok(())
+        };
+        ends.connect(io, ended).await.map_err(internal("attach"))
+    }
+
+    async fn forward(
+        &self,
+        sandbox: &str,
+        port: u16,
+        mut stream: Box<dyn Duplex>,
+    ) -> Result<(), Status> {
+        let path = self.state.sandbox(sandbox)?.netns();
+        let connect = move || {
+            let to = |ip: IpAddr| TcpStream::connect_timeout(&SocketAddr::new(ip, port), CONNECT);
+            to(Ipv4Addr::LOCALHOST.into())
+                .or_else(|first| to(Ipv6Addr::LOCALHOST.into()).map_err(|_| first))
+        };
+        let connected =
+            tokio::task::spawn_blocking(move || sys::namespace::in_network(&path, connect)).await;
+        let connected = connected.map_err(io::Error::other).and_then(|done| done);
+        let socket = connected.and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            tokio::net::TcpStream::from_std(socket)
+        });
+        let mut socket = socket.map_err(internal(&format!("connect to port {port}")))?;
+        tokio::io::copy_bidirectional(&mut stream, &mut socket)
+            .await
+            .map_err(internal("forward"))?;
+        Ok(())
+    }
+}
+
+impl streaming::Sessions for Sessions {
+    fn exec(&self, request: ExecRequest, io: Io) -> BoxFuture<'_, Result<ExitStatus, Error>> {
+        Box::pin(async move { self.inner()?.exec_session(request, io).await.map_err(error) })
+    }
+
+    fn attach(&self, request: AttachRequest, io: Io) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.inner()?.attach_session(request, io).await.map_err(error) })
+    }
+
+    fn port_forward(
+        &self,
+        sandbox_id: String,
+        port: u16,
+        stream: Box<dyn Duplex>,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(
+            async move { self.inner()?.forward(&sandbox_id, port, stream).await.map_err(error) },
+        )
+    }
+}
+
+impl Sessions {
+    fn inner(&self) -> Result<Arc<Inner>, Error> {
+        self.0.upgrade().ok_or_else(|| Error("the runtime has stopped".into()))
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn error(status: Status) -> Error {
+    Error(status.message().to_owned())
+}
+
+/// Our ends of a process's streams.
+#[derive(Debug, Default)]
+struct Ends {
+    stdin: Option<Pipe>,
+    stdout: Option<Pipe>,
+    stderr: Option<Pipe>,
+    terminal: Option<Pipe>,
+}
+
+/// Our ends, and the process's.
+fn pipes(stdin: bool) -> io::Result<(Ends, Vec<OwnedFd>)> {
+    let (from_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (from_stderr, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (theirs, ours) = if stdin {
+        let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+        (theirs, Some(Pipe::new(ours)?))
+    } else {
+        (File::open("/dev/null")?.into(), None)
+    };
+    let ends = Ends {
+        stdin: ours,
+        stdout: Some(Pipe::new(from_stdout)?),
+        stderr: Some(Pipe::new(from_stderr)?),
+        terminal: None,
+    };
+    Ok((ends, vec![theirs, stdout, stderr]))
+}
+
+impl Ends {
+    fn terminal(fd: OwnedFd) -> io::Result<Self> {
+        let terminal = Pipe::new(fd)?;
+        Ok(Self {
+            stdin: Some(terminal.clone()),
+            stdout: Some(terminal.clone()),
+            stderr: None,
+            terminal: Some(terminal),
+        })
+    }
+
+    /// Moves bytes until the process has `ended` and its output is through.
+    async fn connect<T>(self, io: Io, ended: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        let Self { stdin, stdout, stderr, terminal } = self;
+        let output = async { tokio::join!(pass_on(stdout, io.stdout), pass_on(stderr, io.stderr)) };
+        let input = feed(io.stdin, stdin);
+        let sizes = async {
+            let (Some(mut sizes), Some(terminal)) = (io.resize, terminal) else { return };
+            while let Some(size) = sizes.recv().await {
+                let _ = terminal.resize(size.width, size.height); // a terminal that has gone needs no size
+            }
+        };
+        tokio::pin!(output, input, sizes, ended);
+        let (mut through, mut fed, mut settled) = (false, false, false);
+        let result = loop {
+            tokio::select! {
+                result = &mut ended => break result,
+                _ = &mut output, if !through => through = true,
+                () = &mut input, if !fed => fed = true,
+                () = &mut sizes, if !settled => settled = true,
+            }
+        };
+        if !through {
+            let _ = tokio::time::timeout(DRAIN, output).await; // what is there by then is the output
+        }
+        result
+    }
+}
+
+/// A client that has closed its side ends the copy, not the process.
+async fn pass_on(from: Option<Pipe>, to: Option<Output>) {
+    let Some(mut from) = from else { return };
+    if let Some(mut to) = to {
+        let _ = copy(&mut from, &mut to).await; // the client has gone: the rest is for nobody
+        let _ = to.shutdown().await;
+    }
+    let _ = copy(&mut from, &mut tokio::io::sink()).await; // so that the process does not block
+}
+
+/// The end of the client's input is the end of the process's: the pipe is closed.
+async fn feed(from: Option<Input>, to: Option<Pipe>) {
+    if let (Some(mut from), Some(mut to)) = (from, to) {
+        let _ = copy(&mut from, &mut to).await; // either side may close first
+    }
+}

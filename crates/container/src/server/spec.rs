@@ -1,0 +1,345 @@
+//! From what a kubelet asks for to what a shim does. Pure but for looking at devices and paths of the host.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use sys::{
+    capability::{Set, bounding},
+    cgroup::Limits,
+};
+use tonic::Status;
+
+use super::{devices, mounts::mounts, state::Sandbox};
+use crate::{
+    cri::{
+        ContainerConfig, IdMapping, LinuxContainerResources, LinuxContainerSecurityContext,
+        NamespaceMode, SeLinuxOption, SupplementalGroupsPolicy,
+    },
+    image::{Config as ImageConfig, Image},
+    spec::{Capabilities, Container, IdMap, IdMaps, PidNamespace, Process, Root, User},
+};
+
+/// What a specification is made from.
+#[derive(Debug)]
+pub(crate) struct Parts<'a> {
+    pub(crate) sandbox: &'a Sandbox,
+    pub(crate) sandbox_folder: &'a Path,
+    pub(crate) folder: &'a Path,
+    pub(crate) config: &'a ContainerConfig,
+    pub(crate) image: &'a Image,
+    /// Images that are mounted as volumes, by reference.
+    pub(crate) volumes: &'a BTreeMap<String, Image>,
+    pub(crate) cgroup: &'a str,
+    pub(crate) cgroup_entrances: Vec<PathBuf>,
+    /// Of version 1.
+    pub(crate) controllers: Vec<String>,
+    pub(crate) hostname: &'a str,
+}
+
+/// The containers of pods get these; the list is the one that users of other runtimes know.
+const DEFAULT_CAPABILITIES: [&str; 14] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FSETID",
+    "FOWNER",
+    "MKNOD",
+    "NET_RAW",
+    "SETGID",
+    "SETUID",
+    "SETFCAP",
+    "SETPCAP",
+    "NET_BIND_SERVICE",
+    "SYS_CHROOT",
+    "KILL",
+    "AUDIT_WRITE",
+];
+
+pub(crate) fn container(parts: &Parts<'_>) -> Result<Container, Status> {
+    let config = parts.config;
+    let security = security(config);
+    refuse(config, &security)?;
+    let privileged = security.privileged;
+    let path = |name: &str| parts.folder.join(name);
+    let devices = if privileged { devices::of_host() } else { devices::wanted(&config.devices)?.0 };
+    let lists = |paths: &[String]| -> Vec<PathBuf> {
+        if privileged { Vec::new() } else { paths.iter().map(PathBuf::from).collect() }
+    };
+    Ok(Container {
+        root: Root {
+            layers: parts.image.layers.clone(),
+            upper: path("upper"),
+            work: path("work"),
+            target: path("rootfs"),
+            read_only: security.readonly_rootfs,
+        },
+        mounts: mounts(parts, &security)?,
+        devices,
+        masked: lists(&security.masked_paths),
+        read_only: lists(&security.readonly_paths),
+        pid: pid(&security)?,
+        process: process(parts, &security)?,
+        cgroup: parts.cgroup_entrances.clone(),
+        cgroup_path: parts.cgroup.to_owned(),
+        log: log_path(parts),
+        stdin: config.stdin,
+        stdin_once: config.stdin_once,
+    })
+}
+
+pub(crate) fn security(config: &ContainerConfig) -> LinuxContainerSecurityContext {
+    let linux = config.linux.as_ref();
+    linux.and_then(|linux| linux.security_context.clone()).unwrap_or_default()
+}
+
+fn log_path(parts: &Parts<'_>) -> Option<PathBuf> {
+    let folder = &parts.sandbox.config().log_directory;
+    let wanted = !folder.is_empty() && !parts.config.log_path.is_empty();
+    wanted.then(|| Path::new(folder).join(&parts.config.log_path))
+}
+
+/// What we cannot do, we say.
+fn refuse(
+    config: &ContainerConfig,
+    security: &LinuxContainerSecurityContext,
+) -> Result<(), Status> {
+    let confined = |profile: &str| !matches!(profile, "" | "unconfined" | "runtime/default");
+    let apparmor =
+        security.apparmor.as_ref().is_some_and(|profile| !profile.localhost_ref.is_empty());
+    if apparmor || confined(&security.apparmor_profile) {
+        return Err(Status::invalid_argument("AppArmor profiles are not supported"));
+    }
+    refuse_labels(security.selinux_options.as_ref())?;
+    if !config.cdi_devices.is_empty() {
+        return Err(Status::invalid_argument("CDI devices are not supported"));
+    }
+    let by_name = !security.run_as_username.is_empty();
+    if security.run_as_group.is_some() && security.run_as_user.is_none() && !by_name {
+        return Err(Status::invalid_argument("a group is given without a user"));
+    }
+    Ok(())
+}
+
+/// A label means nothing where the kernel has no SELinux, and pods for such nodes carry them too; where it has, to
+/// leave one out would be a hole.
+pub(crate) fn refuse_labels(options: Option<&SeLinuxOption>) -> Result<(), Status> {
+    let asked = options.is_some_and(|options| *options != SeLinuxOption::default());
+    if asked && Path::new("/sys/fs/selinux/enforce").exists() {
+        return Err(Status::invalid_argument("SELinux labels are not supported"));
+    }
+    Ok(())
+}
+
+fn pid(security: &LinuxContainerSecurityContext) -> Result<PidNamespace, Status> {
+    let options = security.namespace_options.clone().unwrap_or_default();
+    Ok(match options.pid() {
+        NamespaceMode::Pod => PidNamespace::Pod,
+        NamespaceMode::Container => PidNamespace::Own,
+        NamespaceMode::Node => PidNamespace::Host,
+        NamespaceMode::Target if options.target_id.is_empty() => {
+            return Err(Status::invalid_argument("pid namespace of a target, but no target"));
+        }
+        NamespaceMode::Target => PidNamespace::Target(options.target_id),
+    })
+}
+
+fn process(parts: &Parts<'_>, security: &LinuxContainerSecurityContext) -> Result<Process, Status> {
+    let (config, image) = (parts.config, &parts.image.config);
+    let cwd = [&config.working_dir, &image.working_dir].into_iter().find(|one| !one.is_empty());
+    let resources = config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
+    Ok(Process {
+        args: args(config, image)?,
+        env: environment(parts, image)?,
+        cwd: cwd.map_or_else(|| "/".into(), PathBuf::from),
+        user: user(security, image)?,
+        capabilities: capabilities(security)?,
+        no_new_privileges: security.no_new_privs && !security.privileged,
+        seccomp: None,
+        oom_score_adj: resources
+            .and_then(|resources| i32::try_from(resources.oom_score_adj).ok())
+            .filter(|score| *score != 0),
+        terminal: config.tty,
+    })
+}
+
+fn args(config: &ContainerConfig, image: &ImageConfig) -> Result<Vec<String>, Status> {
+    let (command, args) = match (&config.command[..], &config.args[..]) {
+        ([], []) => (&image.entrypoint[..], &image.cmd[..]),
+        ([], args) => (&image.entrypoint[..], args),
+        (command, args) => (command, args),
+    };
+    let all: Vec<_> = command.iter().chain(args).cloned().collect();
+    if all.is_empty() { Err(Status::invalid_argument("no command specified")) } else { Ok(all) }
+}
+
+fn environment(parts: &Parts<'_>, image: &ImageConfig) -> Result<Vec<String>, Status> {
+    let mut env = vec![("HOSTNAME".to_owned(), parts.hostname.to_owned())];
+    let mut set = |key: &str, value: &str| {
+        env.retain(|(known, _)| known != key);
+        env.push((key.to_owned(), value.to_owned()));
+    };
+    for one in &image.env {
+        let (key, value) = one.split_once('=').unwrap_or((one, ""));
+        set(key, value);
+    }
+    for one in &parts.config.envs {
+        let value = std::str::from_utf8(&one.value).map_err(|_| {
+            Status::invalid_argument(format!("the value of variable {} is no UTF-8", one.key))
+        })?;
+        set(&one.key, value);
+    }
+    Ok(env.into_iter().map(|(key, value)| format!("{key}={value}")).collect())
+}
+
+fn user(security: &LinuxContainerSecurityContext, image: &ImageConfig) -> Result<User, Status> {
+    let number = |value: i64| {
+        u32::try_from(value)
+            .map_err(|_| Status::invalid_argument(format!("{value} is no user or group")))
+    };
+    let name = match &security.run_as_user {
+        Some(uid) => number(uid.value)?.to_string(),
+        None if !security.run_as_username.is_empty() => security.run_as_username.clone(),
+        None => image.user.clone(),
+    };
+    Ok(User {
+        name,
+        gid: security.run_as_group.as_ref().map(|gid| number(gid.value)).transpose()?,
+        groups: security
+            .supplemental_groups
+            .iter()
+            .map(|gid| number(*gid))
+            .collect::<Result<_, _>>()?,
+        strict: security.supplemental_groups_policy() == SupplementalGroupsPolicy::Strict,
+    })
+}
+
+pub(crate) fn capabilities(
+    security: &LinuxContainerSecurityContext,
+) -> Result<Capabilities, Status> {
+    let possible = bounding();
+    if security.privileged {
+        return Ok(Capabilities { bounding: possible.0, inheritable: possible.0, ambient: 0 });
+    }
+    let named = |names: &[String]| {
+        names.iter().try_fold(Set::default(), |all, name| {
+            if name.eq_ignore_ascii_case("ALL") {
+                return Ok(Set::ALL);
+            }
+            let one = Set::named(name)
+                .ok_or_else(|| Status::invalid_argument(format!("unknown capability {name:?}")))?;
+            Ok::<_, Status>(all.with(one))
+        })
+    };
+    let wanted = security.capabilities.clone().unwrap_or_default();
+    let default = DEFAULT_CAPABILITIES
+        .iter()
+        .filter_map(|name| Set::named(name))
+        .fold(Set::default(), Set::with);
+    let (add, drop) = (named(&wanted.add_capabilities)?, named(&wanted.drop_capabilities)?);
+    let ambient = named(&wanted.add_ambient_capabilities)?.both(possible);
+    // "drop ALL" comes before what is added, "add ALL" before what is dropped.
+    let set = if drop == Set::ALL { add } else { default.with(add).without(drop) };
+    let set = set.with(ambient).both(possible);
+    Ok(Capabilities { bounding: set.0, inheritable: ambient.0, ambient: ambient.0 })
+}
+
+pub(crate) fn id_maps(uids: &[IdMapping], gids: &[IdMapping]) -> Option<IdMaps> {
+    let map = |from: &IdMapping| IdMap {
+        inside: from.container_id,
+        outside: from.host_id,
+        length: from.length,
+    };
+    let maps =
+        IdMaps { uids: uids.iter().map(map).collect(), gids: gids.iter().map(map).collect() };
+    (!maps.uids.is_empty() || !maps.gids.is_empty()).then_some(maps)
+}
+
+/// Zero and empty mean "not said", on this interface.
+pub(crate) fn limits(resources: &LinuxContainerResources) -> Limits {
+    let said = |value: i64| (value != 0).then_some(value);
+    let unsigned = |value: i64| said(value).and_then(|value| u64::try_from(value).ok());
+    let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let memory = said(resources.memory_limit_in_bytes);
+    Limits {
+        cpu_shares: unsigned(resources.cpu_shares),
+        cpu_quota: said(resources.cpu_quota),
+        cpu_period: unsigned(resources.cpu_period),
+        memory,
+        // Without a word on swap there is none: a limit on memory would be no limit.
+        memory_and_swap: said(resources.memory_swap_limit_in_bytes).or(memory),
+        pids: None,
+        cpus: text(&resources.cpuset_cpus),
+        memory_nodes: text(&resources.cpuset_mems),
+        huge_pages: resources
+            .hugepage_limits
+            .iter()
+            .map(|one| (one.page_size.clone(), one.limit))
+            .collect(),
+        unified: resources
+            .unified
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cri::{Capability, Int64Value};
+
+    fn with(add: &[&str], drop: &[&str]) -> Set {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let capabilities = Capability {
+            add_capabilities: list(add),
+            drop_capabilities: list(drop),
+            ..Capability::default()
+        };
+        let security = LinuxContainerSecurityContext {
+            capabilities: Some(capabilities),
+            ..LinuxContainerSecurityContext::default()
+        };
+        Set(super::capabilities(&security).expect("known").bounding)
+    }
+
+    #[test]
+    fn capabilities_are_added_and_dropped() {
+        let one = |name: &str| Set::named(name).expect("known");
+        assert!(with(&["NET_ADMIN"], &[]).contains(one("NET_ADMIN").with(one("CHOWN"))));
+        assert!(!with(&[], &["CHOWN"]).contains(one("CHOWN")));
+        assert_eq!(with(&["CHOWN"], &["ALL"]), one("CHOWN"));
+        assert!(!with(&["ALL"], &["CHOWN"]).contains(one("CHOWN")));
+    }
+
+    #[test]
+    fn commands_follow_the_image() {
+        let image = ImageConfig {
+            entrypoint: vec!["e".into()],
+            cmd: vec!["c".into()],
+            ..ImageConfig::default()
+        };
+        let of = |command: &[&str], given: &[&str]| {
+            let list = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+            let config = ContainerConfig {
+                command: list(command),
+                args: list(given),
+                ..ContainerConfig::default()
+            };
+            args(&config, &image).expect("a command").join(" ")
+        };
+        assert_eq!(of(&[], &[]), "e c");
+        assert_eq!(of(&[], &["a"]), "e a");
+        assert_eq!(of(&["x"], &[]), "x");
+        assert_eq!(of(&["x"], &["a"]), "x a");
+    }
+
+    #[test]
+    fn a_group_needs_a_user() {
+        let security = LinuxContainerSecurityContext {
+            run_as_group: Some(Int64Value { value: 5 }),
+            ..LinuxContainerSecurityContext::default()
+        };
+        assert!(refuse(&ContainerConfig::default(), &security).is_err());
+    }
+}

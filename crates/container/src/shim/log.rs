@@ -1,0 +1,138 @@
+//! Container output as CRI wants it: time, stream, tag, text.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
+};
+
+/// Lines longer than this are written in parts.
+const LONGEST: usize = 16 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// The log of one container.
+#[derive(Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+/// The line that a stream has begun.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    begun: Vec<u8>,
+}
+
+impl Log {
+    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).mode(0o640).open(&path)?;
+        Ok(Self { path, file })
+    }
+
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        *self = Self::open(self.path.clone())?;
+        Ok(())
+    }
+
+    /// Takes in output; whole lines are written at once.
+    pub(super) fn write(
+        &mut self,
+        stream: Stream,
+        line: &mut Line,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let mut out = Vec::with_capacity(bytes.len() + 128);
+        let stamp = stamp(sys::descriptor::now());
+        entries(&stamp, stream, line, bytes, &mut out);
+        self.file.write_all(&out)
+    }
+
+    /// Writes what has no end of line, when no more will come.
+    pub(super) fn finish(&mut self, stream: Stream, line: &mut Line) -> io::Result<()> {
+        if line.begun.is_empty() {
+            return Ok(());
+        }
+        let mut out = Vec::new();
+        entry(
+            &stamp(sys::descriptor::now()),
+            stream,
+            b'P',
+            &std::mem::take(&mut line.begun),
+            &mut out,
+        );
+        self.file.write_all(&out)
+    }
+}
+
+fn entries(stamp: &str, stream: Stream, line: &mut Line, mut bytes: &[u8], out: &mut Vec<u8>) {
+    while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+        parts(stamp, stream, line, &bytes[..end], out);
+        entry(stamp, stream, b'F', &std::mem::take(&mut line.begun), out);
+        bytes = &bytes[end + 1..];
+    }
+    parts(stamp, stream, line, bytes, out);
+}
+
+fn parts(stamp: &str, stream: Stream, line: &mut Line, mut bytes: &[u8], out: &mut Vec<u8>) {
+    while line.begun.len() + bytes.len() > LONGEST {
+        let (head, tail) = bytes.split_at(LONGEST - line.begun.len());
+        line.begun.extend_from_slice(head);
+        entry(stamp, stream, b'P', &std::mem::take(&mut line.begun), out);
+        bytes = tail;
+    }
+    line.begun.extend_from_slice(bytes);
+}
+
+fn entry(stamp: &str, stream: Stream, tag: u8, text: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(stamp.as_bytes());
+    out.extend_from_slice(if stream == Stream::Stdout { b" stdout " } else { b" stderr " });
+    out.extend_from_slice(&[tag, b' ']);
+    out.extend_from_slice(text);
+    out.push(b'\n');
+}
+
+/// RFC 3339 with nanoseconds, in UTC.
+fn stamp((seconds, nanos): (i64, u32)) -> String {
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Years that begin in March: the leap day is their last.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let of_era_year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * of_era_year + of_era_year / 4 - of_era_year / 100);
+    let march = (5 * of_year + 2) / 153;
+    let (day, month) = (of_year - (153 * march + 2) / 5 + 1, (march + 2) % 12 + 1);
+    let year = of_era_year + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps() {
+        assert_eq!(stamp((0, 1)), "1970-01-01T00:00:00.000000001Z");
+        assert_eq!(stamp((951_782_400, 0)), "2000-02-29T00:00:00.000000000Z");
+        assert_eq!(stamp((1_798_761_599, 5)), "2026-12-31T23:59:59.000000005Z");
+    }
+
+    #[test]
+    fn lines_and_parts() {
+        let (mut line, mut out) = (Line::default(), Vec::new());
+        entries("T", Stream::Stdout, &mut line, b"one\ntw", &mut out);
+        entries("T", Stream::Stdout, &mut line, b"o\n", &mut out);
+        assert_eq!(out, b"T stdout F one\nT stdout F two\n");
+        out.clear();
+        let long = vec![b'x'; LONGEST + 1];
+        entries("T", Stream::Stderr, &mut line, &long, &mut out);
+        assert!(out.starts_with(b"T stderr P xxx"));
+        assert_eq!(line.begun, b"x");
+    }
+}

@@ -1,0 +1,370 @@
+//! The shim: one small process a pod, which owns its containers' output and exit codes and outlives the server.
+//!
+//! One thread and one loop: children that end, output that comes, requests on a socket in the pod's folder.
+
+mod log;
+mod native;
+mod process;
+pub(crate) mod protocol;
+mod root;
+mod running;
+mod sandbox;
+mod user;
+mod users;
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs, io,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use self::{
+    log::Log,
+    native::{Born, Native, Oci, Pod},
+    process::Stdio,
+    protocol::{Exit, Reply, Request, Started, VERSION, receive, send},
+    running::{Pipes, Running, answer},
+};
+use crate::spec::{Container, PidNamespace, Process, Sandbox};
+
+/// In the pod's folder: the sandbox's specification, and the socket.
+pub(crate) const SPEC: &str = "sandbox.json";
+pub(crate) const SOCKET: &str = "shim.sock";
+
+/// Runs a pod's shim until it is told to end. To be called before any thread exists.
+/// The one argument is the pod's folder; a line on stdout says that the sandbox is there, or why not.
+pub fn main(args: &[OsString]) -> ExitCode {
+    let [folder] = args else {
+        eprintln!("usage: shim FOLDER");
+        return ExitCode::from(2);
+    };
+    let mut shim = match Shim::start(Path::new(folder)) {
+        Ok(shim) => shim,
+        Err(error) => {
+            println!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("ready {}", shim.sandbox);
+    silence();
+    match shim.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("shim: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Shim {
+    spec: Sandbox,
+    sandbox: i32,
+    sandbox_waiters: Vec<UnixStream>,
+    listener: UnixListener,
+    signals: OwnedFd,
+    containers: BTreeMap<String, Running>,
+    /// By process id; who started it hears of its end.
+    execs: BTreeMap<i32, UnixStream>,
+    runtime: Box<dyn Oci>,
+    ended: bool,
+}
+
+impl Shim {
+    fn start(folder: &Path) -> Result<Self, String> {
+        let text = fs::read(folder.join(SPEC)).map_err(|error| format!("read {SPEC}: {error}"))?;
+        let spec: Sandbox =
+            serde_json::from_slice(&text).map_err(|error| format!("read {SPEC}: {error}"))?;
+        sys::process::new_session();
+        sys::process::set_name(c"tiphys-shim");
+        let begin = || -> io::Result<_> {
+            sys::process::become_subreaper()?;
+            rustix::process::chdir("/")?;
+            Ok((listen(folder)?, sys::process::signals(&[17])?))
+        };
+        let (listener, signals) = begin().map_err(|error| format!("shim: {error}"))?;
+        let sandbox = sandbox::start(&spec)?;
+        Ok(Self {
+            spec,
+            sandbox,
+            sandbox_waiters: Vec::new(),
+            listener,
+            signals,
+            containers: BTreeMap::new(),
+            execs: BTreeMap::new(),
+            runtime: Box::new(Native),
+            ended: false,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        while !self.ended {
+            let (signal, request) = self.wait()?;
+            if signal {
+                let _ = rustix::io::read(&self.signals, &mut [0; 512]); // only wakes us
+                self.reap();
+            }
+            for container in self.containers.values_mut() {
+                for at in (0..container.outputs.len()).rev() {
+                    container.pump(at);
+                }
+            }
+            if request {
+                self.accept();
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until something happens: (a child ended, a request came).
+    fn wait(&self) -> io::Result<(bool, bool)> {
+        let mut fds = vec![
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        for output in self.containers.values().flat_map(|container| &container.outputs) {
+            let behind = output.attached.iter().filter(|one| one.behind());
+            let before = fds.len();
+            fds.extend(behind.map(|one| PollFd::new(&one.file, PollFlags::OUT)));
+            if fds.len() == before {
+                fds.push(PollFd::new(&output.source, PollFlags::IN));
+            }
+        }
+        match poll(&mut fds, None) {
+            Ok(_) => Ok((!fds[0].revents().is_empty(), !fds[1].revents().is_empty())),
+            Err(rustix::io::Errno::INTR) => Ok((false, false)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Some((pid, ending)) = sys::process::reap() {
+            let (seconds, nanos) = sys::descriptor::now();
+            let mut exit = Exit {
+                code: ending.code(),
+                at: seconds * 1_000_000_000 + i64::from(nanos),
+                out_of_memory: false,
+            };
+            if pid == self.sandbox {
+                self.sandbox = 0;
+                for waiter in self.sandbox_waiters.drain(..) {
+                    answer(&waiter, &Reply::Exited(exit));
+                }
+            } else if let Some(waiter) = self.execs.remove(&pid) {
+                answer(&waiter, &Reply::Exited(exit));
+            } else if let Some(container) =
+                self.containers.values_mut().find(|one| one.pid == pid && one.exit.is_none())
+            {
+                exit.out_of_memory = after(&container.spec);
+                container.end(exit);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let Ok((peer, _)) = self.listener.accept() else { return };
+        // Only the server connects; should it die in the middle of a request, the pod goes on.
+        let _ = peer.set_read_timeout(Some(Duration::from_secs(2)));
+        let _ = peer.set_write_timeout(Some(Duration::from_secs(2)));
+        let mut passed = Vec::new();
+        match receive::<Request>(&peer, &mut passed) {
+            Ok(Some(request)) => self.obey(peer, request, passed),
+            Ok(None) => {}
+            Err(error) => answer(&peer, &Reply::Failed(format!("request: {error}"))),
+        }
+    }
+
+    fn obey(&mut self, peer: UnixStream, request: Request, passed: Vec<OwnedFd>) {
+        let done = match request {
+            Request::State => Ok(self.state()),
+            Request::Start { id, spec } => self.start_container(id, &spec).map(Reply::Started),
+            Request::Wait { id } => return self.wait_for(&id, peer),
+            Request::Signal { id, signal } => self.signal(&id, signal),
+            Request::Exec { id, process } => return self.exec(peer, &id, &process, passed),
+            Request::KillExec { pid } => self.kill_exec(pid),
+            Request::Attach { id, stdin } => return self.attach(&peer, &id, stdin, passed),
+            Request::ReopenLog { id } => self.container(&id).and_then(|container| {
+                container.reopen_log().map(|()| Reply::Done).map_err(|error| error.to_string())
+            }),
+            Request::Delete { id } => {
+                self.containers.remove(&id);
+                Ok(Reply::Done)
+            }
+            Request::Shutdown => {
+                self.shut_down();
+                Ok(Reply::Done)
+            }
+        };
+        answer(&peer, &done.unwrap_or_else(Reply::Failed));
+    }
+
+    fn state(&self) -> Reply {
+        let containers =
+            self.containers.iter().map(|(id, one)| (id.clone(), one.status())).collect();
+        Reply::State { version: VERSION, sandbox: self.sandbox, containers }
+    }
+
+    fn start_container(&mut self, id: String, spec: &Path) -> Result<Started, String> {
+        if self.sandbox == 0 {
+            return Err("the sandbox has ended".into());
+        }
+        if self.containers.contains_key(&id) {
+            return Err(format!("container {id} was started before"));
+        }
+        let text = fs::read(spec).map_err(|error| format!("read the specification: {error}"))?;
+        let spec: Container =
+            serde_json::from_slice(&text).map_err(|error| format!("specification: {error}"))?;
+        let log = spec.log.clone().map(Log::open).transpose();
+        let log = log.map_err(|error| format!("open the log: {error}"))?;
+        let (pipes, stdio) = if spec.process.terminal {
+            (Pipes::default(), None)
+        } else {
+            let (pipes, stdio) =
+                Pipes::open(spec.stdin).map_err(|error| format!("make pipes: {error}"))?;
+            (pipes, Some(stdio))
+        };
+        let pod = Pod {
+            sandbox: self.sandbox,
+            own_user: self.spec.users.is_some(),
+            target: self.target(&spec)?,
+        };
+        let born = self.runtime.start(&pod, &spec, stdio)?;
+        let started = born.started.clone();
+        let running = Running::new(spec, born, pipes, log).map_err(|error| error.to_string())?;
+        self.containers.insert(id, running);
+        Ok(started)
+    }
+
+    fn target(&self, spec: &Container) -> Result<Option<i32>, String> {
+        let PidNamespace::Target(id) = &spec.pid else { return Ok(None) };
+        let found = self.containers.get(id).filter(|one| one.exit.is_none());
+        found.map(|one| Some(one.pid)).ok_or_else(|| format!("target container {id} does not run"))
+    }
+
+    fn wait_for(&mut self, id: &str, peer: UnixStream) {
+        if id.is_empty() && self.sandbox != 0 {
+            return self.sandbox_waiters.push(peer);
+        }
+        match self.container(id) {
+            Ok(container) => container.wait(peer),
+            Err(error) => answer(&peer, &Reply::Failed(error)),
+        }
+    }
+
+    fn signal(&mut self, id: &str, signal: i32) -> Result<Reply, String> {
+        let container = self.container(id)?;
+        if container.exit.is_none() {
+            sys::process::kill(container.pid, signal).map_err(|error| format!("kill: {error}"))?;
+        }
+        Ok(Reply::Done)
+    }
+
+    fn exec(&mut self, peer: UnixStream, id: &str, process: &Process, passed: Vec<OwnedFd>) {
+        match self.start_exec(id, process, passed) {
+            Ok(Born { started, terminal }) => {
+                let passed: Vec<_> = terminal.iter().map(AsFd::as_fd).collect();
+                let pid = started.pid;
+                let _ = send(&peer, &Reply::Started(started), &passed); // who has gone hears nothing
+                self.execs.insert(pid, peer);
+            }
+            Err(error) => answer(&peer, &Reply::Failed(error)),
+        }
+    }
+
+    fn start_exec(
+        &mut self,
+        id: &str,
+        process: &Process,
+        passed: Vec<OwnedFd>,
+    ) -> Result<Born, String> {
+        let stdio = if process.terminal {
+            None
+        } else {
+            let fds: [OwnedFd; 3] =
+                passed.try_into().map_err(|_| "exec needs three descriptors".to_owned())?;
+            let [stdin, stdout, stderr] = fds;
+            Some(Stdio { stdin, stdout, stderr })
+        };
+        let container = self.containers.get(id).filter(|one| one.exit.is_none());
+        let container = container.ok_or_else(|| format!("container {id} is not running"))?;
+        self.runtime.exec((&container.spec, container.pid), process, stdio)
+    }
+
+    fn kill_exec(&mut self, pid: i32) -> Result<Reply, String> {
+        if self.execs.contains_key(&pid) {
+            sys::process::kill(pid, 9).map_err(|error| format!("kill: {error}"))?;
+        }
+        Ok(Reply::Done)
+    }
+
+    fn attach(&mut self, peer: &UnixStream, id: &str, stdin: bool, passed: Vec<OwnedFd>) {
+        let attached = self.container(id).and_then(|container| {
+            container.attach(stdin, passed).map_err(|error| error.to_string())
+        });
+        match attached {
+            Ok(input) => {
+                let passed: Vec<_> = input.iter().map(AsFd::as_fd).collect();
+                let _ = send(peer, &Reply::Done, &passed); // who has gone hears nothing
+            }
+            Err(error) => answer(peer, &Reply::Failed(error)),
+        }
+    }
+
+    fn shut_down(&mut self) {
+        for container in self.containers.values().filter(|one| one.exit.is_none()) {
+            let _ = sys::process::kill(container.pid, 9); // may have ended just now
+        }
+        if self.sandbox != 0 {
+            let _ = sys::process::kill(self.sandbox, 9); // may have ended just now
+        }
+        while self.sandbox != 0 || self.containers.values().any(|one| one.exit.is_none()) {
+            let mut fds = [PollFd::new(&self.signals, PollFlags::IN)];
+            let _ = poll(&mut fds, None); // interrupted: look again
+            let _ = rustix::io::read(&self.signals, &mut [0; 512]); // only wakes us
+            self.reap();
+        }
+        self.ended = true;
+    }
+
+    fn container(&mut self, id: &str) -> Result<&mut Running, String> {
+        self.containers.get_mut(id).ok_or_else(|| format!("container {id} was never started"))
+    }
+}
+
+/// What the first process leaves behind: whether memory ran out, and, without a pid namespace of
+/// their own, processes that the kernel does not end with it.
+fn after(spec: &Container) -> bool {
+    let group = sys::cgroup::Hierarchies::detect().and_then(|all| all.group(&spec.cgroup_path));
+    let Ok(group) = group else { return false };
+    if spec.pid != PidNamespace::Own {
+        group.kill();
+    }
+    group.memory_kills() > 0
+}
+
+/// Paths over 107 bytes do not fit into a socket's address: it is bound through its folder's descriptor.
+fn listen(folder: &Path) -> io::Result<UnixListener> {
+    let place = sys::descriptor::place(folder)?;
+    let path = format!("/proc/self/fd/{}/{SOCKET}", place.as_raw_fd());
+    let _ = fs::remove_file(&path); // of a shim that is no more
+    let listener = UnixListener::bind(&path)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// The server reads stdout until the pod runs; from then on there is nobody to talk to.
+fn silence() {
+    if let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
+        for standard in [0, 1] {
+            let _ = sys::process::set_standard(null.as_fd(), standard); // stays as it was
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What server and shim say to each other: one request a connection, answers as they come.
+//!
+//! A frame is a length (4 bytes, little endian) and JSON. Descriptors travel with a frame's first byte.
+//! Fields may be added; a request that an older shim does not know it answers with `Failed`.
+
+use std::{
+    io::{self, Read, Write},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::PathBuf,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::spec::Process;
+
+pub(crate) const VERSION: u32 = 1;
+const LONGEST: usize = 4 << 20;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    State,
+    /// Runs the container of the specification in this file.
+    Start {
+        id: String,
+        spec: PathBuf,
+    },
+    Wait {
+        id: String,
+    },
+    Signal {
+        id: String,
+        signal: i32,
+    },
+    /// With stdin, stdout and stderr, or with none for a terminal, which comes back.
+    Exec {
+        id: String,
+        process: Process,
+    },
+    /// Ends a process that `Exec` started.
+    KillExec {
+        pid: i32,
+    },
+    /// With writers for stdout and stderr; the container's stdin or terminal comes back.
+    Attach {
+        id: String,
+        stdin: bool,
+    },
+    ReopenLog {
+        id: String,
+    },
+    /// Forgets a container that has ended.
+    Delete {
+        id: String,
+    },
+    /// Ends the sandbox, all its containers and the shim.
+    Shutdown,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    Done,
+    State { version: u32, sandbox: i32, containers: Vec<(String, Status)> },
+    Started(Started),
+    Exited(Exit),
+    Failed(String),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Status {
+    Running { pid: i32 },
+    Exited(Exit),
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Started {
+    pub(crate) pid: i32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+    pub(crate) warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Exit {
+    pub(crate) code: i32,
+    /// Nanoseconds since 1970.
+    pub(crate) at: i64,
+    pub(crate) out_of_memory: bool,
+}
+
+pub(crate) fn send<T: Serialize>(
+    mut socket: &UnixStream,
+    message: &T,
+    passed: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)?;
+    let length = frame.len() - 4;
+    if length > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "message too long"));
+    }
+    frame[..4].copy_from_slice(&u32::try_from(length).expect("checked").to_le_bytes());
+    let sent = sys::descriptor::send(socket.as_fd(), &frame, passed)?;
+    socket.write_all(&frame[sent..])
+}
+
+/// The next frame; `None` when the other side has closed.
+pub(crate) fn receive<T: DeserializeOwned>(
+    mut socket: &UnixStream,
+    passed: &mut Vec<OwnedFd>,
+) -> io::Result<Option<T>> {
+    let mut head = [0; 4];
+    match sys::descriptor::receive(socket.as_fd(), &mut head, passed)? {
+        0 => return Ok(None),
+        got => socket.read_exact(&mut head[got..])?,
+    }
+    let length = usize::try_from(u32::from_le_bytes(head)).expect("fits");
+    if length > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "message too long"));
+    }
+    let mut body = vec![0; length];
+    socket.read_exact(&mut body)?;
+    Ok(Some(serde_json::from_slice(&body)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_carry_descriptors() {
+        let (a, b) = UnixStream::pair().expect("pair");
+        send(&a, &Request::Wait { id: "x".into() }, &[a.as_fd()]).expect("sent");
+        drop(a);
+        let mut passed = Vec::new();
+        let got: Option<Request> = receive(&b, &mut passed).expect("received");
+        assert!(matches!(got, Some(Request::Wait { id }) if id == "x"));
+        assert_eq!(passed.len(), 1);
+        passed.clear();
+        assert!(receive::<Request>(&b, &mut passed).expect("end").is_none());
+    }
+}

@@ -1,0 +1,302 @@
+//! A container's file system, built from descriptors in its own mount namespace: nothing is visible outside,
+//! nothing remains when its last process ends.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mknodat, statat, symlinkat};
+use sys::{
+    descriptor::{make_file, make_folder, place, place_in},
+    mount,
+};
+
+use crate::spec::{Container, Device, IdMaps, Mount, Propagation, Source};
+
+/// What must be opened before the mount namespace is left: the host's files.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    root: OwnedFd,
+    /// For each mount of the specification.
+    sources: Vec<Option<OwnedFd>>,
+    devices: Vec<OwnedFd>,
+}
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Says what was tried.
+pub(super) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: std::fmt::Display> Doing<T> for std::result::Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| format!("{}: {error}", what()))
+    }
+}
+
+/// Opens everything of the host's.
+pub(super) fn prepare(spec: &Container, users: Option<&File>) -> Result<Prepared> {
+    let root = overlay(spec, users).doing(|| "mount the root file system".into())?;
+    let sources = spec.mounts.iter().map(open_source).collect::<Result<_>>()?;
+    let device = |device: &Device| {
+        place(&device.host).doing(|| format!("open device {}", device.host.display()))
+    };
+    let devices = spec.devices.iter().map(device).collect::<Result<_>>()?;
+    Ok(Prepared { root, sources, devices })
+}
+
+fn overlay(spec: &Container, users: Option<&File>) -> io::Result<OwnedFd> {
+    let path = |path: &Path| {
+        path.to_str().map(str::to_owned).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
+    };
+    let mut held = Vec::new(); // mapped layers, until the overlay has them
+    let mut layers = Vec::new();
+    for layer in spec.root.layers.iter().rev() {
+        layers.push(path(&mapped(layer, users, &mut held)?)?);
+    }
+    let upper = path(&spec.root.upper)?;
+    let work = path(&spec.root.work)?;
+    let mut options: Vec<(&str, Option<&str>)> =
+        layers.iter().map(|layer| ("lowerdir+", Some(layer.as_str()))).collect();
+    options.push(("upperdir", Some(&upper)));
+    options.push(("workdir", Some(&work)));
+    mount::new("overlay", &options, 0)
+}
+
+/// Layers belong to the host's users; in a user namespace they are shown with its own.
+fn mapped(
+    layer: &Path,
+    users: Option<&File>,
+    held: &mut Vec<OwnedFd>,
+) -> io::Result<std::path::PathBuf> {
+    let Some(users) = users else { return Ok(layer.to_owned()) };
+    let tree = mount::copy(place(layer)?, false)?;
+    mount::map_ids(&tree, users, false)?;
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&tree));
+    held.push(tree);
+    Ok(path.into())
+}
+
+fn open_source(mount: &Mount) -> Result<Option<OwnedFd>> {
+    let doing = || format!("open the source of {}", mount.target.display());
+    match &mount.source {
+        Source::Bind { path, propagation, maps, only_this } => {
+            bind(path, *propagation, maps.as_ref(), !only_this)
+                .doing(|| format!("bind {} to {}", path.display(), mount.target.display()))
+                .map(Some)
+        }
+        Source::Layers { layers, sub_path } => stacked(layers, sub_path).doing(doing).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn bind(
+    path: &Path,
+    propagation: Propagation,
+    maps: Option<&IdMaps>,
+    recursive: bool,
+) -> io::Result<OwnedFd> {
+    let tree = mount::copy(place(path)?, recursive)?;
+    let how = match propagation {
+        Propagation::Private => mount::Propagation::Private,
+        Propagation::HostToContainer => mount::Propagation::Slave,
+        Propagation::Bidirectional => mount::Propagation::Shared,
+    };
+    mount::propagate(&tree, how, recursive)?;
+    if let Some(maps) = maps {
+        mount::map_ids(&tree, super::users::holder(maps)?, recursive)?;
+    }
+    Ok(tree)
+}
+
+/// An image as a volume.
+fn stacked(layers: &[std::path::PathBuf], sub_path: &Path) -> io::Result<OwnedFd> {
+    let tree = match layers {
+        [one] => mount::copy(place(one)?, false)?,
+        many => {
+            let layers: Vec<_> = many.iter().rev().filter_map(|layer| layer.to_str()).collect();
+            let options: Vec<_> = layers.iter().map(|layer| ("lowerdir+", Some(*layer))).collect();
+            mount::new("overlay", &options, mount::READ_ONLY)?
+        }
+    };
+    if sub_path.as_os_str().is_empty() {
+        return Ok(tree);
+    }
+    // A detached tree cannot be copied in part on older kernels: attach it where only this process sees it.
+    mount::copy(place_in(&tree, sub_path)?, false)
+}
+
+impl Prepared {
+    /// Puts everything in its place and makes it the root. The namespaces of the container have been entered.
+    pub(super) fn build(self, spec: &Container) -> Result<()> {
+        let host = place(Path::new("/")).doing(|| "open /".into())?;
+        mount::propagate(&host, mount::Propagation::Private, true)
+            .doing(|| "leave the host's mounts".into())?;
+        let target = place(&spec.root.target).doing(|| "open the bundle".into())?;
+        mount::attach(&self.root, target).doing(|| "attach the root".into())?;
+        let root = &self.root;
+        for (mount, source) in spec.mounts.iter().zip(self.sources) {
+            place_mount(root, mount, source)
+                .doing(|| format!("mount {}", mount.target.display()))?;
+            if mount.target == Path::new("/dev") && !matches!(mount.source, Source::Bind { .. }) {
+                links(root).doing(|| "fill /dev".into())?;
+                for (device, host) in spec.devices.iter().zip(&self.devices) {
+                    make_device(root, device, host)
+                        .doing(|| format!("make device {}", device.target.display()))?;
+                }
+            }
+        }
+        let dev_bound = |mount: &Mount| {
+            mount.target == Path::new("/dev") && matches!(mount.source, Source::Bind { .. })
+        };
+        if !spec.mounts.iter().any(dev_bound) {
+            link(root, "pts/ptmx", "/dev/ptmx").doing(|| "fill /dev".into())?;
+        }
+        for path in &spec.read_only {
+            freeze(root, path).doing(|| format!("make {} read-only", path.display()))?;
+        }
+        for path in &spec.masked {
+            mask(root, path).doing(|| format!("mask {}", path.display()))?;
+        }
+        make_folder(root, &spec.process.cwd)
+            .map(drop)
+            .or_else(exists)
+            .doing(|| format!("make the working directory {}", spec.process.cwd.display()))?;
+        if spec.root.read_only {
+            mount::restrict(root, mount::READ_ONLY, false).doing(|| "make / read-only".into())?;
+        }
+        rustix::process::fchdir(root).doing(|| "enter the root".into())?;
+        mount::change_root().doing(|| "change the root".into())
+    }
+}
+
+/// A working directory that cannot be made may still be there for the user it is for.
+fn exists(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::ReadOnlyFilesystem { Ok(()) } else { Err(error) }
+}
+
+fn place_mount(root: &OwnedFd, at: &Mount, source: Option<OwnedFd>) -> io::Result<()> {
+    let tree = match (&at.source, source) {
+        (_, Some(tree)) => tree,
+        (Source::Cgroups { controllers }, None) => return cgroups(root, at, controllers),
+        (source, None) => fresh(source)?,
+    };
+    if at.read_only {
+        mount::restrict(&tree, mount::READ_ONLY, at.recursive_read_only)?;
+    }
+    let folder = FileType::from_raw_mode(fstat(&tree)?.st_mode) == FileType::Directory;
+    let target = if folder { make_folder(root, &at.target)? } else { make_file(root, &at.target)? };
+    mount::attach(&tree, target)
+}
+
+fn fresh(source: &Source) -> io::Result<OwnedFd> {
+    let quiet = mount::NO_SUID | mount::NO_DEV | mount::NO_EXEC;
+    match source {
+        Source::Proc => mount::new("proc", &[], quiet),
+        Source::Sys => mount::new("sysfs", &[], quiet),
+        Source::MessageQueues => mount::new("mqueue", &[], quiet),
+        Source::Terminals => {
+            let options = [
+                ("newinstance", None),
+                ("ptmxmode", Some("0666")),
+                ("mode", Some("0620")),
+                ("gid", Some("5")),
+            ];
+            mount::new("devpts", &options, mount::NO_SUID | mount::NO_EXEC)
+                .or_else(|_| mount::new("devpts", &options[..3], mount::NO_SUID | mount::NO_EXEC))
+        }
+        Source::Tmpfs { options, no_exec } => {
+            let options: Vec<_> =
+                options.iter().map(|(key, value)| (key.as_str(), Some(value.as_str()))).collect();
+            mount::new("tmpfs", &options, mount::NO_SUID | if *no_exec { quiet } else { 0 })
+        }
+        Source::Bind { .. } | Source::Layers { .. } | Source::Cgroups { .. } => {
+            Err(io::Error::other("no source was opened"))
+        }
+    }
+}
+
+fn cgroups(root: &OwnedFd, at: &Mount, controllers: &[String]) -> io::Result<()> {
+    let attributes = mount::NO_SUID
+        | mount::NO_DEV
+        | mount::NO_EXEC
+        | if at.read_only { mount::READ_ONLY } else { 0 };
+    let target = make_folder(root, &at.target)?;
+    if controllers.is_empty() {
+        return mount::attach(mount::new("cgroup2", &[], attributes)?, target);
+    }
+    let folder = mount::new("tmpfs", &[("mode", Some("755"))], mount::NO_SUID | mount::NO_DEV)?;
+    mount::attach(&folder, target)?;
+    for controller in controllers {
+        let target = make_folder(&folder, Path::new(controller))?;
+        mount::attach(mount::new("cgroup", &[(controller, None)], attributes)?, target)?;
+    }
+    if at.read_only {
+        mount::restrict(&folder, mount::READ_ONLY, false)?;
+    }
+    Ok(())
+}
+
+fn links(root: &OwnedFd) -> io::Result<()> {
+    link(root, "/proc/self/fd", "/dev/fd")?;
+    link(root, "/proc/self/fd/0", "/dev/stdin")?;
+    link(root, "/proc/self/fd/1", "/dev/stdout")?;
+    link(root, "/proc/self/fd/2", "/dev/stderr")
+}
+
+fn link(root: &OwnedFd, to: &str, at: &str) -> io::Result<()> {
+    let at = Path::new(at);
+    let folder = make_folder(root, at.parent().unwrap_or(Path::new("/")))?;
+    match symlinkat(to, &folder, at.file_name().unwrap_or_default()) {
+        Err(rustix::io::Errno::EXIST) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn make_device(root: &OwnedFd, device: &Device, host: &OwnedFd) -> io::Result<()> {
+    let like = fstat(host)?;
+    let kind = FileType::from_raw_mode(like.st_mode);
+    let parent = make_folder(root, device.target.parent().unwrap_or(Path::new("/")))?;
+    let name = device.target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mode = Mode::from_raw_mode(like.st_mode & 0o7777);
+    match mknodat(&parent, name, kind, mode, like.st_rdev) {
+        Err(rustix::io::Errno::EXIST) => return Ok(()),
+        done => done?,
+    }
+    let device = rustix::fs::openat(&parent, name, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
+    rustix::fs::chmodat(&parent, name, mode, AtFlags::empty())?;
+    let (uid, gid) =
+        (rustix::fs::Uid::from_raw(like.st_uid), rustix::fs::Gid::from_raw(like.st_gid));
+    Ok(rustix::fs::chownat(&device, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+}
+
+fn freeze(root: &OwnedFd, path: &Path) -> io::Result<()> {
+    let Some(at) = found(root, path)? else { return Ok(()) };
+    let tree = mount::copy(&at, true)?;
+    mount::restrict(&tree, mount::READ_ONLY, true)?;
+    mount::attach(tree, at)
+}
+
+fn mask(root: &OwnedFd, path: &Path) -> io::Result<()> {
+    let Some(at) = found(root, path)? else { return Ok(()) };
+    let folder = FileType::from_raw_mode(statat(&at, "", AtFlags::EMPTY_PATH)?.st_mode)
+        == FileType::Directory;
+    let cover = if folder {
+        mount::new("tmpfs", &[("size", Some("0")), ("mode", Some("755"))], mount::READ_ONLY)?
+    } else {
+        mount::copy(place_in(root, Path::new("/dev/null"))?, false)?
+    };
+    mount::attach(cover, at)
+}
+
+fn found(root: impl AsFd, path: &Path) -> io::Result<Option<OwnedFd>> {
+    match place_in(root, path) {
+        Ok(at) => Ok(Some(at)),
+        Err(error) if matches!(error.raw_os_error(), Some(2 | 20)) => Ok(None), // no such path
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,237 @@
+//! A container that runs, and where its output goes: the log, and whoever is attached.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+};
+
+use rustix::{
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    pipe::{PipeFlags, pipe_with},
+};
+
+use super::{
+    log::{Line, Log, Stream},
+    native::Born,
+    process::Stdio,
+    protocol::{Exit, Reply, Status, send},
+};
+use crate::spec::Container;
+
+const CHUNK: usize = 8 << 10;
+
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) spec: Container,
+    pub(super) pid: i32,
+    pub(super) exit: Option<Exit>,
+    pub(super) outputs: Vec<Output>,
+    log: Option<Log>,
+    stdin: Option<OwnedFd>,
+    terminal: Option<OwnedFd>,
+    waiters: Vec<UnixStream>,
+}
+
+/// One stream of output.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) source: File,
+    stream: Stream,
+    line: Line,
+    pub(super) attached: Vec<Attached>,
+}
+
+/// Somebody who follows a stream, and what has not been taken yet.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) file: File,
+    pending: Vec<u8>,
+}
+
+/// Both sides of a container's standard descriptors.
+#[derive(Debug, Default)]
+pub(super) struct Pipes {
+    stdin: Option<OwnedFd>,
+    outputs: Vec<Output>,
+}
+
+impl Pipes {
+    /// Ours, and the container's.
+    pub(super) fn open(stdin: bool) -> io::Result<(Self, Stdio)> {
+        let (from_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (from_stderr, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (theirs, ours) = if stdin {
+            let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+            (theirs, Some(ours))
+        } else {
+            (File::open("/dev/null")?.into(), None)
+        };
+        let outputs = vec![
+            Output::new(from_stdout, Stream::Stdout)?,
+            Output::new(from_stderr, Stream::Stderr)?,
+        ];
+        Ok((Self { stdin: ours, outputs }, Stdio { stdin: theirs, stdout, stderr }))
+    }
+}
+
+impl Running {
+    pub(super) fn new(
+        spec: Container,
+        born: Born,
+        pipes: Pipes,
+        log: Option<Log>,
+    ) -> io::Result<Self> {
+        let mut outputs = pipes.outputs;
+        if let Some(terminal) = &born.terminal {
+            outputs.push(Output::new(terminal.try_clone()?, Stream::Stdout)?);
+        }
+        Ok(Self {
+            spec,
+            pid: born.started.pid,
+            exit: None,
+            outputs,
+            log,
+            stdin: pipes.stdin,
+            terminal: born.terminal,
+            waiters: Vec::new(),
+        })
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.exit.map_or(Status::Running { pid: self.pid }, Status::Exited)
+    }
+
+    /// Answers when the container has ended, maybe at once.
+    pub(super) fn wait(&mut self, waiter: UnixStream) {
+        match self.exit {
+            Some(exit) => answer(&waiter, &Reply::Exited(exit)),
+            None => self.waiters.push(waiter),
+        }
+    }
+
+    /// The first process has ended: what it wrote last is still to be read.
+    pub(super) fn end(&mut self, exit: Exit) {
+        for at in 0..self.outputs.len() {
+            while self.pump(at) {}
+        }
+        self.exit = Some(exit);
+        (self.stdin, self.terminal) = (None, None);
+        for waiter in self.waiters.drain(..) {
+            answer(&waiter, &Reply::Exited(exit));
+        }
+    }
+
+    pub(super) fn reopen_log(&mut self) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), Log::reopen)
+    }
+
+    /// Lets somebody follow the output; gives the container's input, or its terminal.
+    pub(super) fn attach(
+        &mut self,
+        stdin: bool,
+        writers: Vec<OwnedFd>,
+    ) -> io::Result<Option<OwnedFd>> {
+        if self.exit.is_some() {
+            return Err(io::Error::other("container is not running"));
+        }
+        for (output, writer) in self.outputs.iter_mut().zip(writers) {
+            unblock(&writer)?;
+            output.attached.push(Attached { file: writer.into(), pending: Vec::new() });
+        }
+        if let Some(terminal) = &self.terminal {
+            return terminal.try_clone().map(Some);
+        }
+        if !stdin {
+            return Ok(None);
+        }
+        if self.spec.stdin_once {
+            return Ok(self.stdin.take()); // when the one who has it closes it, the container sees the end
+        }
+        self.stdin.as_ref().map(OwnedFd::try_clone).transpose()
+    }
+
+    /// Moves output on. `false` when there is none now; at its end the stream is removed.
+    pub(super) fn pump(&mut self, at: usize) -> bool {
+        let mut buffer = [0; CHUNK];
+        let Some(output) = self.outputs.get_mut(at) else { return false };
+        if !output.attached.is_empty() && !output.flush() {
+            return false;
+        }
+        match output.source.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            // a terminal's end is an error
+            Ok(0) | Err(_) => {
+                let mut output = self.outputs.remove(at);
+                if let Some(log) = &mut self.log {
+                    log.finish(output.stream, &mut output.line)
+                        .unwrap_or_else(|error| complain(&error));
+                }
+                at < self.outputs.len()
+            }
+            Ok(got) => {
+                if let Some(log) = &mut self.log {
+                    log.write(output.stream, &mut output.line, &buffer[..got])
+                        .unwrap_or_else(|error| complain(&error));
+                }
+                output.pass_on(&buffer[..got]);
+                true
+            }
+        }
+    }
+}
+
+impl Output {
+    fn new(source: OwnedFd, stream: Stream) -> io::Result<Self> {
+        unblock(&source)?;
+        let (line, attached) = (Line::default(), Vec::new());
+        Ok(Self { source: source.into(), stream, line, attached })
+    }
+
+    /// Whether everyone attached has taken everything. Who has gone is forgotten.
+    pub(super) fn flush(&mut self) -> bool {
+        self.attached.retain_mut(Attached::flush);
+        self.attached.iter().all(|one| one.pending.is_empty())
+    }
+
+    fn pass_on(&mut self, bytes: &[u8]) {
+        for one in &mut self.attached {
+            one.pending.extend_from_slice(bytes);
+        }
+        self.flush();
+    }
+}
+
+impl Attached {
+    pub(super) fn behind(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Whether it is still there.
+    fn flush(&mut self) -> bool {
+        while !self.pending.is_empty() {
+            match self.file.write(&self.pending) {
+                Ok(sent) => drop(self.pending.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Answers whoever still listens.
+pub(super) fn answer(to: &UnixStream, reply: &Reply) {
+    let _ = send(to, reply, &[]);
+}
+
+fn unblock(fd: &OwnedFd) -> io::Result<()> {
+    Ok(fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?)
+}
+
+/// A full disk must not stop the container.
+fn complain(error: &io::Error) {
+    eprintln!("write the log: {error}");
+}

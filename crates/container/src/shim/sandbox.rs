@@ -1,0 +1,85 @@
+//! The first process of a pod: it holds the namespaces and reaps, nothing more.
+
+use std::{fs, io::Read, os::unix::net::UnixStream};
+
+use sys::{namespace, process};
+
+use super::{
+    process::{adjust_oom_score, join},
+    root::Doing,
+};
+use crate::spec::Sandbox;
+
+/// Starts it and returns its process id when all is set up.
+pub(super) fn start(spec: &Sandbox) -> Result<i32, String> {
+    let kinds = [
+        (spec.own_network, namespace::NETWORK),
+        (spec.own_ipc, namespace::IPC),
+        (spec.own_pid, namespace::PID),
+        (spec.own_uts, namespace::UTS),
+        (spec.users.is_some(), namespace::USER),
+    ];
+    let new = kinds.iter().filter(|(own, _)| *own).fold(0, |all, (_, kind)| all | kind);
+    let (mut ours, theirs) = UnixStream::pair().doing(|| "make a report".into())?;
+    let pid = process::fork(new, || {
+        use std::io::Write;
+        if spec.users.is_some() && (&theirs).read_exact(&mut [0]).is_err() {
+            return 1;
+        }
+        match set_up(spec) {
+            Ok(()) => {
+                let _ = (&theirs).write_all(b"\0"); // a parent that is gone needs no report
+                process::set_name(c"tiphys-pause");
+                process::close_others_now(2);
+                match process::pause() {}
+            }
+            Err(error) => {
+                let _ = (&theirs).write_all(error.as_bytes());
+                1
+            }
+        }
+    })
+    .doing(|| "fork the sandbox".into())?;
+    drop(theirs);
+    if let Some(maps) = &spec.users {
+        use std::io::Write;
+        super::users::write(pid, maps).doing(|| "write the user maps".into())?;
+        ours.write_all(b"\0").doing(|| "wake the sandbox".into())?;
+    }
+    // Entered from outside: inside a user namespace the files would not open.
+    let mut report = Vec::new();
+    ours.take(4096).read_to_end(&mut report).doing(|| "start the sandbox".into())?;
+    if report == b"\0" {
+        return Ok(pid);
+    }
+    let _ = process::wait(pid); // it has said why and ends
+    Err(format!("sandbox: {}", String::from_utf8_lossy(&report)))
+}
+
+fn set_up(spec: &Sandbox) -> Result<(), String> {
+    process::die_with_parent(9).doing(|| "follow the shim".into())?;
+    let warnings = &mut Vec::new();
+    adjust_oom_score(Some(spec.oom_score_adj).filter(|score| *score != 0), warnings);
+    join(&spec.cgroup)?;
+    process::new_session();
+    if spec.own_uts && !spec.hostname.is_empty() {
+        namespace::set_hostname(&spec.hostname).doing(|| "set the host name".into())?;
+    }
+    if spec.own_network {
+        namespace::loopback_up().doing(|| "bring up loopback".into())?;
+    }
+    for (name, value) in &spec.sysctls {
+        sysctl(name, value)?;
+    }
+    Ok(())
+}
+
+/// Both spellings are in use, `net.ipv4.ip_forward` and `net/ipv4/ip_forward`.
+fn sysctl(name: &str, value: &str) -> Result<(), String> {
+    let path = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
+    if path.split('/').any(|part| part == ".." || part.is_empty()) {
+        return Err(format!("sysctl {name:?} is no name"));
+    }
+    fs::write(format!("/proc/sys/{path}"), value)
+        .doing(|| format!("set sysctl {name} to {value:?}"))
+}

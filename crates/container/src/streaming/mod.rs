@@ -1,0 +1,106 @@
+//! The CRI streaming server: exec, attach and port-forward over SPDY/3.1 and WebSocket, by single-use addresses
+//! that the CRI calls hand out.
+//!
+//! What happens inside containers is behind [`Sessions`]; here are only the protocols.
+
+mod outbox;
+mod port_forward;
+mod remote_command;
+mod server;
+pub mod spdy;
+mod tokens;
+mod web_socket;
+
+use std::{fmt, pin::Pin};
+
+use serde::Deserialize;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
+
+pub use server::Server;
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type Input = Box<dyn AsyncRead + Send + Unpin>;
+pub type Output = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// What the runtime does for a session. Each call returns when the session is over and everything has been
+/// written; it is dropped when the client goes away.
+pub trait Sessions: Send + Sync + 'static {
+    fn exec(&self, request: ExecRequest, io: Io) -> BoxFuture<'_, Result<ExitStatus, Error>>;
+
+    fn attach(&self, request: AttachRequest, io: Io) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Connects `stream` with a port inside the sandbox.
+    fn port_forward(
+        &self,
+        sandbox_id: String,
+        port: u16,
+        stream: Box<dyn Duplex>,
+    ) -> BoxFuture<'_, Result<(), Error>>;
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
+pub struct ExecRequest {
+    pub container_id: String,
+    pub cmd: Vec<String>,
+    pub tty: bool,
+    pub stdin: bool,
+    pub stdout: bool,
+    pub stderr: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
+pub struct AttachRequest {
+    pub container_id: String,
+    pub tty: bool,
+    pub stdin: bool,
+    pub stdout: bool,
+    pub stderr: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortForwardRequest {
+    pub sandbox_id: String,
+}
+
+/// The client's ends. What it did not ask for is absent; with a terminal there is no stderr.
+pub struct Io {
+    pub stdin: Option<Input>,
+    pub stdout: Option<Output>,
+    pub stderr: Option<Output>,
+    /// Sizes of the client's terminal, the first soon after the start.
+    pub resize: Option<mpsc::Receiver<Size>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Size {
+    pub width: u16,
+    pub height: u16,
+}
+
+/// How the command ended; 0 is success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExitStatus(pub i32);
+
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(pub String);
+
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+impl fmt::Debug for Io {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Io")
+            .field("stdin", &self.stdin.is_some())
+            .field("stdout", &self.stdout.is_some())
+            .field("stderr", &self.stderr.is_some())
+            .field("resize", &self.resize.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,165 @@
+//! What is to be sent on a connection: many put in, one takes out. Data waits for room; what ends or answers
+//! something never waits, keeps its place behind the data before it, and is bounded by a count of its own.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+const ROOM: usize = 256 << 10;
+const MOST_ITEMS: usize = 16 << 10;
+
+#[derive(Debug)]
+pub(super) struct Outbox<T>(Arc<Mutex<State<T>>>);
+
+#[derive(Debug)]
+struct State<T> {
+    items: VecDeque<(T, usize)>,
+    bytes: usize,
+    /// Nothing more comes in; what is there still goes out.
+    finished: bool,
+    /// Nobody takes out any more.
+    broken: bool,
+    reader: Option<Waker>,
+    writers: Vec<Waker>,
+}
+
+impl<T> Clone for Outbox<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Default for Outbox<T> {
+    fn default() -> Self {
+        let (items, writers) = (VecDeque::new(), Vec::new());
+        Self(Arc::new(Mutex::new(State {
+            items,
+            bytes: 0,
+            finished: false,
+            broken: false,
+            reader: None,
+            writers,
+        })))
+    }
+}
+
+impl<T> Outbox<T> {
+    /// Ready when there is room for more data; the item is made only then.
+    pub(super) fn poll_push(
+        &self,
+        cx: &mut Context<'_>,
+        size: usize,
+        item: impl FnOnce() -> T,
+    ) -> Poll<io::Result<()>> {
+        let mut state = self.state();
+        state.check()?;
+        if state.bytes >= ROOM {
+            state.writers.push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        state.push(item(), size);
+        Poll::Ready(Ok(()))
+    }
+
+    pub(super) fn push(&self, item: T) -> io::Result<()> {
+        let mut state = self.state();
+        state.check()?;
+        if state.items.len() >= MOST_ITEMS {
+            return Err(io::Error::other("the peer asks more than it reads"));
+        }
+        state.push(item, 0);
+        Ok(())
+    }
+
+    /// The next item; None once all is out and nothing more comes.
+    pub(super) async fn pop(&self) -> Option<T> {
+        poll_fn(|cx| self.poll_pop(cx)).await
+    }
+
+    /// What can be taken at once, so that a sender knows when to flush.
+    pub(super) fn try_pop(&self) -> Option<T> {
+        self.state().pop()
+    }
+
+    pub(super) fn finish(&self) {
+        let mut state = self.state();
+        state.finished = true;
+        state.wake();
+    }
+
+    /// The connection is gone.
+    pub(super) fn fail(&self) {
+        let mut state = self.state();
+        state.broken = true;
+        state.items.clear();
+        state.wake();
+    }
+
+    fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut state = self.state();
+        match state.pop() {
+            None if !state.finished && !state.broken => {
+                state.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            item => Poll::Ready(item),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> State<T> {
+    fn check(&self) -> io::Result<()> {
+        if self.broken || self.finished { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+
+    fn push(&mut self, item: T, size: usize) {
+        self.items.push_back((item, size));
+        self.bytes += size;
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let (item, size) = self.items.pop_front()?;
+        self.bytes -= size;
+        if self.bytes < ROOM {
+            self.writers.drain(..).for_each(Waker::wake);
+        }
+        Some(item)
+    }
+
+    fn wake(&mut self) {
+        self.reader.take().into_iter().chain(self.writers.drain(..)).for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn data_waits_for_room_and_the_rest_does_not() {
+        let outbox = Outbox::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(outbox.poll_push(&mut cx, ROOM, || 1).is_ready());
+        assert!(outbox.poll_push(&mut cx, 1, || 2).is_pending());
+        outbox.push(3).expect("never waits");
+        assert_eq!(outbox.pop().await, Some(1));
+        assert!(outbox.poll_push(&mut cx, 1, || 4).is_ready());
+        outbox.finish();
+        assert!(outbox.push(5).is_err());
+        assert_eq!(
+            (outbox.pop().await, outbox.pop().await, outbox.pop().await),
+            (Some(3), Some(4), None)
+        );
+    }
+}

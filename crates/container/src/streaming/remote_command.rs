@@ -1,0 +1,259 @@
+//! Exec and attach: which streams a session has, how it is run, and how its end is told. Over SPDY here, over
+//! WebSocket in its own file.
+
+use std::{io, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::mpsc,
+    time::timeout,
+};
+
+use super::{
+    AttachRequest, Error, ExecRequest, ExitStatus, Io, PortForwardRequest, Sessions, Size,
+    spdy::{Connection, Stream},
+    tokens,
+};
+
+const STREAMS: Duration = Duration::from_secs(30);
+const SIZES: usize = 16;
+const LARGEST_SIZE: usize = 4096;
+
+/// Each version adds to the one before: 3 resizes terminals, 4 tells the end as a Status, 5 closes stdin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Version {
+    V1,
+    V2,
+    V3,
+    V4,
+    V5,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Session {
+    Exec(ExecRequest),
+    Attach(AttachRequest),
+}
+
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
+pub(super) struct Wants {
+    pub(super) stdin: bool,
+    pub(super) stdout: bool,
+    pub(super) stderr: bool,
+    pub(super) tty: bool,
+}
+
+/// The client's first choice that we know. One who names none speaks the oldest.
+pub(super) fn choose_spdy(offered: &[String]) -> Option<(&'static str, Version)> {
+    const KNOWN: [(&str, Version); 5] = [
+        ("v5.channel.k8s.io", Version::V5),
+        ("v4.channel.k8s.io", Version::V4),
+        ("v3.channel.k8s.io", Version::V3),
+        ("v2.channel.k8s.io", Version::V2),
+        ("channel.k8s.io", Version::V1),
+    ];
+    if offered.is_empty() {
+        return Some(("", Version::V1));
+    }
+    offered.iter().find_map(|name| KNOWN.into_iter().find(|(known, _)| known == name))
+}
+
+pub(super) async fn serve(
+    io: impl AsyncRead + AsyncWrite + Send + 'static,
+    version: Version,
+    session: Session,
+    sessions: Arc<dyn Sessions>,
+) {
+    let mut connection = Connection::server(io);
+    match timeout(STREAMS, Streams::collect(&mut connection, session.wants(), version)).await {
+        Ok(Ok(streams)) => streams.run(&connection, version, session, &*sessions).await,
+        Ok(Err(error)) => tracing::debug!(%error, "streaming session refused"),
+        Err(_) => tracing::debug!("timed out waiting for client to create streams"),
+    }
+    connection.close().await;
+}
+
+impl Session {
+    /// Port-forwards are of another kind.
+    pub(super) fn from(request: tokens::Request) -> Result<Self, PortForwardRequest> {
+        match request {
+            tokens::Request::Exec(request) => Ok(Self::Exec(request)),
+            tokens::Request::Attach(request) => Ok(Self::Attach(request)),
+            tokens::Request::PortForward(request) => Err(request),
+        }
+    }
+
+    pub(super) fn wants(&self) -> Wants {
+        match self {
+            Self::Exec(ExecRequest { stdin, stdout, stderr, tty, .. })
+            | Self::Attach(AttachRequest { stdin, stdout, stderr, tty, .. }) => {
+                Wants { stdin: *stdin, stdout: *stdout, stderr: *stderr, tty: *tty }
+            }
+        }
+    }
+
+    /// Runs it, and says how it ended in the words of `version`; nothing if there is nothing to say.
+    pub(super) async fn run(self, sessions: &dyn Sessions, io: Io, version: Version) -> Vec<u8> {
+        let end = match self {
+            Self::Exec(request) => sessions.exec(request, io).await,
+            Self::Attach(request) => sessions.attach(request, io).await.map(|()| ExitStatus(0)),
+        };
+        let status = status(end);
+        match status["status"].as_str() {
+            _ if version >= Version::V4 => status.to_string().into_bytes(),
+            Some("Success") => Vec::new(),
+            _ => status["message"].as_str().unwrap_or_default().as_bytes().to_vec(),
+        }
+    }
+}
+
+/// A session's streams, as the client opened them.
+#[derive(Default)]
+struct Streams {
+    stdin: Option<Stream>,
+    stdout: Option<Stream>,
+    stderr: Option<Stream>,
+    resize: Option<Stream>,
+    error: Option<Stream>,
+}
+
+impl Streams {
+    async fn collect(
+        connection: &mut Connection,
+        wants: Wants,
+        version: Version,
+    ) -> io::Result<Self> {
+        let mut streams = Self::default();
+        let resize = wants.tty && version >= Version::V3;
+        let expected = 1 + [wants.stdin, wants.stdout, wants.stderr, resize]
+            .into_iter()
+            .filter(|want| *want)
+            .count();
+        for _ in 0..expected {
+            let stream = connection.accept().await.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let kind = stream.headers().get("streamtype").unwrap_or_default().to_owned();
+            let place = match kind.as_str() {
+                "stdin" if wants.stdin => &mut streams.stdin,
+                "stdout" if wants.stdout => &mut streams.stdout,
+                "stderr" if wants.stderr => &mut streams.stderr,
+                "resize" if resize => &mut streams.resize,
+                "error" => &mut streams.error,
+                _ => return Err(io::Error::other(format!("unexpected stream {kind:?}"))),
+            };
+            if place.replace(stream).is_some() {
+                return Err(io::Error::other(format!("two streams {kind:?}")));
+            }
+        }
+        Ok(streams)
+    }
+
+    async fn run(
+        self,
+        connection: &Connection,
+        version: Version,
+        session: Session,
+        sessions: &dyn Sessions,
+    ) {
+        let (sizes, resize) = mpsc::channel(SIZES);
+        let io = Io {
+            stdin: self.stdin.map(|stream| Box::new(stream) as _),
+            stdout: self.stdout.map(|stream| Box::new(stream) as _),
+            stderr: self.stderr.map(|stream| Box::new(stream) as _),
+            resize: self.resize.is_some().then_some(resize),
+        };
+        let read_sizes = async {
+            if let Some(stream) = self.resize {
+                read_sizes(stream, sizes).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let gone = connection.gone();
+        let end = tokio::select! {
+            end = session.run(sessions, io, version) => end,
+            () = gone.cancelled() => return,
+            () = read_sizes => return,
+        };
+        if let Some(mut error) = self.error {
+            let _ = error.write_all(&end).await; // the client is gone, and with it the one to tell
+        }
+    }
+}
+
+/// Terminal sizes, one JSON value after another.
+async fn read_sizes(mut from: impl AsyncRead + Unpin, sizes: mpsc::Sender<Size>) {
+    let mut buffer = Vec::new();
+    while buffer.len() < LARGEST_SIZE
+        && from.read_buf(&mut buffer).await.is_ok_and(|count| count > 0)
+    {
+        let mut values = serde_json::Deserializer::from_slice(&buffer).into_iter::<Size>();
+        for size in values.by_ref().map_while(Result::ok) {
+            let _ = sizes.try_send(size); // whoever lags behind by so many gets the next
+        }
+        let read = values.byte_offset();
+        buffer.drain(..read);
+    }
+}
+
+/// What the error stream says of an end, in the form of a Status.
+fn status(end: Result<ExitStatus, Error>) -> Value {
+    match end {
+        Ok(ExitStatus(0)) => json!({"metadata": {}, "status": "Success"}),
+        Ok(ExitStatus(code)) => json!({
+            "metadata": {},
+            "status": "Failure",
+            "message": format!("command terminated with non-zero exit code: {code}"),
+            "reason": "NonZeroExitCode",
+            "details": {"causes": [{"reason": "ExitCode", "message": code.to_string()}]},
+        }),
+        Err(error) => {
+            let message = format!("error executing command in container: {error}");
+            json!({
+                "metadata": {},
+                "status": "Failure",
+                "message": format!("Internal error occurred: {message}"),
+                "reason": "InternalError",
+                "details": {"causes": [{"message": message}]},
+                "code": 500,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sizes_in_pieces() {
+        let (mut near, far) = tokio::io::duplex(64);
+        let (sender, mut sizes) = mpsc::channel(SIZES);
+        let write = async move {
+            for piece in [r#"{"Width":80,"#, "\"Height\":24}\n{\"Wid", "th\":1,\"Height\":2}"] {
+                near.write_all(piece.as_bytes()).await.expect("open");
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::join!(write, read_sizes(far, sender));
+        let got = [sizes.recv().await, sizes.recv().await, sizes.recv().await];
+        assert_eq!(
+            got,
+            [Some(Size { width: 80, height: 24 }), Some(Size { width: 1, height: 2 }), None]
+        );
+    }
+
+    #[test]
+    fn the_first_common_protocol() {
+        let offer = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            choose_spdy(&names)
+        };
+        assert_eq!(
+            offer(&["v9.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"]),
+            Some(("v4.channel.k8s.io", Version::V4))
+        );
+        assert_eq!(offer(&[]), Some(("", Version::V1)));
+        assert_eq!(offer(&["chat"]), None);
+    }
+}

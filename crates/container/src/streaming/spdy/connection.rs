@@ -1,0 +1,160 @@
+//! A connection: streams that the peer opens, and streams that we open.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    frame::Frame,
+    header::Headers,
+    shared::{Shared, WINDOW},
+    stream::Stream,
+    wire::{self, Reader},
+};
+
+const WAITING_STREAMS: usize = 64;
+const REPLY: Duration = Duration::from_secs(30);
+const PARTING: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub struct Connection {
+    shared: Arc<Shared>,
+    incoming: mpsc::Receiver<Stream>,
+    tasks: JoinSet<()>,
+}
+
+/// Opens streams; clones open on the same connection.
+#[derive(Clone, Debug)]
+pub struct Opener(Arc<Shared>);
+
+impl Connection {
+    pub fn server(io: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+        Self::start(io, 2)
+    }
+
+    pub fn client(io: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+        Self::start(io, 1)
+    }
+
+    fn start(io: impl AsyncRead + AsyncWrite + Send + 'static, first: u32) -> Self {
+        let shared = Arc::new(Shared::new(first));
+        shared.outbox.push(Frame::Settings { window: Some(WINDOW) }).expect("the outbox is new");
+        let (read, write) = tokio::io::split(io);
+        let (sender, incoming) = mpsc::channel(WAITING_STREAMS);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Reader::new(shared.clone(), read, sender).run());
+        tasks.spawn(wire::write(shared.clone(), write));
+        Self { shared, incoming, tasks }
+    }
+
+    /// The next stream that the peer opens; None when the connection is gone.
+    pub async fn accept(&mut self) -> Option<Stream> {
+        self.incoming.recv().await
+    }
+
+    pub fn opener(&self) -> Opener {
+        Opener(self.shared.clone())
+    }
+
+    /// Cancelled when nothing more can arrive.
+    pub fn gone(&self) -> CancellationToken {
+        self.shared.gone.clone()
+    }
+
+    /// Sends what has been written, says good-bye, and gives the peer a moment to read it: closing a socket at once
+    /// could take back what is still under way.
+    pub async fn close(mut self) {
+        self.incoming.close();
+        let _ = self.shared.outbox.push(Frame::GoAway { last: 0 }); // fails when the connection is gone already
+        self.shared.outbox.finish();
+        let _ = timeout(PARTING, async { while self.tasks.join_next().await.is_some() {} }).await;
+    }
+}
+
+impl Opener {
+    /// Opens a stream and waits until the peer has agreed.
+    pub async fn open(&self, headers: Headers) -> io::Result<Stream> {
+        let id = self.0.next.fetch_add(2, Ordering::Relaxed);
+        let (reply, replied) = oneshot::channel();
+        let stream = self
+            .0
+            .add(id, headers.clone(), Some(reply))
+            .ok_or_else(|| io::Error::other("too many streams"))?;
+        self.0.outbox.push(Frame::Open { id, fin: false, headers })?;
+        match timeout(REPLY, replied).await {
+            Ok(Ok(())) => Ok(stream),
+            Ok(Err(_)) => Err(io::ErrorKind::ConnectionReset.into()),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::{
+        super::{
+            frame::{self, Arrival},
+            header::{Decoder, Encoder},
+        },
+        *,
+    };
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    #[tokio::test]
+    async fn a_stream_that_nobody_reads_holds_up_no_other() {
+        let (near, far) = duplex(64 << 10);
+        let (client, mut server) = (Connection::client(near), Connection::server(far));
+        let opener = client.opener();
+        let mut slow = opener.open(Headers::default()).await.expect("agreed");
+        let mut fast = opener.open(Headers::default()).await.expect("agreed");
+        let _unread = server.accept().await.expect("opened");
+        let mut read = server.accept().await.expect("opened");
+        let much = vec![0; 4 << 20];
+        let stuck = timeout(Duration::from_millis(100), slow.write_all(&much)).await;
+        assert!(stuck.is_err(), "it waits for its window");
+        fast.write_all(b"through").await.expect("open");
+        drop(fast);
+        let mut text = String::new();
+        timeout(SOON, read.read_to_string(&mut text)).await.expect("not held up").expect("text");
+        assert_eq!(text, "through");
+    }
+
+    #[tokio::test]
+    async fn pings_are_answered_and_resets_end_streams() {
+        let (mut peer, far) = duplex(64 << 10);
+        let mut server = Connection::server(far);
+        let (mut bytes, mut encoder, mut decoder) =
+            (BytesMut::new(), Encoder::new(), Decoder::new());
+        let open = Frame::Open { id: 1, fin: false, headers: Headers::default() };
+        for frame in [Frame::Ping(7), open, Frame::Reset { id: 1, status: 5 }] {
+            frame.write(&mut bytes, &mut encoder).expect("in memory");
+        }
+        peer.write_all(&bytes).await.expect("open");
+        let mut stream = server.accept().await.expect("opened");
+        assert_eq!(stream.read(&mut [0; 8]).await.expect("an end"), 0);
+        assert!(stream.write_all(b"x").await.is_err());
+        loop {
+            match timeout(SOON, frame::read(&mut peer, &mut decoder)).await.expect("an answer") {
+                Ok(Some(Arrival::Control(Frame::Ping(id)))) => break assert_eq!(id, 7),
+                Ok(Some(_)) => {}
+                end => panic!("{end:?}"),
+            }
+        }
+        drop(peer);
+        timeout(SOON, server.gone().cancelled()).await.expect("the peer is gone");
+    }
+}

@@ -1,0 +1,123 @@
+//! What the two tasks of a connection and its streams share: which stream is which, and what is to be sent.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
+    },
+};
+
+use tokio::{
+    io::{DuplexStream, duplex},
+    sync::oneshot,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::outbox::Outbox,
+    frame::Frame,
+    header::Headers,
+    stream::{Stream, Window},
+};
+
+/// What a stream buffers for its reader. A slow reader then holds up the whole connection, unless the peer does
+/// flow control; Go's library behaves the same.
+pub(super) const WINDOW: u32 = 256 << 10;
+const STANDARD_WINDOW: i64 = 64 << 10;
+const MOST_STREAMS: usize = 4096;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) outbox: Outbox<Frame>,
+    pub(super) streams: Mutex<HashMap<u32, Slot>>,
+    pub(super) next: AtomicU32,
+    /// The peer has spoken of windows.
+    pub(super) flow: AtomicBool,
+    pub(super) initial_window: AtomicI64,
+    pub(super) gone: CancellationToken,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) window: Arc<Window>,
+    /// Taken out while it is being written to, and for good when the peer is done.
+    pub(super) pipe: Option<DuplexStream>,
+    pub(super) reply: Option<oneshot::Sender<()>>,
+    peer_done: bool,
+    we_done: bool,
+}
+
+impl Shared {
+    /// `first` is the number of the first stream that we open: odd for clients, even for servers.
+    pub(super) fn new(first: u32) -> Self {
+        Self {
+            outbox: Outbox::default(),
+            streams: Mutex::default(),
+            next: AtomicU32::new(first),
+            flow: AtomicBool::new(false),
+            initial_window: AtomicI64::new(STANDARD_WINDOW),
+            gone: CancellationToken::new(),
+        }
+    }
+
+    pub(super) fn flow_controlled(&self) -> bool {
+        self.flow.load(Ordering::Relaxed)
+    }
+
+    /// We are done with a stream.
+    pub(super) fn finished(&self, id: u32) {
+        let mut streams = self.streams();
+        if let Some(slot) = streams.get_mut(&id) {
+            slot.we_done = true;
+            if slot.peer_done {
+                streams.remove(&id);
+            }
+        }
+    }
+
+    /// None if there are too many.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        id: u32,
+        headers: Headers,
+        reply: Option<oneshot::Sender<()>>,
+    ) -> Option<Stream> {
+        let (near, far) = duplex(WINDOW as usize);
+        let window = Arc::new(Window::new(self.initial_window.load(Ordering::Relaxed)));
+        let slot = Slot {
+            window: window.clone(),
+            pipe: Some(far),
+            reply,
+            peer_done: false,
+            we_done: false,
+        };
+        let mut streams = self.streams();
+        if streams.len() >= MOST_STREAMS || streams.contains_key(&id) {
+            return None;
+        }
+        streams.insert(id, slot);
+        Some(Stream::new(id, headers, self.clone(), window, near))
+    }
+
+    pub(super) fn streams(&self) -> MutexGuard<'_, HashMap<u32, Slot>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a stream or ping of this number is one that we began.
+    pub(super) fn is_ours(&self, id: u32) -> bool {
+        id % 2 == self.next.load(Ordering::Relaxed) % 2
+    }
+
+    /// The peer is done with a stream: whoever reads it comes to the end.
+    pub(super) fn peer_finished(&self, id: u32) {
+        let mut streams = self.streams();
+        if let Some(slot) = streams.get_mut(&id) {
+            slot.peer_done = true;
+            slot.pipe = None;
+            if slot.we_done {
+                streams.remove(&id);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The two tasks of a connection: one takes what arrives apart, one sends what is in the outbox.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+};
+
+use bytes::BytesMut;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
+    sync::mpsc,
+};
+
+use super::{
+    frame::{self, Arrival, Frame},
+    header::{Decoder, Encoder, Headers},
+    shared::Shared,
+    stream::Stream,
+};
+
+const PIECE: usize = 64 << 10;
+const REFUSED: u32 = 3;
+
+pub(super) struct Reader<R> {
+    shared: Arc<Shared>,
+    from: BufReader<R>,
+    incoming: mpsc::Sender<Stream>,
+    buffer: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    pub(super) fn new(shared: Arc<Shared>, from: R, incoming: mpsc::Sender<Stream>) -> Self {
+        let from = BufReader::with_capacity(PIECE, from);
+        Self { shared, from, incoming, buffer: vec![0; PIECE] }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut headers = Decoder::new();
+        let end = loop {
+            match frame::read(&mut self.from, &mut headers).await {
+                Ok(None) => break Ok(()),
+                Ok(Some(arrival)) => {
+                    if let Err(error) = self.take(arrival).await {
+                        break Err(error);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        if let Err(error) = end {
+            tracing::debug!(%error, "SPDY connection broke");
+        }
+        self.shared.outbox.fail();
+        self.shared.streams().drain().for_each(|(_, slot)| slot.window.reset());
+        self.shared.gone.cancel();
+    }
+
+    async fn take(&mut self, arrival: Arrival) -> io::Result<()> {
+        let shared = &self.shared;
+        match arrival {
+            Arrival::Data { id, fin, length } => return self.data(id, fin, length).await,
+            Arrival::Control(Frame::Open { id, fin, headers }) => {
+                return self.opened(id, fin, headers).await;
+            }
+            Arrival::Control(Frame::Reply { id, fin, .. }) => {
+                if let Some(reply) =
+                    shared.streams().get_mut(&id).and_then(|slot| slot.reply.take())
+                {
+                    let _ = reply.send(()); // who opened it may have given up
+                }
+                if fin {
+                    shared.peer_finished(id);
+                }
+            }
+            Arrival::Control(Frame::Reset { id, .. }) => {
+                if let Some(slot) = shared.streams().remove(&id) {
+                    slot.window.reset();
+                }
+            }
+            Arrival::Control(Frame::Settings { window: Some(window) }) => {
+                shared.flow.store(true, Ordering::Relaxed);
+                let more = i64::from(window)
+                    - shared.initial_window.swap(window.into(), Ordering::Relaxed);
+                shared.streams().values().for_each(|slot| slot.window.add(more));
+            }
+            Arrival::Control(Frame::Window { id, more }) => {
+                if let Some(slot) = shared.streams().get(&id) {
+                    slot.window.add(more.into());
+                }
+            }
+            Arrival::Control(Frame::Ping(id)) => {
+                if !shared.is_ours(id) {
+                    shared.outbox.push(Frame::Ping(id))?;
+                }
+            }
+            // After a good-bye the streams that are open still end in peace.
+            Arrival::Control(_) | Arrival::Other => {}
+        }
+        Ok(())
+    }
+
+    async fn opened(&mut self, id: u32, fin: bool, headers: Headers) -> io::Result<()> {
+        let stream =
+            if self.shared.is_ours(id) { None } else { self.shared.add(id, headers, None) };
+        let Some(stream) = stream else {
+            return self.shared.outbox.push(Frame::Reset { id, status: REFUSED });
+        };
+        self.shared.outbox.push(Frame::Reply { id, fin: false, headers: Headers::default() })?;
+        if fin {
+            self.shared.peer_finished(id);
+        }
+        let _ = self.incoming.send(stream).await; // nobody accepts any more: dropping the stream ends it
+        Ok(())
+    }
+
+    /// Moves data from the wire to its stream, in pieces. Data for a stream that nobody reads is passed over.
+    async fn data(&mut self, id: u32, fin: bool, length: u32) -> io::Result<()> {
+        let mut pipe = self.shared.streams().get_mut(&id).and_then(|slot| slot.pipe.take());
+        let mut left = length as usize;
+        while left > 0 {
+            let most = left.min(self.buffer.len());
+            let count = self.from.read(&mut self.buffer[..most]).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            left -= count;
+            if let Some(to) = &mut pipe
+                && to.write_all(&self.buffer[..count]).await.is_err()
+            {
+                pipe = None;
+            }
+        }
+        if self.shared.flow_controlled() && length > 0 {
+            self.shared.outbox.push(Frame::Window { id: 0, more: length })?; // only streams are held back
+        }
+        if fin {
+            self.shared.peer_finished(id);
+        } else if let Some(slot) = self.shared.streams().get_mut(&id) {
+            slot.pipe = pipe;
+        }
+        Ok(())
+    }
+}
+
+/// Writes what is in the outbox and flushes when that is empty. An error ends the reader's side as well, since
+/// the peer closes or the outbox fails.
+pub(super) async fn write(shared: Arc<Shared>, mut to: impl AsyncWrite + Unpin) {
+    let mut headers = Encoder::new();
+    let mut bytes = BytesMut::with_capacity(2 * PIECE);
+    let result: io::Result<()> = async {
+        while let Some(frame) = shared.outbox.pop().await {
+            frame.write(&mut bytes, &mut headers)?;
+            while bytes.len() < PIECE
+                && let Some(frame) = shared.outbox.try_pop()
+            {
+                frame.write(&mut bytes, &mut headers)?;
+            }
+            to.write_all_buf(&mut bytes).await?;
+            to.flush().await?;
+        }
+        to.shutdown().await
+    }
+    .await;
+    if let Err(error) = result {
+        tracing::debug!(%error, "SPDY connection broke");
+        shared.outbox.fail();
+        shared.gone.cancel();
+    }
+}

@@ -1,0 +1,67 @@
+//! Single-use addresses: whoever has the token is the one the CRI call was made for, for one minute.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::time::Instant;
+
+use super::{AttachRequest, Error, ExecRequest, PortForwardRequest};
+
+const LIFETIME: Duration = Duration::from_mins(1);
+const MOST_TOKENS: usize = 1000;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Exec(ExecRequest),
+    Attach(AttachRequest),
+    PortForward(PortForwardRequest),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Tokens(Mutex<HashMap<String, (Instant, Request)>>);
+
+impl Tokens {
+    pub(super) fn add(&self, request: Request, now: Instant) -> Result<String, Error> {
+        let mut bytes = [0; 16];
+        SystemRandom::new().fill(&mut bytes).map_err(|_| Error("no random numbers".to_owned()))?;
+        let token = BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.retain(|_, (until, _)| *until > now);
+        if tokens.len() >= MOST_TOKENS {
+            return Err(Error("maximum number of in-flight requests exceeded".to_owned()));
+        }
+        tokens.insert(token.clone(), (now + LIFETIME, request));
+        Ok(token)
+    }
+
+    pub(super) fn take(&self, token: &str, now: Instant) -> Option<Request> {
+        let (until, request) =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(token)?;
+        (until > now).then_some(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_and_for_a_minute() {
+        let (tokens, now) = (Tokens::default(), Instant::now());
+        let request = Request::PortForward(PortForwardRequest { sandbox_id: "s".to_owned() });
+        let add = |at| tokens.add(request.clone(), at);
+        let (one, two) = (add(now).expect("room"), add(now).expect("room"));
+        assert_ne!(one, two);
+        assert_eq!((tokens.take(&one, now), tokens.take(&one, now)), (Some(request.clone()), None));
+        let later = now + LIFETIME;
+        assert_eq!(tokens.take(&two, later), None, "expired");
+        (0..MOST_TOKENS).for_each(|_| drop(add(later).expect("room")));
+        assert!(add(later).is_err());
+        add(later + LIFETIME).expect("the others have expired");
+    }
+}

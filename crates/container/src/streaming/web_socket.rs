@@ -1,0 +1,216 @@
+//! Exec and attach over WebSocket: the first byte of a message says which stream it belongs to.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, duplex},
+    sync::mpsc,
+    time::timeout,
+};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        self, Message,
+        protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
+    },
+};
+
+use super::{
+    Io, Sessions, Size,
+    outbox::Outbox,
+    remote_command::{Session, Version},
+};
+
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const ERROR: u8 = 3;
+const RESIZE: u8 = 4;
+/// In version 5: the client has no more for the stream named by the next byte.
+const CLOSE: u8 = 255;
+
+const BUFFER: usize = 64 << 10;
+const LARGEST_WRITE: usize = 32 << 10;
+const LARGEST_MESSAGE: usize = 4 << 20;
+const SIZES: usize = 16;
+const PARTING: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dialect {
+    version: Version,
+    base64: bool,
+}
+
+/// The client's first choice that we know. One who names none speaks the oldest.
+pub(super) fn choose(offered: &[String]) -> Option<(&'static str, Dialect)> {
+    const KNOWN: [(&str, Version, bool); 6] = [
+        ("v5.channel.k8s.io", Version::V5, false),
+        ("v4.channel.k8s.io", Version::V4, false),
+        ("v4.base64.channel.k8s.io", Version::V4, true),
+        ("channel.k8s.io", Version::V1, false),
+        ("base64.channel.k8s.io", Version::V1, true),
+        ("", Version::V1, false),
+    ];
+    let find = |name: &str| KNOWN.into_iter().find(|(known, ..)| *known == name);
+    let (name, version, base64) =
+        if offered.is_empty() { find("") } else { offered.iter().find_map(|name| find(name)) }?;
+    Some((name, Dialect { version, base64 }))
+}
+
+/// The server's end of a WebSocket on an upgraded connection.
+pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(io: S) -> WebSocketStream<S> {
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(LARGEST_MESSAGE))
+        .max_frame_size(Some(LARGEST_MESSAGE));
+    WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await
+}
+
+/// Clients take any other end for a failure.
+pub(super) fn farewell() -> Message {
+    Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))
+}
+
+pub(super) async fn serve(
+    io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    dialect: Dialect,
+    session: Session,
+    sessions: Arc<dyn Sessions>,
+) {
+    let (sink, messages) = accept(io).await.split();
+    let (wants, outbox) = (session.wants(), Outbox::default());
+    let output = |channel| Output { channel, base64: dialect.base64, outbox: outbox.clone() };
+    let boxed = |wanted: bool, channel| wanted.then(|| Box::new(output(channel)) as _);
+    let (stdin, into_stdin) = duplex(BUFFER);
+    let (sizes, resize) = mpsc::channel(SIZES);
+    let ends = Io {
+        stdin: wants.stdin.then(|| Box::new(stdin) as _),
+        stdout: boxed(wants.stdout, STDOUT),
+        stderr: boxed(wants.stderr, STDERR),
+        resize: wants.tty.then_some(resize),
+    };
+    // An empty message on the first channel we write to tells the client that the session stands.
+    let first = if wants.stdout {
+        STDOUT
+    } else if wants.stderr {
+        STDERR
+    } else {
+        ERROR
+    };
+    let _ = outbox.push(output(first).message(&[])); // it is new
+
+    let work = async {
+        let end = session.run(&*sessions, ends, dialect.version).await;
+        let _ = outbox.push(output(ERROR).message(&end)); // the client is gone, and with it the one to tell
+        let _ = outbox.push(farewell());
+        outbox.finish();
+    };
+    let reading = read(messages, dialect, wants.stdin.then_some(into_stdin), sizes);
+    tokio::pin!(reading);
+    tokio::select! {
+        _ = async { tokio::join!(work, write(sink, &outbox)) } => {
+            let _ = timeout(PARTING, reading).await; // until the client has closed, too
+        }
+        () = &mut reading => {}
+    }
+}
+
+/// Hands out what arrives; returns when the client is gone.
+async fn read(
+    mut messages: impl Stream<Item = tungstenite::Result<Message>> + Unpin,
+    dialect: Dialect,
+    mut stdin: Option<DuplexStream>,
+    sizes: mpsc::Sender<Size>,
+) {
+    while let Some(Ok(message)) = messages.next().await {
+        let bytes = match message {
+            Message::Binary(_) | Message::Text(_) => message.into_data(),
+            Message::Ping(_) | Message::Pong(_) => continue,
+            _ => return,
+        };
+        let bytes = if dialect.base64 { decode(&bytes) } else { Some(bytes) };
+        let Some(bytes) = bytes else { return };
+        match bytes.split_first() {
+            Some((&STDIN, data)) => {
+                if let Some(pipe) = &mut stdin
+                    && pipe.write_all(data).await.is_err()
+                {
+                    stdin = None; // the session reads no more
+                }
+            }
+            Some((&RESIZE, data)) => {
+                if let Ok(size) = serde_json::from_slice(data) {
+                    let _ = sizes.try_send(size); // whoever lags behind by so many gets the next
+                }
+            }
+            Some((&CLOSE, &[STDIN])) if dialect.version >= Version::V5 => stdin = None,
+            _ => {}
+        }
+    }
+}
+
+async fn write(mut sink: impl Sink<Message> + Unpin, outbox: &Outbox<Message>) {
+    while let Some(message) = outbox.pop().await {
+        let mut sent = sink.feed(message).await;
+        while sent.is_ok()
+            && let Some(message) = outbox.try_pop()
+        {
+            sent = sink.feed(message).await;
+        }
+        if sent.is_err() || sink.flush().await.is_err() {
+            return outbox.fail();
+        }
+    }
+}
+
+/// `0aGk=`: channel 0, "hi".
+fn decode(text: &[u8]) -> Option<Bytes> {
+    let (channel, data) = text.split_first()?;
+    let mut bytes = vec![channel.checked_sub(b'0')?];
+    BASE64_STANDARD.decode_vec(data, &mut bytes).ok()?;
+    Some(bytes.into())
+}
+
+struct Output {
+    channel: u8,
+    base64: bool,
+    outbox: Outbox<Message>,
+}
+
+impl Output {
+    fn message(&self, data: &[u8]) -> Message {
+        if self.base64 {
+            Message::text(format!("{}{}", self.channel, BASE64_STANDARD.encode(data)))
+        } else {
+            Message::binary([&[self.channel], data].concat())
+        }
+    }
+}
+
+impl AsyncWrite for Output {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = &bytes[..bytes.len().min(LARGEST_WRITE)];
+        ready!(self.outbox.poll_push(cx, bytes.len(), || self.message(bytes)))?;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,169 @@
+//! What containers may do and see, and what they may not.
+
+use container::cri::{
+    Capability, ContainerConfig, ContainerState, ContainerStatusRequest, IdMapping, Int64Value,
+    LinuxContainerResources, LinuxContainerSecurityContext, Mount, NamespaceMode,
+    RunPodSandboxRequest, SecurityProfile, UserNamespace, security_profile::ProfileType,
+};
+
+use crate::support::{Runtime, shell, wait_for};
+
+fn security(config: &mut ContainerConfig) -> &mut LinuxContainerSecurityContext {
+    config
+        .linux
+        .as_mut()
+        .and_then(|linux| linux.security_context.as_mut())
+        .expect("made by shell()")
+}
+
+/// Runs a container to the line `end` and gives its log's texts.
+async fn output(runtime: &mut Runtime, sandbox: &str, config: ContainerConfig) -> Vec<String> {
+    let log = runtime.logs().join(&config.log_path);
+    runtime.container(sandbox, config).await;
+    let text = wait_for(&log, " end\n").await;
+    text.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn users_and_capabilities() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let script = "id -u; id -g; id -G; cat /proc/self/status | while read k v; do case $k in CapBnd:|NoNewPrivs:|Seccomp:) echo $k$v;; esac; done; echo end";
+    let mut config = shell("user", script);
+    let rights = security(&mut config);
+    rights.run_as_user = Some(Int64Value { value: 1000 });
+    rights.run_as_group = Some(Int64Value { value: 33 });
+    rights.supplemental_groups = vec![1234];
+    rights.no_new_privs = true;
+    rights.seccomp = Some(SecurityProfile {
+        profile_type: ProfileType::RuntimeDefault.into(),
+        ..Default::default()
+    });
+    rights.capabilities = Some(Capability {
+        drop_capabilities: vec!["ALL".into()],
+        add_capabilities: vec!["CHOWN".into()],
+        ..Default::default()
+    });
+    let mut lines = output(&mut runtime, &sandbox, config).await;
+    let expected = [
+        "1000",
+        "33",
+        "1234 33 50000",
+        "CapBnd:0000000000000001",
+        "NoNewPrivs:1",
+        "Seccomp:2",
+        "end",
+    ];
+    let mut groups: Vec<_> = lines[2].split(' ').map(str::to_owned).collect();
+    groups.sort();
+    lines[2] = groups.join(" ");
+    assert_eq!(lines, expected);
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn files_are_masked_read_only_and_mounted() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let host = tempfile::tempdir().expect("a folder");
+    std::fs::write(host.path().join("file"), "from the host\n").expect("written");
+    let script = "cat /data/file; echo x > /data/new || echo ro-mount; echo x > /x || echo ro-root; \
+        cat /proc/kcore | head -c 1; ls /proc/scsi /sys/firmware; echo 1 > /proc/sys/kernel/panic || echo ro-sys; \
+        cat /etc/hostname; ls /sys/fs/cgroup/memory/tasks; echo end";
+    let mut config = shell("files", &script.replace("        ", ""));
+    config.mounts.push(Mount {
+        container_path: "/data".into(),
+        host_path: host.path().to_string_lossy().into_owned(),
+        readonly: true,
+        ..Mount::default()
+    });
+    let rights = security(&mut config);
+    rights.readonly_rootfs = true;
+    rights.masked_paths =
+        ["/proc/kcore", "/proc/scsi", "/sys/firmware", "/no/such"].map(str::to_owned).into();
+    rights.readonly_paths = vec!["/proc/sys".into()];
+    let lines = output(&mut runtime, &sandbox, config).await;
+    let said = |line: &str| lines.iter().any(|one| one == line);
+    for line in ["from the host", "ro-mount", "ro-root", "ro-sys", "harbour", "end"] {
+        assert!(said(line), "{line} is missing: {lines:?}");
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn default_filter_and_sysctls() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let mut config = shell(
+        "filter",
+        "hostname other || echo refused; cat /proc/sys/net/ipv4/ip_unprivileged_port_start; echo end",
+    );
+    let rights = security(&mut config);
+    rights.seccomp = Some(SecurityProfile {
+        profile_type: ProfileType::RuntimeDefault.into(),
+        ..Default::default()
+    });
+    let lines = output(&mut runtime, &sandbox, config).await;
+    assert!(lines.contains(&"refused".to_owned()) && lines.contains(&"0".to_owned()), "{lines:?}");
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn memory_that_runs_out_is_named() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let mut config = shell("hungry", "a=x; while true; do a=$a$a; done");
+    config.linux.as_mut().expect("made by shell()").resources =
+        Some(LinuxContainerResources { memory_limit_in_bytes: 16 << 20, ..Default::default() });
+    let id = runtime.container(&sandbox, config).await;
+    let mut status = None;
+    for _ in 0..500 {
+        let request = ContainerStatusRequest { container_id: id.clone(), verbose: false };
+        let now = runtime
+            .cri
+            .runtime
+            .container_status(request)
+            .await
+            .expect("status")
+            .into_inner()
+            .status;
+        status = now.filter(|status| status.state() == ContainerState::ContainerExited);
+        if status.is_some() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let status = status.expect("it ends");
+    assert_eq!((status.exit_code, status.reason.as_str()), (137, "OOMKilled"));
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_user_namespace_has_its_own_root() {
+    let mut runtime = Runtime::start().await;
+    let mut config = runtime.sandbox_config("mapped");
+    let map = || vec![IdMapping { host_id: 65536, container_id: 0, length: 65536 }];
+    let users = UserNamespace { mode: NamespaceMode::Pod.into(), uids: map(), gids: map() };
+    let security_context = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+    let options =
+        security_context.and_then(|security| security.namespace_options.as_mut()).expect("options");
+    options.userns_options = Some(users);
+    let request = RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
+    let sandbox = runtime
+        .cri
+        .runtime
+        .run_pod_sandbox(request)
+        .await
+        .expect("run")
+        .into_inner()
+        .pod_sandbox_id;
+    let script = "id -u; cat /proc/self/uid_map | while read a b c; do echo $a-$b-$c; done; ls -ln /bin/busybox | while read a b c d e; do echo owner $c; done; echo x > /new && echo wrote; echo end";
+    let lines = output(&mut runtime, &sandbox, shell("mapped", script)).await;
+    assert_eq!(lines, ["0", "0-65536-65536", "owner 0", "wrote", "end"]);
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}

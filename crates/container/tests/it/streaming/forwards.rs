@@ -1,0 +1,81 @@
+//! Port-forward, over SPDY and over SPDY inside WebSocket.
+
+use container::streaming::{
+    PortForwardRequest,
+    spdy::{Connection, Headers, Opener, Stream},
+};
+use futures_util::{SinkExt, StreamExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio_tungstenite::tungstenite::Message;
+
+use super::*;
+
+async fn open(opener: &Opener, kind: &str, port: &str, request: &str) -> Stream {
+    let headers: Headers =
+        [("streamType", kind), ("port", port), ("requestID", request)].into_iter().collect();
+    opener.open(headers).await.expect("agreed")
+}
+
+/// Forwards twice at a time, and once to a port that refuses.
+async fn forward(io: impl AsyncRead + AsyncWrite + Send + 'static) {
+    let connection = Connection::client(io);
+    let opener = connection.opener();
+    let sent = pattern(5 << 20);
+    let echo = async |request: &str| {
+        let error = open(&opener, "error", "80", request).await;
+        let data = open(&opener, "data", "80", request).await;
+        let (read, mut write) = tokio::io::split(data);
+        let writing = async {
+            write.write_all(&sent).await.expect("open");
+            write.shutdown().await.expect("open");
+        };
+        let ((), received, errors) = tokio::join!(writing, read_all(read), read_all(error));
+        assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
+        assert_eq!(errors, b"");
+    };
+    tokio::join!(echo("0"), echo("1"));
+    let data = open(&opener, "data", "1", "2").await; // in the other order
+    let error = open(&opener, "error", "1", "2").await;
+    assert_eq!(read_all(error).await, b"error forwarding port 1 to pod s: connection refused");
+    assert_eq!(read_all(data).await, b"");
+    connection.close().await;
+}
+
+fn request() -> PortForwardRequest {
+    PortForwardRequest { sandbox_id: "s".to_owned() }
+}
+
+#[tokio::test]
+async fn over_spdy() {
+    let server = server().await;
+    let url = server.url_for_port_forward(request()).expect("an address");
+    let headers = [("upgrade", "SPDY/3.1"), ("x-stream-protocol-version", "portforward.k8s.io")];
+    let (_, io, _tasks) = upgrade(&url, &headers).await;
+    soon(forward(io.expect("granted"))).await;
+    soon(server.stop()).await;
+}
+
+#[tokio::test]
+async fn over_a_tunnel() {
+    let server = server().await;
+    let url = server.url_for_port_forward(request()).expect("an address");
+    let (socket, _tasks) = web_sockets::connect(&url, "SPDY/3.1+portforward.k8s.io").await;
+    let (mut sink, mut stream) = socket.split();
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let (mut from, mut to) = tokio::io::split(far);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut buffer = vec![0; 10_000];
+        while let Ok(count @ 1..) = from.read(&mut buffer).await {
+            sink.send(Message::binary(buffer[..count].to_vec())).await.expect("open");
+        }
+        sink.close().await.expect("open");
+    });
+    tasks.spawn(async move {
+        while let Some(Ok(Message::Binary(bytes))) = stream.next().await {
+            to.write_all(&bytes).await.expect("open");
+        }
+        to.shutdown().await.expect("open");
+    });
+    soon(forward(near)).await;
+}

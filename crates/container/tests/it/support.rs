@@ -1,0 +1,273 @@
+//! A runtime in a folder of its own, with one image.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use container::{
+    Config, Cri, Server,
+    cni::Loopback,
+    cri::{
+        ContainerConfig, ContainerMetadata, CreateContainerRequest, ImageSpec,
+        LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+        LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig,
+        PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
+    },
+    image::{Registries, Store},
+};
+use tokio::{net::UnixListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const IMAGE: &str = "example.test/busybox:1";
+
+pub(crate) struct Runtime {
+    folder: tempfile::TempDir,
+    pub(crate) cri: Cri,
+    stop: CancellationToken,
+    served: JoinHandle<()>,
+}
+
+impl Runtime {
+    pub(crate) async fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = store(folder.path());
+        store.import(std::io::Cursor::new(archive())).await.expect("import the image");
+        Self::serve(folder, store).await
+    }
+
+    async fn serve(folder: tempfile::TempDir, store: Store) -> Self {
+        let config = Config {
+            root: folder.path().join("runtime"),
+            cgroup_root: cgroup(folder.path()),
+            shim: PathBuf::from(env!("CARGO_BIN_EXE_container-shim")),
+            shim_args: Vec::new(),
+            streaming: ([127, 0, 0, 1], 0).into(),
+        };
+        let built = Server::build(config, Arc::new(Loopback), store).await.expect("build");
+        let socket = folder.path().join("cri.sock");
+        let _ = fs::remove_file(&socket); // of an earlier server
+        let listener = UnixListener::bind(&socket).expect("bind");
+        let stop = CancellationToken::new();
+        let ended = stop.clone();
+        #[expect(clippy::disallowed_methods, reason = "joined by restart and end")]
+        let served =
+            tokio::spawn(async move { built.serve(listener, ended).await.expect("serve") });
+        let cri = Cri::connect(&socket).await.expect("connect");
+        Self { folder, cri, stop, served }
+    }
+
+    /// A new server over the same folder; pods go on in between.
+    pub(crate) async fn restart(self) -> Self {
+        let Self { folder, cri, stop, served } = self;
+        drop(cri);
+        stop.cancel();
+        served.await.expect("the old server ends");
+        let store = store(folder.path());
+        Self::serve(folder, store).await
+    }
+
+    /// Ends it and checks that nothing has remained.
+    pub(crate) async fn end(self) {
+        let Self { folder, cri, stop, served } = self;
+        drop(cri);
+        stop.cancel();
+        served.await.expect("the server ends");
+        let path = folder.path().to_string_lossy().into_owned();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        assert!(!mounts.contains(&path), "mounts remain");
+        for process in fs::read_dir("/proc").expect("processes").flatten() {
+            let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            assert!(
+                !String::from_utf8_lossy(&line).contains(&path),
+                "a process remains: {process:?}"
+            );
+        }
+        let group = Path::new("/sys/fs/cgroup/pids").join(cgroup(folder.path()));
+        if group.is_dir() {
+            remove_empty(&group);
+            assert!(!group.exists(), "cgroups remain");
+        }
+    }
+
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.folder.path().join("logs")
+    }
+
+    pub(crate) fn sandbox_config(&self, name: &str) -> PodSandboxConfig {
+        let namespaces =
+            NamespaceOption { pid: NamespaceMode::Container.into(), ..NamespaceOption::default() };
+        let security_context = LinuxSandboxSecurityContext {
+            namespace_options: Some(namespaces),
+            ..Default::default()
+        };
+        PodSandboxConfig {
+            metadata: Some(PodSandboxMetadata {
+                name: name.into(),
+                uid: "u".into(),
+                namespace: "n".into(),
+                attempt: 0,
+            }),
+            hostname: "harbour".into(),
+            log_directory: self.logs().to_string_lossy().into_owned(),
+            linux: Some(LinuxPodSandboxConfig {
+                security_context: Some(security_context),
+                ..Default::default()
+            }),
+            ..PodSandboxConfig::default()
+        }
+    }
+
+    pub(crate) async fn sandbox(&mut self, name: &str) -> String {
+        let config = Some(self.sandbox_config(name));
+        let request = RunPodSandboxRequest { config, runtime_handler: String::new() };
+        self.cri
+            .runtime
+            .run_pod_sandbox(request)
+            .await
+            .expect("run a sandbox")
+            .into_inner()
+            .pod_sandbox_id
+    }
+
+    pub(crate) async fn container(&mut self, sandbox: &str, config: ContainerConfig) -> String {
+        let request = CreateContainerRequest {
+            pod_sandbox_id: sandbox.into(),
+            config: Some(config),
+            sandbox_config: None,
+        };
+        let created = Box::pin(self.cri.runtime.create_container(request)).await;
+        let id = created.expect("create").into_inner().container_id;
+        let start = StartContainerRequest { container_id: id.clone() };
+        self.cri.runtime.start_container(start).await.expect("start");
+        id
+    }
+
+    pub(crate) async fn remove(&mut self, sandbox: &str) {
+        let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.into() };
+        self.cri.runtime.remove_pod_sandbox(request).await.expect("remove");
+    }
+}
+
+/// A container that runs a shell script.
+pub(crate) fn shell(name: &str, script: &str) -> ContainerConfig {
+    let namespaces =
+        NamespaceOption { pid: NamespaceMode::Container.into(), ..NamespaceOption::default() };
+    let security =
+        LinuxContainerSecurityContext { namespace_options: Some(namespaces), ..Default::default() };
+    ContainerConfig {
+        metadata: Some(ContainerMetadata { name: name.into(), attempt: 0 }),
+        image: Some(ImageSpec { image: IMAGE.into(), ..ImageSpec::default() }),
+        command: vec!["/bin/sh".into(), "-c".into(), script.into()],
+        log_path: format!("{name}.log"),
+        linux: Some(LinuxContainerConfig {
+            security_context: Some(security),
+            ..Default::default()
+        }),
+        ..ContainerConfig::default()
+    }
+}
+
+/// Waits until `path` holds `text`.
+pub(crate) async fn wait_for(path: &Path, text: &str) -> String {
+    let mut content = String::new();
+    for _ in 0..200 {
+        content = fs::read_to_string(path).unwrap_or_default();
+        if content.contains(text) {
+            return content;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{} lacks {text:?}: {content:?}", path.display());
+}
+
+fn store(folder: &Path) -> Store {
+    Store::open(&folder.join("images"), Registries::default()).expect("open the store")
+}
+
+fn cgroup(folder: &Path) -> String {
+    format!("container-test-{}", folder.file_name().expect("a name").to_string_lossy())
+}
+
+fn remove_empty(group: &Path) {
+    let relative = group.strip_prefix("/sys/fs/cgroup/pids").expect("below");
+    for controller in fs::read_dir("/sys/fs/cgroup").expect("controllers").flatten() {
+        let top = controller.path().join(relative);
+        let _ = fs::remove_dir(top.join("tiphys")); // ours while empty
+        let _ = fs::remove_dir(top);
+    }
+}
+
+/// Debian's static busybox as an OCI archive.
+fn archive() -> Vec<u8> {
+    let busybox =
+        fs::read("/bin/busybox").expect("/bin/busybox: install the package busybox-static");
+    let mut layer = tar::Builder::new(Vec::new());
+    for folder in ["bin/", "etc/", "tmp/", "proc/", "sys/", "dev/"] {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(tar::EntryType::Directory);
+        header.set_mode(0o755);
+        header.set_size(0);
+        layer.append_data(&mut header, folder, std::io::empty()).expect("a folder");
+    }
+    file(&mut layer, "bin/busybox", &busybox, 0o755);
+    file(
+        &mut layer,
+        "etc/passwd",
+        b"root:x:0:0:root:/root:/bin/sh\nweb:x:1000:1000::/:/bin/sh\n",
+        0o644,
+    );
+    file(&mut layer, "etc/group", b"root:x:0:\nextra:x:50000:web\n", 0o644);
+    for applet in [
+        "sh", "cat", "echo", "sleep", "id", "hostname", "ls", "mount", "stty", "tty", "ps", "nc",
+        "head",
+    ] {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(tar::EntryType::Symlink);
+        header.set_size(0);
+        header.set_mode(0o777);
+        layer.append_link(&mut header, format!("bin/{applet}"), "busybox").expect("a link");
+    }
+    let layer = layer.into_inner().expect("in memory");
+    let diff = digest(&layer);
+    let config = format!(
+        r#"{{"architecture":"{}","os":"linux","config":{{"Env":["PATH=/bin"]}},"rootfs":{{"type":"layers","diff_ids":["sha256:{diff}"]}}}}"#,
+        if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
+    );
+    let manifest = format!(
+        r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:{}","size":{}}},"layers":[{{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"sha256:{diff}","size":{}}}]}}"#,
+        digest(config.as_bytes()),
+        config.len(),
+        layer.len()
+    );
+    let index = format!(
+        r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:{}","size":{},"annotations":{{"io.containerd.image.name":"{IMAGE}","org.opencontainers.image.ref.name":"{IMAGE}"}}}}]}}"#,
+        digest(manifest.as_bytes()),
+        manifest.len()
+    );
+    let mut archive = tar::Builder::new(Vec::new());
+    file(&mut archive, "oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#, 0o644);
+    file(&mut archive, "index.json", index.as_bytes(), 0o644);
+    for blob in [layer.as_slice(), config.as_bytes(), manifest.as_bytes()] {
+        file(&mut archive, &format!("blobs/sha256/{}", digest(blob)), blob, 0o644);
+    }
+    archive.into_inner().expect("in memory")
+}
+
+fn file(tar: &mut tar::Builder<Vec<u8>>, path: &str, content: &[u8], mode: u32) {
+    let mut header = tar::Header::new_ustar();
+    header.set_mode(mode);
+    header.set_size(content.len().try_into().expect("small"));
+    tar.append_data(&mut header, path, content).expect("a file");
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let mut text = Vec::new();
+    for byte in ring::digest::digest(&ring::digest::SHA256, bytes).as_ref() {
+        write!(text, "{byte:02x}").expect("in memory");
+    }
+    String::from_utf8(text).expect("hexadecimal")
+}
