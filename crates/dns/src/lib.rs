@@ -1,1 +1,82 @@
-//! dns
+//! The cluster's name server: answers for the cluster's domain from memory, kept
+//! current by watches, and passes every other question on.
+//!
+//! ```text
+//!  source ── watches ──► Zone ──► Resolver ◄── udp, tcp        http: health, ready, metrics
+//!                                   └► Forward ── cache ── name servers outside
+//! ```
+
+mod cache;
+mod entry;
+mod forward;
+mod http;
+mod manifest;
+mod metrics;
+mod resolver;
+mod serve;
+mod source;
+mod zone;
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, RwLock},
+};
+
+use hickory_proto::rr::Name;
+use runtime::Context;
+use tokio::net::{TcpListener, UdpSocket};
+use tracing::info;
+
+use self::{forward::Forward, metrics::Metrics, resolver::Resolver, source::Source, zone::Zone};
+pub use self::{forward::name_servers, manifest::manifest};
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where questions come in, over UDP and TCP.
+    pub listen: Vec<SocketAddr>,
+    /// The cluster's domain, such as cluster.local.
+    pub domain: String,
+    /// Who is asked about other names; see `name_servers`.
+    pub upstreams: Vec<SocketAddr>,
+    /// Where /health, /ready and /metrics are served.
+    pub http: SocketAddr,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0:?} is not a domain")]
+    Domain(String),
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+}
+
+/// Listens, then serves until the context is to stop.
+pub async fn run(cx: &Context, config: Config) -> Result<(), Error> {
+    let domain = domain(&config.domain)?;
+    let zone = Arc::new(RwLock::new(Zone::new(&domain)));
+    let source = Source::start(cx, &zone);
+    let metrics = Arc::new(Metrics::default());
+    let forward = Forward::new(config.upstreams, metrics.clone());
+    let resolver = Arc::new(Resolver::new(zone, source, forward, metrics));
+    for address in config.listen {
+        let refused = |error| Error::Listen(address, error);
+        let udp = UdpSocket::bind(address).await.map_err(refused)?;
+        let tcp = TcpListener::bind(address).await.map_err(refused)?;
+        cx.spawn("udp", serve::udp(udp, resolver.clone()));
+        cx.spawn("tcp", serve::tcp(tcp, resolver.clone()));
+    }
+    let refused = |error| Error::Listen(config.http, error);
+    let http = TcpListener::bind(config.http).await.map_err(refused)?;
+    cx.spawn("http", http::serve(http, resolver));
+    info!(domain = config.domain, "serving names");
+    cx.stopping().await;
+    Ok(())
+}
+
+fn domain(text: &str) -> Result<Name, Error> {
+    let wrong = |_| Error::Domain(text.to_owned());
+    let mut name = Name::from_ascii(text).map_err(wrong)?;
+    name.set_fqdn(true);
+    if name.is_root() { Err(Error::Domain(text.to_owned())) } else { Ok(name) }
+}

@@ -1,1 +1,26 @@
-//! proxy
+//! kube-proxy in nftables mode: `plan` says what the kernel should hold for these
+//! services, a `Tracker` keeps that as the services change and gives the
+//! difference, and `Proxy` writes each difference as one transaction. The layout
+//! is that of the upstream proxy, under the same table name. `start` feeds it from
+//! the API.
+
+mod base;
+mod endpoints;
+mod input;
+mod names;
+mod part;
+mod proxy;
+mod route;
+mod run;
+mod source;
+mod stale;
+mod tracker;
+
+pub use endpoints::{Choice, choose};
+pub use input::{Endpoint, Node, Protocol, Service, ServiceName, ServicePort};
+pub use proxy::{Proxy, cleanup};
+pub use route::watch_routes;
+pub use run::{Config, start};
+pub use sys::netlink::{Cidr, Error, Result};
+pub use sys::nft::Family;
+pub use tracker::{Tracker, plan};

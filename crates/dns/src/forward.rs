@@ -1,0 +1,212 @@
+//! Questions for others: asked of the name servers outside, one after another
+//! without giving up on the first, until one answers or two seconds are over.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use hickory_proto::{
+    op::{Edns, Message, MessageType, OpCode, Query, ResponseCode},
+    rr::Name,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, UdpSocket},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tracing::debug;
+
+use crate::{
+    cache::{Answer, Asked, Cache, Flags},
+    metrics::Metrics,
+};
+
+/// The whole of it: clients mostly wait for five seconds.
+const PATIENCE: Duration = Duration::from_millis(1900);
+/// A server that has not answered by then may be gone: ask the next one too.
+const NEXT: Duration = Duration::from_millis(500);
+/// Enough for the resolv.conf's three, or for one that is asked twice.
+const ATTEMPTS: usize = 3;
+const AT_ONCE: usize = 1000;
+/// What passes every network in one piece.
+pub(crate) const PAYLOAD: u16 = 1232;
+
+#[derive(Debug)]
+pub(crate) struct Forward {
+    servers: Vec<SocketAddr>,
+    /// The one that answered last.
+    good: AtomicUsize,
+    at_once: Semaphore,
+    cache: Mutex<Cache>,
+    metrics: Arc<Metrics>,
+}
+
+/// The name servers of a resolv.conf.
+pub fn name_servers(resolv_conf: &str) -> Vec<SocketAddr> {
+    let each = resolv_conf.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let ip: IpAddr =
+            words.next().filter(|word| *word == "nameserver").and(words.next())?.parse().ok()?;
+        Some(SocketAddr::new(ip, 53))
+    });
+    each.take(ATTEMPTS).collect()
+}
+
+impl Forward {
+    pub(crate) fn new(servers: Vec<SocketAddr>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            servers,
+            good: AtomicUsize::new(0),
+            at_once: Semaphore::new(AT_ONCE),
+            cache: Mutex::default(),
+            metrics,
+        }
+    }
+
+    pub(crate) fn cached(&self) -> usize {
+        self.cache.lock().expect("not poisoned").len()
+    }
+
+    /// What is known without asking.
+    pub(crate) fn remembered(&self, query: &Query, flags: Flags) -> Option<Answer> {
+        let cache = self.cache.lock().expect("not poisoned");
+        let found = cache.get(&key(query, flags), Instant::now());
+        self.metrics.cached(found.is_some());
+        found
+    }
+
+    /// `None`: nobody could say.
+    pub(crate) async fn ask(&self, query: &Query, flags: Flags) -> Option<Answer> {
+        let Ok(_permit) = self.at_once.try_acquire() else {
+            debug!("too many questions are under way");
+            return None;
+        };
+        let began = Instant::now();
+        let answer = timeout(PATIENCE, self.race(query, flags)).await.ok().flatten();
+        self.metrics.forwarded(answer.is_some(), began.elapsed());
+        if let Some(answer) = &answer {
+            let mut cache = self.cache.lock().expect("not poisoned");
+            cache.put(key(query, flags), answer, Instant::now());
+        }
+        answer
+    }
+
+    async fn race(&self, query: &Query, flags: Flags) -> Option<Answer> {
+        let first = self.good.load(Ordering::Relaxed);
+        let order = (0..ATTEMPTS).filter_map(|n| (first + n).checked_rem(self.servers.len()));
+        let mut order = order.peekable();
+        let mut running = FuturesUnordered::new();
+        loop {
+            if let Some(at) = order.next() {
+                running.push(async move { (at, exchange(self.servers[at], query, flags).await) });
+            } else if running.is_empty() {
+                return None;
+            }
+            let wait = if order.peek().is_some() { NEXT } else { PATIENCE };
+            tokio::select! {
+                Some((at, answer)) = running.next() => match answer {
+                    Ok(answer) => {
+                        self.good.store(at, Ordering::Relaxed);
+                        return Some(answer);
+                    }
+                    Err(error) => debug!(server = %self.servers[at], %error, "no answer"),
+                },
+                () = sleep(wait) => {}
+            }
+        }
+    }
+}
+
+/// Over UDP, and over TCP if the answer was too long for that.
+async fn exchange(server: SocketAddr, query: &Query, flags: Flags) -> io::Result<Answer> {
+    let message = message(query, flags);
+    let bytes = message.to_vec().map_err(io::Error::other)?;
+    let mut answer = by_udp(server, &message, &bytes).await?;
+    if answer.metadata.truncation {
+        answer = by_tcp(server, &bytes).await?;
+        if !fits(&message, &answer) {
+            return Err(io::Error::other("an answer to something else"));
+        }
+    }
+    match answer.metadata.response_code {
+        code @ (ResponseCode::NoError | ResponseCode::NXDomain) => Ok(Answer {
+            code,
+            answers: answer.answers,
+            authorities: answer.authorities,
+            authentic: answer.metadata.authentic_data,
+        }),
+        code => Err(io::Error::other(code.to_str())),
+    }
+}
+
+/// On a port of its own, so that nobody can guess where an answer would be taken.
+async fn by_udp(server: SocketAddr, asked: &Message, bytes: &[u8]) -> io::Result<Message> {
+    let any = match server.ip() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(server).await?;
+    socket.send(bytes).await?;
+    let mut buffer = [0; 4096];
+    loop {
+        let length = socket.recv(&mut buffer).await?;
+        match Message::from_vec(&buffer[..length]) {
+            Ok(answer) if fits(asked, &answer) => return Ok(answer),
+            _ => debug!(%server, "an answer to something else"),
+        }
+    }
+}
+
+async fn by_tcp(server: SocketAddr, bytes: &[u8]) -> io::Result<Message> {
+    let mut stream = TcpStream::connect(server).await?;
+    let mut framed = u16::try_from(bytes.len()).map_err(io::Error::other)?.to_be_bytes().to_vec();
+    framed.extend_from_slice(bytes);
+    stream.write_all(&framed).await?;
+    let length = stream.read_u16().await?;
+    let mut answer = vec![0; length.into()];
+    stream.read_exact(&mut answer).await?;
+    Message::from_vec(&answer).map_err(io::Error::other)
+}
+
+fn message(query: &Query, flags: Flags) -> Message {
+    let id = RandomState::new().hash_one(()).to_be_bytes();
+    let mut message =
+        Message::new(u16::from_be_bytes([id[0], id[1]]), MessageType::Query, OpCode::Query);
+    message.metadata.recursion_desired = true;
+    message.metadata.checking_disabled = flags.checking_disabled;
+    message.add_query(query.clone());
+    let mut edns = Edns::new();
+    edns.set_max_payload(PAYLOAD).set_dnssec_ok(flags.dnssec_ok);
+    message.set_edns(edns);
+    message
+}
+
+fn fits(asked: &Message, answer: &Message) -> bool {
+    answer.metadata.id == asked.metadata.id
+        && answer.metadata.message_type == MessageType::Response
+        && answer.queries == asked.queries
+}
+
+fn key(query: &Query, flags: Flags) -> Asked {
+    let name: Name = query.name().to_lowercase();
+    (Query::query(name, query.query_type()), flags)
+}
+
+#[test]
+fn resolv_conf() {
+    let text = "# comment\nsearch a.example\nnameserver 192.0.2.1\nnameserver  fd00::1 \n\
+                nameserver nonsense\noptions ndots:5\n";
+    let expected: [SocketAddr; 2] =
+        ["192.0.2.1:53".parse().expect("an address"), "[fd00::1]:53".parse().expect("an address")];
+    assert_eq!(name_servers(text), expected);
+}

@@ -1,0 +1,68 @@
+//! For probes and for who counts: /health, /ready, /metrics.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::TcpListener,
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tracing::{debug, warn};
+
+use crate::resolver::Resolver;
+
+const CONNECTIONS: usize = 64;
+const LONGEST: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) async fn serve(listener: TcpListener, resolver: Arc<Resolver>) {
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let permit = free.clone().acquire_owned().await.expect("never closed");
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!(%error, "cannot accept");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let resolver = resolver.clone();
+        connections.spawn(async move {
+            let service = service_fn(|request| {
+                let answer = answer(&request, &resolver);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let connection = http1::Builder::new()
+                .keep_alive(false)
+                .serve_connection(TokioIo::new(stream), service);
+            if let Ok(Err(error)) = timeout(LONGEST, connection).await {
+                debug!(%error, "a connection broke");
+            }
+            drop(permit);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+fn answer(request: &Request<Incoming>, resolver: &Resolver) -> Response<Full<Bytes>> {
+    let (status, text) = match request.uri().path() {
+        "/health" => (StatusCode::OK, "OK".to_owned()),
+        "/ready" if resolver.is_ready() => (StatusCode::OK, "OK".to_owned()),
+        "/ready" => (StatusCode::SERVICE_UNAVAILABLE, "kubernetes".to_owned()),
+        "/metrics" => (StatusCode::OK, resolver.report()),
+        _ => (StatusCode::NOT_FOUND, "not found\n".to_owned()),
+    };
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    let kind = http::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,110 @@
+//! The sockets: questions that memory answers are answered on the spot, the others
+//! wait in tasks of their own.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tracing::{debug, warn};
+
+use crate::resolver::{Reply, Resolver, Transport};
+
+/// No honest question is longer.
+const QUESTION: usize = 4096;
+const WAITING: usize = 2000;
+const CONNECTIONS: usize = 256;
+const QUESTIONS: usize = 1000;
+const IDLE: Duration = Duration::from_secs(10);
+const WRITE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) async fn udp(socket: UdpSocket, resolver: Arc<Resolver>) {
+    let socket = Arc::new(socket);
+    let mut waiting = JoinSet::new();
+    let mut buffer = [0; QUESTION];
+    loop {
+        let received = tokio::select! {
+            received = socket.recv_from(&mut buffer) => received,
+            Some(_) = waiting.join_next() => continue,
+        };
+        let (length, from) = match received {
+            Ok(received) => received,
+            Err(error) => {
+                debug!(%error, "cannot receive"); // such as a client that is gone
+                continue;
+            }
+        };
+        match resolver.begin(&buffer[..length], from, Transport::Udp) {
+            Reply::None => {}
+            Reply::Now(bytes) => send(&socket, &bytes, from).await,
+            Reply::Later(_) if waiting.len() >= WAITING => debug!("too many questions wait"),
+            Reply::Later(pending) => {
+                let (socket, resolver) = (socket.clone(), resolver.clone());
+                waiting.spawn(async move {
+                    if let Some(bytes) = resolver.complete(*pending).await {
+                        send(&socket, &bytes, from).await;
+                    }
+                });
+            }
+        }
+    }
+}
+
+pub(crate) async fn tcp(listener: TcpListener, resolver: Arc<Resolver>) {
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let permit = free.clone().acquire_owned().await.expect("never closed");
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!(%error, "cannot accept");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let resolver = resolver.clone();
+        connections.spawn(async move {
+            connection(stream, from, &resolver).await;
+            drop(permit);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// One question after another, until the client ends, dawdles or has had enough.
+async fn connection(mut stream: TcpStream, from: SocketAddr, resolver: &Resolver) {
+    for _ in 0..QUESTIONS {
+        let Ok(Some(question)) = timeout(IDLE, question(&mut stream)).await else { return };
+        let answer = match resolver.begin(&question, from, Transport::Tcp) {
+            Reply::None => None,
+            Reply::Now(bytes) => Some(bytes),
+            Reply::Later(pending) => resolver.complete(*pending).await,
+        };
+        let Some(answer) = answer else { return };
+        let Ok(length) = u16::try_from(answer.len()) else { return };
+        let framed = [&length.to_be_bytes()[..], &answer].concat();
+        let Ok(Ok(())) = timeout(WRITE, stream.write_all(&framed)).await else { return };
+    }
+}
+
+async fn question(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let length = usize::from(stream.read_u16().await.ok()?);
+    if length > QUESTION {
+        return None;
+    }
+    let mut question = vec![0; length];
+    stream.read_exact(&mut question).await.ok()?;
+    Some(question)
+}
+
+async fn send(socket: &UdpSocket, bytes: &[u8], to: SocketAddr) {
+    if let Err(error) = socket.send_to(bytes, to).await {
+        debug!(%error, %to, "cannot answer");
+    }
+}

@@ -1,0 +1,322 @@
+//! The cluster's domain in memory, by name: what the Kubernetes DNS specification
+//! 1.1 says that a question finds.
+//!
+//! ```text
+//!  web.shop.svc.cluster.local                service: addresses, or endpoints, or an alias
+//!  _http._tcp.web.shop.svc.cluster.local     its port
+//!  web-0.web.shop.svc.cluster.local          its endpoint
+//!  10-244-0-7.shop.pod.cluster.local         an address
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use hickory_proto::rr::{
+    Name, RData, Record, RecordType,
+    rdata::{CNAME, PTR, SOA, SRV, TXT},
+};
+
+use crate::entry::{Entry, Host, Port, Shape};
+
+/// Seconds that clients may keep an answer.
+pub(crate) const TTL: u32 = 5;
+const VERSION: &str = "1.1.0";
+const FULL_WEIGHT: usize = 100;
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Found {
+    /// Not a name of this domain.
+    Elsewhere,
+    /// No such name.
+    NoName,
+    /// The name exists, perhaps without records of that type; and what may help.
+    Records(Vec<Record>, Vec<Record>),
+    /// The name stands for another one.
+    Alias(Name),
+}
+
+#[derive(Debug)]
+pub(crate) struct Zone {
+    domain: Name,
+    /// Changes so far.
+    serial: u32,
+    namespaces: HashSet<Box<str>>,
+    services: HashMap<Box<str>, HashMap<Box<str>, Entry>>,
+    reverse: HashMap<IpAddr, Vec<Name>>,
+}
+
+impl Zone {
+    pub(crate) fn new(domain: &Name) -> Self {
+        Self {
+            domain: domain.to_lowercase(),
+            serial: 1,
+            namespaces: HashSet::new(),
+            services: HashMap::new(),
+            reverse: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn set_namespace(&mut self, name: &str, exists: bool) {
+        self.serial = self.serial.wrapping_add(1);
+        if exists {
+            self.namespaces.insert(name.into());
+        } else {
+            self.namespaces.remove(name);
+        }
+    }
+
+    /// Takes the place of what was known of the service; `None`: it is gone.
+    pub(crate) fn set_service(&mut self, namespace: &str, name: &str, entry: Option<Entry>) {
+        let old = self.services.get(namespace).and_then(|services| services.get(name));
+        if old == entry.as_ref() {
+            return;
+        }
+        self.serial = self.serial.wrapping_add(1);
+        let at = [name, namespace];
+        for (ip, target) in old.map(|old| self.pointers(at, old)).unwrap_or_default() {
+            if let Some(names) = self.reverse.get_mut(&ip) {
+                names.retain(|name| *name != target);
+                if names.is_empty() {
+                    self.reverse.remove(&ip);
+                }
+            }
+        }
+        let Some(entry) = entry else {
+            if let Some(services) = self.services.get_mut(namespace) {
+                services.remove(name);
+                if services.is_empty() {
+                    self.services.remove(namespace);
+                }
+            }
+            return;
+        };
+        for (ip, target) in self.pointers(at, &entry) {
+            self.reverse.entry(ip).or_default().push(target);
+        }
+        self.services.entry(namespace.into()).or_default().insert(name.into(), entry);
+    }
+
+    pub(crate) fn find(&self, asked: &Name, kind: RecordType) -> Found {
+        let name = asked.to_lowercase();
+        if !self.domain.zone_of(&name) {
+            return self.find_address(asked, kind);
+        }
+        let own = usize::from(name.num_labels().saturating_sub(self.domain.num_labels()));
+        let mut labels = [""; 5];
+        if own > labels.len() {
+            return Found::NoName;
+        }
+        for (slot, label) in labels.iter_mut().zip(name.iter().take(own)) {
+            let Ok(label) = str::from_utf8(label) else { return Found::NoName };
+            *slot = label;
+        }
+        let question = Question { zone: self, asked, kind };
+        match labels[..own] {
+            [] if kind == RecordType::SOA => Found::Records(vec![self.soa()], Vec::new()),
+            [] | ["svc" | "pod"] => nothing(),
+            ["dns-version"] => question.version(),
+            [namespace, "svc" | "pod"] => self.if_namespace(namespace, nothing),
+            [ip, namespace, "pod"] => self.if_namespace(namespace, || question.pod(ip)),
+            [ref inner @ .., service, namespace, "svc"] => {
+                let entry = self.services.get(namespace).and_then(|all| all.get(service));
+                entry.map_or(Found::NoName, |entry| {
+                    question.service(entry, inner, service, namespace)
+                })
+            }
+            _ => Found::NoName,
+        }
+    }
+
+    /// What goes with the answer that there is none.
+    pub(crate) fn soa(&self) -> Record {
+        let below = |label: &str, of: &Name| of.prepend_label(label).unwrap_or_else(|_| of.clone());
+        let server = below("ns", &below("dns", &self.domain));
+        let person = below("hostmaster", &self.domain);
+        let soa = SOA::new(server, person, self.serial, 7200, 1800, 86_400, TTL);
+        Record::from_rdata(self.domain.clone(), TTL, RData::SOA(soa))
+    }
+
+    fn if_namespace(&self, name: &str, then: impl FnOnce() -> Found) -> Found {
+        if self.namespaces.contains(name) { then() } else { Found::NoName }
+    }
+
+    /// Addresses that nobody here has are for others to name.
+    fn find_address(&self, asked: &Name, kind: RecordType) -> Found {
+        let names = asked.parse_arpa_name().ok().and_then(|range| {
+            let whole = range.prefix_len() == range.max_prefix_len();
+            self.reverse.get(&range.addr()).filter(|_| whole)
+        });
+        match names {
+            None => Found::Elsewhere,
+            Some(names) if kind == RecordType::PTR => {
+                let each = names.iter().map(|name| RData::PTR(PTR(name.clone())));
+                records(asked, each)
+            }
+            Some(_) => nothing(),
+        }
+    }
+
+    /// Which addresses lead back to the service, and to which of its names.
+    fn pointers(&self, at: [&str; 2], entry: &Entry) -> Vec<(IpAddr, Name)> {
+        let mut all = Vec::new();
+        if let Shape::Cluster { ips, .. } = &entry.shape {
+            all.extend(
+                self.name(&at)
+                    .map(|name| ips.iter().map(move |ip| (*ip, name.clone())))
+                    .into_iter()
+                    .flatten(),
+            );
+        }
+        for host in entry.hosts.iter().filter(|host| host.named) {
+            let Some(name) = self.name(&[&host.label, at[0], at[1]]) else { continue };
+            all.extend(host.ips.iter().map(|ip| (*ip, name.clone())));
+        }
+        all
+    }
+
+    /// The whole name of something below `svc`.
+    fn name(&self, labels: &[&str]) -> Option<Name> {
+        let all = labels.iter().map(|label| label.as_bytes()).chain([&b"svc"[..]]);
+        Name::from_labels(all.chain(self.domain.iter())).ok()
+    }
+}
+
+struct Question<'a> {
+    zone: &'a Zone,
+    asked: &'a Name,
+    kind: RecordType,
+}
+
+impl Question<'_> {
+    fn version(&self) -> Found {
+        match self.kind {
+            RecordType::TXT => {
+                records(self.asked, [RData::TXT(TXT::new(vec![VERSION.to_owned()]))].into_iter())
+            }
+            _ => nothing(),
+        }
+    }
+
+    /// The label says it all; whether a pod has the address is not looked up.
+    fn pod(&self, label: &str) -> Found {
+        let ip = label.replace('-', ".").parse().map(IpAddr::V4);
+        let ip = ip.or_else(|_| label.replace('-', ":").parse().map(IpAddr::V6));
+        ip.map_or(Found::NoName, |ip| self.addresses(std::iter::once(ip)))
+    }
+
+    fn service(&self, entry: &Entry, inner: &[&str], service: &str, namespace: &str) -> Found {
+        let at = [service, namespace];
+        match (&entry.shape, inner) {
+            (Shape::Alias(to), []) => to.clone().map_or_else(nothing, Found::Alias),
+            (Shape::Headless, []) if entry.hosts.is_empty() => Found::NoName,
+            (_, []) if self.kind == RecordType::SRV => self.ports(entry, at, |_| true),
+            (Shape::Cluster { ips, .. }, []) => self.addresses(ips.iter().copied()),
+            (Shape::Headless, []) => {
+                self.addresses(entry.hosts.iter().flat_map(|host| host.ips.iter().copied()))
+            }
+            (_, [label]) => match label.strip_prefix('_') {
+                Some(protocol) => {
+                    let some = |port: &&Port| *port.protocol == *protocol && !port.name.is_empty();
+                    if all_ports(entry).any(|port| some(&port)) { nothing() } else { Found::NoName }
+                }
+                None => entry.host(label).map_or(Found::NoName, |host| self.host(host, at)),
+            },
+            (_, [port, protocol]) => match (port.strip_prefix('_'), protocol.strip_prefix('_')) {
+                (Some(port), Some(protocol)) if !port.is_empty() => {
+                    self.ports(entry, at, |it| *it.name == *port && *it.protocol == *protocol)
+                }
+                _ => Found::NoName,
+            },
+            _ => Found::NoName,
+        }
+    }
+
+    fn host(&self, host: &Host, at: [&str; 2]) -> Found {
+        if self.kind != RecordType::SRV {
+            return self.addresses(host.ips.iter().copied());
+        }
+        let Some(target) = self.zone.name(&[&host.label, at[0], at[1]]) else { return nothing() };
+        let each = host.ports.iter().map(|port| (port.number, target.clone())).collect();
+        self.places(each, addresses_of(&target, &host.ips))
+    }
+
+    /// Where the ports that are meant can be reached.
+    fn ports(&self, entry: &Entry, at: [&str; 2], meant: impl Fn(&Port) -> bool) -> Found {
+        let (mut places, mut helpful) = (Vec::new(), Vec::new());
+        match &entry.shape {
+            Shape::Cluster { ips, ports } => {
+                let Some(target) = self.zone.name(&at) else { return Found::NoName };
+                let each = ports.iter().filter(|port| meant(port));
+                places.extend(each.map(|port| (port.number, target.clone())));
+                helpful = addresses_of(&target, ips);
+            }
+            Shape::Headless => {
+                for host in &entry.hosts {
+                    let each = host.ports.iter().filter(|port| meant(port));
+                    let Some(target) = self.zone.name(&[&host.label, at[0], at[1]]) else {
+                        continue;
+                    };
+                    places.extend(each.map(|port| (port.number, target.clone())));
+                    helpful.extend(addresses_of(&target, &host.ips));
+                }
+            }
+            Shape::Alias(_) => {}
+        }
+        match (places.is_empty(), self.kind) {
+            (true, _) => Found::NoName,
+            (false, RecordType::SRV) => self.places(places, helpful),
+            (false, _) => nothing(),
+        }
+    }
+
+    fn places(&self, places: Vec<(u16, Name)>, helpful: Vec<Record>) -> Found {
+        let weight = (FULL_WEIGHT / places.len().max(1)).max(1);
+        let weight = u16::try_from(weight).expect("at most a hundred");
+        let each =
+            places.into_iter().map(|(port, target)| RData::SRV(SRV::new(0, weight, port, target)));
+        match records(self.asked, each) {
+            Found::Records(answers, _) => Found::Records(answers, helpful),
+            other => other,
+        }
+    }
+
+    fn addresses(&self, ips: impl Iterator<Item = IpAddr>) -> Found {
+        let wanted = |ip: &IpAddr| match self.kind {
+            RecordType::A => ip.is_ipv4(),
+            RecordType::AAAA => ip.is_ipv6(),
+            _ => false,
+        };
+        records(self.asked, ips.filter(wanted).map(RData::from))
+    }
+}
+
+/// The record that says for what else `name` stands.
+pub(crate) fn alias(name: &Name, target: &Name) -> Record {
+    Record::from_rdata(name.clone(), TTL, RData::CNAME(CNAME(target.clone())))
+}
+
+fn all_ports(entry: &Entry) -> impl Iterator<Item = &Port> {
+    let (own, hosts) = match &entry.shape {
+        Shape::Cluster { ports, .. } => (&ports[..], &[][..]),
+        Shape::Headless => (&[][..], &entry.hosts[..]),
+        Shape::Alias(_) => (&[][..], &[][..]),
+    };
+    own.iter().chain(hosts.iter().flat_map(|host| host.ports.iter()))
+}
+
+fn addresses_of(name: &Name, ips: &[IpAddr]) -> Vec<Record> {
+    ips.iter().map(|ip| Record::from_rdata(name.clone(), TTL, RData::from(*ip))).collect()
+}
+
+/// Answers under the name as it was asked, so that its case comes back.
+fn records(asked: &Name, each: impl Iterator<Item = RData>) -> Found {
+    let all = each.map(|data| Record::from_rdata(asked.clone(), TTL, data));
+    Found::Records(all.collect(), Vec::new())
+}
+
+fn nothing() -> Found {
+    Found::Records(Vec::new(), Vec::new())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! The whole server, from the API's objects to answers.
+
+#[expect(dead_code, reason = "it can do more than is needed here")]
+#[path = "../../../runtime/tests/it/server.rs"]
+mod server;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use api::{
+    core::{Namespace, Service},
+    discovery::EndpointSlice,
+};
+use client::{Api, Client, Delete};
+use hickory_proto::{
+    op::{Message, MessageType, OpCode, Query, ResponseCode},
+    rr::{Name, RecordType},
+};
+use object::{Key, yaml::from_yaml};
+use runtime::Context;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UdpSocket},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+const LONG: Duration = Duration::from_secs(10);
+
+async fn free() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    listener.local_addr().expect("an address")
+}
+
+async fn ask(server: SocketAddr, name: &str) -> (ResponseCode, Vec<String>) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let mut message = Message::new(1, MessageType::Query, OpCode::Query);
+    message.add_query(Query::query(Name::from_ascii(name).expect("a name"), RecordType::A));
+    socket.send_to(&message.to_vec().expect("bytes"), server).await.expect("sent");
+    let mut buffer = [0; 1500];
+    let length = timeout(LONG, socket.recv(&mut buffer)).await.expect("in time").expect("received");
+    let answer = Message::from_vec(&buffer[..length]).expect("a message");
+    let data = answer.answers.iter().map(|record| record.data.to_string()).collect();
+    (answer.metadata.response_code, data)
+}
+
+/// Asks until the answer is that.
+async fn becomes(server: SocketAddr, name: &str, expected: (ResponseCode, &[&str])) {
+    let until = async {
+        loop {
+            let (code, data) = ask(server, name).await;
+            if code == expected.0 && data == expected.1 {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(LONG, until).await.expect(name);
+}
+
+async fn get(server: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(server).await.expect("connected");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: dns\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    answer
+}
+
+async fn fill(client: &Client) {
+    let shop = Namespace::from(from_yaml("metadata: {name: shop}").expect("a namespace"));
+    Api::<Namespace>::new(client).create(shop).await.expect("made");
+    let web = "{metadata: {namespace: shop, name: web}, spec: {clusterIP: 10.96.0.7}}";
+    let db = "{metadata: {namespace: shop, name: db}, spec: {clusterIP: None}}";
+    for text in [web, db] {
+        let service = Service::from(from_yaml(text).expect("a service"));
+        Api::<Service>::new(client).create(service).await.expect("made");
+    }
+}
+
+#[tokio::test]
+async fn names_follow_the_api() {
+    let (api, mut tasks) = (server::Server::default(), JoinSet::new());
+    let client = api.client(&mut tasks);
+    fill(&client).await;
+    let (listen, http) = (free().await, free().await);
+    let config = dns::Config {
+        listen: vec![listen],
+        domain: "cluster.local".to_owned(),
+        upstreams: Vec::new(),
+        http,
+    };
+    let cx = Context::new(&client);
+    let running = cx.clone();
+    tasks.spawn(async move { dns::run(&running, config).await.expect("served") });
+    cx.synced().await;
+    sleep(Duration::from_millis(100)).await;
+
+    becomes(listen, "web.shop.svc.cluster.local.", (ResponseCode::NoError, &["10.96.0.7"])).await;
+    becomes(listen, "db.shop.svc.cluster.local.", (ResponseCode::NXDomain, &[])).await;
+    assert!(get(http, "/ready").await.starts_with("HTTP/1.1 200"));
+    assert!(get(http, "/health").await.starts_with("HTTP/1.1 200"));
+    assert!(get(http, "/metrics").await.contains("coredns_dns_responses_total{rcode=\"NOERROR\"}"));
+    assert!(get(http, "/other").await.starts_with("HTTP/1.1 404"));
+
+    let slice = "
+metadata: {namespace: shop, name: db-1, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.0.2], hostname: db-0, conditions: {ready: true}}]
+";
+    let slices = Api::<EndpointSlice>::new(&client);
+    slices.create(from_yaml(slice).expect("a slice").into()).await.expect("made");
+    let found = (ResponseCode::NoError, &["10.244.0.2"][..]);
+    becomes(listen, "db-0.db.shop.svc.cluster.local.", found).await;
+
+    let services = Api::<Service>::new(&client);
+    services.delete(&Key::new("shop", "web"), &Delete::default()).await.expect("gone");
+    becomes(listen, "web.shop.svc.cluster.local.", (ResponseCode::NXDomain, &[])).await;
+    becomes(listen, "example.com.", (ResponseCode::ServFail, &[])).await;
+    cx.stop().await;
+}

@@ -1,0 +1,294 @@
+//! Our own pod network: routed veth pairs, addresses kept on disk, one nftables
+//! table a family.
+
+use crate::addresses::{Ledger, Record};
+use crate::interface::{self, INSIDE, Wiring, sysctl};
+use crate::names::Names;
+use crate::rules::{collide, table};
+use crate::{Addresses, Attachment, Cni, Error, Result, routes};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use sys::netlink::{self, Address, Cidr, Family, NetworkNamespace, Socket, within};
+use sys::nft::{Batch, Table, difference};
+
+/// What the network of one node is made of.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where addresses are kept; also what our names are made from.
+    pub directory: PathBuf,
+    /// The node's ranges (podCIDRs), at most one a family, the primary one first.
+    pub pods: Vec<Cidr>,
+    /// The ranges of all nodes' pods: beyond them packets are masqueraded.
+    pub cluster: Vec<Cidr>,
+    pub mtu: u32,
+}
+
+/// The network of this node. Cheap to clone; every clone is the same network.
+#[derive(Debug, Clone)]
+pub struct Builtin(Arc<Node>);
+
+#[derive(Debug)]
+struct Node {
+    config: Config,
+    wiring: Wiring,
+    /// The node's namespace: that of the thread which started the network.
+    home: NetworkNamespace,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    ledger: Ledger,
+    /// What the kernel holds; none after a write that failed.
+    tables: Option<Vec<Table>>,
+}
+
+impl Builtin {
+    /// Brings the network up in the calling thread's namespace: gateway, settings,
+    /// rules. What was connected before stays connected.
+    pub fn start(config: Config) -> Result<Self> {
+        check(&config)?;
+        let names = Names::of(&config.directory);
+        let gateways: Vec<IpAddr> = config.pods.iter().filter_map(|range| range.nth(1)).collect();
+        anchor(&names, &gateways)?;
+        for gateway in &gateways {
+            let name =
+                if gateway.is_ipv4() { "ipv4/ip_forward" } else { "ipv6/conf/all/forwarding" };
+            sysctl(name, "1")?;
+        }
+        let ledger = Ledger::open(config.directory.join("addresses"), config.pods.clone())?;
+        let node = Node {
+            wiring: Wiring { names, gateways, mtu: config.mtu },
+            config,
+            home: NetworkNamespace::current()?,
+            state: Mutex::new(State { ledger, tables: None }),
+        };
+        node.write_rules(&mut node.lock())?;
+        Ok(Self(Arc::new(node)))
+    }
+
+    /// The gateway addresses, one a family: the node's own addresses towards pods.
+    pub fn gateways(&self) -> &[IpAddr] {
+        &self.0.wiring.gateways
+    }
+
+    /// Routes to the other nodes: their pod ranges and addresses, all of them.
+    pub async fn set_routes(&self, peers: BTreeMap<Cidr, IpAddr>) -> Result<()> {
+        self.run(move |node| node.at_home(|| routes::apply(&node.config.cluster, &peers))).await
+    }
+
+    /// Removes everything of ours: interfaces, routes, rules, addresses.
+    pub async fn down(&self) -> Result<()> {
+        self.run(Node::down).await
+    }
+
+    /// Kernel calls block, so they run beside the async threads.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Node) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let node = self.0.clone();
+        tokio::task::spawn_blocking(move || work(&node))
+            .await
+            .map_err(|e| Error::Io("network task".to_owned(), std::io::Error::other(e)))?
+    }
+}
+
+impl Cni for Builtin {
+    fn add<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<Addresses>> {
+        let attachment = attachment.clone();
+        self.run(move |node| node.add(&attachment)).boxed()
+    }
+
+    fn remove<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<()>> {
+        let id = attachment.id.clone();
+        self.run(move |node| node.remove(&id)).boxed()
+    }
+
+    fn check<'a>(&'a self, attachment: &'a Attachment) -> BoxFuture<'a, Result<()>> {
+        let attachment = attachment.clone();
+        self.run(move |node| node.check(&attachment)).boxed()
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<()>> {
+        self.run(Node::status).boxed()
+    }
+
+    fn collect<'a>(&'a self, live: &'a BTreeSet<String>) -> BoxFuture<'a, Result<()>> {
+        let live = live.clone();
+        self.run(move |node| node.collect(&live)).boxed()
+    }
+}
+
+impl Node {
+    fn add(&self, attachment: &Attachment) -> Result<Addresses> {
+        if attachment.bandwidth.is_some() {
+            return Err(Error::Unsupported("bandwidth limits of pods".to_owned()));
+        }
+        let pod = NetworkNamespace::open(&attachment.netns)?;
+        let record = {
+            let mut state = self.lock();
+            free_ports(&state.ledger, attachment)?;
+            state.ledger.allocate(attachment)?
+        };
+        let connected = self.at_home(|| {
+            self.wiring.connect(&record, &pod)?;
+            if record.ports.is_empty() { Ok(()) } else { self.write_rules(&mut self.lock()) }
+        });
+        if let Err(error) = connected {
+            // Nothing half-made stays: the caller tries again with a new sandbox.
+            self.remove(&attachment.id)?;
+            return Err(error);
+        }
+        Ok(Addresses { ips: record.ips, interface: INSIDE.to_owned() })
+    }
+
+    /// The address is given back last, so that nobody gets it before it is free.
+    fn remove(&self, id: &str) -> Result<()> {
+        let Some(record) = self.lock().ledger.get(id).cloned() else { return Ok(()) };
+        self.at_home(|| {
+            self.wiring.disconnect(&record)?;
+            let mut state = self.lock();
+            state.ledger.release(id)?;
+            if record.ports.is_empty() { Ok(()) } else { self.write_rules(&mut state) }
+        })
+    }
+
+    fn check(&self, attachment: &Attachment) -> Result<()> {
+        let not = |why: String| Error::NotConnected(attachment.id.clone(), why);
+        let record = self.lock().ledger.get(&attachment.id).cloned();
+        let record = record.ok_or_else(|| not("it has no address".to_owned()))?;
+        let pod = NetworkNamespace::open(&attachment.netns)?;
+        self.at_home(|| self.wiring.fault(&record, &pod))?.map_or(Ok(()), |fault| Err(not(fault)))
+    }
+
+    fn status(&self) -> Result<()> {
+        self.at_home(|| {
+            netlink::link(&mut Socket::open(Family::Route)?, &self.wiring.names.anchor)?;
+            Ok(())
+        })
+    }
+
+    /// Addresses of dead sandboxes, then interfaces that no address explains.
+    fn collect(&self, live: &BTreeSet<String>) -> Result<()> {
+        let dead: Vec<String> = {
+            let state = self.lock();
+            state.ledger.records().map(|r| r.id.clone()).filter(|id| !live.contains(id)).collect()
+        };
+        for id in dead {
+            tracing::info!(sandbox = id, "removing the network of a sandbox that is gone");
+            self.remove(&id)?;
+        }
+        self.at_home(|| {
+            let mut socket = Socket::open(Family::Route)?;
+            for link in self.interfaces(&mut socket)? {
+                // Under the lock: a sandbox that is being added has its record first.
+                let state = self.lock();
+                let known = |record: &Record| self.wiring.name(record) == link;
+                if !state.ledger.records().any(known) {
+                    interface::remove(&mut socket, &link)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn down(&self) -> Result<()> {
+        self.at_home(|| {
+            let mut state = self.lock();
+            let mut socket = Socket::open(Family::Route)?;
+            for link in self.interfaces(&mut socket)? {
+                interface::remove(&mut socket, &link)?;
+            }
+            routes::apply(&self.config.cluster, &BTreeMap::new())?;
+            interface::remove(&mut socket, &self.wiring.names.anchor)?;
+            for table in state.tables.take().unwrap_or_default() {
+                Batch::remove_table(table.family, &table.name).commit()?;
+            }
+            let ids: Vec<String> = state.ledger.records().map(|r| r.id.clone()).collect();
+            for id in ids {
+                state.ledger.release(&id)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes what differs from the last write; everything after a failed one.
+    fn write_rules(&self, state: &mut State) -> Result<()> {
+        let names = &self.wiring.names;
+        let wanted: Vec<Table> = self
+            .config
+            .pods
+            .iter()
+            .map(|pods| table(names, *pods, &self.config.cluster, state.ledger.records()))
+            .collect();
+        let current = state.tables.take();
+        let mut batch = Batch::new();
+        for (at, table) in wanted.iter().enumerate() {
+            batch.append(difference(current.as_ref().map(|tables| &tables[at]), table));
+        }
+        batch.commit()?;
+        state.tables = Some(wanted);
+        Ok(())
+    }
+
+    /// Names of our pods' interfaces.
+    fn interfaces(&self, socket: &mut Socket) -> Result<Vec<String>> {
+        let ours = |name: &String| name.len() == 15 && name.starts_with(&self.wiring.names.prefix);
+        Ok(netlink::links(socket)?.into_iter().map(|link| link.name).filter(ours).collect())
+    }
+
+    fn at_home<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        within(&self.home, work)?
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What the lock guards is on disk and in the kernel: a panic leaves it usable.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A bridge without ports, which holds the gateway's address whatever other
+/// interfaces the node has.
+fn anchor(names: &Names, gateways: &[IpAddr]) -> Result<()> {
+    let mut socket = Socket::open(Family::Route)?;
+    match netlink::add_bridge(&mut socket, &names.anchor, [0x0a, 0x57, 0, 0, 0, 1]) {
+        Err(error) if error.is_exists() => {}
+        done => done?,
+    }
+    let index = netlink::link(&mut socket, &names.anchor)?.index;
+    for gateway in gateways {
+        let prefix = Cidr::host(*gateway).prefix;
+        netlink::add_address(&mut socket, Address { index, ip: *gateway, prefix })?;
+    }
+    Ok(())
+}
+
+fn check(config: &Config) -> Result<()> {
+    let families = |v4| config.pods.iter().filter(|range| range.ip.is_ipv4() == v4).count();
+    if config.pods.is_empty() || families(true) > 1 || families(false) > 1 {
+        return Err(Error::Configuration(
+            "one pod range a family is needed, and at least one".to_owned(),
+        ));
+    }
+    match config.pods.iter().find(|range| range.size() < 4) {
+        Some(range) => Err(Error::Configuration(format!("{range} has no room for pods"))),
+        None => Ok(()),
+    }
+}
+
+/// No two sandboxes share a port of the node.
+fn free_ports(ledger: &Ledger, attachment: &Attachment) -> Result<()> {
+    for record in ledger.records().filter(|record| record.id != attachment.id) {
+        for port in &attachment.ports {
+            if record.ports.iter().any(|taken| collide(taken, port)) {
+                return Err(Error::PortTaken(port.to_string(), record.id.clone()));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! The network's own nftables table, as a pure function of what is connected:
+//! masquerade on the way out of the cluster, and host ports.
+
+use crate::addresses::Record;
+use crate::names::Names;
+use crate::{Cidr, PortMapping};
+use std::net::{IpAddr, Ipv4Addr};
+use sys::nft::{ChainKind, Family, Field, Hook, Key, Rule, Table, Test, Type, ct};
+
+const PORT_FIELDS: [Field; 2] = [Field::Protocol, Field::DestinationPort];
+const ADDRESS_FIELDS: [Field; 3] = [Field::Destination, Field::Protocol, Field::DestinationPort];
+const MULTICAST: Cidr = Cidr { ip: IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), prefix: 4 };
+const LOOPBACK: Cidr = Cidr { ip: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), prefix: 8 };
+
+/// The table of one family.
+pub(crate) fn table<'a>(
+    names: &Names,
+    pods: Cidr,
+    cluster: &[Cidr],
+    records: impl Iterator<Item = &'a Record>,
+) -> Table {
+    let family = Family::of(pods.ip);
+    let mut table = Table::new(family, &names.table);
+    table.base_chain("prerouting", ChainKind::Nat, Hook::Prerouting, -100);
+    table.base_chain("output", ChainKind::Nat, Hook::Output, -100);
+    table.base_chain("postrouting", ChainKind::Nat, Hook::Postrouting, 100);
+    let target = [family.address(), Type::Port];
+    table.map("host-ports", &[Type::Protocol, Type::Port], &target);
+    table.map("host-address-ports", &[family.address(), Type::Protocol, Type::Port], &target);
+    table.set("hairpin", &[family.address(), family.address()]);
+    translate(&mut table, family);
+    masquerade(&mut table, names, pods, cluster);
+    guard_loopback(&mut table, names, family);
+    for record in records {
+        add_ports(&mut table, family, record);
+    }
+    table
+}
+
+/// Whether both want the same port of the node.
+pub(crate) fn collide(one: &PortMapping, other: &PortMapping) -> bool {
+    one.host_port == other.host_port
+        && one.protocol == other.protocol
+        && (one.host_ip == other.host_ip || one.host_ip.is_none() || other.host_ip.is_none())
+}
+
+fn translate(table: &mut Table, family: Family) {
+    let local = || Rule::new(family).when_local(Field::Destination);
+    table.chain("prerouting").rule(local().jump("host-ports"));
+    table.chain("output").rule(local().jump("host-ports"));
+    table
+        .chain("host-ports")
+        .rule(Rule::new(family).dnat_from(&ADDRESS_FIELDS, "host-address-ports"))
+        .rule(Rule::new(family).dnat_from(&PORT_FIELDS, "host-ports"));
+}
+
+fn masquerade(table: &mut Table, names: &Names, pods: Cidr, cluster: &[Cidr]) {
+    let family = Family::of(pods.ip);
+    let chain = table.chain("postrouting");
+    chain.rule(
+        Rule::new(family)
+            .when_status(ct::DNAT)
+            .when_in(&[Field::Source, Field::Destination], "hairpin")
+            .masquerade()
+            .comment("a pod reaches itself through its host port"),
+    );
+    if family == Family::Ip {
+        chain.rule(
+            Rule::new(family)
+                .when(Field::Source, Test::In(LOOPBACK))
+                .when(Field::OutInterface, Test::interface_prefix(&names.prefix))
+                .masquerade()
+                .comment("from the node's localhost to a host port"),
+        );
+        chain.rule(Rule::new(family).when(Field::Destination, Test::In(MULTICAST)).accept());
+    }
+    let mut out = Rule::new(family).when(Field::Source, Test::In(pods));
+    for range in cluster.iter().filter(|range| Family::of(range.ip) == family) {
+        out = out.when(Field::Destination, Test::NotIn(*range));
+    }
+    chain.rule(out.masquerade().comment("from pods to outside the cluster"));
+}
+
+/// Host ports of localhost need `route_localnet`; without this rule a pod could
+/// then reach what listens on the node's loopback only.
+fn guard_loopback(table: &mut Table, names: &Names, family: Family) {
+    if family == Family::Ip {
+        table.base_chain("guard", ChainKind::Filter, Hook::Prerouting, -300);
+        table.chain("guard").rule(
+            Rule::new(family)
+                .when(Field::InInterface, Test::interface_prefix(&names.prefix))
+                .when(Field::Destination, Test::In(LOOPBACK))
+                .drop()
+                .comment("pods do not reach the node's localhost"),
+        );
+    }
+}
+
+fn add_ports(table: &mut Table, family: Family, record: &Record) {
+    let Some(ip) = record.ips.iter().copied().find(|ip| Family::of(*ip) == family) else { return };
+    for port in &record.ports {
+        let target = Key::new().address(ip).port(port.container_port);
+        let key = Key::new();
+        match port.host_ip.filter(|ip| !ip.is_unspecified()) {
+            None => {
+                let key = key.protocol(port.protocol.number()).port(port.host_port);
+                set(table, "host-ports").add_value(key, target);
+            }
+            Some(at) if Family::of(at) == family => {
+                let key = key.address(at).protocol(port.protocol.number()).port(port.host_port);
+                set(table, "host-address-ports").add_value(key, target);
+            }
+            Some(_) => continue,
+        }
+        set(table, "hairpin").add(Key::new().address(ip).address(ip));
+    }
+}
+
+fn set<'a>(table: &'a mut Table, name: &str) -> &'a mut sys::nft::Set {
+    table.sets.get_mut(name).expect("declared with the table")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Protocol;
+    use std::path::Path;
+    use sys::nft::difference;
+
+    fn record(ports: &[PortMapping]) -> Record {
+        Record {
+            id: "a".to_owned(),
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+            ips: vec![[10, 244, 0, 2].into()],
+            ports: ports.to_vec(),
+        }
+    }
+
+    fn port(host_port: u16, host_ip: Option<IpAddr>) -> PortMapping {
+        PortMapping { host_port, container_port: 80, protocol: Protocol::Tcp, host_ip }
+    }
+
+    fn of(records: &[Record]) -> Table {
+        let cluster = ["10.244.0.0/16".parse().expect("a range")];
+        let pods = "10.244.0.0/24".parse().expect("a range");
+        table(&Names::of(Path::new("/x")), pods, &cluster, records.iter())
+    }
+
+    #[test]
+    fn a_host_port_is_two_elements() {
+        let batch = difference(Some(&of(&[])), &of(&[record(&[port(8080, None)])]));
+        assert_eq!(batch.touched(), 2);
+        assert!(difference(Some(&of(&[])), &of(&[record(&[])])).is_empty());
+    }
+
+    #[test]
+    fn ports_collide_unless_their_addresses_differ() {
+        let one = [127, 0, 0, 1].into();
+        let two = [127, 0, 0, 2].into();
+        assert!(!collide(&port(80, Some(one)), &port(80, Some(two))));
+        assert!(collide(&port(80, Some(one)), &port(80, None)));
+        assert!(!collide(&port(80, None), &port(81, None)));
+    }
+}

@@ -1,0 +1,239 @@
+use crate::world::{World, ask, path, serve};
+use network::{Attachment, Cni, Error, NetworkNamespace, PortMapping, Protocol};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use sys::netlink::{self, Address, Family, Socket, Veth, within};
+
+fn port(host_port: u16, host_ip: Option<IpAddr>) -> PortMapping {
+    PortMapping { host_port, container_port: 80, protocol: Protocol::Tcp, host_ip }
+}
+
+fn with_ports(id: &str, ports: &[PortMapping]) -> Attachment {
+    Attachment { id: id.to_owned(), ports: ports.to_vec(), ..Attachment::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_and_node_reach_each_other_with_their_own_addresses() {
+    let world = World::new();
+    let (one, two) = (world.pod("one").await, world.pod("two").await);
+    serve(&two.namespace, (two.ip, 80));
+    assert_eq!(ask(&one.namespace, (two.ip, 80)).expect("pod to pod"), one.ip);
+    let gateway = world.network.gateways()[0];
+    assert_eq!(ask(&world.node, (two.ip, 80)).expect("node to pod"), gateway);
+    serve(&world.node, (gateway, 8080));
+    assert_eq!(ask(&one.namespace, (gateway, 8080)).expect("pod to node"), one.ip);
+    serve(&one.namespace, ([127, 0, 0, 1], 81));
+    ask(&one.namespace, ([127, 0, 0, 1], 81)).expect("the pod's loopback is up");
+    world.network.check(&one.attachment).await.expect("as it should be");
+    world.network.status().await.expect("ready");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_speak_ipv6_too() {
+    let world = World::new();
+    let (one, two) = (world.pod("one").await, world.pod("two").await);
+    let six = |ip: IpAddr| -> IpAddr {
+        let IpAddr::V4(ip) = ip else { panic!("the first address is IPv4") };
+        format!("fd07::{:x}", ip.octets()[3]).parse().expect("an address")
+    };
+    serve(&two.namespace, (six(two.ip), 80));
+    assert_eq!(ask(&one.namespace, (six(two.ip), 80)).expect("pod to pod"), six(one.ip));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_ports_from_everywhere() {
+    let world = World::new();
+    let web = world.pod_with(with_ports("web", &[port(8080, None)])).await;
+    let client = world.pod("client").await;
+    serve(&web.namespace, (web.ip, 80));
+    let gateway = world.network.gateways()[0];
+    assert_eq!(ask(&client.namespace, (gateway, 8080)).expect("from a pod"), client.ip);
+    ask(&world.node, (gateway, 8080)).expect("from the node");
+    ask(&world.node, ([127, 0, 0, 1], 8080)).expect("from the node's localhost");
+    ask(&web.namespace, (gateway, 8080)).expect("from the pod itself");
+    let taken = with_ports("other", &[port(8080, Some([127, 0, 0, 1].into()))]);
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let taken = Attachment { netns: path(&namespace), ..taken };
+    assert!(matches!(world.network.add(&taken).await, Err(Error::PortTaken(..))));
+    world.network.remove(&web.attachment).await.expect("removed");
+    ask(&world.node, (gateway, 8080)).expect_err("the port went with its pod");
+    world.network.add(&taken).await.expect("the port is free again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_host_port_at_two_addresses() {
+    let world = World::new();
+    let local: IpAddr = [127, 0, 0, 1].into();
+    let gateway = world.network.gateways()[0];
+    let one = world.pod_with(with_ports("one", &[port(8080, Some(local))])).await;
+    let two = world.pod_with(with_ports("two", &[port(8080, Some(gateway))])).await;
+    serve(&one.namespace, (one.ip, 80));
+    ask(&world.node, (local, 8080)).expect("the first");
+    ask(&world.node, (gateway, 8080)).expect_err("the second does not serve yet");
+    serve(&two.namespace, (two.ip, 80));
+    ask(&world.node, (gateway, 8080)).expect("the second");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_cannot_borrow_addresses() {
+    let world = World::new();
+    let web = world.pod("web").await;
+    let victim = world.pod("victim").await;
+    within(&web.namespace, || {
+        let mut socket = Socket::open(Family::Route).expect("a socket");
+        let index = netlink::link(&mut socket, "eth0").expect("eth0").index;
+        let ip = [10, 244, 9, 9].into();
+        netlink::add_address(&mut socket, Address { index, ip, prefix: 32 }).expect("added");
+    })
+    .expect("inside");
+    let listener = within(&victim.namespace, || {
+        let socket = std::net::UdpSocket::bind((victim.ip, 81)).expect("bound");
+        socket.set_read_timeout(Some(std::time::Duration::from_millis(300))).expect("set");
+        socket
+    })
+    .expect("inside");
+    let send = |from: IpAddr| {
+        within(&web.namespace, || {
+            let socket = std::net::UdpSocket::bind((from, 0)).expect("bound");
+            socket.send_to(b"x", (victim.ip, 81)).expect("sent");
+        })
+        .expect("inside");
+        listener.recv(&mut [0; 8]).is_ok()
+    };
+    assert!(send(web.ip), "from its own address");
+    assert!(!send([10, 244, 9, 9].into()), "from a borrowed address");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leaving_the_cluster_is_masqueraded() {
+    let world = World::new();
+    let outside = NetworkNamespace::create().expect("a namespace");
+    wire_outside(&world, &outside);
+    let pod = world.pod("one").await;
+    serve(&outside, ([192, 0, 2, 2], 80));
+    let seen = ask(&pod.namespace, ([192, 0, 2, 2], 80)).expect("reached");
+    assert_eq!(seen, IpAddr::from([192, 0, 2, 1]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_to_other_nodes_come_and_go() {
+    let world = World::new();
+    let other = NetworkNamespace::create().expect("a namespace");
+    wire_outside(&world, &other);
+    let peer = ("10.244.8.0/24".parse().expect("a range"), IpAddr::from([192, 0, 2, 2]));
+    world.network.set_routes([peer].into()).await.expect("set");
+    world.network.set_routes([peer].into()).await.expect("set again");
+    within(&other, || {
+        let mut socket = Socket::open(Family::Route).expect("a socket");
+        let index = netlink::link(&mut socket, "outside").expect("outside").index;
+        let ip = [10, 244, 8, 5].into();
+        netlink::add_address(&mut socket, Address { index, ip, prefix: 32 }).expect("added");
+        netlink::set_route(
+            &mut socket,
+            &netlink::Route {
+                to: "10.244.7.0/24".parse().expect("a range"),
+                gateway: Some([192, 0, 2, 1].into()),
+                index: None,
+                source: None,
+                protocol: 4,
+                on_link: false,
+            },
+        )
+        .expect("a route back");
+    })
+    .expect("inside");
+    let pod = world.pod("one").await;
+    serve(&other, ([10, 244, 8, 5], 80));
+    assert_eq!(ask(&pod.namespace, ([10, 244, 8, 5], 80)).expect("reached"), pod.ip);
+    world.network.set_routes(BTreeMap::new()).await.expect("removed");
+    ask(&pod.namespace, ([10, 244, 8, 5], 80)).expect_err("no route any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_keeps_everything() {
+    let mut world = World::new();
+    let web = world.pod_with(with_ports("web", &[port(8080, None)])).await;
+    serve(&web.namespace, (web.ip, 80));
+    world.restart();
+    let gateway = world.network.gateways()[0];
+    ask(&world.node, (gateway, 8080)).expect("the host port is back");
+    world.network.check(&web.attachment).await.expect("untouched");
+    let again = world.network.add(&web.attachment).await.expect("added again");
+    assert_eq!(again.ips[0], web.ip);
+    assert_ne!(world.pod("two").await.ip, web.ip);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_behind() {
+    let world = World::new();
+    let one = world.pod("one").await;
+    let two = world.pod("two").await;
+    let before = world.links().len();
+    world.network.remove(&one.attachment).await.expect("removed");
+    world.network.remove(&one.attachment).await.expect("removing twice is no error");
+    assert_eq!((world.links().len(), world.files()), (before - 1, 1));
+    assert!(matches!(world.network.check(&one.attachment).await, Err(Error::NotConnected(..))));
+    drop(two.namespace);
+    world.network.collect(&BTreeSet::new()).await.expect("collected");
+    assert_eq!(world.files(), 0);
+    world.pod("three").await;
+    world.network.down().await.expect("down");
+    assert_eq!((world.links(), world.files()), (vec!["lo".to_owned()], 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_namespace_is_gone_leaves_no_address() {
+    let world = World::new();
+    let missing =
+        Attachment { id: "x".to_owned(), netns: "/proc/1/no".into(), ..Attachment::default() };
+    world.network.add(&missing).await.expect_err("no namespace");
+    let file = world.directory.path().join("plain");
+    std::fs::write(&file, b"").expect("written");
+    let wrong = Attachment { netns: file, ..missing };
+    world.network.add(&wrong).await.expect_err("not a namespace");
+    assert_eq!(world.files(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn adding_a_pod_takes_milliseconds() {
+    let world = World::new();
+    let mut times = Vec::new();
+    for n in 0..40 {
+        let namespace = NetworkNamespace::create().expect("a namespace");
+        let attachment =
+            Attachment { id: format!("pod{n}"), netns: path(&namespace), ..Attachment::default() };
+        let begin = std::time::Instant::now();
+        world.network.add(&attachment).await.expect("added");
+        times.push(begin.elapsed());
+        std::mem::forget(namespace);
+    }
+    times.sort();
+    println!("add: median {:?}, slowest {:?}", times[20], times[39]);
+    assert!(times[20].as_millis() < 50, "median {:?}", times[20]);
+}
+
+/// A neighbour of the node at 192.0.2.2, outside the cluster.
+fn wire_outside(world: &World, outside: &NetworkNamespace) {
+    let address = |name: &str, ip: [u8; 4]| {
+        let mut socket = Socket::open(Family::Route).expect("a socket");
+        let index = netlink::link(&mut socket, name).expect("a link").index;
+        netlink::set_up(&mut socket, index).expect("up");
+        let address = Address { index, ip: ip.into(), prefix: 24 };
+        netlink::add_address(&mut socket, address).expect("added");
+    };
+    within(&world.node, || {
+        let veth = Veth {
+            name: "uplink",
+            mac: [2, 0, 0, 0, 0, 1],
+            peer_name: "outside",
+            peer_mac: [2, 0, 0, 0, 0, 2],
+            peer_namespace: outside,
+            mtu: 1500,
+        };
+        netlink::add_veth(&mut Socket::open(Family::Route).expect("a socket"), &veth)
+            .expect("made");
+        address("uplink", [192, 0, 2, 1]);
+    })
+    .expect("inside");
+    within(outside, || address("outside", [192, 0, 2, 2])).expect("inside");
+}

@@ -1,0 +1,134 @@
+//! The CNI protocol against plugins that are shell scripts and say what they heard.
+
+use network::{Attachment, Cni, Error, Exec, ExecConfig, NetworkNamespace, PortMapping, Protocol};
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+const PLUGIN: &str = r#"#!/bin/sh
+input=$(cat)
+echo "$(basename $0) $CNI_COMMAND id=$CNI_CONTAINERID if=$CNI_IFNAME args=$CNI_ARGS $input" >> LOG
+case "$CNI_COMMAND" in
+  ADD) echo '{"cniVersion":"1.1.0","interfaces":[{"name":"eth0"}],"ips":[{"address":"10.1.2.3/24","interface":0}]}' ;;
+  CHECK) echo '{"cniVersion":"1.1.0","code":99,"msg":"gone astray","details":"here"}'; exit 1 ;;
+esac
+"#;
+
+struct Plugins {
+    directory: tempfile::TempDir,
+    exec: Exec,
+    namespace: NetworkNamespace,
+}
+
+impl Plugins {
+    fn new(list: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = |name: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir(&path).expect("made");
+            path
+        };
+        let (configuration, programs, kept) = (folder("net.d"), folder("bin"), folder("kept"));
+        std::fs::write(configuration.join("10-net.conflist"), list).expect("written");
+        for name in ["first", "second"] {
+            let script = PLUGIN.replace("LOG", &directory.path().join("log").display().to_string());
+            program(&programs.join(name), &script);
+        }
+        let exec = Exec::new(ExecConfig {
+            configuration,
+            programs: vec![programs],
+            directory: kept,
+            deadline: Duration::from_secs(5),
+        });
+        Self { directory, exec, namespace: NetworkNamespace::create().expect("a namespace") }
+    }
+
+    fn attachment(&self) -> Attachment {
+        Attachment {
+            id: "abc".to_owned(),
+            netns: crate::world::path(&self.namespace),
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+            uid: "u".to_owned(),
+            ports: vec![PortMapping {
+                host_port: 80,
+                container_port: 8080,
+                protocol: Protocol::Udp,
+                host_ip: None,
+            }],
+            bandwidth: None,
+        }
+    }
+
+    /// What plugins heard since the last call.
+    fn heard(&self) -> Vec<String> {
+        let path = self.directory.path().join("log");
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let _ = std::fs::remove_file(path);
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+fn program(path: &Path, script: &str) {
+    std::fs::write(path, script).expect("written");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+const LIST: &str = r#"{"cniVersion":"1.1.0","name":"net","plugins":[
+  {"type":"first"},{"type":"second","capabilities":{"portMappings":true}}]}"#;
+
+#[tokio::test]
+async fn plugins_run_in_order_and_in_reverse() {
+    let plugins = Plugins::new(LIST);
+    let attachment = plugins.attachment();
+    let addresses = plugins.exec.add(&attachment).await.expect("added");
+    assert_eq!(addresses.ips, ["10.1.2.3".parse::<std::net::IpAddr>().expect("an address")]);
+    let heard = plugins.heard();
+    assert!(heard[0].starts_with(
+        "first ADD id=abc if=eth0 args=IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web"
+    ));
+    assert!(!heard[0].contains("prevResult") && !heard[0].contains("portMappings"));
+    assert!(heard[1].starts_with("second ADD") && heard[1].contains("prevResult"));
+    assert!(
+        heard[1]
+            .contains(r#""portMappings":[{"containerPort":8080,"hostPort":80,"protocol":"udp"}]"#),
+        "{}",
+        heard[1]
+    );
+
+    let error = plugins.exec.check(&attachment).await.expect_err("the plugin says so");
+    assert!(
+        matches!(&error, Error::Plugin { code: 99, message, .. } if message == "gone astray"),
+        "{error}"
+    );
+    plugins.heard();
+
+    plugins.exec.remove(&attachment).await.expect("removed");
+    let heard = plugins.heard();
+    assert!(heard[0].starts_with("second DEL") && heard[0].contains("prevResult"));
+    assert!(heard[1].starts_with("first DEL"));
+}
+
+#[tokio::test]
+async fn the_dead_are_collected_and_status_is_asked() {
+    let plugins = Plugins::new(LIST);
+    plugins.exec.add(&plugins.attachment()).await.expect("added");
+    plugins.heard();
+    plugins.exec.collect(&BTreeSet::from(["abc".to_owned()])).await.expect("collected");
+    let heard = plugins.heard();
+    assert!(heard[0].starts_with("first GC") && heard[0].contains(r#""containerID":"abc""#));
+    assert_eq!(heard.len(), 2);
+    plugins.exec.collect(&BTreeSet::new()).await.expect("collected");
+    assert!(plugins.heard()[0].starts_with("second DEL id=abc"));
+    plugins.exec.status().await.expect("ready");
+    assert!(plugins.heard()[0].starts_with("first STATUS"));
+}
+
+#[tokio::test]
+async fn no_network_is_an_error_that_says_so() {
+    let plugins = Plugins::new(LIST);
+    std::fs::remove_file(plugins.directory.path().join("net.d/10-net.conflist")).expect("removed");
+    let error = plugins.exec.status().await.expect_err("nothing there");
+    assert!(error.to_string().contains("no network in"), "{error}");
+}

@@ -1,0 +1,114 @@
+//! A node and its pods: namespaces that live as long as the test.
+
+use network::{Attachment, Builtin, Cni, Config, NetworkNamespace};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::time::Duration;
+use sys::netlink::{self, Family, Socket, within};
+
+pub(crate) struct World {
+    pub(crate) node: NetworkNamespace,
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) network: Builtin,
+}
+
+pub(crate) struct Pod {
+    pub(crate) namespace: NetworkNamespace,
+    pub(crate) attachment: Attachment,
+    pub(crate) ip: IpAddr,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let node = NetworkNamespace::create().expect("a namespace");
+        within(&node, || {
+            let mut socket = Socket::open(Family::Route).expect("a socket");
+            let lo = netlink::link(&mut socket, "lo").expect("lo").index;
+            netlink::set_up(&mut socket, lo).expect("up");
+        })
+        .expect("inside");
+        let directory = tempfile::tempdir().expect("a directory");
+        let network = start(&node, directory.path());
+        Self { node, directory, network }
+    }
+
+    /// The same directory and namespace, as after a restart of the process.
+    pub(crate) fn restart(&mut self) {
+        self.network = start(&self.node, self.directory.path());
+    }
+
+    pub(crate) async fn pod(&self, id: &str) -> Pod {
+        self.pod_with(Attachment { id: id.to_owned(), ..Attachment::default() }).await
+    }
+
+    pub(crate) async fn pod_with(&self, mut attachment: Attachment) -> Pod {
+        let namespace = NetworkNamespace::create().expect("a namespace");
+        attachment.netns = path(&namespace);
+        let addresses = self.network.add(&attachment).await.expect("added");
+        Pod { namespace, attachment, ip: addresses.ips[0] }
+    }
+
+    pub(crate) fn links(&self) -> Vec<String> {
+        within(&self.node, || {
+            let mut socket = Socket::open(Family::Route).expect("a socket");
+            let links = netlink::links(&mut socket).expect("links");
+            links.into_iter().map(|link| link.name).collect()
+        })
+        .expect("inside")
+    }
+
+    pub(crate) fn files(&self) -> usize {
+        let folder = self.directory.path().join("addresses");
+        std::fs::read_dir(folder).expect("the folder").count()
+    }
+}
+
+pub(crate) fn path(namespace: &NetworkNamespace) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), namespace.as_fd().as_raw_fd()).into()
+}
+
+/// Listens in a namespace and answers each connection with the caller's address.
+pub(crate) fn serve(namespace: &NetworkNamespace, address: impl Into<SocketAddr>) {
+    let address = address.into();
+    let listener =
+        within(namespace, || TcpListener::bind(address)).expect("inside").expect("bound");
+    std::thread::spawn(move || {
+        while let Ok((mut stream, peer)) = listener.accept() {
+            let _ = write!(stream, "{}", peer.ip());
+        }
+    });
+}
+
+/// Connects from a namespace; gives the address that the server saw.
+pub(crate) fn ask(
+    namespace: &NetworkNamespace,
+    address: impl Into<SocketAddr>,
+) -> std::io::Result<IpAddr> {
+    let address = address.into();
+    within(namespace, || {
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer.parse().expect("an address"))
+    })
+    .expect("inside")
+}
+
+fn start(node: &NetworkNamespace, directory: &std::path::Path) -> Builtin {
+    let config = Config {
+        directory: directory.to_owned(),
+        pods: vec![
+            "10.244.7.0/24".parse().expect("a range"),
+            "fd07::/64".parse().expect("a range"),
+        ],
+        cluster: vec![
+            "10.244.0.0/16".parse().expect("a range"),
+            "fd00::/8".parse().expect("a range"),
+        ],
+        mtu: 1500,
+    };
+    within(node, || Builtin::start(config)).expect("inside").expect("started")
+}

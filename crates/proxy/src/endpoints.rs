@@ -1,0 +1,154 @@
+//! Which endpoints a service uses from this node: ready ones, near ones where the
+//! hints say so, and terminating ones only where no other is left.
+
+use crate::{Endpoint, Node, Service, ServicePort};
+
+/// The endpoints by traffic policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Choice<'a> {
+    /// For policy Cluster; empty where the service never uses it.
+    pub cluster: Vec<&'a Endpoint>,
+    /// For policy Local; empty where the service never uses it.
+    pub local: Vec<&'a Endpoint>,
+    /// Some node could serve it, if not this one.
+    pub any: bool,
+}
+
+pub fn choose<'a>(
+    service: &Service,
+    port: &ServicePort,
+    endpoints: &[&'a Endpoint],
+    node: &Node,
+) -> Choice<'a> {
+    let mut choice = Choice::default();
+    let draining = |e: &&Endpoint| !e.ready && e.serving && e.terminating;
+    if service.uses_cluster(port) {
+        let near = nearness(endpoints, node);
+        choice.cluster = prefer(endpoints, |e| e.ready && near.allows(e, node), draining);
+        choice.any = !choice.cluster.is_empty();
+    }
+    if service.uses_local(port) {
+        choice.any |= endpoints.iter().any(|e| e.ready || draining(e));
+        choice.local = prefer(endpoints, |e| e.local && e.ready, |e| e.local && draining(e));
+    }
+    choice
+}
+
+impl<'a> Choice<'a> {
+    /// Every endpoint that packets may reach from here, each once.
+    pub(crate) fn reachable(&self) -> Vec<&'a Endpoint> {
+        let mut all = self.cluster.clone();
+        for endpoint in &self.local {
+            if !all.iter().any(|e| e.ip == endpoint.ip && e.port == endpoint.port) {
+                all.push(endpoint);
+            }
+        }
+        all
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nearness {
+    Anywhere,
+    SameZone,
+    SameNode,
+}
+
+impl Nearness {
+    fn allows(self, endpoint: &Endpoint, node: &Node) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::SameZone => endpoint.zone_hints.contains(&node.zone),
+            Self::SameNode => endpoint.node_hints.contains(&node.name),
+        }
+    }
+}
+
+/// Hints count only where every ready endpoint has one and one is meant for us.
+fn nearness(endpoints: &[&Endpoint], node: &Node) -> Nearness {
+    let ready = || endpoints.iter().filter(|e| e.ready);
+    let all = |hints: fn(&Endpoint) -> &[String], own: &String| {
+        ready().all(|e| !hints(e).is_empty()) && ready().any(|e| hints(e).contains(own))
+    };
+    if all(|e| &e.node_hints, &node.name) {
+        Nearness::SameNode
+    } else if !node.zone.is_empty() && all(|e| &e.zone_hints, &node.zone) {
+        Nearness::SameZone
+    } else {
+        Nearness::Anywhere
+    }
+}
+
+fn prefer<'a>(
+    endpoints: &[&'a Endpoint],
+    first: impl Fn(&&Endpoint) -> bool,
+    second: impl Fn(&&Endpoint) -> bool,
+) -> Vec<&'a Endpoint> {
+    let all = |which: &dyn Fn(&&Endpoint) -> bool| -> Vec<&'a Endpoint> {
+        endpoints.iter().filter(|e| which(e)).copied().collect()
+    };
+    let found = all(&first);
+    if found.is_empty() { all(&second) } else { found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::tests::{node, service};
+
+    fn pick(service: &Service) -> (Vec<u8>, Vec<u8>, bool) {
+        let endpoints: Vec<&Endpoint> = service.ports[0].endpoints.iter().collect();
+        let choice = choose(service, &service.ports[0], &endpoints, &node());
+        let last = |list: &[&Endpoint]| {
+            list.iter()
+                .map(|e| match e.ip {
+                    std::net::IpAddr::V4(ip) => ip.octets()[3],
+                    std::net::IpAddr::V6(_) => 0,
+                })
+                .collect()
+        };
+        (last(&choice.cluster), last(&choice.local), choice.any)
+    }
+
+    fn endpoint(n: u8, change: impl FnOnce(&mut Endpoint)) -> Endpoint {
+        let mut endpoint = Endpoint::ready([10, 0, 0, n].into(), 80, false);
+        change(&mut endpoint);
+        endpoint
+    }
+
+    #[test]
+    fn terminating_ones_serve_only_when_no_other_does() {
+        let draining = |e: &mut Endpoint| {
+            e.ready = false;
+            e.terminating = true;
+        };
+        let mut it = service("a", 80);
+        it.ports[0].endpoints = vec![endpoint(1, |_| {}), endpoint(2, draining)];
+        assert_eq!(pick(&it), (vec![1], vec![], true));
+        it.ports[0].endpoints.remove(0);
+        assert_eq!(pick(&it), (vec![2], vec![], true));
+        it.ports[0].endpoints[0].serving = false;
+        assert_eq!(pick(&it), (vec![], vec![], false));
+    }
+
+    #[test]
+    fn local_policy_keeps_to_this_node() {
+        let mut it = service("a", 80);
+        it.internal_local = true;
+        it.ports[0].endpoints = vec![endpoint(1, |_| {}), endpoint(2, |e| e.local = true)];
+        assert_eq!(pick(&it), (vec![], vec![2], true));
+        it.ports[0].endpoints.pop();
+        assert_eq!(pick(&it), (vec![], vec![], true), "some other node could serve it");
+    }
+
+    #[test]
+    fn hints_count_when_all_have_them() {
+        let zone =
+            |name: &'static str| move |e: &mut Endpoint| e.zone_hints = vec![name.to_owned()];
+        let mut it = service("a", 80);
+        it.ports[0].endpoints = vec![endpoint(1, zone("here")), endpoint(2, zone("there"))];
+        assert_eq!(pick(&it).0, [1]);
+        it.ports[0].endpoints.push(endpoint(3, |_| {}));
+        assert_eq!(pick(&it).0, [1, 2, 3]);
+    }
+}

@@ -1,0 +1,71 @@
+//! Names of a service's chains and sets: those of the upstream proxy, so that
+//! people and tools find what they know.
+
+use crate::{Endpoint, Protocol, ServiceName};
+use ring::digest::{SHA256, digest};
+
+const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+const LONGEST: usize = 240;
+
+/// HASH-namespace/service/protocol/port
+pub(crate) fn port(service: &ServiceName, protocol: Protocol, port: &str) -> String {
+    hashed(&plain(service, protocol, port))
+}
+
+/// HASH-namespace/service/protocol/port__ip/port
+pub(crate) fn endpoint(
+    service: &ServiceName,
+    protocol: Protocol,
+    port: &str,
+    endpoint: &Endpoint,
+) -> String {
+    let ip = endpoint.ip.to_string().replace(':', ".");
+    hashed(&format!("{}__{ip}/{}", plain(service, protocol, port), endpoint.port))
+}
+
+fn plain(service: &ServiceName, protocol: Protocol, port: &str) -> String {
+    format!("{}/{}/{}/{port}", service.namespace, service.name, protocol.name())
+}
+
+/// Begins with a hash of the whole, so that a cut name is still its own.
+fn hashed(name: &str) -> String {
+    let mut text = String::with_capacity(name.len() + 9);
+    let hash = digest(&SHA256, name.as_bytes());
+    let mut bits = [0; 8];
+    bits[3..].copy_from_slice(&hash.as_ref()[..5]);
+    let bits = u64::from_be_bytes(bits);
+    for at in (0..8).rev() {
+        let five = usize::try_from(bits >> (at * 5) & 31).expect("five bits");
+        text.push(char::from(ALPHABET[five]));
+    }
+    text.push('-');
+    text.push_str(name);
+    if text.len() > LONGEST {
+        text.truncate(LONGEST - 3);
+        text.push_str("...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_upstream() {
+        let name = ServiceName { namespace: "ns1".to_owned(), name: "svc1".to_owned() };
+        assert_eq!(port(&name, Protocol::Tcp, "p80"), "ULMVA6XW-ns1/svc1/tcp/p80");
+        let name = ServiceName { namespace: "ns5".to_owned(), name: "svc5".to_owned() };
+        let at = Endpoint::ready([10, 180, 0, 3].into(), 80, true);
+        assert_eq!(
+            endpoint(&name, Protocol::Tcp, "p80", &at),
+            "GTK6MW7G-ns5/svc5/tcp/p80__10.180.0.3/80"
+        );
+    }
+
+    #[test]
+    fn long_names_fit() {
+        let name = ServiceName { namespace: "n".repeat(200), name: "s".repeat(200) };
+        assert_eq!(port(&name, Protocol::Tcp, "p").len(), LONGEST);
+    }
+}

@@ -1,0 +1,95 @@
+//! The shell: keeps both families' tables in the kernel as services change.
+
+use crate::base::TABLE;
+use crate::{Node, Result, Service, ServiceName, Tracker, stale};
+use std::net::IpAddr;
+use sys::netlink::{NetworkNamespace, within};
+use sys::nft::{Batch, Family, difference};
+
+/// The proxy of one node. It owns the table `kube-proxy` of both families.
+#[derive(Debug)]
+pub struct Proxy {
+    trackers: Vec<Tracker>,
+    home: NetworkNamespace,
+    node_port_ips: Vec<IpAddr>,
+    /// The kernel holds what the trackers say.
+    in_step: bool,
+}
+
+impl Proxy {
+    /// Works in the calling thread's network namespace, for the families that the
+    /// node has addresses of. Writes nothing yet.
+    pub fn new(node: &Node) -> Result<Self> {
+        let families = [Family::Ip, Family::Ip6];
+        let trackers = families
+            .into_iter()
+            .filter(|family| node.ips.iter().any(|ip| Family::of(*ip) == *family))
+            .map(|family| Tracker::new(node.clone(), family))
+            .collect();
+        Ok(Self {
+            trackers,
+            home: NetworkNamespace::current()?,
+            node_port_ips: node.node_port_ips.clone(),
+            in_step: false,
+        })
+    }
+
+    /// Takes in what changed (`None`: gone) and writes it: the first time, and
+    /// after a failure, everything; otherwise the difference. Always one
+    /// transaction, so that no packet sees half of it. Gives the number of
+    /// elements, rules, chains and sets that were touched.
+    pub fn update(&mut self, changed: &[(ServiceName, Option<Service>)]) -> Result<usize> {
+        let mut step = Batch::new();
+        for tracker in &mut self.trackers {
+            step.append(tracker.update(changed.iter().map(|(name, s)| (name, s.as_ref()))));
+        }
+        if self.in_step {
+            match self.commit(&step) {
+                Ok(()) => return Ok(step.touched()),
+                Err(error) => {
+                    tracing::warn!(%error, "the table is not what it was; writing it whole");
+                    self.in_step = false;
+                }
+            }
+        }
+        let mut whole = Batch::new();
+        for tracker in &self.trackers {
+            whole.append(difference(None, &tracker.table()));
+        }
+        self.commit(&whole)?;
+        self.in_step = true;
+        Ok(whole.touched())
+    }
+
+    /// Removes the tables.
+    pub fn down(&mut self) -> Result<()> {
+        self.in_step = false;
+        self.commit(&removal())
+    }
+
+    /// Forgets the UDP flows of these services that lead where nobody serves them
+    /// any more. Gives their number.
+    pub fn forget_stale(&self, changed: &[(ServiceName, Option<Service>)]) -> Result<usize> {
+        let services = changed.iter().filter_map(|(_, service)| service.as_ref());
+        let places = stale::places(services, &self.node_port_ips);
+        if places.is_empty() {
+            return Ok(0);
+        }
+        within(&self.home, || stale::forget(&places))?
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<()> {
+        within(&self.home, || batch.commit())?
+    }
+}
+
+/// Removes the tables of the calling thread's network namespace, whoever made them.
+pub fn cleanup() -> Result<()> {
+    removal().commit()
+}
+
+fn removal() -> Batch {
+    let mut batch = Batch::remove_table(Family::Ip, TABLE);
+    batch.append(Batch::remove_table(Family::Ip6, TABLE));
+    batch
+}

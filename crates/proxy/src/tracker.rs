@@ -1,0 +1,195 @@
+//! What the kernel holds of one family, and the difference that changed services
+//! make to it: only they are planned again.
+
+use crate::base::{self, shape, shared};
+use crate::part::{Part, part};
+use crate::{Node, Service, ServiceName};
+use std::collections::{BTreeMap, BTreeSet};
+use sys::nft::{Batch, Data, Family, Key, Table, difference};
+
+type Shared = (&'static str, Key);
+
+/// The whole table for these services, of one family.
+pub fn plan(services: &[Service], node: &Node, family: Family) -> Table {
+    let mut tracker = Tracker::new(node.clone(), family);
+    tracker.update(services.iter().map(|service| (&service.name, Some(service))));
+    tracker.table()
+}
+
+/// The state of one table.
+#[derive(Debug, Clone)]
+pub struct Tracker {
+    node: Node,
+    family: Family,
+    parts: BTreeMap<ServiceName, Part>,
+    /// Services may claim the same element (a pod behind two services, one external
+    /// address for both): the first by name has it, the next when that one goes.
+    claims: BTreeMap<Shared, BTreeMap<ServiceName, Option<Data>>>,
+}
+
+impl Tracker {
+    pub fn new(node: Node, family: Family) -> Self {
+        Self { node, family, parts: BTreeMap::new(), claims: BTreeMap::new() }
+    }
+
+    /// The whole table, as it should be now.
+    pub fn table(&self) -> Table {
+        let mut table = base::table(self.family, &self.node);
+        for part in self.parts.values() {
+            table.chains.extend(part.chains.clone());
+            table.sets.extend(part.sets.clone());
+        }
+        for (set, key) in self.claims.keys() {
+            put(&mut table, set, key, self.claimed(&(*set, key.clone())));
+        }
+        table
+    }
+
+    /// Takes in services that changed (`None`: gone) and gives the step from the
+    /// table before to the table now.
+    pub fn update<'a>(
+        &mut self,
+        changed: impl IntoIterator<Item = (&'a ServiceName, Option<&'a Service>)>,
+    ) -> Batch {
+        let mut before = self.fragment();
+        let mut after = self.fragment();
+        let mut touched: BTreeMap<Shared, Option<Option<Data>>> = BTreeMap::new();
+        for (name, service) in changed {
+            let old = self.parts.remove(name).unwrap_or_default();
+            let new = service.map(|service| part(service, &self.node, self.family, Some(&old)));
+            let new = new.unwrap_or_default();
+            let keys: BTreeSet<&Shared> = old.elements.keys().chain(new.elements.keys()).collect();
+            for key in keys.into_iter().filter(|key| old.elements.get(key) != new.elements.get(key))
+            {
+                touched.entry(key.clone()).or_insert_with(|| self.claimed(key).cloned());
+                self.claim(name, key, new.elements.get(key));
+            }
+            before.chains.extend(old.chains);
+            before.sets.extend(old.sets);
+            if new != Part::default() {
+                after.chains.extend(new.chains.clone());
+                after.sets.extend(new.sets.clone());
+                self.parts.insert(name.clone(), new);
+            }
+        }
+        for (key, was) in touched {
+            put(&mut before, key.0, &key.1, was.as_ref());
+            put(&mut after, key.0, &key.1, self.claimed(&key));
+        }
+        difference(Some(&before), &after)
+    }
+
+    /// An empty cut-out of the table: the shared sets, so that only elements differ.
+    fn fragment(&self) -> Table {
+        let mut table = Table::new(self.family, base::TABLE);
+        for name in shared::ALL {
+            table.sets.insert(name.to_owned(), shape(self.family, name));
+        }
+        table
+    }
+
+    fn claimed(&self, key: &Shared) -> Option<&Option<Data>> {
+        self.claims.get(key)?.values().next()
+    }
+
+    fn claim(&mut self, name: &ServiceName, key: &Shared, data: Option<&Option<Data>>) {
+        let claims = self.claims.entry(key.clone()).or_default();
+        match data {
+            Some(data) => claims.insert(name.clone(), data.clone()),
+            None => claims.remove(name),
+        };
+        if claims.is_empty() {
+            self.claims.remove(key);
+        }
+    }
+}
+
+fn put(table: &mut Table, set: &str, key: &Key, data: Option<&Option<Data>>) {
+    if let Some(data) = data {
+        let set = table.sets.get_mut(set).expect("every fragment has the shared sets");
+        set.elements.insert(key.clone(), data.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Endpoint;
+    use crate::part::tests::{node, service};
+    use std::net::IpAddr;
+
+    /// A small cluster of services with addresses of their own.
+    fn services(count: u16, endpoints: u8) -> Vec<Service> {
+        (0..count)
+            .map(|n| {
+                let [high, low] = n.to_be_bytes();
+                let mut it = service(&format!("s{n}"), 80);
+                it.cluster_ips = vec![[172, 30, high, low].into()];
+                it.ports[0].endpoints = (1..=endpoints)
+                    .map(|e| Endpoint::ready([10, high, low, e].into(), 8080, e == 1))
+                    .collect();
+                it
+            })
+            .collect()
+    }
+
+    fn loaded(services: &[Service]) -> Tracker {
+        let mut tracker = Tracker::new(node(), Family::Ip);
+        tracker.update(services.iter().map(|s| (&s.name, Some(s))));
+        tracker
+    }
+
+    #[test]
+    fn one_endpoint_among_five_thousand_services_touches_few_elements() {
+        let mut all = services(5000, 3);
+        let mut tracker = loaded(&all);
+        let it = &mut all[2500];
+        it.ports[0].endpoints.push(Endpoint::ready([10, 200, 0, 9].into(), 8080, true));
+        let added = tracker.update([(&it.name, Some(&*it))]);
+        assert!(added.touched() <= 10, "{}", added.touched());
+        it.ports[0].endpoints.remove(0);
+        let removed = tracker.update([(&it.name, Some(&*it))]);
+        assert!(removed.touched() <= 10, "{}", removed.touched());
+        assert!(tracker.update([(&it.name, Some(&*it))]).is_empty());
+    }
+
+    #[test]
+    fn one_endpoint_of_a_thousand_moves_no_other() {
+        let mut all = services(1, 0);
+        let at = |n: u16| {
+            let [high, low] = n.to_be_bytes();
+            Endpoint::ready([10, 1, high, low].into(), 8080, false)
+        };
+        all[0].ports[0].endpoints = (0..1000).map(at).collect();
+        let mut tracker = loaded(&all);
+        all[0].ports[0].endpoints.remove(10);
+        let batch = tracker.update([(&all[0].name, Some(&all[0]))]);
+        assert!(batch.touched() <= 10, "{}", batch.touched());
+    }
+
+    #[test]
+    fn steps_add_up_to_the_plan() {
+        let all = services(4, 2);
+        let mut tracker = loaded(&all[..2]);
+        tracker.update([(&all[3].name, Some(&all[3])), (&all[0].name, None)]);
+        tracker.update([(&all[2].name, Some(&all[2])), (&all[1].name, Some(&all[1]))]);
+        assert_eq!(tracker.table(), plan(&all[1..], &node(), Family::Ip));
+    }
+
+    #[test]
+    fn a_shared_element_stays_while_one_service_needs_it() {
+        let mut all = services(2, 1);
+        let pod: IpAddr = [10, 9, 9, 9].into();
+        for it in &mut all {
+            it.ports[0].endpoints = vec![Endpoint::ready(pod, 8080, true)];
+        }
+        let mut tracker = loaded(&all);
+        let hairpins = |t: &Tracker| t.table().sets[shared::HAIRPIN].elements.len();
+        assert_eq!(hairpins(&tracker), 1);
+        tracker.update([(&all[0].name, None)]);
+        assert_eq!(hairpins(&tracker), 1);
+        tracker.update([(&all[1].name, None)]);
+        assert_eq!(hairpins(&tracker), 0);
+        assert_eq!(tracker.table(), base::table(Family::Ip, &node()));
+    }
+}

@@ -1,0 +1,195 @@
+//! A node with two pods behind it and a client in front.
+
+use proxy::{Endpoint, Node, Protocol, Proxy, Service, ServiceName, ServicePort};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+use sys::netlink::{self, Address, Cidr, Family, NetworkNamespace, Route, Socket, Veth, within};
+
+pub(crate) const NODE: IpAddr = ip([192, 0, 2, 1]);
+pub(crate) const CLIENT: IpAddr = ip([192, 0, 2, 2]);
+pub(crate) const PODS: [IpAddr; 2] = [ip([10, 244, 0, 2]), ip([10, 244, 1, 2])];
+pub(crate) const CLUSTER_IP: IpAddr = ip([10, 96, 0, 10]);
+
+pub(crate) struct World {
+    pub(crate) node: NetworkNamespace,
+    pub(crate) client: NetworkNamespace,
+    pub(crate) pods: Vec<NetworkNamespace>,
+    pub(crate) proxy: Proxy,
+}
+
+const fn ip(octets: [u8; 4]) -> IpAddr {
+    IpAddr::V4(std::net::Ipv4Addr::from_octets(octets))
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let make = || NetworkNamespace::create().expect("a namespace");
+        let (node, client, pods) = (make(), make(), vec![make(), make()]);
+        wire(&node, &client, "client", NODE, CLIENT);
+        for (n, (pod, at)) in pods.iter().zip(PODS).enumerate() {
+            let IpAddr::V4(v4) = at else { panic!("an IPv4 address") };
+            let [a, b, c, _] = v4.octets();
+            wire(&node, pod, &format!("pod{n}"), ip([a, b, c, 1]), at);
+        }
+        within(&node, || {
+            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("forwarding");
+            default_route(CLIENT);
+        })
+        .expect("inside");
+        let proxy = within(&node, || Proxy::new(&this_node())).expect("inside").expect("a proxy");
+        let world = Self { node, client, pods, proxy };
+        for (pod, at) in world.pods.iter().zip(PODS) {
+            serve(pod, at);
+        }
+        world
+    }
+
+    pub(crate) fn set(&mut self, service: &Service) -> usize {
+        self.proxy.update(&[(service.name.clone(), Some(service.clone()))]).expect("written")
+    }
+}
+
+pub(crate) fn this_node() -> Node {
+    Node {
+        name: "node".to_owned(),
+        zone: String::new(),
+        ips: vec![NODE],
+        node_port_ips: vec![NODE],
+        cluster: vec!["10.244.0.0/16".parse().expect("a range")],
+        services: vec!["10.96.0.0/16".parse().expect("a range")],
+        masquerade_all: false,
+        masquerade_bit: 14,
+    }
+}
+
+/// A service of both pods; the first is on this node.
+pub(crate) fn service(name: &str) -> Service {
+    Service {
+        name: ServiceName { namespace: "default".to_owned(), name: name.to_owned() },
+        cluster_ips: vec![CLUSTER_IP],
+        external_ips: vec![],
+        load_balancer_ips: vec![],
+        source_ranges: vec![],
+        affinity: None,
+        external_local: false,
+        internal_local: false,
+        ports: vec![port("http", Protocol::Tcp)],
+    }
+}
+
+pub(crate) fn port(name: &str, protocol: Protocol) -> ServicePort {
+    ServicePort {
+        name: name.to_owned(),
+        protocol,
+        port: 80,
+        node_port: None,
+        endpoints: vec![
+            Endpoint::ready(PODS[0], 8080, true),
+            Endpoint::ready(PODS[1], 8080, false),
+        ],
+    }
+}
+
+/// Connects; gives who answered and whom it saw.
+pub(crate) fn ask(
+    from: &NetworkNamespace,
+    to: impl Into<SocketAddr>,
+) -> Result<(IpAddr, IpAddr), ErrorKind> {
+    let to = to.into();
+    let answer = within(from, || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&to, Duration::from_millis(700))?;
+        stream.set_read_timeout(Some(Duration::from_millis(700)))?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    });
+    answer.expect("inside").map(|answer| parse(&answer)).map_err(|e| e.kind())
+}
+
+pub(crate) fn ask_udp(
+    from: &NetworkNamespace,
+    to: impl Into<SocketAddr>,
+) -> Result<(IpAddr, IpAddr), ErrorKind> {
+    let to = to.into();
+    let answer = within(from, || -> std::io::Result<String> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.set_read_timeout(Some(Duration::from_millis(700)))?;
+        socket.connect(to)?;
+        socket.send(b"?")?;
+        let mut buffer = [0; 64];
+        let length = socket.recv(&mut buffer)?;
+        Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+    });
+    answer.expect("inside").map(|answer| parse(&answer)).map_err(|e| e.kind())
+}
+
+fn parse(answer: &str) -> (IpAddr, IpAddr) {
+    let (own, peer) = answer.split_once(' ').expect("two addresses");
+    (own.parse().expect("an address"), peer.parse().expect("an address"))
+}
+
+/// Answers on TCP and UDP port 8080 with its own and the caller's address.
+fn serve(namespace: &NetworkNamespace, at: IpAddr) {
+    let (tcp, udp) = within(namespace, || {
+        (TcpListener::bind((at, 8080)).expect("bound"), UdpSocket::bind((at, 8080)).expect("bound"))
+    })
+    .expect("inside");
+    std::thread::spawn(move || {
+        while let Ok((mut stream, peer)) = tcp.accept() {
+            let _ = write!(stream, "{at} {}", peer.ip());
+        }
+    });
+    std::thread::spawn(move || {
+        let mut buffer = [0; 64];
+        while let Ok((_, peer)) = udp.recv_from(&mut buffer) {
+            let _ = udp.send_to(format!("{at} {}", peer.ip()).as_bytes(), peer);
+        }
+    });
+}
+
+fn wire(node: &NetworkNamespace, other: &NetworkNamespace, name: &str, near: IpAddr, far: IpAddr) {
+    let address = |name: &str, ip: IpAddr| {
+        let mut socket = Socket::open(Family::Route).expect("a socket");
+        for name in ["lo", name] {
+            let index = netlink::link(&mut socket, name).expect("a link").index;
+            netlink::set_up(&mut socket, index).expect("up");
+        }
+        let index = netlink::link(&mut socket, name).expect("a link").index;
+        netlink::add_address(&mut socket, Address { index, ip, prefix: 24 }).expect("added");
+    };
+    within(node, || {
+        let IpAddr::V4(v4) = far else { panic!("an IPv4 address") };
+        let [_, b, c, _] = v4.octets();
+        let veth = Veth {
+            name,
+            mac: [2, 1, b, c, 0, 1],
+            peer_name: "eth0",
+            peer_mac: [2, 1, b, c, 0, 2],
+            peer_namespace: other,
+            mtu: 1500,
+        };
+        netlink::add_veth(&mut Socket::open(Family::Route).expect("a socket"), &veth)
+            .expect("made");
+        address(name, near);
+    })
+    .expect("inside");
+    within(other, || {
+        address("eth0", far);
+        default_route(near);
+    })
+    .expect("inside");
+}
+
+fn default_route(gateway: IpAddr) {
+    let route = Route {
+        to: Cidr::all_like(gateway),
+        gateway: Some(gateway),
+        index: None,
+        source: None,
+        protocol: 4,
+        on_link: false,
+    };
+    netlink::set_route(&mut Socket::open(Family::Route).expect("a socket"), &route)
+        .expect("routed");
+}
