@@ -1,1 +1,18 @@
-//! apiserver
+//! The Kubernetes API server: the machinery of `server` with every built-in kind,
+//! identities, rights, admission, and the subresources that are no plain objects.
+
+mod admission;
+mod allocate;
+mod authn;
+mod authz;
+mod bootstrap;
+mod config;
+mod ground;
+mod handlers;
+mod start;
+
+pub use self::{
+    config::{Config, Flags},
+    ground::{Entry, Ground, Storage},
+    start::{Running, start, start_on, start_with},
+};

@@ -1,0 +1,43 @@
+//! DefaultTolerationSeconds: pods stay for five minutes on a node that is lost.
+
+use api::core::{Pod, Toleration};
+use object::View;
+use ref_cast::RefCast;
+use server::{Admission, Admit, Admitting, Operation};
+
+const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const SECONDS: i64 = 300;
+
+#[derive(Debug)]
+pub(super) struct DefaultTolerationSeconds;
+
+impl Admit for DefaultTolerationSeconds {
+    fn name(&self) -> &'static str {
+        "DefaultTolerationSeconds"
+    }
+
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        if admission.is("", "pods") && admission.operation != Operation::Delete {
+            tolerate(&mut admission.object);
+        }
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn tolerate(pod: &mut object::Value) {
+    for taint in TAINTS {
+        let tolerations = Pod::view(pod).spec().tolerations();
+        let tolerated = tolerations.iter().any(|own| {
+            (own.key() == taint || own.key().is_empty())
+                && (own.effect() == "NoExecute" || own.effect().is_empty())
+        });
+        if !tolerated {
+            let toleration = Toleration::new()
+                .with_key(taint)
+                .with_operator("Exists")
+                .with_effect("NoExecute")
+                .with_toleration_seconds(SECONDS);
+            Pod::ref_cast_mut(pod).spec_mut().tolerations_mut().push(toleration);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Admission: one ordered list, each plugin in a file of its own.
+
+mod default_toleration_seconds;
+mod namespace_lifecycle;
+mod node_restriction;
+mod priority;
+mod rbac_escalation;
+mod service_account;
+
+use std::sync::Arc;
+
+use server::Admit;
+
+use crate::{allocate::Services, authz::Rbac};
+
+/// The plugins in the order in which they run, by upstream's names.
+pub(crate) fn plugins(rbac: Rbac, services: Services, disabled: &[String]) -> Vec<Arc<dyn Admit>> {
+    let all: Vec<Arc<dyn Admit>> = vec![
+        Arc::new(namespace_lifecycle::NamespaceLifecycle),
+        Arc::new(service_account::ServiceAccount),
+        Arc::new(node_restriction::NodeRestriction),
+        Arc::new(priority::Priority),
+        Arc::new(default_toleration_seconds::DefaultTolerationSeconds),
+        Arc::new(rbac_escalation::Escalation { rbac }),
+        Arc::new(services),
+    ];
+    all.into_iter().filter(|plugin| !disabled.iter().any(|name| name == plugin.name())).collect()
+}
+
+/// The names that `--enable-admission-plugins` and its opposite may say.
+pub(crate) const NAMES: &[&str] = &[
+    "NamespaceLifecycle",
+    "ServiceAccount",
+    "NodeRestriction",
+    "Priority",
+    "DefaultTolerationSeconds",
+];

@@ -1,0 +1,97 @@
+//! Priority: a pod's class becomes a number.
+
+use api::{core::Pod, scheduling::PriorityClass};
+use object::{Status, View};
+use ref_cast::RefCast;
+use server::{Admission, Admit, Admitting, Operation, Page, Selection};
+
+#[derive(Debug)]
+pub(super) struct Priority;
+
+impl Admit for Priority {
+    fn name(&self) -> &'static str {
+        "Priority"
+    }
+
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        let done = mutate(admission);
+        Box::pin(async move { done })
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        let done = one_default(admission);
+        Box::pin(async move { done })
+    }
+}
+
+fn mutate(admission: &mut Admission) -> Result<(), Status> {
+    if !admission.is("", "pods") || admission.operation != Operation::Create {
+        return Ok(());
+    }
+    let spec = Pod::view(&admission.object).spec();
+    let (name, given, policy) = match spec.priority_class_name() {
+        "" => default_class(admission),
+        name => {
+            let kind = admission.registry.kind("scheduling.k8s.io", "priorityclasses")?;
+            let found = admission.registry.get(&kind, "", name).map_err(|_| {
+                admission.forbid(&format!("no PriorityClass with name {name} was found"))
+            })?;
+            let class = PriorityClass::view(&found.object);
+            (name.to_owned(), class.value(), class.preemption_policy().to_owned())
+        }
+    };
+    if let Some(asked) = spec.priority().filter(|asked| *asked != given) {
+        return Err(admission.forbid(&format!(
+            "the integer value of priority ({asked}) must not be provided in pod spec; priority \
+             admission controller computed {given} from the given PriorityClass name"
+        )));
+    }
+    let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
+    if !name.is_empty() {
+        spec.set_priority_class_name(name.as_str());
+    }
+    spec.set_priority(given);
+    if spec.preemption_policy().is_none() {
+        let policy = if policy.is_empty() { "PreemptLowerPriority" } else { &policy };
+        spec.set_preemption_policy(policy);
+    }
+    Ok(())
+}
+
+/// The class that pods without one have; with none, 0.
+fn default_class(admission: &Admission) -> (String, i32, String) {
+    let none = (String::new(), 0, String::new());
+    let Ok(kind) = admission.registry.kind("scheduling.k8s.io", "priorityclasses") else {
+        return none;
+    };
+    let Ok(all) = admission.registry.list(&kind, &Selection::default(), &Page::default()) else {
+        return none;
+    };
+    let classes = all.items.iter().map(|version| PriorityClass::view(&version.object));
+    let lowest = classes.filter(|class| class.global_default()).min_by_key(|class| class.value());
+    lowest.map_or(none, |class| {
+        (class.metadata().name().to_owned(), class.value(), class.preemption_policy().to_owned())
+    })
+}
+
+fn one_default(admission: &Admission) -> Result<(), Status> {
+    if !admission.is("scheduling.k8s.io", "priorityclasses")
+        || admission.operation == Operation::Delete
+        || !PriorityClass::view(&admission.object).global_default()
+    {
+        return Ok(());
+    }
+    let all = admission.registry.list(admission.served, &Selection::default(), &Page::default())?;
+    let other = all
+        .items
+        .iter()
+        .map(|version| PriorityClass::view(&version.object))
+        .find(|class| class.global_default() && class.metadata().name() != admission.name);
+    match other {
+        None => Ok(()),
+        Some(class) => Err(admission.forbid(&format!(
+            "PriorityClass {:?} is already marked as default. Only one default can exist",
+            class.metadata().name()
+        ))),
+    }
+}

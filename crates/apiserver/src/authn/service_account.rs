@@ -1,0 +1,100 @@
+//! Tokens of service accounts. A token dies with what it is bound to.
+
+use std::sync::{Arc, OnceLock};
+
+use http::request::Parts;
+use object::{Clock, Object, Status, View};
+use pki::{Claims, Reference, Refusal, Verifier};
+use server::{Authenticate, Authenticating, Peer, Registry, User};
+
+#[derive(Debug)]
+pub(crate) struct ServiceAccounts {
+    pub(crate) verifier: Verifier,
+    pub(crate) registry: Arc<OnceLock<Arc<Registry>>>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl ServiceAccounts {
+    /// Whose token this is, if it is good for one of these audiences (none: ours).
+    pub(crate) fn identify(
+        &self,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<(User, Vec<String>), Refusal> {
+        let wanted = if audiences.is_empty() { &self.verifier.audiences } else { audiences };
+        let verified = self.verifier.verify(token, wanted, self.clock.now())?;
+        let claims = &verified.claims;
+        self.check(claims)?;
+        Ok((user(claims), verified.audiences))
+    }
+
+    /// What the token is bound to must still be there, and be the same.
+    fn check(&self, claims: &Claims) -> Result<(), Refusal> {
+        let registry = self.registry.get().ok_or(Refusal::Invalid("the server is starting"))?;
+        let (namespace, name, uid) = claims.service_account();
+        let is = |group: &str, plural: &str, namespace: &str, name: &str, uid: &str| {
+            let kind = registry.kind(group, plural).ok();
+            let found = kind.and_then(|kind| registry.get(&kind, namespace, name).ok());
+            found.is_some_and(|found| Object::view(&found.object).metadata().uid() == uid)
+        };
+        if !is("", "serviceaccounts", namespace, name, uid) {
+            return Err(Refusal::Invalid("the service account is gone"));
+        }
+        let Some(bound) = &claims.bound else { return Ok(()) };
+        let there = |reference: &Option<Reference>, plural: &str, namespace: &str| {
+            let Some(reference) = reference else { return true };
+            is("", plural, namespace, &reference.name, &reference.uid)
+        };
+        if !there(&bound.pod, "pods", namespace) {
+            return Err(Refusal::Invalid("the pod that the token is bound to is gone"));
+        } else if !there(&bound.secret, "secrets", namespace) {
+            return Err(Refusal::Invalid("the secret that the token is bound to is gone"));
+        } else if bound.pod.is_none() && !there(&bound.node, "nodes", "") {
+            return Err(Refusal::Invalid("the node that the token is bound to is gone"));
+        }
+        Ok(())
+    }
+}
+
+/// A service account as a user.
+pub(crate) fn user(claims: &Claims) -> User {
+    let (namespace, name, uid) = claims.service_account();
+    let mut user = User::new(
+        &format!("system:serviceaccount:{namespace}:{name}"),
+        &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")],
+    );
+    user.uid = uid.into();
+    let mut extra = |key: &str, value: &str| {
+        if !value.is_empty() {
+            user.extra
+                .insert(format!("authentication.kubernetes.io/{key}"), vec![value.to_owned()]);
+        }
+    };
+    if !claims.id.is_empty() {
+        extra("credential-id", &format!("JTI={}", claims.id));
+    }
+    if let Some(bound) = &claims.bound {
+        if let Some(pod) = &bound.pod {
+            extra("pod-name", &pod.name);
+            extra("pod-uid", &pod.uid);
+        }
+        if let Some(node) = &bound.node {
+            extra("node-name", &node.name);
+            extra("node-uid", &node.uid);
+        }
+    }
+    user
+}
+
+impl Authenticate for ServiceAccounts {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+        Box::pin(async move {
+            let Some(token) = super::bearer(request) else { return Ok(None) };
+            match self.identify(token, &[]) {
+                Ok((user, _)) => Ok(Some(user)),
+                Err(Refusal::NotOurs) => Ok(None),
+                Err(_) => Err(Status::unauthorized()),
+            }
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! What all roles and bindings together give, by whom they give it to. Made anew
+//! when one of them changes, which is seldom; asked with every request.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use api::rbac::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use object::{List, Status, Text, Value, View};
+use server::{Page, Registry, Selection, User};
+use store::{Cursor, Topic, Version};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const PLURALS: [&str; 4] = ["clusterrolebindings", "rolebindings", "clusterroles", "roles"];
+
+/// One binding of one role.
+#[derive(Debug)]
+pub(super) struct Grant {
+    /// Where it holds; empty: everywhere.
+    pub(super) namespace: Text,
+    /// `None`: there is no such role.
+    pub(super) rules: Option<Arc<Vec<PolicyRule>>>,
+    /// The binding and the role, in upstream's words.
+    pub(super) why: String,
+    /// The role, as one that is not there is spoken of.
+    pub(super) role: String,
+}
+
+/// Whom a binding names.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Who {
+    User(Text),
+    Group(Text),
+}
+
+pub(super) struct Grants {
+    /// Bindings for the cluster first, each in the order of their names.
+    all: Vec<Grant>,
+    /// Which bindings name somebody, and how.
+    by: HashMap<Who, Vec<(usize, String)>>,
+    roles: HashMap<(Text, Text), Arc<Vec<PolicyRule>>>,
+}
+
+impl fmt::Debug for Grants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Grants({})", self.all.len())
+    }
+}
+
+impl Grants {
+    /// Reads them, and gives cursors that tell when they are no longer right.
+    pub(super) fn read(registry: &Registry) -> Result<(Self, Vec<Cursor<Value>>), Status> {
+        let (mut lists, mut cursors) = (Vec::new(), Vec::new());
+        for plural in PLURALS {
+            let kind = registry.kind(GROUP, plural)?;
+            let list = registry.list(&kind, &Selection::default(), &Page::default())?;
+            let cursor = Cursor::open(kind.objects()?, Topic::All, list.revision);
+            cursors.push(cursor.map_err(|error| Status::unavailable(error.to_string()))?);
+            lists.push(list.items);
+        }
+        let [all, some, cluster_roles, roles] = &*lists else { unreachable!("as many as plurals") };
+        let mut this = Self { all: Vec::new(), by: HashMap::new(), roles: HashMap::new() };
+        this.add_roles(cluster_roles, roles);
+        for version in all {
+            let binding = ClusterRoleBinding::view(&version.object);
+            let name = format!("ClusterRoleBinding {:?}", binding.metadata().name());
+            this.add("", &name, binding.role_ref(), binding.subjects());
+        }
+        for version in some {
+            let binding = RoleBinding::view(&version.object);
+            let (name, namespace) = (binding.metadata().name(), binding.metadata().namespace());
+            let full = format!("RoleBinding {:?}", format!("{name}/{namespace}"));
+            this.add(namespace, &full, binding.role_ref(), binding.subjects());
+        }
+        Ok((this, cursors))
+    }
+
+    /// The bindings that name the user or one of its groups and hold in the namespace.
+    pub(super) fn of<'a>(
+        &'a self,
+        user: &User,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = (&'a Grant, &'a str)> {
+        let groups = user.groups.iter().map(|group| Who::Group(group.clone()));
+        let who = groups.chain([Who::User(user.name.clone())]);
+        let mut found: Vec<_> = who.filter_map(|who| self.by.get(&who)).flatten().collect();
+        found.sort_unstable_by_key(|(at, _)| *at);
+        found.dedup_by_key(|(at, _)| *at);
+        let holds = move |grant: &Grant| {
+            grant.namespace.is_empty() || (!namespace.is_empty() && grant.namespace == namespace)
+        };
+        let found = found.into_iter().map(|(at, to)| (&self.all[*at], to.as_str()));
+        found.filter(move |(grant, _)| holds(grant))
+    }
+
+    /// The rules of the role that a binding in the namespace names.
+    pub(super) fn role(
+        &self,
+        reference: &RoleRef,
+        namespace: &str,
+    ) -> Option<Arc<Vec<PolicyRule>>> {
+        let place = match reference.kind() {
+            "ClusterRole" => "",
+            "Role" if !namespace.is_empty() => namespace,
+            _ => return None,
+        };
+        self.roles.get(&(place.into(), reference.name().into())).cloned()
+    }
+
+    fn add_roles(&mut self, cluster: &[Arc<Version<Value>>], roles: &[Arc<Version<Value>>]) {
+        let rules = |rules: &List<PolicyRule>| Arc::new(rules.iter().cloned().collect());
+        for version in cluster {
+            let role = ClusterRole::view(&version.object);
+            let key = (Text::default(), role.metadata().name().into());
+            self.roles.insert(key, rules(role.rules()));
+        }
+        for version in roles {
+            let role = Role::view(&version.object);
+            let key = (role.metadata().namespace().into(), role.metadata().name().into());
+            self.roles.insert(key, rules(role.rules()));
+        }
+    }
+
+    fn add(&mut self, namespace: &str, binding: &str, role: &RoleRef, to: &List<Subject>) {
+        let rules = self.role(role, namespace);
+        let at = self.all.len();
+        for subject in to.iter() {
+            let (kind, name) = (subject.kind(), subject.name());
+            let mut full = name.to_owned();
+            let who = match kind {
+                "User" => Who::User(name.into()),
+                "Group" => Who::Group(name.into()),
+                "ServiceAccount" => {
+                    let own = subject.namespace();
+                    let place = if own.is_empty() { namespace } else { own };
+                    full = format!("{name}/{place}");
+                    Who::User(format!("system:serviceaccount:{place}:{name}").into())
+                }
+                _ => continue,
+            };
+            self.by.entry(who).or_default().push((at, format!("{kind} {full:?}")));
+        }
+        let why = format!("{binding} of {} {:?}", role.kind(), role.name());
+        let role = format!("{}.{GROUP} {:?}", role.kind().to_lowercase(), role.name());
+        self.all.push(Grant { namespace: namespace.into(), rules, why, role });
+    }
+}

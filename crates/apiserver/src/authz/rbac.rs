@@ -1,0 +1,84 @@
+//! Rights by role: what the roles bound to a user or to one of its groups allow.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use api::rbac::{PolicyRule, RoleRef};
+use object::Value;
+use server::{Attributes, Authorize, Authorizing, Decision, Registry, User};
+use store::Cursor;
+
+use super::{grants::Grants, rules::allows};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Rbac {
+    /// Weak: the registry's own plugins ask here.
+    registry: Weak<Registry>,
+    known: Arc<Mutex<Option<Known>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    grants: Arc<Grants>,
+    cursors: Vec<Cursor<Value>>,
+}
+
+impl Rbac {
+    pub(crate) fn new(registry: &Arc<Registry>) -> Self {
+        Self { registry: Arc::downgrade(registry), known: Arc::default() }
+    }
+
+    /// All rules that hold for the user in a namespace (empty: in the cluster).
+    pub(crate) fn rules(&self, user: &User, namespace: &str) -> Vec<PolicyRule> {
+        let Some(grants) = self.grants() else { return Vec::new() };
+        let rules = grants.of(user, namespace).filter_map(|(grant, _)| grant.rules.as_deref());
+        rules.flatten().cloned().collect()
+    }
+
+    /// What the first rule that allows it says, or what is wrong with the bindings.
+    fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
+        let Some(grants) = self.grants() else { return Decision::NoOpinion(String::new()) };
+        let mut missing = Vec::new();
+        for (grant, to) in grants.of(user, &wanted.namespace) {
+            match &grant.rules {
+                None => missing.push(format!("RBAC: {} not found", grant.role)),
+                Some(rules) if rules.iter().any(|rule| allows(rule, wanted)) => {
+                    return Decision::Allow(format!("RBAC: allowed by {} to {to}", grant.why));
+                }
+                Some(_) => {}
+            }
+        }
+        Decision::NoOpinion(match &*missing {
+            [] => String::new(),
+            [one] => format!("rbac: {one}"),
+            all => format!("rbac: [{}]", all.join(", ")),
+        })
+    }
+
+    /// The rules of the role that a binding names.
+    pub(crate) fn rules_of(&self, reference: &RoleRef, namespace: &str) -> Vec<PolicyRule> {
+        let role = self.grants().and_then(|grants| grants.role(reference, namespace));
+        role.map(|rules| rules.to_vec()).unwrap_or_default()
+    }
+
+    /// What holds now: read anew if anything has happened since it was read.
+    fn grants(&self) -> Option<Arc<Grants>> {
+        let registry = self.registry.upgrade()?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Known { grants, cursors }) = &mut *known
+            && cursors.iter_mut().all(|cursor| cursor.try_next().is_none())
+        {
+            return Some(grants.clone());
+        }
+        let (grants, cursors) = Grants::read(&registry).ok()?;
+        let grants = Arc::new(grants);
+        *known = Some(Known { grants: grants.clone(), cursors });
+        Some(grants)
+    }
+}
+
+impl Authorize for Rbac {
+    fn authorize<'a>(&'a self, user: &'a User, wanted: &'a Attributes) -> Authorizing<'a> {
+        let decision = self.decide(user, wanted);
+        Box::pin(async move { decision })
+    }
+}

@@ -1,0 +1,108 @@
+//! Namespaces, priority classes, and what this server says about itself.
+
+use std::net::IpAddr;
+
+use object::{Status, Value, from_json};
+use server::Registry;
+
+use super::{make, own_call};
+
+/// What is known only once the server has an address.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) advertise: IpAddr,
+    pub(crate) port: u16,
+    pub(crate) service_ip: IpAddr,
+    pub(crate) service_range: String,
+    pub(crate) client_ca: String,
+    pub(crate) front_proxy_ca: String,
+}
+
+pub(super) fn objects() -> Vec<Value> {
+    let namespaces = ["default", "kube-system", "kube-public", "kube-node-lease"];
+    let namespaces = namespaces.map(|name| {
+        format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{name}"}}}}"#)
+    });
+    let classes =
+        [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+    let classes = classes.map(|(name, value)| {
+        let what = if name.contains("node") { "node" } else { "cluster" };
+        format!(
+            r#"{{"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","value":{value},
+            "description":"For pods that the {what} cannot do without.","metadata":{{"name":"{name}"}}}}"#
+        )
+    });
+    namespaces.iter().chain(&classes).map(|text| tree(text)).collect()
+}
+
+/// Makes the `kubernetes` service with its endpoints, the service range, and the
+/// configuration that extension servers read.
+pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), Status> {
+    let Facts { advertise, port, service_ip, service_range, .. } = facts;
+    let mut range = tree(
+        r#"{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"}}"#,
+    );
+    range["spec"]["cidrs"] = [service_range.as_str()].into_iter().collect();
+    make(registry, range).await?;
+    let family = if service_ip.is_ipv4() { "IPv4" } else { "IPv6" };
+    make(registry, tree(&format!(
+        r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"kubernetes","namespace":"default",
+        "labels":{{"component":"apiserver","provider":"kubernetes"}}}},
+        "spec":{{"clusterIP":"{service_ip}","clusterIPs":["{service_ip}"],"type":"ClusterIP",
+        "ipFamilies":["{family}"],"ipFamilyPolicy":"SingleStack","sessionAffinity":"None",
+        "ports":[{{"name":"https","port":443,"protocol":"TCP","targetPort":{port}}}]}}}}"#
+    ))).await?;
+    put(registry, tree(&format!(
+        r#"{{"apiVersion":"v1","kind":"Endpoints","metadata":{{"name":"kubernetes","namespace":"default",
+        "labels":{{"endpointslice.kubernetes.io/skip-mirror":"true"}}}},
+        "subsets":[{{"addresses":[{{"ip":"{advertise}"}}],
+        "ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}]}}"#
+    )), "", "endpoints").await?;
+    put(
+        registry,
+        tree(&format!(
+            r#"{{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","addressType":"{family}",
+        "metadata":{{"name":"kubernetes","namespace":"default",
+        "labels":{{"kubernetes.io/service-name":"kubernetes"}}}},
+        "endpoints":[{{"addresses":["{advertise}"],"conditions":{{"ready":true}}}}],
+        "ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#
+        )),
+        "discovery.k8s.io",
+        "endpointslices",
+    )
+    .await?;
+    put(registry, authentication(facts), "", "configmaps").await
+}
+
+fn authentication(facts: &Facts) -> Value {
+    let mut map = tree(
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{
+        "name":"extension-apiserver-authentication","namespace":"kube-system"}}"#,
+    );
+    let data = &mut map["data"];
+    data["client-ca-file"] = facts.client_ca.as_str().into();
+    data["requestheader-client-ca-file"] = facts.front_proxy_ca.as_str().into();
+    data["requestheader-allowed-names"] = r#"["front-proxy-client"]"#.into();
+    data["requestheader-username-headers"] = r#"["X-Remote-User"]"#.into();
+    data["requestheader-uid-headers"] = r#"["X-Remote-Uid"]"#.into();
+    data["requestheader-group-headers"] = r#"["X-Remote-Group"]"#.into();
+    data["requestheader-extra-headers-prefix"] = r#"["X-Remote-Extra-"]"#.into();
+    map
+}
+
+/// Makes the object, or makes it what it should be.
+async fn put(registry: &Registry, object: Value, group: &str, plural: &str) -> Result<(), Status> {
+    let served = registry.kind(group, plural)?;
+    let meta = object.get("metadata");
+    let text = |name: &str| meta.get(name).as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (text("namespace"), text("name"));
+    if registry.get(&served, &namespace, &name).is_err() {
+        return make(registry, object).await;
+    }
+    let call = &mut own_call();
+    registry.update(call, &served, (&namespace, &name), "", object).await.map(drop)
+}
+
+fn tree(text: &str) -> Value {
+    from_json(text.as_bytes()).expect("written here, and read by every start")
+}

@@ -1,0 +1,148 @@
+//! What can be chosen, under upstream's flag names.
+
+use std::{
+    ffi::OsStr,
+    net::IpAddr,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+
+use crate::{admission, allocate::Range};
+
+/// The flags of `kube-apiserver`.
+#[derive(Args, Clone, Debug)]
+pub struct Flags {
+    /// Where the embedded store, the certificates and the kubeconfigs are.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The port for HTTPS.
+    #[arg(long, default_value_t = 6443)]
+    pub secure_port: u16,
+    /// The address to listen on.
+    #[arg(long, default_value = "0.0.0.0")]
+    pub bind_address: IpAddr,
+    /// The address that the members of the cluster reach this server at.
+    #[arg(long)]
+    pub advertise_address: Option<IpAddr>,
+    /// The range of the addresses of services.
+    #[arg(long, default_value = "10.96.0.0/16")]
+    pub service_cluster_ip_range: String,
+    /// The range of node ports.
+    #[arg(long, default_value = "30000-32767")]
+    pub service_node_port_range: String,
+    /// A file of static tokens: token,user,uid,"group1,group2".
+    #[arg(long, value_name = "FILE")]
+    pub token_auth_file: Option<PathBuf>,
+    /// Who decides what callers may do, in this order.
+    #[arg(long, default_value = "Node,RBAC", value_delimiter = ',')]
+    pub authorization_mode: Vec<String>,
+    /// Whether callers that say nothing about themselves are let in as system:anonymous.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub anonymous_auth: bool,
+    /// Admission plugins to turn on besides the usual ones.
+    #[arg(long, value_delimiter = ',')]
+    pub enable_admission_plugins: Vec<String>,
+    /// Admission plugins to leave out.
+    #[arg(long, value_delimiter = ',')]
+    pub disable_admission_plugins: Vec<String>,
+    /// Who issues the tokens of service accounts.
+    #[arg(long, default_value = "https://kubernetes.default.svc.cluster.local")]
+    pub service_account_issuer: String,
+    /// Keys that signed tokens of service accounts.
+    #[arg(long, value_name = "FILE")]
+    pub service_account_key_file: Vec<PathBuf>,
+    /// The key that signs tokens of service accounts.
+    #[arg(long, value_name = "FILE")]
+    pub service_account_signing_key_file: Option<PathBuf>,
+    /// Whether containers may be privileged.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub allow_privileged: bool,
+    /// Versions to serve or not: api/all=true, group/version=false.
+    #[arg(long, value_delimiter = ',')]
+    pub runtime_config: Vec<String>,
+    /// How many reading requests are handled at once.
+    #[arg(long, default_value_t = 400)]
+    pub max_requests_inflight: usize,
+    /// How many writing requests are handled at once.
+    #[arg(long, default_value_t = 200)]
+    pub max_mutating_requests_inflight: usize,
+}
+
+impl Flags {
+    /// What holds when nothing else is said.
+    pub fn new(data_dir: &Path) -> Self {
+        #[derive(clap::Parser)]
+        struct Defaults {
+            #[command(flatten)]
+            flags: Flags,
+        }
+        let args = [OsStr::new(""), OsStr::new("--data-dir"), data_dir.as_os_str()];
+        <Defaults as clap::Parser>::parse_from(args).flags
+    }
+}
+
+/// The same, checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) flags: Flags,
+    pub(crate) services: Range,
+    pub(crate) node_ports: RangeInclusive<i32>,
+}
+
+impl Config {
+    pub fn new(flags: Flags) -> Result<Self> {
+        let services = flags.service_cluster_ip_range.parse()?;
+        let node_ports = ports(&flags.service_node_port_range)?;
+        for mode in &flags.authorization_mode {
+            ensure!(
+                matches!(mode.as_str(), "Node" | "RBAC" | "AlwaysAllow" | "AlwaysDeny"),
+                "--authorization-mode: {mode:?} is not supported; Node, RBAC, AlwaysAllow and AlwaysDeny are"
+            );
+        }
+        let plugins = flags.enable_admission_plugins.iter().chain(&flags.disable_admission_plugins);
+        for name in plugins {
+            ensure!(
+                admission::NAMES.contains(&name.as_str()),
+                "admission plugin {name:?} is not supported; these are: {}",
+                admission::NAMES.join(", ")
+            );
+        }
+        ensure!(
+            flags.allow_privileged,
+            "--allow-privileged=false is not supported: use Pod Security admission instead"
+        );
+        Ok(Self { flags, services, node_ports })
+    }
+
+    /// Whether a version is served.
+    pub(crate) fn serves(&self, group: &str, version: &str, default: bool) -> bool {
+        let group = if group.is_empty() { "api".to_owned() } else { group.to_owned() };
+        let exact = format!("{group}/{version}");
+        let channel = if version.contains("alpha") {
+            "api/alpha"
+        } else if version.contains("beta") {
+            "api/beta"
+        } else {
+            "api/ga"
+        };
+        let said = |name: &str| {
+            self.flags.runtime_config.iter().rev().find_map(|entry| {
+                let (key, value) = entry.split_once('=').unwrap_or((entry, "true"));
+                (key == name).then_some(value == "true" || value.is_empty())
+            })
+        };
+        said(&exact).or(said(channel)).or(said("api/all")).unwrap_or(default)
+    }
+}
+
+fn ports(text: &str) -> Result<RangeInclusive<i32>> {
+    let Some((first, last)) = text.split_once('-') else {
+        bail!("--service-node-port-range: {text:?} is no range: say FIRST-LAST");
+    };
+    let (first, last) = (first.parse::<u16>()?, last.parse::<u16>()?);
+    ensure!(first > 0 && first <= last, "--service-node-port-range: {text:?} is empty");
+    Ok(i32::from(first)..=i32::from(last))
+}

@@ -1,0 +1,80 @@
+//! What a server stands on besides its flags: storage, a way in, time.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use object::{Clock, SystemClock, Value};
+use server::{Identity, Registry};
+use store::{Bounds, DiskLog, Embedded, Folder, Mirror, Options};
+use tokio::net::TcpListener;
+
+use crate::Config;
+
+/// Usually what the flags say; tests and supervisors bring their own.
+#[derive(Debug)]
+pub struct Ground {
+    pub storage: Storage,
+    pub entry: Entry,
+    pub clock: Arc<dyn Clock>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// In the data folder.
+    Disk,
+    /// Forgotten when the server ends.
+    Memory,
+}
+
+/// How others get in.
+#[derive(Debug)]
+pub enum Entry {
+    /// By the port of the flags.
+    Port,
+    /// By a port that somebody has opened already.
+    Listener(TcpListener),
+    /// Only from within the process.
+    Pipes,
+}
+
+impl Default for Ground {
+    fn default() -> Self {
+        Self { storage: Storage::Disk, entry: Entry::Port, clock: Arc::new(SystemClock) }
+    }
+}
+
+impl Entry {
+    /// The open port, if there is one.
+    pub(crate) async fn listen(self, config: &Config) -> Result<Option<TcpListener>> {
+        match self {
+            Self::Pipes => Ok(None),
+            Self::Listener(listener) => Ok(Some(listener)),
+            Self::Port => {
+                let address = SocketAddr::new(config.flags.bind_address, config.flags.secure_port);
+                let listener = TcpListener::bind(address).await.with_context(|| {
+                    format!("cannot listen on {address}: is another server running there?")
+                })?;
+                Ok(Some(listener))
+            }
+        }
+    }
+}
+
+impl Storage {
+    /// Every kind that the configuration serves, on this storage.
+    pub(crate) fn open(self, config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<Registry>> {
+        let mirror = Mirror::<Value>::new(Bounds::default());
+        let engine = Arc::new(match self {
+            Self::Memory => Embedded::memory(mirror.clone(), clock.clone()),
+            Self::Disk => {
+                let disk = Arc::new(Folder::open(config.flags.data_dir.join("store"))?);
+                let log = DiskLog::open(disk, clock.clone(), Options::default())?;
+                Embedded::open(log, mirror.clone(), clock.clone())?
+            }
+        });
+        let kinds = api::kinds()
+            .into_iter()
+            .filter(|kind| config.serves(kind.names.group, kind.names.version, kind.default_on));
+        Ok(Registry::open(kinds.collect(), engine, &mirror, Arc::new(Identity), clock.clone())?)
+    }
+}

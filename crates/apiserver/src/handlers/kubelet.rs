@@ -1,0 +1,256 @@
+//! What goes on to a kubelet, a pod or a service: logs, exec, attach, port-forward
+//! and proxies.
+
+use std::{fmt, sync::Arc};
+
+use api::core::{Node, Pod, Service};
+use client::{Connect, Tcp, Tls, Use};
+use http::Uri;
+use object::{Status, View};
+use server::{Handle, Handling, Reply, Request, Server, proxy};
+
+/// How kubelets are called.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubelets {
+    pub(crate) tls: Arc<Tls>,
+}
+
+impl Kubelets {
+    pub(super) fn pods(&self, verb: &'static str) -> OfPod {
+        OfPod { kubelets: self.clone(), verb }
+    }
+
+    pub(super) fn nodes(&self) -> OfNode {
+        OfNode { kubelets: self.clone() }
+    }
+
+    pub(super) fn services(&self) -> OfService {
+        OfService
+    }
+
+    /// Passes the request on to a node's kubelet.
+    async fn call(
+        &self,
+        server: &Arc<Server>,
+        request: Request,
+        node: &str,
+        path: &str,
+    ) -> Result<Reply, Status> {
+        let kind = server.registry.kind("", "nodes")?;
+        let found = server.registry.get(&kind, "", node)?;
+        let (host, port) = address(Node::view(&found.object))?;
+        pass(server, request, &Tcp::new(&host, port, Some(self.tls.clone())), path).await
+    }
+}
+
+/// Where a node's kubelet listens.
+fn address(node: &Node) -> Result<(String, u16), Status> {
+    let addresses = node.status().addresses();
+    let found = ["InternalIP", "Hostname", "ExternalIP"]
+        .iter()
+        .find_map(|wanted| addresses.find(|own| own.type_() == *wanted));
+    let Some(found) = found else {
+        let name = node.metadata().name();
+        return Err(Status::internal(format!("no preferred addresses found for node {name:?}")));
+    };
+    let port = node.status().daemon_endpoints().kubelet_endpoint().port();
+    let port = u16::try_from(port).ok().filter(|port| *port != 0).unwrap_or(10250);
+    Ok((found.address().to_owned(), port))
+}
+
+async fn pass(
+    server: &Arc<Server>,
+    request: Request,
+    to: &Tcp,
+    path: &str,
+) -> Result<Reply, Status> {
+    let connected = to.connect(Use::Upgrade).await.map_err(|error| {
+        Status::failure(
+            503,
+            "ServiceUnavailable",
+            format!("error trying to reach service: {error}"),
+        )
+    })?;
+    let uri: Uri = format!("{}://{}{path}", to.scheme(), to.authority())
+        .parse()
+        .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
+    proxy(server, request, connected.io, uri).await
+}
+
+#[derive(Debug)]
+pub(super) struct OfPod {
+    kubelets: Kubelets,
+    verb: &'static str,
+}
+
+impl Handle for OfPod {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+        Box::pin(async move {
+            let info = request.info.clone();
+            let kind = server.registry.kind("", "pods")?;
+            let (name, scheme, port) = match self.verb {
+                "proxy" => split(&info.name),
+                _ => (info.name.to_string(), String::new(), String::new()),
+            };
+            let found = server.registry.get(&kind, &info.namespace, &name)?;
+            let pod = Pod::view(&found.object);
+            let query =
+                request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+            if self.verb == "proxy" {
+                let default = pod.spec().containers().iter().find_map(|container| {
+                    container.ports().iter().next().map(|port| port.container_port())
+                });
+                let port = port.parse().ok().or(default.and_then(|port| u16::try_from(port).ok()));
+                let ip = pod.status().pod_ip();
+                if ip.is_empty() {
+                    return Err(Status::failure(503, "ServiceUnavailable", "address not allowed"));
+                }
+                let to = Tcp::new(ip, port.unwrap_or(80), tls_for(&scheme));
+                return pass(server, request, &to, &format!("/{}{query}", info.rest)).await;
+            }
+            let node = pod.spec().node_name();
+            if node.is_empty() {
+                return Err(Status::bad_request(format!(
+                    "pod {name} does not have a host assigned"
+                )));
+            }
+            let container = container(pod, request.query.get("container").unwrap_or_default())?;
+            let namespace = &info.namespace;
+            let path = match self.verb {
+                "log" => format!("/containerLogs/{namespace}/{name}/{container}{query}"),
+                "portforward" => format!("/portForward/{namespace}/{name}{query}"),
+                verb => format!("/{verb}/{namespace}/{name}/{container}{query}"),
+            };
+            let node = node.to_owned();
+            self.kubelets.call(server, request, &node, &path).await
+        })
+    }
+}
+
+/// The container that is meant: the one named, or the only one.
+fn container(pod: &Pod, named: &str) -> Result<String, Status> {
+    let spec = pod.spec();
+    let all: Vec<&str> = spec
+        .containers()
+        .iter()
+        .map(|container| container.name())
+        .chain(spec.init_containers().iter().map(|container| container.name()))
+        .chain(
+            spec.ephemeral_containers()
+                .iter()
+                .map(|container| container.ephemeral_container_common().name()),
+        )
+        .collect();
+    let pod_name = pod.metadata().name();
+    if !named.is_empty() {
+        if all.contains(&named) {
+            return Ok(named.to_owned());
+        }
+        return Err(Status::bad_request(format!(
+            "container {named} is not valid for pod {pod_name}"
+        )));
+    }
+    let annotated = pod.metadata().annotations().get("kubectl.kubernetes.io/default-container");
+    if let Some(name) = annotated.filter(|name| all.contains(name)) {
+        return Ok(name.to_owned());
+    }
+    let names: Vec<&str> = spec.containers().iter().map(|container| container.name()).collect();
+    match &*names {
+        [only] => Ok((*only).to_owned()),
+        [] => Err(Status::bad_request(format!("pod {pod_name} has no containers"))),
+        many => Err(Status::bad_request(format!(
+            "a container name must be specified for pod {pod_name}, choose one of: {many:?}"
+        ))),
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct OfNode {
+    kubelets: Kubelets,
+}
+
+impl Handle for OfNode {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+        Box::pin(async move {
+            let info = request.info.clone();
+            let query =
+                request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+            let node = info.name.split(':').next().unwrap_or_default().to_owned();
+            let path = format!("/{}{query}", info.rest);
+            self.kubelets.call(server, request, &node, &path).await
+        })
+    }
+}
+
+/// Services are reached at one of their ready endpoints: this server needs no route
+/// to their addresses.
+pub(super) struct OfService;
+
+impl fmt::Debug for OfService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OfService")
+    }
+}
+
+impl Handle for OfService {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+        Box::pin(async move {
+            let info = request.info.clone();
+            let (name, scheme, port) = split(&info.name);
+            let (ip, port) = endpoint(server, &info.namespace, &name, &port)?;
+            let query =
+                request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+            let to = Tcp::new(&ip, port, tls_for(&scheme));
+            pass(server, request, &to, &format!("/{}{query}", info.rest)).await
+        })
+    }
+}
+
+fn endpoint(
+    server: &Server,
+    namespace: &str,
+    name: &str,
+    port: &str,
+) -> Result<(String, u16), Status> {
+    let services = server.registry.kind("", "services")?;
+    let found = server.registry.get(&services, namespace, name)?;
+    let service = Service::view(&found.object);
+    let wanted = service
+        .spec()
+        .ports()
+        .find(|own| port.is_empty() || own.name() == port || own.port().to_string() == port);
+    let unavailable = || {
+        Status::failure(
+            503,
+            "ServiceUnavailable",
+            format!("no endpoints available for service {name:?}"),
+        )
+    };
+    let wanted = wanted.ok_or_else(unavailable)?;
+    let endpoints = server.registry.kind("", "endpoints")?;
+    let found = server.registry.get(&endpoints, namespace, name).map_err(|_| unavailable())?;
+    let subsets = api::core::Endpoints::view(&found.object).subsets();
+    let mut targets = subsets.iter().flat_map(|subset| {
+        let port = subset.ports().find(|own| own.name() == wanted.name()).map(|own| own.port());
+        subset.addresses().iter().filter_map(move |address| Some((address.ip().to_owned(), port?)))
+    });
+    let (ip, port) = targets.next().ok_or_else(unavailable)?;
+    Ok((ip, u16::try_from(port).map_err(|_| unavailable())?))
+}
+
+/// `[scheme:]name[:port]`.
+fn split(name: &str) -> (String, String, String) {
+    let parts: Vec<&str> = name.split(':').collect();
+    let (scheme, name, port) = match &*parts {
+        [name] => ("", *name, ""),
+        [name, port] => ("", *name, *port),
+        [scheme, name, port, ..] => (*scheme, *name, *port),
+        [] => ("", "", ""),
+    };
+    (name.to_owned(), scheme.to_owned(), port.to_owned())
+}
+
+/// Those behind a proxy are believed as they are: the cluster's network brings us there.
+fn tls_for(scheme: &str) -> Option<Arc<Tls>> {
+    (scheme == "https").then(|| Arc::new(Tls { insecure: true, ..Tls::default() }))
+}

@@ -1,0 +1,223 @@
+//! Reviews: who is this, and may they do that?
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::{
+    authentication::{SelfSubjectReview, TokenReview, UserInfo},
+    authorization::{
+        LocalSubjectAccessReview, ResourceRule, SelfSubjectAccessReview, SelfSubjectRulesReview,
+        SubjectAccessReview, SubjectAccessReviewStatus,
+    },
+};
+use object::{List, Map, Status, Time, Value, View};
+use schema::{Errors, Path};
+use server::{Attributes, Decision, Handle, Handling, Request, Server, User, object_reply};
+
+use super::{body, typed};
+use crate::{authn::ServiceAccounts, authz::Rbac};
+
+const GROUP: &str = "authorization.k8s.io";
+
+#[derive(Debug)]
+pub(super) struct Reviews {
+    pub(super) accounts: Arc<ServiceAccounts>,
+    pub(super) rbac: Rbac,
+}
+
+impl Handle for Reviews {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+        Box::pin(async move {
+            let user = request.user.clone();
+            let namespace = request.info.namespace.clone();
+            let answer = match &*request.info.resource {
+                "tokenreviews" => self.token(body::<TokenReview>(server, request).await?),
+                "selfsubjectreviews" => {
+                    let mut review =
+                        SelfSubjectReview::from(body::<SelfSubjectReview>(server, request).await?);
+                    review.status_mut().set_user_info(info(&user));
+                    let now = Time::text(server.registry.clock().now());
+                    review.metadata_mut().set_creation_timestamp(now);
+                    typed::<SelfSubjectReview>(review)
+                }
+                "selfsubjectaccessreviews" => {
+                    let given = body::<SelfSubjectAccessReview>(server, request).await?;
+                    let status = decide(server, &user, given.get("spec")).await?;
+                    let review = SelfSubjectAccessReview::from(given).with_status(status);
+                    typed::<SelfSubjectAccessReview>(review)
+                }
+                "subjectaccessreviews" => {
+                    let given = body::<SubjectAccessReview>(server, request).await?;
+                    let status =
+                        decide(server, &subject(given.get("spec"))?, given.get("spec")).await?;
+                    typed::<SubjectAccessReview>(
+                        SubjectAccessReview::from(given).with_status(status),
+                    )
+                }
+                "localsubjectaccessreviews" => {
+                    let given = body::<LocalSubjectAccessReview>(server, request).await?;
+                    let asked = given.get("spec").get("resourceAttributes").get("namespace");
+                    if asked.as_str().unwrap_or_default() != namespace {
+                        let at = Path::Root.field("spec");
+                        let at = at.field("resourceAttributes");
+                        let mut errs = Errors::default();
+                        errs.invalid(
+                            &at.field("namespace"),
+                            asked.clone(),
+                            "must match metadata.namespace",
+                        );
+                        return Err(errs.status(GROUP, "LocalSubjectAccessReview", ""));
+                    }
+                    let status =
+                        decide(server, &subject(given.get("spec"))?, given.get("spec")).await?;
+                    let review = LocalSubjectAccessReview::from(given).with_status(status);
+                    typed::<LocalSubjectAccessReview>(review)
+                }
+                "selfsubjectrulesreviews" => {
+                    self.rules(&user, body::<SelfSubjectRulesReview>(server, request).await?)
+                }
+                _ => return Err(Status::no_resource()),
+            };
+            let mut answer = answer;
+            if answer.get("metadata").is_null() {
+                answer["metadata"] = Value::object();
+            }
+            Ok(object_reply(201, &answer))
+        })
+    }
+}
+
+impl Reviews {
+    fn token(&self, given: Value) -> Value {
+        let mut review = TokenReview::from(given);
+        let wanted: Vec<String> = review.spec().audiences().iter().map(str::to_owned).collect();
+        let identified = self.accounts.identify(review.spec().token(), &wanted);
+        let status = review.status_mut();
+        match identified {
+            Ok((user, audiences)) => {
+                let mut info = info(&user);
+                info.groups_mut().push("system:authenticated");
+                status.set_authenticated(true);
+                status.set_user(info);
+                let audiences: List<String> = audiences.iter().map(String::as_str).collect();
+                status.set_audiences(audiences);
+            }
+            Err(refusal) => status.set_error(format!("[invalid bearer token, {refusal}]")),
+        }
+        typed::<TokenReview>(review)
+    }
+
+    fn rules(&self, user: &User, given: Value) -> Value {
+        let mut review = SelfSubjectRulesReview::from(given);
+        let namespace = review.spec().namespace().to_owned();
+        let (mut resources, mut urls) = (Vec::new(), Vec::new());
+        for rule in self.rbac.rules(user, &namespace) {
+            if rule.non_resource_urls().is_empty() {
+                resources.push(
+                    ResourceRule::new()
+                        .with_verbs(rule.verbs().clone())
+                        .with_api_groups(rule.api_groups().clone())
+                        .with_resources(rule.resources().clone())
+                        .with_resource_names(rule.resource_names().clone()),
+                );
+            } else {
+                let rule_of = api::authorization::NonResourceRule::new();
+                let rule_of = rule_of.with_verbs(rule.verbs().clone());
+                urls.push(rule_of.with_non_resource_urls(rule.non_resource_urls().clone()));
+            }
+        }
+        let status = review.status_mut();
+        status.set_resource_rules(resources.into_iter().collect::<List<_>>());
+        status.set_non_resource_rules(urls.into_iter().collect::<List<_>>());
+        status.set_incomplete(false);
+        let mut answer = typed::<SelfSubjectRulesReview>(review);
+        answer["spec"] = Value::object(); // as upstream answers
+        answer
+    }
+}
+
+fn info(user: &User) -> UserInfo {
+    let mut extra = Value::object();
+    for (name, values) in &user.extra {
+        extra[name.as_str()] = values.iter().map(String::as_str).collect();
+    }
+    let groups: List<String> = user.groups.iter().map(|group| group.as_str()).collect();
+    let mut info = UserInfo::new().with_username(user.name.as_str()).with_groups(groups);
+    if !user.uid.is_empty() {
+        info.set_uid(user.uid.as_str());
+    }
+    if extra.entries().len() > 0 {
+        info.set_extra(Map::<List<String>>::view(&extra).clone());
+    }
+    info
+}
+
+/// The user that a review asks about.
+fn subject(spec: &Value) -> Result<User, Status> {
+    let name = spec.get("user").as_str().unwrap_or_default();
+    let groups: Vec<&str> = spec.get("groups").items().iter().filter_map(Value::as_str).collect();
+    if name.is_empty() && groups.is_empty() {
+        let mut errs = Errors::default();
+        let at = Path::Root.field("spec");
+        errs.invalid(&at.field("user"), name, "at least one of user or group must be specified");
+        return Err(errs.status(GROUP, "", ""));
+    }
+    let mut user = User::new(name, &groups);
+    user.uid = spec.get("uid").as_str().unwrap_or_default().into();
+    let extra = spec.get("extra").entries().map(|(name, values)| {
+        let values = values.items().iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        (name.to_owned(), values)
+    });
+    user.extra = extra.collect::<BTreeMap<_, _>>();
+    Ok(user)
+}
+
+async fn decide(
+    server: &Server,
+    user: &User,
+    spec: &Value,
+) -> Result<SubjectAccessReviewStatus, Status> {
+    let (resource, plain) = (spec.get("resourceAttributes"), spec.get("nonResourceAttributes"));
+    let text =
+        |tree: &Value, name: &str| object::Text::from(tree.get(name).as_str().unwrap_or_default());
+    let wanted = match (resource.is_object(), plain.is_object()) {
+        (true, false) => Attributes {
+            verb: text(resource, "verb"),
+            group: text(resource, "group"),
+            version: text(resource, "version"),
+            resource: text(resource, "resource"),
+            subresource: text(resource, "subresource"),
+            namespace: text(resource, "namespace"),
+            name: text(resource, "name"),
+            is_resource: true,
+            ..Attributes::default()
+        },
+        (false, true) => Attributes {
+            verb: text(plain, "verb"),
+            path: text(plain, "path"),
+            ..Attributes::default()
+        },
+        _ => {
+            let why =
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            let mut errs = Errors::default();
+            errs.invalid_shown(&Path::Root.field("spec"), "null".to_owned(), why);
+            return Err(errs.status(GROUP, "", ""));
+        }
+    };
+    let mut reasons = Vec::new();
+    for way in &server.authorizers {
+        match way.authorize(user, &wanted).await {
+            Decision::Allow(why) => {
+                let status = SubjectAccessReviewStatus::new().with_allowed(true);
+                return Ok(status.with_reason(why));
+            }
+            Decision::Deny(why) => {
+                let status = SubjectAccessReviewStatus::new().with_allowed(false).with_denied(true);
+                return Ok(status.with_reason(why));
+            }
+            Decision::NoOpinion(why) => reasons.push(why),
+        }
+    }
+    reasons.retain(|why| !why.is_empty());
+    Ok(SubjectAccessReviewStatus::new().with_allowed(false).with_reason(reasons.join(", ")))
+}

@@ -1,0 +1,147 @@
+//! TokenRequest: a token of a service account, for a time, for an audience, and
+//! bound to a pod if asked for.
+
+use std::sync::Arc;
+
+use api::authentication::TokenRequest;
+use object::{Lens, List, Object, Status, Time, Value, View};
+use pki::{Bound, Claims, Reference, Signer};
+use schema::{Errors, Path};
+use server::{Handle, Handling, Request, Server, object_reply};
+
+use super::body_of;
+use crate::authz::node_of;
+
+const SHORTEST: i64 = 600;
+const LONGEST: i64 = 1 << 32;
+const DEFAULT: i64 = 3600;
+
+#[derive(Debug)]
+pub(super) struct Tokens {
+    pub(super) signer: Arc<Signer>,
+}
+
+impl Handle for Tokens {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+        Box::pin(async move {
+            let (info, user) = (request.info.clone(), request.user.clone());
+            let version = "authentication.k8s.io/v1";
+            let given =
+                body_of(server, request, version, "TokenRequest", TokenRequest::SHAPE).await?;
+            let mut request = TokenRequest::from(given);
+            let accounts = server.registry.kind("", "serviceaccounts")?;
+            let account = server.registry.get(&accounts, &info.namespace, &info.name)?;
+            let account = Object::view(&account.object).metadata();
+            let reference =
+                Reference { name: info.name.to_string(), uid: account.uid().to_owned() };
+            let mut bound = Bound::default();
+            bound.namespace = info.namespace.to_string();
+            bound.service_account = reference;
+            if let Some(node) = node_of(&user) {
+                for_node(server, &request, node, &info.namespace)
+                    .map_err(|why| Status::forbidden(accounts.subject(&info.name), why))?;
+            }
+            bind(server, &request, &mut bound)?;
+            let seconds = match request.spec().expiration_seconds() {
+                0 => DEFAULT,
+                seconds => seconds,
+            };
+            if !(SHORTEST..=LONGEST).contains(&seconds) {
+                let mut errs = Errors::default();
+                let at = Path::Root.field("spec");
+                let why = if seconds < SHORTEST {
+                    "may not specify a duration less than 10 minutes"
+                } else {
+                    "may not specify a duration larger than 2^32 seconds"
+                };
+                errs.invalid(&at.field("expirationSeconds"), seconds, why);
+                return Err(errs.status("authentication.k8s.io", "TokenRequest", ""));
+            }
+            let now = server.registry.clock().now();
+            let mut audiences: Vec<String> =
+                request.spec().audiences().iter().map(str::to_owned).collect();
+            if audiences.is_empty() {
+                audiences.push(self.signer.issuer().to_owned());
+                let list: List<String> = audiences.iter().map(String::as_str).collect();
+                request.spec_mut().set_audiences(list);
+            }
+            request.spec_mut().set_expiration_seconds(seconds);
+            let claims = Claims::bound(bound, audiences, seconds, now);
+            let token = self.signer.sign(claims).map_err(Status::internal)?;
+            let status = request.status_mut();
+            status.set_token(token);
+            status.set_expiration_timestamp(Time::text(now + seconds));
+            let meta = request.metadata_mut();
+            meta.set_name(info.name.as_str());
+            meta.set_namespace(info.namespace.as_str());
+            meta.set_creation_timestamp(Time::text(now));
+            let object = Object::from(Value::from(request)).with_api_version(version);
+            Ok(object_reply(201, &object.with_kind("TokenRequest").into()))
+        })
+    }
+}
+
+/// A kubelet asks for its own pods only: whoever takes over a node gets no tokens
+/// that outlive them.
+fn for_node(
+    server: &Server,
+    request: &TokenRequest,
+    node: &str,
+    namespace: &str,
+) -> Result<(), &'static str> {
+    let bound = request.spec().bound_object_ref().filter(|object| object.kind() == "Pod");
+    let bound = bound.ok_or("node requested token not bound to a pod")?;
+    if bound.uid().is_empty() {
+        return Err("node requested token with a pod binding without a uid");
+    }
+    let pods = server.registry.kind("", "pods").map_err(|_| "pods are not served")?;
+    let found = server.registry.get(&pods, namespace, bound.name());
+    let found = found.map_err(|_| "node requested token bound to a pod that is not there")?;
+    if found.object.get("spec").get("nodeName").as_str() != Some(node) {
+        return Err("node requested token bound to a pod scheduled on a different node");
+    }
+    Ok(())
+}
+
+/// A token that is bound to a pod says so, and where the pod runs.
+fn bind(server: &Server, request: &TokenRequest, bound: &mut Bound) -> Result<(), Status> {
+    let Some(object) = request.spec().bound_object_ref() else { return Ok(()) };
+    let (plural, namespace) = match object.kind() {
+        "Pod" => ("pods", bound.namespace.as_str()),
+        "Secret" => ("secrets", bound.namespace.as_str()),
+        "Node" => ("nodes", ""),
+        other => {
+            return Err(Status::bad_request(format!(
+                "cannot bind token for serviceaccount to object of kind {other:?}"
+            )));
+        }
+    };
+    let kind = server.registry.kind("", plural)?;
+    let found = server.registry.get(&kind, namespace, object.name())?;
+    let uid = Object::view(&found.object).metadata().uid();
+    if !object.uid().is_empty() && object.uid() != uid {
+        return Err(Status::conflict(
+            kind.subject(object.name()),
+            &format!(
+                "the UID in the bound object reference ({}) does not match the UID in record. The object \
+             might have been deleted and then recreated",
+                object.uid()
+            ),
+        ));
+    }
+    let reference = Some(Reference { name: object.name().to_owned(), uid: uid.to_owned() });
+    match plural {
+        "pods" => {
+            bound.pod = reference;
+            let node = found.object.get("spec").get("nodeName").as_str().unwrap_or_default();
+            let nodes = server.registry.kind("", "nodes")?;
+            if let (false, Ok(found)) = (node.is_empty(), server.registry.get(&nodes, "", node)) {
+                let uid = Object::view(&found.object).metadata().uid().to_owned();
+                bound.node = Some(Reference { name: node.to_owned(), uid });
+            }
+        }
+        "secrets" => bound.secret = reference,
+        _ => bound.node = reference,
+    }
+    Ok(())
+}

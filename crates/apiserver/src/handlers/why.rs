@@ -1,0 +1,39 @@
+//! `/tiphys/why`: the notes of writes, for those who ask what happened and why.
+
+use std::sync::Arc;
+
+use object::Value;
+use server::{Handle, Handling, Note, Request, Server, object_reply};
+
+/// So many notes are told at once, the newest.
+const MOST: usize = 1000;
+
+#[derive(Debug)]
+pub(super) struct Why;
+
+impl Handle for Why {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+        Box::pin(async move {
+            let uid = request.query.get("uid").unwrap_or_default();
+            let notes = server.registry.engine().notes(0);
+            let told = notes.iter().filter_map(|note| {
+                let content = Note::from_bytes(&note.note)?;
+                if !uid.is_empty() && content.uid != uid {
+                    return None;
+                }
+                let mut entry = content.to_tree();
+                entry["revision"] = note.revision.into();
+                entry["key"] = note.key.clone().into();
+                Some(entry)
+            });
+            let mut told: Vec<Value> = told.collect();
+            let from = told.len().saturating_sub(MOST);
+            let told: Value = told.drain(from..).collect();
+            let mut answer = Value::object();
+            answer["kind"] = "History".into();
+            answer["apiVersion"] = "tiphys/v1".into();
+            answer["items"] = told;
+            Ok(object_reply(200, &answer))
+        })
+    }
+}

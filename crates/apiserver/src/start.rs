@@ -1,0 +1,309 @@
+//! From a configuration to a running server.
+
+use std::{
+    fs,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use client::{Pem, Pipe, Tls as ClientTls};
+use object::{Clock, SystemClock};
+use pki::{Cluster, Dir, Leaf, PublicKey, ServerNames, Signer, Trust, Verifier};
+use server::{Authorize, Check, Listening, Registry, Server, Tls, User};
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::{
+    Config, Entry, Ground, admission,
+    allocate::Services,
+    authn::{Certificates, ServiceAccounts, TokenFile},
+    authz::{AlwaysAllow, AlwaysDeny, Masters, NodeAuthorizer, Rbac},
+    bootstrap::{Facts, bootstrap, publish},
+    handlers::{self, Issuer, Kubelets, Tools},
+};
+
+/// What is still served, and better not used.
+const DEPRECATED: &[(&str, &str, &str, &str)] = &[
+    (
+        "",
+        "v1",
+        "endpoints",
+        "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ),
+    ("", "v1", "componentstatuses", "v1 ComponentStatus is deprecated in v1.19+"),
+];
+
+/// A server that runs, and what others in the process need of it.
+#[derive(Debug)]
+pub struct Running {
+    pub server: Arc<Server>,
+    pub cluster: Arc<Cluster>,
+    pub advertise: IpAddr,
+    pub port: u16,
+    /// The address of the `kubernetes` service.
+    pub service_ip: IpAddr,
+}
+
+impl Running {
+    /// A connection within the process, as this user.
+    pub fn pipe(&self, user: User) -> Pipe {
+        let (pipe, ends) = Pipe::new();
+        self.server.listen(Listening::Pipe(ends, Some(Arc::new(user))));
+        pipe
+    }
+
+    /// A connection within the process whose caller says who it is, or is nobody.
+    pub fn open_pipe(&self) -> Pipe {
+        let (pipe, ends) = Pipe::new();
+        self.server.listen(Listening::Pipe(ends, None));
+        pipe
+    }
+
+    /// A socket whose callers, if they have this uid, are this user.
+    pub fn socket(&self, listener: UnixListener, user: User, uid: u32) {
+        self.server.listen(Listening::Unix(listener, Arc::new(user), uid));
+    }
+
+    /// A kubeconfig that shows a new certificate of this user.
+    pub fn kubeconfig(&self, user: &str, groups: &[&str], server: &str) -> Result<String> {
+        let pair = self.cluster.ca.issue(&Leaf::client(user, groups), SystemClock.now())?;
+        Ok(kubeconfig(server, &self.cluster.ca.certificate_pem(), &pair, user))
+    }
+
+    pub async fn stop(&self) {
+        self.server.stop(Duration::from_secs(10)).await;
+    }
+}
+
+/// Starts a server. It answers when this returns.
+pub async fn start(config: Config) -> Result<Running> {
+    start_with(config, Ground::default()).await
+}
+
+/// The same, on a port that somebody has opened already.
+pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Running> {
+    let entry = listener.map_or(Entry::Port, Entry::Listener);
+    start_with(config, Ground { entry, ..Ground::default() }).await
+}
+
+/// The same, on other ground than the flags say.
+pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
+    let Ground { storage, entry, clock } = ground;
+    let flags = &config.flags;
+    for part in ["pki", "store", "kubeconfig"] {
+        private(&flags.data_dir.join(part))?;
+    }
+    let listener = entry.listen(&config).await?;
+    let port = match &listener {
+        Some(listener) => listener.local_addr()?.port(),
+        None => flags.secure_port,
+    };
+    let advertise = flags.advertise_address.unwrap_or_else(own_address);
+    let service_ip = config.services.first();
+    let cluster = certificates(&config, advertise, service_ip, &*clock)?;
+
+    let registry = storage.open(&config, &clock)?;
+    let slot = Arc::new(OnceLock::from(registry.clone()));
+    let rbac = Rbac::new(&registry);
+    let services = Services::new(config.services, config.node_ports.clone(), clock.clone());
+    let disabled = &flags.disable_admission_plugins;
+    registry.admit_with(admission::plugins(rbac.clone(), services, disabled));
+
+    let accounts = accounts(&config, &cluster, slot.clone(), &clock)?;
+    let mut server = Server::new(registry.clone(), server_config(&config, advertise, port));
+    server.authenticators.push(Arc::new(Certificates {
+        trust: Trust::new(&[cluster.ca.certificate().clone()])?,
+        clock: clock.clone(),
+    }));
+    if let Some(path) = &flags.token_auth_file {
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("--token-auth-file {}", path.display()))?;
+        server.authenticators.push(Arc::new(TokenFile::parse(&text)?));
+    }
+    server.authenticators.push(accounts.clone());
+    server.authorizers = authorizers(&config, &rbac, &slot);
+    let tools = Tools {
+        accounts,
+        signer: Arc::new(Signer::new(signing_key(&config)?, &flags.service_account_issuer)),
+        rbac,
+        kubelets: Kubelets { tls: kubelet_tls(&cluster) },
+    };
+    server.handlers = handlers::handlers(&tools);
+    server.paths = handlers::paths(Issuer {
+        name: flags.service_account_issuer.clone(),
+        keys: cluster.service_account_keys.clone(),
+        address: SocketAddr::new(advertise, port),
+    });
+    server.deprecated = DEPRECATED.to_vec();
+    server.checks = checks(&registry);
+
+    bootstrap(&registry)
+        .await
+        .map_err(|status| anyhow::anyhow!("bootstrap: {}", status.message()))?;
+    let facts = Facts {
+        advertise,
+        port,
+        service_ip,
+        service_range: config.services.to_string(),
+        client_ca: cluster.ca.certificate_pem(),
+        front_proxy_ca: cluster.front_proxy_ca.certificate_pem(),
+    };
+    publish(&registry, &facts)
+        .await
+        .map_err(|status| anyhow::anyhow!("the kubernetes service: {}", status.message()))?;
+
+    let server = Arc::new(server);
+    let trust = Trust::new(&[cluster.ca.certificate().clone()])?;
+    let tls = pki::server_config(&cluster.apiserver, Some(&trust))?;
+    let running = Running { server, cluster: Arc::new(cluster), advertise, port, service_ip };
+    if let Some(listener) = listener {
+        running.server.listen(Listening::Tls(listener, Tls::new(Arc::new(tls))));
+        admin(&running, &config)?;
+    }
+    Ok(running)
+}
+
+/// A folder that nobody else can look into.
+fn private(path: &Path) -> Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .with_context(|| format!("cannot make {}", path.display()))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    Ok(())
+}
+
+/// The address that others reach this machine at: the source of its default route.
+fn own_address() -> IpAddr {
+    let probe = || {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect("192.0.2.1:9")?; // sends nothing: only asks for the route
+        socket.local_addr()
+    };
+    probe().map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip())
+}
+
+fn certificates(
+    config: &Config,
+    advertise: IpAddr,
+    service_ip: IpAddr,
+    clock: &dyn Clock,
+) -> Result<Cluster> {
+    let dns = [
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "localhost",
+    ];
+    let names = ServerNames {
+        dns: dns.map(str::to_owned).to_vec(),
+        ips: vec![advertise, service_ip, IpAddr::from([127, 0, 0, 1])],
+    };
+    let dir = Dir::open(&config.flags.data_dir.join("pki"))?;
+    Ok(Cluster::load_or_create(&dir, names, clock.now())?)
+}
+
+fn server_config(config: &Config, advertise: IpAddr, port: u16) -> server::Config {
+    let limits = server::Limits {
+        reads: config.flags.max_requests_inflight,
+        writes: config.flags.max_mutating_requests_inflight,
+        ..server::Limits::default()
+    };
+    server::Config {
+        limits,
+        anonymous: config.flags.anonymous_auth,
+        advertise: SocketAddr::new(advertise, port).to_string(),
+        ..server::Config::default()
+    }
+}
+
+fn accounts(
+    config: &Config,
+    cluster: &Cluster,
+    registry: Arc<OnceLock<Arc<Registry>>>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<ServiceAccounts>> {
+    let mut keys = cluster.service_account_keys.clone();
+    for path in &config.flags.service_account_key_file {
+        let pem = fs::read(path)
+            .with_context(|| format!("--service-account-key-file {}", path.display()))?;
+        keys.extend(PublicKey::all_from_pem(&pem)?);
+    }
+    let issuer = config.flags.service_account_issuer.clone();
+    let verifier = Verifier { keys, issuers: vec![issuer.clone()], audiences: vec![issuer] };
+    Ok(Arc::new(ServiceAccounts { verifier, registry, clock: clock.clone() }))
+}
+
+fn signing_key(config: &Config) -> Result<pki::Key> {
+    let own = config.flags.data_dir.join("pki/sa.key");
+    let path = config.flags.service_account_signing_key_file.as_ref().unwrap_or(&own);
+    let pem = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(pki::Key::from_pem(&pem)?)
+}
+
+fn authorizers(
+    config: &Config,
+    rbac: &Rbac,
+    registry: &Arc<OnceLock<Arc<Registry>>>,
+) -> Vec<Arc<dyn Authorize>> {
+    let mut all: Vec<Arc<dyn Authorize>> = vec![Arc::new(Masters)];
+    all.extend(config.flags.authorization_mode.iter().map(|mode| -> Arc<dyn Authorize> {
+        match mode.as_str() {
+            "Node" => Arc::new(NodeAuthorizer { registry: registry.clone() }),
+            "AlwaysAllow" => Arc::new(AlwaysAllow),
+            "AlwaysDeny" => Arc::new(AlwaysDeny),
+            _ => Arc::new(rbac.clone()),
+        }
+    }));
+    all
+}
+
+/// Kubelets are told who calls; whom they show is not asked, as upstream does
+/// without `--kubelet-certificate-authority`.
+fn kubelet_tls(cluster: &Cluster) -> Arc<ClientTls> {
+    let pair = &cluster.apiserver_kubelet_client;
+    let pem = |text: String| Pem::Data(text.into_bytes());
+    Arc::new(ClientTls {
+        pair: Some((pem(pair.certificate_pem()), pem(pair.key_pem()))),
+        insecure: true,
+        ..ClientTls::default()
+    })
+}
+
+fn checks(registry: &Arc<Registry>) -> Vec<Check> {
+    let engine = registry.engine().clone();
+    vec![
+        Check::new("ping", true, || Ok(())),
+        Check::new("log", true, || Ok(())),
+        Check::new("etcd", true, move || {
+            if engine.durable() > 0 { Ok(()) } else { Err("the store is empty".to_owned()) }
+        }),
+    ]
+}
+
+/// The administrator's kubeconfig, for this machine.
+fn admin(running: &Running, config: &Config) -> Result<()> {
+    let server = format!("https://127.0.0.1:{}", running.port);
+    let text = running.kubeconfig("kubernetes-admin", &["system:masters"], &server)?;
+    let dir = Dir::open(&config.flags.data_dir.join("kubeconfig"))?;
+    dir.replace("admin", text.as_bytes(), 0o600)?;
+    Ok(())
+}
+
+fn kubeconfig(server: &str, ca: &str, pair: &pki::Pair, user: &str) -> String {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let data = |text: &str| STANDARD.encode(text);
+    let (ca, certificate, key) = (data(ca), data(&pair.certificate_pem()), data(&pair.key_pem()));
+    format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: tiphys\n  cluster:\n    server: {server}\n    \
+         certificate-authority-data: {ca}\nusers:\n- name: {user}\n  user:\n    \
+         client-certificate-data: {certificate}\n    client-key-data: {key}\ncontexts:\n- name: \
+         {user}@tiphys\n  context:\n    cluster: tiphys\n    user: {user}\ncurrent-context: \
+         {user}@tiphys\n"
+    )
+}

@@ -1,0 +1,145 @@
+//! Who calls, and what they may do.
+
+use std::sync::Arc;
+
+use api::{
+    core::{Node, Pod, Secret, ServiceAccount},
+    rbac::ClusterRoleBinding,
+};
+use bytes::Bytes;
+use client::{Auth, Client, Delete, Patch, Selection};
+use http::{HeaderMap, Method};
+use object::{Key, SystemClock};
+use testkit::Cluster;
+
+use crate::{code, default_account, of, pod, tree};
+
+async fn get(client: &Client, path: &str) -> u16 {
+    let answer = client.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await;
+    answer.expect("an answer").status.as_u16()
+}
+
+#[tokio::test]
+async fn a_component_has_the_rights_of_its_role_and_no_longer() {
+    let cluster = Cluster::start().await;
+    let scheduler = cluster.client("system:kube-scheduler", &[]);
+    let pods = of::<Pod>(&scheduler).namespaced("");
+    assert!(pods.list_all(&Selection::default()).await.is_ok());
+    let secrets = of::<Secret>(&scheduler).list_all(&Selection::default()).await;
+    assert_eq!(code(secrets), 403);
+    let bindings = of::<ClusterRoleBinding>(&cluster.admin());
+    bindings.delete(&Key::new("", "system:kube-scheduler"), &Delete::default()).await.unwrap();
+    let refused = pods.list_all(&Selection::default()).await.unwrap_err();
+    assert!(refused.is_forbidden(), "{refused}");
+    let said = refused.to_string();
+    assert!(said.contains("cannot list resource \"pods\" in API group \"\" at the cluster scope"));
+}
+
+#[tokio::test]
+async fn nobody_reads_health_and_version_only() {
+    let cluster = Cluster::start().await;
+    let nobody = cluster.showing(Auth::None);
+    for path in ["/healthz", "/livez", "/readyz", "/version"] {
+        assert_eq!(get(&nobody, path).await, 200, "{path}");
+    }
+    for path in ["/api/v1/pods", "/metrics", "/tiphys/why", "/openapi/v2", "/apis"] {
+        assert_eq!(get(&nobody, path).await, 403, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_static_token_is_a_user() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("tokens");
+    std::fs::write(&file, "secret,alice,1,\"system:masters\"\n").unwrap();
+    let clock = Arc::new(SystemClock);
+    let cluster = Cluster::start_flags(clock, |flags| flags.token_auth_file = Some(file)).await;
+    let alice = cluster.showing(Auth::Token("secret".to_owned()));
+    assert_eq!(get(&alice, "/api/v1/pods").await, 200);
+    let stranger = cluster.showing(Auth::Token("guess".to_owned()));
+    assert_eq!(get(&stranger, "/api/v1/pods").await, 401);
+}
+
+#[tokio::test]
+async fn a_token_dies_with_its_pod() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    let pods = of::<Pod>(&admin);
+    let made = pods.create(pod("p", "")).await.unwrap();
+    let uid = made["metadata"]["uid"].as_str().unwrap();
+    let request = tree(&format!(
+        r#"{{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{{
+        "boundObjectRef":{{"apiVersion":"v1","kind":"Pod","name":"p","uid":"{uid}"}}}}}}"#
+    ));
+    let accounts = of::<ServiceAccount>(&admin);
+    let key = Key::new("default", "default");
+    let given = accounts.create_sub(&key, "token", &request).await.unwrap();
+    let token = given["status"]["token"].as_str().unwrap().to_owned();
+    let account = cluster.showing(Auth::Token(token));
+    assert_eq!(get(&account, "/api").await, 200);
+    assert_eq!(get(&account, "/api/v1/pods").await, 403, "known, and without rights");
+    let now = Delete { grace_seconds: Some(0), ..Delete::default() };
+    pods.delete(&Key::new("default", "p"), &now).await.unwrap();
+    assert_eq!(get(&account, "/api").await, 401);
+}
+
+#[tokio::test]
+async fn a_kubelet_keeps_to_its_node() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    for name in ["mine", "other"] {
+        let secret = tree(&format!(r#"{{"metadata":{{"name":"{name}"}}}}"#));
+        of::<Secret>(&admin).create(secret).await.unwrap();
+    }
+    let mut own = pod("own", "n1");
+    own["spec"]["volumes"] = tree(r#"[{"name":"v","secret":{"secretName":"mine"}}]"#);
+    of::<Pod>(&admin).create(own).await.unwrap();
+    of::<Pod>(&admin).create(pod("foreign", "n2")).await.unwrap();
+    let kubelet = cluster.client("system:node:n1", &["system:nodes"]);
+    let (nodes, pods, secrets) =
+        (of::<Node>(&kubelet), of::<Pod>(&kubelet), of::<Secret>(&kubelet));
+    nodes.create(tree(r#"{"metadata":{"name":"n1"}}"#)).await.unwrap();
+    assert_eq!(code(nodes.create(tree(r#"{"metadata":{"name":"n2"}}"#)).await), 403);
+    assert!(secrets.get(&Key::new("default", "mine")).await.is_ok());
+    assert_eq!(code(secrets.get(&Key::new("default", "other")).await), 403);
+    assert_eq!(code(secrets.list_all(&Selection::default()).await), 403);
+    assert!(pods.list_all(&Selection::fields("spec.nodeName=n1")).await.is_ok());
+    assert_eq!(code(pods.list_all(&Selection::default()).await), 403);
+    let ready = Patch::Merge(tree(r#"{"status":{"phase":"Running"}}"#));
+    assert!(pods.patch_status(&Key::new("default", "own"), &ready).await.is_ok());
+    assert_eq!(code(pods.patch_status(&Key::new("default", "foreign"), &ready).await), 403);
+    assert_eq!(code(pods.create(pod("plain", "n1")).await), 403, "no mirror pod");
+    let accounts = of::<ServiceAccount>(&kubelet);
+    let free = tree(r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}"#);
+    let key = Key::new("default", "default");
+    assert_eq!(code(accounts.create_sub(&key, "token", &free).await), 403, "bound to no pod");
+    let label = r#"{"metadata":{"labels":{"node-restriction.kubernetes.io/a":"b"}}}"#;
+    let label = Patch::Merge(tree(label));
+    assert_eq!(code(nodes.patch(&Key::new("", "n1"), &label).await), 403);
+}
+
+#[tokio::test]
+async fn nobody_gives_rights_that_he_does_not_have() {
+    let cluster = Cluster::start().await;
+    let bindings = of::<ClusterRoleBinding>(&cluster.admin());
+    let make = |name: &str, role: &str, user: &str| {
+        tree(&format!(
+            r#"{{"metadata":{{"name":"{name}"}},
+            "roleRef":{{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"{role}"}},
+            "subjects":[{{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"{user}"}}]}}"#
+        ))
+    };
+    bindings.create(make("bob", "admin", "bob")).await.unwrap();
+    let roles = tree(
+        r#"{"metadata":{"name":"binder"},"rules":[{"apiGroups":["rbac.authorization.k8s.io"],
+        "resources":["clusterrolebindings"],"verbs":["create"]}]}"#,
+    );
+    of::<api::rbac::ClusterRole>(&cluster.admin()).create(roles).await.unwrap();
+    bindings.create(make("bob-binds", "binder", "bob")).await.unwrap();
+    let bob = cluster.client("bob", &[]);
+    assert!(of::<ClusterRoleBinding>(&bob).create(make("same", "binder", "eve")).await.is_ok());
+    let refused = of::<ClusterRoleBinding>(&bob).create(make("up", "cluster-admin", "bob")).await;
+    assert_eq!(code(refused), 403);
+}

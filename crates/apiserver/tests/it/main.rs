@@ -1,0 +1,59 @@
+//! The API server as its clients see it: real requests through every filter.
+
+mod allocation;
+mod deletion;
+mod identity;
+mod limits;
+mod lists;
+mod objects;
+mod restart;
+mod watches;
+
+use client::{Api, Client, Error, Resource};
+use object::{Object, Value, View, from_json};
+use schema::Kind;
+
+pub(crate) fn tree(text: &str) -> Value {
+    from_json(text.as_bytes()).expect("written in a test")
+}
+
+/// Objects of a kind in the namespace `default`, as trees.
+pub(crate) fn of<K: Kind>(client: &Client) -> Api<Value> {
+    let api = Api::<Value>::of(client, Resource::of::<K>());
+    if api.resource().namespaced { api.namespaced("default") } else { api }
+}
+
+pub(crate) fn config_map(name: &str) -> Value {
+    tree(&format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"k":"v"}}}}"#))
+}
+
+pub(crate) fn labelled(name: &str, label: &str) -> Value {
+    tree(&format!(r#"{{"metadata":{{"name":"{name}","labels":{{"app":"{label}"}}}}}}"#))
+}
+
+/// A pod that runs on a node, or nowhere yet.
+pub(crate) fn pod(name: &str, node: &str) -> Value {
+    tree(&format!(
+        r#"{{"metadata":{{"name":"{name}"}},"spec":{{"nodeName":"{node}","serviceAccountName":"default",
+        "containers":[{{"name":"c","image":"i"}}]}}}}"#
+    ))
+}
+
+/// What a controller makes where one runs: pods need it.
+pub(crate) async fn default_account(admin: &Client) {
+    let account = tree(r#"{"metadata":{"name":"default"}}"#);
+    of::<api::core::ServiceAccount>(admin).create(account).await.expect("it is new");
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    Object::view(object).metadata().name()
+}
+
+pub(crate) fn revision(object: &Value) -> u64 {
+    Object::view(object).metadata().resource_version().parse().expect("a number")
+}
+
+#[track_caller]
+pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> i32 {
+    result.expect_err("must be refused").status().expect("the server's own words").code()
+}

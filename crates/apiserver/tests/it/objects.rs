@@ -1,0 +1,112 @@
+//! Create, get, update, patch, apply: the same for every kind.
+
+use api::{
+    apps::Deployment,
+    core::{ConfigMap, Namespace, Pod},
+};
+use client::Patch;
+use object::{Cause, Key};
+use testkit::Cluster;
+
+use crate::{code, config_map, default_account, labelled, name, of, pod, revision, tree};
+
+const DEPLOYMENT: &str = r#"{"metadata":{"name":"web"},"spec":{"replicas":2,
+    "selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},
+    "spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+
+#[tokio::test]
+async fn objects_of_several_kinds_come_back_defaulted() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let made = of::<Deployment>(&admin).create(tree(DEPLOYMENT)).await.unwrap();
+    assert_eq!(made["metadata"]["generation"].as_i64(), Some(1));
+    assert_eq!(made["spec"]["strategy"]["type"].as_str(), Some("RollingUpdate"));
+    default_account(&admin).await;
+    let made = of::<Pod>(&admin).create(pod("p", "")).await.unwrap();
+    assert_eq!(made["status"]["phase"].as_str(), Some("Pending"));
+    let read = of::<Pod>(&admin).get(&Key::new("default", "p")).await.unwrap();
+    assert_eq!(read, made);
+    let space = of::<Namespace>(&admin).create(tree(r#"{"metadata":{"name":"n"}}"#)).await.unwrap();
+    assert_eq!(space["spec"]["finalizers"].items()[0].as_str(), Some("kubernetes"));
+    assert_eq!(code(of::<Pod>(&admin).get(&Key::new("default", "q")).await), 404);
+}
+
+#[tokio::test]
+async fn only_the_newest_version_can_be_replaced() {
+    let cluster = Cluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin());
+    let first = maps.create(config_map("a")).await.unwrap();
+    let mut changed = first.clone();
+    changed["data"]["k"] = "new".into();
+    let second = maps.update(changed.clone()).await.unwrap();
+    assert!(revision(&second) > revision(&first));
+    assert_eq!(code(maps.update(changed.clone()).await), 409, "it names the first version");
+    let same = maps.update(second.clone()).await.unwrap();
+    assert_eq!(revision(&same), revision(&second), "a no-op writes nothing");
+    changed["metadata"].remove("resourceVersion");
+    changed["data"]["k"] = "newest".into();
+    assert!(maps.update(changed).await.is_ok(), "it names no version");
+    assert_eq!(code(maps.create(config_map("a")).await), 409);
+}
+
+#[tokio::test]
+async fn patches_of_every_form_change_what_they_name() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let (key, web) = (Key::new("default", "web"), of::<Deployment>(&admin));
+    web.create(tree(DEPLOYMENT)).await.unwrap();
+    let json = Patch::Json(tree(r#"[{"op":"replace","path":"/spec/replicas","value":3}]"#));
+    assert_eq!(web.patch(&key, &json).await.unwrap()["spec"]["replicas"].as_i64(), Some(3));
+    let merge = Patch::Merge(tree(r#"{"metadata":{"labels":{"a":"b"}}}"#));
+    assert_eq!(web.patch(&key, &merge).await.unwrap()["metadata"]["generation"].as_i64(), Some(2));
+    let strategic = Patch::Strategic(tree(
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"d","image":"j"}]}}}}"#,
+    ));
+    let both = web.patch(&key, &strategic).await.unwrap();
+    assert_eq!(both["spec"]["template"]["spec"]["containers"].items().len(), 2);
+    let status = Patch::Merge(tree(r#"{"status":{"replicas":3},"spec":{"replicas":9}}"#));
+    let shown = web.patch_status(&key, &status).await.unwrap();
+    assert_eq!(shown["spec"]["replicas"].as_i64(), Some(3), "a status is all that changes");
+    assert_eq!(shown["status"]["replicas"].as_i64(), Some(3));
+}
+
+#[tokio::test]
+async fn two_appliers_meet_in_a_conflict() {
+    let cluster = Cluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin());
+    let apply = |value: &str, manager: &str, force: bool| Patch::Apply {
+        object: tree(&format!(r#"{{"metadata":{{"name":"a"}},"data":{{"k":"{value}"}}}}"#)),
+        manager: manager.to_owned(),
+        force,
+    };
+    let key = Key::new("default", "a");
+    maps.patch(&key, &apply("1", "alice", false)).await.unwrap();
+    let refused = maps.patch(&key, &apply("2", "bob", false)).await;
+    assert!(refused.as_ref().is_err_and(client::Error::is_conflict), "{refused:?}");
+    let forced = maps.patch(&key, &apply("2", "bob", true)).await.unwrap();
+    assert_eq!(forced["data"]["k"].as_str(), Some("2"));
+}
+
+#[tokio::test]
+async fn a_write_is_asked_why() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let cause = Cause {
+        rule: "too few pods".into(),
+        kind: "ReplicaSet".into(),
+        key: Key::new("default", "web"),
+        uid: "u".into(),
+        revision: 7,
+    };
+    let made = of::<ConfigMap>(&admin).because(&cause).create(labelled("a", "b")).await.unwrap();
+    let uid = made["metadata"]["uid"].as_str().unwrap().to_owned();
+    let path = format!("/tiphys/why?uid={uid}");
+    let told = admin.call(http::Method::GET, &path, "", bytes::Bytes::new()).await.unwrap();
+    let [note] = told["items"].items() else { panic!("one write, one note: {told:?}") };
+    assert_eq!(note["because"]["rule"].as_str(), Some("too few pods"));
+    assert_eq!(note["user"].as_str(), Some("admin"));
+    assert_eq!(
+        (name(&made), note["revision"].as_i64()),
+        ("a", Some(revision(&made).cast_signed()))
+    );
+}

@@ -1,0 +1,30 @@
+//! A server that comes back knows what it knew, and watchers go on.
+
+use api::core::ConfigMap;
+use client::{Selection, Start};
+use object::Key;
+use testkit::Cluster;
+
+use crate::{config_map, of, revision, watches::next};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_stay_and_a_watch_resumes() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (seen, missed) = {
+        let cluster = Cluster::start_in(folder.path()).await;
+        let maps = of::<ConfigMap>(&cluster.admin());
+        let seen = maps.create(config_map("seen")).await.unwrap();
+        let missed = maps.create(config_map("missed")).await.unwrap();
+        cluster.stop().await;
+        (seen, missed)
+    };
+    let cluster = Cluster::start_in(folder.path()).await;
+    let maps = of::<ConfigMap>(&cluster.admin());
+    let read = maps.get(&Key::new("default", "seen")).await.unwrap();
+    assert_eq!(read, seen);
+    let mut watch = maps.watch(&Selection::default(), Start::After(revision(&seen))).await.unwrap();
+    assert_eq!(next(&mut watch).await, ("added", "missed".to_owned()));
+    let newer = maps.create(config_map("newer")).await.unwrap();
+    assert_eq!(next(&mut watch).await, ("added", "newer".to_owned()));
+    assert!(revision(&newer) > revision(&missed));
+}

@@ -1,0 +1,67 @@
+//! What may change or refuse a write between its decoding and the store.
+
+use std::{fmt, future::Future, pin::Pin};
+
+use object::{Object, Status, Text, Value, View};
+
+use crate::{Registry, Served, User};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+    Connect,
+}
+
+/// A write on its way, in the stored version.
+#[derive(Debug)]
+pub struct Admission<'a> {
+    pub registry: &'a Registry,
+    pub served: &'a Served,
+    pub user: &'a User,
+    pub operation: Operation,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+    pub namespace: Text,
+    pub name: Text,
+    /// What is to be stored; `Null` on deletion.
+    pub object: Value,
+    pub old: Option<&'a Value>,
+    pub dry_run: bool,
+    /// What the caller shall be told though the write succeeds.
+    pub warnings: Vec<String>,
+}
+
+impl Admission<'_> {
+    /// Whether this is about objects of that group and resource, not about a part of them.
+    pub fn is(&self, group: &str, resource: &str) -> bool {
+        let names = &self.served.definition.names;
+        self.subresource.is_empty() && names.group == group && names.plural == resource
+    }
+
+    /// Refuses the write, in upstream's form.
+    pub fn forbid(&self, why: &str) -> Status {
+        Status::forbidden(self.served.subject(&self.name), why)
+    }
+
+    pub fn meta(&self) -> &object::ObjectMeta {
+        Object::view(&self.object).metadata()
+    }
+}
+
+pub type Admitting<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
+
+/// One admission plugin. They run in the order of one list: all `mutate`, then
+/// the object is checked, then all `validate`.
+pub trait Admit: fmt::Debug + Send + Sync {
+    fn name(&self) -> &'static str;
+
+    fn mutate<'a>(&'a self, _admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn validate<'a>(&'a self, _admission: &'a Admission<'_>) -> Admitting<'a> {
+        Box::pin(async { Ok(()) })
+    }
+}

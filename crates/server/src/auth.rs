@@ -1,0 +1,82 @@
+//! Who calls, and what they may do.
+
+use std::{collections::BTreeMap, fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc};
+
+use http::request::Parts;
+use object::{Status, Text};
+
+/// Somebody who calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    pub name: Text,
+    pub uid: Text,
+    pub groups: Vec<Text>,
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    pub fn new(name: &str, groups: &[&str]) -> Self {
+        let groups = groups.iter().map(|group| Text::from(*group)).collect();
+        Self { name: name.into(), groups, ..Self::default() }
+    }
+
+    pub fn anonymous() -> Self {
+        Self::new("system:anonymous", &["system:unauthenticated"])
+    }
+
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|own| own == group)
+    }
+}
+
+/// The other end of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    pub address: Option<SocketAddr>,
+    /// The certificate that it has shown, DER; the handshake proved its key, and
+    /// whether the client CA signed it.
+    pub certificate: Option<Arc<Vec<u8>>>,
+    /// Whoever is at the other end of a pipe or of a socket of ours.
+    pub identity: Option<Arc<User>>,
+}
+
+pub type Authenticating<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<User>, Status>> + Send + 'a>>;
+
+/// One way to tell who calls. `None`: nothing here that it understands. An error:
+/// something that it understands, and that is wrong.
+pub trait Authenticate: fmt::Debug + Send + Sync {
+    fn authenticate<'a>(&'a self, peer: &'a Peer, request: &'a Parts) -> Authenticating<'a>;
+}
+
+/// What somebody wants to do, to what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    pub verb: Text,
+    pub group: Text,
+    pub version: Text,
+    pub resource: Text,
+    pub subresource: Text,
+    pub namespace: Text,
+    pub name: Text,
+    /// The path, for what is no resource.
+    pub path: Text,
+    pub is_resource: bool,
+    pub field_selector: Text,
+    pub label_selector: Text,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Allow(String),
+    /// No, whatever others say.
+    Deny(String),
+    NoOpinion(String),
+}
+
+pub type Authorizing<'a> = Pin<Box<dyn Future<Output = Decision> + Send + 'a>>;
+
+/// One opinion on what a user may do. The first that has one decides.
+pub trait Authorize: fmt::Debug + Send + Sync {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes) -> Authorizing<'a>;
+}

@@ -1,0 +1,227 @@
+//! Between bodies and trees.
+
+use http::{HeaderMap, header::CONTENT_TYPE};
+use object::{Object, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_with};
+use schema::{Definition, conform, protobuf};
+
+use crate::Query;
+
+/// What is done about fields that are unknown or given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Validation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+/// A body that has been read, in the request's version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    pub object: Value,
+    pub warnings: Vec<String>,
+}
+
+/// Reads an object of this kind. What it is called there must fit.
+pub fn decode_body(
+    definition: &Definition,
+    headers: &HeaderMap,
+    query: &Query,
+    body: &[u8],
+) -> Result<Decoded, Status> {
+    let (mut object, twice) = parse(definition, headers, body)?;
+    check_type(&object, definition)?;
+    let decoded = fit(definition, query, &mut object, twice)?;
+    Ok(Decoded { object, warnings: decoded })
+}
+
+/// Makes a tree fit the kind, and says what is odd about it.
+pub(crate) fn fit(
+    definition: &Definition,
+    query: &Query,
+    object: &mut Value,
+    twice: Vec<String>,
+) -> Result<Vec<String>, Status> {
+    let mut unknown = Vec::new();
+    conform(&definition.shape, object, &mut unknown).map_err(|error| {
+        let kind = definition.names.kind;
+        let version = definition.names.version;
+        Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: {error}"
+        ))
+    })?;
+    let odd: Vec<String> = twice
+        .iter()
+        .map(|path| format!("duplicate field {path:?}"))
+        .chain(unknown.iter().map(|path| format!("unknown field {path:?}")))
+        .collect();
+    match validation(query)? {
+        Validation::Ignore => Ok(Vec::new()),
+        Validation::Strict if !odd.is_empty() => {
+            let kind = definition.names.kind;
+            let version = definition.names.version;
+            let odd = odd.join(", ");
+            Err(Status::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding \
+                 error: {odd}"
+            )))
+        }
+        _ => Ok(odd),
+    }
+}
+
+/// Reads a tree of whatever form the content type says.
+fn parse(
+    definition: &Definition,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<(Value, Vec<String>), Status> {
+    let names = &definition.names;
+    let unreadable = |error: &dyn std::fmt::Display| {
+        unrecognized(
+            names.kind,
+            &format!("couldn't get version/kind; json parse error: {error}"),
+            body,
+        )
+    };
+    let mut twice = Vec::new();
+    let object = match media_type(headers) {
+        "" | "application/json" => {
+            from_json_strict(body, &mut twice).map_err(|error| unreadable(&error))?
+        }
+        "application/yaml" => {
+            let text = std::str::from_utf8(body).map_err(|error| unreadable(&error))?;
+            from_yaml_with(text, object::yaml::Duplicates::Last)
+                .map_err(|error| unreadable(&error))?
+        }
+        "application/vnd.kubernetes.protobuf" => {
+            let opened = protobuf::open(body).map_err(|_| {
+                let why = "provided data does not appear to be a protobuf message, expected prefix \
+                           [107 56 115 0]";
+                unrecognized(names.kind, why, body)
+            })?;
+            let message = protobuf::decode(&definition.shape, opened.message)
+                .map_err(|error| Status::bad_request(error.to_string()))?;
+            let named = Object::from(message).with_api_version(opened.api_version);
+            named.with_kind(opened.kind).into()
+        }
+        _ => return Err(unsupported()),
+    };
+    let mut object = if object.is_null() { Value::object() } else { object };
+    if let Some(what) = other_than_object(&object) {
+        return Err(unreadable(&format_args!(
+            "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
+             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        )));
+    }
+    let version = Object::view(&object).api_version();
+    if version.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {version}");
+        return Err(unrecognized(names.kind, &why, body));
+    }
+    if object.is_object() {
+        let named = Object::view(&object);
+        let (version, kind) = (named.api_version().is_empty(), named.kind().is_empty());
+        if version {
+            object["apiVersion"] = names.api_version().into();
+        }
+        if kind {
+            object["kind"] = names.kind.into();
+        }
+    }
+    Ok((object, twice))
+}
+
+fn other_than_object(tree: &Value) -> Option<&'static str> {
+    match tree {
+        Value::List(_) => Some("array"),
+        tree if tree.is_object() => None,
+        tree if tree.as_str().is_some() => Some("string"),
+        tree if tree.as_bool().is_some() => Some("bool"),
+        _ => Some("number"),
+    }
+}
+
+fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Status {
+    let shown = summary(body);
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
+    ))
+}
+
+/// Two digits a byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |n: u8| char::from(DIGITS[usize::from(n)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// The beginning of a body: as text if it looks like an object, else as digits.
+fn summary(body: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let (first, more) = (&body[..body.len().min(SHOWN)], body.len() > SHOWN);
+    let text = match first.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(first).into_owned(),
+        Some(_) => hex(first),
+    };
+    if more { text + " ..." } else { text }
+}
+
+pub(crate) fn unsupported() -> Status {
+    Status::failure(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: \
+         application/json, application/yaml, application/vnd.kubernetes.protobuf",
+    )
+}
+
+/// The same, for patches.
+pub(crate) fn unsupported_patch() -> Status {
+    Status::failure(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: \
+         application/json-patch+json, application/merge-patch+json, \
+         application/strategic-merge-patch+json, application/apply-patch+yaml, \
+         application/apply-patch+cbor",
+    )
+    .with_details(StatusDetails::new())
+}
+
+pub(crate) fn media_type(headers: &HeaderMap) -> &str {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
+}
+
+fn check_type(object: &Value, definition: &Definition) -> Result<(), Status> {
+    let (named, names) = (Object::view(object), &definition.names);
+    let (kind, expected) = (names.kind, names.api_version());
+    if named.api_version() != expected {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({}) does not match the expected API version ({expected})",
+            named.api_version()
+        )));
+    } else if named.kind() != kind {
+        let (given, version) = (named.kind(), names.version);
+        let group =
+            names.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+        return Err(Status::bad_request(format!(
+            "{given} in version {version:?} cannot be handled as a {kind}: converting \
+             ({version}.{given}) to ({group}.{kind}): unknown conversion"
+        )));
+    }
+    Ok(())
+}
+
+fn validation(query: &Query) -> Result<Validation, Status> {
+    match query.get("fieldValidation").unwrap_or_default() {
+        "" | "Warn" => Ok(Validation::Warn),
+        "Ignore" => Ok(Validation::Ignore),
+        "Strict" => Ok(Validation::Strict),
+        other => Err(Status::bad_request(format!(
+            "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \
+             \"Strict\", \"Warn\""
+        ))),
+    }
+}

@@ -1,0 +1,55 @@
+//! What can be chosen about a server.
+
+use std::time::Duration;
+
+/// Bounds on what a client can make the server do.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub body: usize,
+    pub headers: usize,
+    pub request: Duration,
+    /// Requests in flight: reading ones, and writing ones.
+    pub reads: usize,
+    pub writes: usize,
+    /// Seats that only leases, node status and administrators can take.
+    pub reserved: usize,
+    pub watch_min: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body: 3 << 20,
+            headers: 64 << 10,
+            request: Duration::from_mins(1),
+            reads: 400,
+            writes: 200,
+            reserved: 100,
+            watch_min: Duration::from_mins(30),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub limits: Limits,
+    /// What `/version` says.
+    pub version: &'static str,
+    pub commit: &'static str,
+    /// Whether those who say nothing about themselves get in as nobody.
+    pub anonymous: bool,
+    /// What this server's own address is, for `/api`.
+    pub advertise: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            version: "v1.37.1",
+            commit: "",
+            anonymous: true,
+            advertise: String::new(),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What the server serves, as clients ask for it: the old lists and the
+//! aggregated document.
+
+use http::{HeaderMap, header::ACCEPT};
+use object::Value;
+
+use crate::{Reply, Served, Server, kinds::stored_in, object_reply, respond::raw};
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+pub(crate) fn answer(server: &Server, path: &str, headers: &HeaderMap) -> Option<Reply> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let kinds = server.registry.kinds().all();
+    let aggregated = wants_aggregated(headers);
+    match &*parts {
+        ["api"] if aggregated => Some(document(&kinds, str::is_empty)),
+        ["apis"] if aggregated => Some(document(&kinds, |group| !group.is_empty())),
+        ["api"] => Some(object_reply(200, &versions(server))),
+        ["apis"] => Some(object_reply(200, &groups(&kinds))),
+        ["apis", name] => group(&kinds, name).map(|group| object_reply(200, &group)),
+        ["api", version] => resources(&kinds, "", version),
+        ["apis", group, version] => resources(&kinds, group, version),
+        _ => None,
+    }
+}
+
+fn wants_aggregated(headers: &HeaderMap) -> bool {
+    let first = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let first = first.flat_map(|value| value.split(',')).next().unwrap_or_default();
+    let has = |part: &str| first.split(';').any(|own| own.trim() == part);
+    has("as=APIGroupDiscoveryList")
+        && has("g=apidiscovery.k8s.io")
+        && (has("v=v2") || has("v=v2beta1"))
+}
+
+/// Groups in the order of discovery, each with its versions.
+fn by_group(kinds: &[Served]) -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for served in kinds {
+        let names = &served.definition.names;
+        let at = groups.iter().position(|(group, _)| *group == names.group);
+        let at = at.unwrap_or_else(|| {
+            groups.push((names.group, Vec::new()));
+            groups.len() - 1
+        });
+        if !groups[at].1.contains(&names.version) {
+            groups[at].1.push(names.version);
+        }
+    }
+    groups
+}
+
+fn versions(server: &Server) -> Value {
+    let mut address = Value::object();
+    address["clientCIDR"] = "0.0.0.0/0".into();
+    address["serverAddress"] = server.config.advertise.as_str().into();
+    let mut versions = Value::object();
+    versions["kind"] = "APIVersions".into();
+    versions["versions"] = ["v1"].into_iter().collect();
+    versions["serverAddressByClientCIDRs"] = [address].into_iter().collect();
+    versions
+}
+
+fn groups(kinds: &[Served]) -> Value {
+    let groups = by_group(kinds).into_iter().filter(|(group, _)| !group.is_empty());
+    let mut list = Value::object();
+    list["kind"] = "APIGroupList".into();
+    list["apiVersion"] = "v1".into();
+    list["groups"] = groups.map(|(group, versions)| described(group, &versions)).collect();
+    list
+}
+
+fn described(group: &str, versions: &[&str]) -> Value {
+    let version = |version: &&str| {
+        let mut entry = Value::object();
+        entry["groupVersion"] = format!("{group}/{version}").into();
+        entry["version"] = (*version).into();
+        entry
+    };
+    let mut entry = Value::object();
+    entry["name"] = group.into();
+    entry["versions"] = versions.iter().map(version).collect();
+    entry["preferredVersion"] = versions.first().map(version).unwrap_or_default();
+    entry
+}
+
+fn group(kinds: &[Served], name: &str) -> Option<Value> {
+    let groups = by_group(kinds);
+    let (name, versions) = groups.iter().find(|(group, _)| *group == name && !group.is_empty())?;
+    let mut group = described(name, versions);
+    group["kind"] = "APIGroup".into();
+    group["apiVersion"] = "v1".into();
+    Some(group)
+}
+
+fn resources(kinds: &[Served], group: &str, version: &str) -> Option<Reply> {
+    let mut found = Vec::new();
+    for served in kinds {
+        let definition = &served.definition;
+        let names = &definition.names;
+        if names.group != group || names.version != version {
+            continue;
+        }
+        let mut entry = Value::object();
+        entry["name"] = names.plural.into();
+        entry["singularName"] = names.singular.into();
+        entry["namespaced"] = definition.is_namespaced().into();
+        entry["kind"] = names.kind.into();
+        entry["verbs"] = definition.verbs.iter().copied().collect();
+        if !names.short.is_empty() {
+            entry["shortNames"] = names.short.iter().copied().collect();
+        }
+        if !names.categories.is_empty() {
+            entry["categories"] = names.categories.iter().copied().collect();
+        }
+        if definition.is_stored() {
+            entry["storageVersionHash"] = hash(served).into();
+        }
+        found.push((names.plural.to_owned(), entry));
+        for sub in definition.subresources {
+            let mut entry = Value::object();
+            let name = format!("{}/{}", names.plural, sub.name);
+            entry["name"] = name.as_str().into();
+            entry["singularName"] = "".into();
+            entry["namespaced"] = definition.is_namespaced().into();
+            entry["kind"] = sub.kind.into();
+            entry["verbs"] = sub.verbs.iter().copied().collect();
+            if let Some((group, version)) = group_of(sub.kind) {
+                entry["group"] = group.into();
+                entry["version"] = version.into();
+            }
+            found.push((name, entry));
+        }
+    }
+    if found.is_empty() {
+        return None;
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut list = Value::object();
+    list["kind"] = "APIResourceList".into();
+    if !group.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
+    let api_version =
+        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    list["groupVersion"] = api_version.into();
+    list["resources"] = found.into_iter().map(|(_, entry)| entry).collect();
+    Some(object_reply(200, &list))
+}
+
+/// The group of a subresource's kind, where it is not the resource's own.
+fn group_of(kind: &str) -> Option<(&'static str, &'static str)> {
+    match kind {
+        "Scale" => Some(("autoscaling", "v1")),
+        "Eviction" => Some(("policy", "v1")),
+        "TokenRequest" => Some(("authentication.k8s.io", "v1")),
+        _ => None,
+    }
+}
+
+/// Tells clients whether two servers store a kind alike.
+fn hash(served: &Served) -> String {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let kind = served.hub.names.kind;
+    let (group, version) = stored_in(&served.definition);
+    let text = format!("{group}/{version}/{kind}");
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    STANDARD.encode(&digest.as_ref()[..8])
+}
+
+/// The aggregated document: all groups whose name `is` right, with all in them.
+fn document(kinds: &[Served], is: impl Fn(&str) -> bool) -> Reply {
+    let groups = by_group(kinds).into_iter().filter(|(group, _)| is(group));
+    let items = groups.map(|(group, versions)| {
+        let versions = versions.into_iter().map(|version| {
+            let of = |served: &&Served| {
+                let names = &served.definition.names;
+                names.group == group && names.version == version
+            };
+            let mut entries: Vec<_> = kinds.iter().filter(of).collect();
+            entries.sort_by_key(|served| served.definition.names.plural);
+            let mut entry = Value::object();
+            entry["version"] = version.into();
+            entry["freshness"] = "Current".into();
+            entry["resources"] = entries.into_iter().map(aggregated).collect();
+            entry
+        });
+        let mut item = Value::object();
+        item["metadata"] = Value::object();
+        if !group.is_empty() {
+            item["metadata"]["name"] = group.into();
+        }
+        item["versions"] = versions.collect();
+        item
+    });
+    let mut list = Value::object();
+    list["kind"] = "APIGroupDiscoveryList".into();
+    list["apiVersion"] = "apidiscovery.k8s.io/v2".into();
+    list["metadata"] = Value::object();
+    list["items"] = items.collect();
+    raw(200, AGGREGATED, object::to_json(&list))
+}
+
+fn aggregated(served: &Served) -> Value {
+    let definition = &served.definition;
+    let names = &definition.names;
+    let kind = |group: &str, version: &str, kind: &str| {
+        let mut entry = Value::object();
+        entry["group"] = group.into();
+        entry["version"] = version.into();
+        entry["kind"] = kind.into();
+        entry
+    };
+    let mut entry = Value::object();
+    entry["resource"] = names.plural.into();
+    // Empty: as the resource itself.
+    entry["responseKind"] = kind("", "", names.kind);
+    entry["scope"] = if definition.is_namespaced() { "Namespaced" } else { "Cluster" }.into();
+    entry["singularResource"] = names.singular.into();
+    entry["verbs"] = definition.verbs.iter().copied().collect();
+    if !names.short.is_empty() {
+        entry["shortNames"] = names.short.iter().copied().collect();
+    }
+    if !names.categories.is_empty() {
+        entry["categories"] = names.categories.iter().copied().collect();
+    }
+    let subresources: Vec<Value> = definition
+        .subresources
+        .iter()
+        .map(|sub| {
+            let (group, version) = group_of(sub.kind).unwrap_or_default();
+            let mut entry = Value::object();
+            entry["subresource"] = sub.name.into();
+            entry["responseKind"] = kind(group, version, sub.kind);
+            entry["verbs"] = sub.verbs.iter().copied().collect();
+            entry
+        })
+        .collect();
+    if !subresources.is_empty() {
+        entry["subresources"] = subresources.into_iter().collect();
+    }
+    entry
+}

@@ -1,0 +1,227 @@
+//! What every request passes before it is routed, in this order.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use object::{Status, Subject};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{Attributes, Decision, Limits, Peer, Query, RequestInfo, Server, User};
+
+/// What the filters found out.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    pub(crate) info: RequestInfo,
+    pub(crate) query: Query,
+    pub(crate) user: User,
+    /// Held while the request is handled.
+    pub(crate) seat: Option<OwnedSemaphorePermit>,
+}
+
+/// request info → authenticate → impersonate → take a seat → authorize
+pub(crate) async fn pass(server: &Server, head: &Parts, peer: &Peer) -> Result<Passed, Status> {
+    let query = Query::parse(head.uri.query().unwrap_or_default());
+    let info = RequestInfo::of(&head.method, head.uri.path(), &query);
+    let user = authenticate(server, head, peer).await?;
+    let user = impersonate(server, head, user).await?;
+    let seat = server.seats.take(&user, &info)?;
+    authorize(server, &user, &info.attributes(&query)).await?;
+    Ok(Passed { info, query, user, seat })
+}
+
+async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<User, Status> {
+    if let Some(user) = &peer.identity {
+        return Ok((**user).clone());
+    }
+    for way in &server.authenticators {
+        if let Some(mut user) = way.authenticate(peer, head).await? {
+            if user.name != "system:anonymous" && !user.is_in("system:authenticated") {
+                user.groups.push("system:authenticated".into());
+            }
+            return Ok(user);
+        }
+    }
+    let shows = head.headers.contains_key(http::header::AUTHORIZATION);
+    if server.config.anonymous && !shows {
+        return Ok(User::anonymous());
+    }
+    Err(Status::unauthorized())
+}
+
+/// Somebody may act as another, if all that they claim to be is theirs to claim.
+async fn impersonate(server: &Server, head: &Parts, user: User) -> Result<User, Status> {
+    let text = |name: &str| {
+        let values = head.headers.get_all(name).iter();
+        values.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (name, groups, uid) =
+        (text("impersonate-user"), text("impersonate-group"), text("impersonate-uid"));
+    let extra: Vec<_> = head
+        .headers
+        .iter()
+        .filter_map(|(name, value)| {
+            Some((name.as_str().strip_prefix("impersonate-extra-")?, value.to_str().ok()?))
+        })
+        .collect();
+    let Some(name) = name.first() else {
+        if groups.is_empty() && uid.is_empty() && extra.is_empty() {
+            return Ok(user);
+        }
+        return Err(Status::bad_request("requested impersonation without impersonating a user"));
+    };
+    let claim = async |resource: &str, subresource: &str, name: &str, group: &str| {
+        let attributes = Attributes {
+            verb: "impersonate".into(),
+            group: group.into(),
+            version: "v1".into(),
+            resource: resource.into(),
+            subresource: subresource.into(),
+            name: name.into(),
+            is_resource: true,
+            ..Attributes::default()
+        };
+        authorize(server, &user, &attributes).await
+    };
+    let mut other = User::new(name, &[]);
+    let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+    if let Some((namespace, account)) = account {
+        let attributes = Attributes {
+            verb: "impersonate".into(),
+            version: "v1".into(),
+            resource: "serviceaccounts".into(),
+            namespace: namespace.into(),
+            name: account.into(),
+            is_resource: true,
+            ..Attributes::default()
+        };
+        authorize(server, &user, &attributes).await?;
+        if groups.is_empty() {
+            other.groups.push("system:serviceaccounts".into());
+            other.groups.push(format!("system:serviceaccounts:{namespace}").into());
+        }
+    } else {
+        claim("users", "", name, "").await?;
+    }
+    for group in &groups {
+        claim("groups", "", group, "").await?;
+        other.groups.push(group.as_str().into());
+    }
+    for uid in uid.iter().take(1) {
+        claim("uids", "", uid, "authentication.k8s.io").await?;
+        other.uid = uid.as_str().into();
+    }
+    for (key, value) in extra {
+        claim("userextras", key, value, "authentication.k8s.io").await?;
+        other.extra.entry(key.to_owned()).or_default().push(value.to_owned());
+    }
+    if name != "system:anonymous" && !other.is_in("system:authenticated") {
+        other.groups.push("system:authenticated".into());
+    }
+    Ok(other)
+}
+
+/// The first opinion decides; nobody's opinion is no.
+pub(crate) async fn authorize(
+    server: &Server,
+    user: &User,
+    attributes: &Attributes,
+) -> Result<(), Status> {
+    let mut reasons = Vec::new();
+    for way in &server.authorizers {
+        match way.authorize(user, attributes).await {
+            Decision::Allow(_) => return Ok(()),
+            Decision::Deny(why) => {
+                reasons.push(why);
+                break;
+            }
+            Decision::NoOpinion(why) => reasons.push(why),
+        }
+    }
+    reasons.retain(|why| !why.is_empty());
+    Err(forbidden(user, attributes, &reasons.join(", ")))
+}
+
+fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {
+    let Attributes { verb, group, resource, subresource, namespace, name, path, .. } = attributes;
+    let user = &user.name;
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    if !attributes.is_resource {
+        let why = format!("User {user:?} cannot {verb} path {path:?}{reason}");
+        return Status::forbidden(Subject { group: "", resource: "", name: "" }, &why);
+    }
+    let full = match &**subresource {
+        "" => resource.to_string(),
+        sub => format!("{resource}/{sub}"),
+    };
+    let place = match &**namespace {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {namespace:?}"),
+    };
+    let why = format!(
+        "User {user:?} cannot {verb} resource {full:?} in API group {group:?} {place}{reason}"
+    );
+    Status::forbidden(Subject { group, resource, name }, &why)
+}
+
+/// How many requests are handled at once. Leases, node status and administrators
+/// have seats that nobody else can take, so that a flood does not lose the nodes.
+#[derive(Debug)]
+pub(crate) struct Seats {
+    reads: Arc<Semaphore>,
+    writes: Arc<Semaphore>,
+    reserved: Arc<Semaphore>,
+}
+
+impl Seats {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let seats = |n: usize| Arc::new(Semaphore::new(n));
+        Self {
+            reads: seats(limits.reads),
+            writes: seats(limits.writes),
+            reserved: seats(limits.reserved),
+        }
+    }
+
+    fn take(
+        &self,
+        user: &User,
+        info: &RequestInfo,
+    ) -> Result<Option<OwnedSemaphorePermit>, Status> {
+        if !info.is_resource && !info.path.starts_with("/openapi") {
+            return Ok(None); // health and discovery
+        }
+        let vital = info.resource == "leases"
+            || (info.resource == "nodes" && info.subresource == "status")
+            || user.is_in("system:masters");
+        let writes =
+            matches!(&*info.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
+        let common = if writes { &self.writes } else { &self.reads };
+        let first = if vital { &self.reserved } else { common };
+        let seat = first.clone().try_acquire_owned();
+        let seat = if vital { seat.or_else(|_| common.clone().try_acquire_owned()) } else { seat };
+        seat.map(Some)
+            .map_err(|_| Status::too_many_requests("Too many requests, please try again later.", 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_leaves_room_for_leases() {
+        let seats = Seats::new(&Limits { writes: 1, reserved: 1, ..Limits::default() });
+        let info = |resource: &str| RequestInfo {
+            is_resource: true,
+            verb: "update".into(),
+            resource: resource.into(),
+            ..RequestInfo::default()
+        };
+        let user = User::new("kubelet", &[]);
+        let first = seats.take(&user, &info("pods")).unwrap();
+        assert_eq!(seats.take(&user, &info("pods")).unwrap_err().code(), 429);
+        assert!(seats.take(&user, &info("leases")).is_ok());
+        drop(first);
+        assert!(seats.take(&user, &info("pods")).is_ok());
+    }
+}

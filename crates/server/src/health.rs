@@ -1,0 +1,67 @@
+//! Whether the server is well, as a whole and check by check.
+
+use std::{fmt, sync::Arc};
+
+use crate::{Query, Reply, respond::raw};
+
+/// One thing that must hold. `Err` says why it does not.
+#[derive(Clone)]
+pub struct Check {
+    pub name: &'static str,
+    /// Whether a server that fails it should be restarted, or only be left alone.
+    pub live: bool,
+    pub check: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Check {
+    pub fn new(
+        name: &'static str,
+        live: bool,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, live, check: Arc::new(check) }
+    }
+}
+
+/// Answers `/livez`, `/readyz`, `/healthz` and what is below them.
+pub(crate) fn answer(checks: &[Check], path: &str, query: &Query) -> Option<Reply> {
+    let mut parts = path.trim_start_matches('/').splitn(2, '/');
+    let root = parts.next()?;
+    let of = |check: &&Check| root == "readyz" || check.live;
+    if !matches!(root, "livez" | "readyz" | "healthz") {
+        return None;
+    }
+    if let Some(name) = parts.next().filter(|name| !name.is_empty()) {
+        let check = checks.iter().filter(of).find(|check| check.name == name)?;
+        return Some(match (check.check)() {
+            Ok(()) => raw(200, PLAIN, b"ok".to_vec()),
+            Err(why) => raw(500, PLAIN, format!("internal server error: {why}\n").into_bytes()),
+        });
+    }
+    let excluded = query.all("exclude");
+    let (mut text, mut well) = (String::new(), true);
+    for check in checks.iter().filter(of) {
+        let line = match (check.check)() {
+            _ if excluded.contains(&check.name) => format!("[+]{} excluded: ok\n", check.name),
+            Ok(()) => format!("[+]{} ok\n", check.name),
+            Err(_) => {
+                well = false;
+                format!("[-]{} failed: reason withheld\n", check.name)
+            }
+        };
+        text.push_str(&line);
+    }
+    Some(match (well, query.get("verbose").is_some()) {
+        (true, false) => raw(200, PLAIN, b"ok".to_vec()),
+        (true, true) => raw(200, PLAIN, format!("{text}{root} check passed\n").into_bytes()),
+        (false, _) => raw(500, PLAIN, format!("{text}{root} check failed\n").into_bytes()),
+    })
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";

@@ -1,0 +1,220 @@
+//! The kinds that are served, each with its place in the store.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, RwLock},
+};
+
+use bytes::Bytes;
+use object::{Key, Object, Status, Subject, Text, Value, View, from_json, to_json};
+use schema::{Definition, normalize, protobuf};
+use store::{Engine, Error, Mirror, Resident, Resource, Topic};
+
+use crate::Transform;
+
+/// A kind in one of its versions, and its objects.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The version that the request speaks.
+    pub definition: Arc<Definition>,
+    /// The version that is stored; mostly the same.
+    pub hub: Arc<Definition>,
+    /// The objects; `None` for kinds that are never stored, like reviews.
+    pub objects: Option<Arc<Resource<Value>>>,
+}
+
+impl Served {
+    pub fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
+        let names = &self.definition.names;
+        Subject { group: names.group, resource: names.plural, name }
+    }
+
+    /// Where an object is kept.
+    pub fn path(&self, namespace: &str, name: &str) -> Text {
+        path(self.hub.storage.prefix, namespace, name)
+    }
+
+    /// Below what all objects of a namespace are kept, or all at all.
+    pub fn prefix(&self, namespace: &str) -> String {
+        match namespace {
+            "" => format!("/registry/{}/", self.hub.storage.prefix),
+            namespace => format!("/registry/{}/{namespace}/", self.hub.storage.prefix),
+        }
+    }
+
+    pub fn objects(&self) -> Result<&Arc<Resource<Value>>, Status> {
+        self.objects.as_ref().ok_or_else(|| {
+            let kind = self.definition.names.plural;
+            Status::method_not_allowed(format!("{kind} are not stored"))
+        })
+    }
+
+    /// From the stored version to the request's.
+    pub fn shown(&self, object: &mut Value) {
+        if !Arc::ptr_eq(&self.definition, &self.hub) {
+            self.definition.hooks.from_stored(object);
+            let names = &self.definition.names;
+            let typed = Object::from(std::mem::take(object));
+            *object = typed.with_api_version(names.api_version()).with_kind(names.kind).into();
+        }
+    }
+
+    /// From the request's version to the stored one.
+    pub fn stored(&self, object: &mut Value) {
+        if !Arc::ptr_eq(&self.definition, &self.hub) {
+            self.definition.hooks.to_stored(object);
+        }
+        let names = &self.hub.names;
+        let typed = Object::from(std::mem::take(object));
+        *object = typed.with_api_version(names.api_version()).with_kind(names.kind).into();
+    }
+}
+
+/// All kinds by group, version and plural.
+#[derive(Debug, Default)]
+pub struct Kinds {
+    served: RwLock<HashMap<(Text, Text, Text), Served>>,
+    order: RwLock<Vec<Served>>,
+}
+
+impl Kinds {
+    /// Serves these definitions. The order is the order of discovery.
+    pub fn open(
+        definitions: Vec<Definition>,
+        engine: &dyn Engine<Value>,
+        mirror: &Mirror<Value>,
+        transform: &Arc<dyn Transform>,
+    ) -> Result<Self, Error> {
+        let this = Self::default();
+        let definitions: Vec<_> = definitions.into_iter().map(Arc::new).collect();
+        let mut resources: HashMap<&str, Arc<Resource<Value>>> = HashMap::new();
+        for definition in &definitions {
+            let hub = hub(definition, &definitions);
+            let prefix = definition.storage.prefix;
+            let objects = match (prefix, resources.get(prefix)) {
+                ("", _) => None,
+                (_, Some(known)) => Some(known.clone()),
+                (prefix, None) => {
+                    let resident = Trees { definition: hub.clone(), transform: transform.clone() };
+                    let key = format!("/registry/{prefix}/");
+                    let made = mirror.serve(&key, Arc::new(resident), engine)?;
+                    resources.insert(prefix, made.clone());
+                    Some(made)
+                }
+            };
+            this.add(Served { definition: definition.clone(), hub, objects });
+        }
+        Ok(this)
+    }
+
+    fn add(&self, served: Served) {
+        let names = &served.definition.names;
+        let key = (names.group.into(), names.version.into(), names.plural.into());
+        self.served.write().expect("not poisoned").insert(key, served.clone());
+        self.order.write().expect("not poisoned").push(served);
+    }
+
+    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
+        let key = (group.into(), version.into(), plural.into());
+        self.served.read().expect("not poisoned").get(&key).cloned()
+    }
+
+    /// Whether anything of the group is served.
+    pub fn has_group(&self, group: &str) -> bool {
+        let order = self.order.read().expect("not poisoned");
+        order.iter().any(|served| served.definition.names.group == group)
+    }
+
+    /// A kind in whatever version comes first.
+    pub fn any(&self, group: &str, plural: &str) -> Option<Served> {
+        let is = |served: &&Served| {
+            let names = &served.definition.names;
+            names.group == group && names.plural == plural
+        };
+        self.order.read().expect("not poisoned").iter().find(is).cloned()
+    }
+
+    /// All of them, in the order of discovery.
+    pub fn all(&self) -> Vec<Served> {
+        self.order.read().expect("not poisoned").clone()
+    }
+}
+
+/// The group and version that objects are stored in, whether it is served or not.
+pub(crate) fn stored_in(definition: &Definition) -> (&'static str, &'static str) {
+    match definition.storage.version.split_once('/') {
+        Some(("core", version)) => ("", version),
+        Some((group, version)) => (group, version),
+        None => (definition.names.group, definition.storage.version),
+    }
+}
+
+/// The definition that says how objects of `definition` are stored.
+fn hub(definition: &Arc<Definition>, all: &[Arc<Definition>]) -> Arc<Definition> {
+    let storage = &definition.storage;
+    let (group, version) = stored_in(definition);
+    let is = |other: &&Arc<Definition>| {
+        other.storage.prefix == storage.prefix
+            && other.names.group == group
+            && other.names.version == version
+    };
+    all.iter().find(is).unwrap_or(definition).clone()
+}
+
+pub(crate) fn path(prefix: &str, namespace: &str, name: &str) -> Text {
+    match namespace {
+        "" => format!("/registry/{prefix}/{name}").into(),
+        namespace => format!("/registry/{prefix}/{namespace}/{name}").into(),
+    }
+}
+
+/// The stored bytes of an object.
+pub(crate) fn to_bytes(hub: &Definition, object: &Value) -> Bytes {
+    if hub.storage.json {
+        return to_json(object).into();
+    }
+    let message = protobuf::encode(&hub.shape, object);
+    protobuf::seal(&hub.names.api_version(), hub.names.kind, &message).into()
+}
+
+fn from_bytes(hub: &Definition, bytes: &[u8]) -> Option<Value> {
+    let mut object = if bytes.starts_with(protobuf::MAGIC) {
+        let opened = protobuf::open(bytes).ok()?;
+        protobuf::decode(&hub.shape, opened.message).ok()?
+    } else {
+        from_json(bytes).ok()?
+    };
+    normalize(&hub.shape, &mut object);
+    let named = Object::from(object).with_api_version(hub.names.api_version());
+    Some(named.with_kind(hub.names.kind).into())
+}
+
+/// What the mirror must know about the objects of a kind.
+#[derive(Debug)]
+struct Trees {
+    definition: Arc<Definition>,
+    transform: Arc<dyn Transform>,
+}
+
+impl Resident<Value> for Trees {
+    fn decode(&self, key: &str, bytes: &Bytes) -> Result<Value, Error> {
+        let corrupt = || Error::Corrupt(key.to_owned());
+        let plain = self.transform.from_storage(key, bytes).map_err(|_| corrupt())?;
+        from_bytes(&self.definition, &plain).ok_or_else(corrupt)
+    }
+
+    fn topics(&self, _: &str, object: &Value) -> Vec<Topic> {
+        let meta = Object::view(object).metadata();
+        let name = Topic::Name(Key::of(meta).to_string().into());
+        let mut topics = vec![Topic::All, name];
+        if self.definition.is_namespaced() {
+            topics.push(Topic::Namespace(meta.namespace().into()));
+        }
+        for index in self.definition.hooks.topics() {
+            // Absent is empty to a selector, so it is to those who watch for it.
+            let value = self.definition.hooks.field(object, index).unwrap_or_default();
+            topics.push(Topic::Index(index.into(), value));
+        }
+        topics
+    }
+}

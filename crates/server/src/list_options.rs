@@ -1,0 +1,201 @@
+//! Which objects a list or a watch is about, from where on, and as of when.
+
+use std::{sync::Arc, time::Duration};
+
+use object::{
+    Status, Text,
+    selector::{FieldSelector, Selector},
+};
+use schema::{Errors, Path};
+
+use crate::{
+    Page, Query, Reply, Request, Selection, Served, Server, Start,
+    negotiate::negotiate,
+    registry::store_status,
+    watching::{self, Terms},
+};
+
+/// How long a read waits for a revision that this server has not seen yet.
+const AHEAD: Duration = Duration::from_secs(3);
+
+pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection, Status> {
+    let query = &request.query;
+    let labels = Selector::parse(query.get("labelSelector").unwrap_or_default())
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    let known = served.definition.hooks.fields();
+    for term in &fields.terms {
+        let field = &*term.field;
+        if matches!(field, "" | "metadata.name" | "metadata.namespace") || known.contains(&field) {
+            continue;
+        }
+        return Err(Status::bad_request(if known.is_empty() {
+            format!(
+                "{field:?} is not a known field selector: only \"metadata.name\", \
+                 \"metadata.namespace\""
+            )
+        } else {
+            format!("field label not supported: {field}")
+        }));
+    }
+    let namespaced = served.definition.is_namespaced();
+    let namespace = if namespaced { request.info.namespace.clone() } else { Text::default() };
+    Ok(Selection { namespace, labels, fields })
+}
+
+/// Waits until this server has seen the revision that a client has heard of.
+pub(crate) async fn fresh(served: &Served, revision: u64) -> Result<(), Status> {
+    let objects = served.objects()?;
+    if let Ok(()) = tokio::time::timeout(AHEAD, objects.wait_for(revision)).await {
+        Ok(())
+    } else {
+        let ahead = store_status(&store::Error::Ahead { revision });
+        let have = objects.complete_through();
+        let said = format!("Timeout: Too large resource version: {revision}, current: {have}");
+        Err(ahead.with_message(said))
+    }
+}
+
+/// Which part of a list, as of when.
+pub(crate) async fn page(served: &Served, query: &Query) -> Result<Page, Status> {
+    let limit = query.integer("limit")?.unwrap_or_default();
+    query.integer("timeoutSeconds")?;
+    let token = query.get("continue").unwrap_or_default().to_owned();
+    let version = query.get("resourceVersion").unwrap_or_default();
+    let matching = query.get("resourceVersionMatch").unwrap_or_default();
+    check(query, matching, version, &token)?;
+    if !token.is_empty() {
+        if !matches!(version, "" | "0") {
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        return Ok(Page {
+            limit: usize::try_from(limit).unwrap_or_default(),
+            token,
+            exactly: None,
+        });
+    }
+    let revision = number(version)?;
+    fresh(served, revision).await?;
+    // A page at a revision is exact, as upstream reads it.
+    let exact = matching == "Exact" || (matching.is_empty() && limit > 0 && revision > 0);
+    // From its cache upstream answers whole, whatever the limit.
+    let whole = version == "0";
+    let limit = if whole { 0 } else { usize::try_from(limit).unwrap_or_default() };
+    Ok(Page { limit, token, exactly: exact.then_some(revision) })
+}
+
+/// Opens a watch.
+pub(crate) async fn watch(
+    server: &Arc<Server>,
+    served: &Served,
+    request: &Request,
+) -> Result<Reply, Status> {
+    let query = &request.query;
+    let mut selection = selection(served, request)?;
+    if !request.info.name.is_empty() {
+        let one = format!("metadata.name={}", request.info.name);
+        selection.fields =
+            FieldSelector::parse(&one).map_err(|error| Status::bad_request(error.to_string()))?;
+    }
+    check_watch(query)?;
+    let version = query.get("resourceVersion").unwrap_or_default();
+    let bookmarks = query.flag("allowWatchBookmarks");
+    let revision = number(version)?;
+    fresh(served, revision).await?;
+    let start = match revision {
+        _ if query.flag("sendInitialEvents") => Start::List { bookmark: bookmarks },
+        0 => Start::List { bookmark: false },
+        revision => Start::After(revision),
+    };
+    let form = negotiate(&request.head.headers, query, true)?;
+    let watch = server.registry.watch(served, selection, start)?;
+    let asked = query.integer("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok());
+    let timeout = match asked.filter(|seconds| *seconds > 0) {
+        Some(seconds) => Duration::from_secs(seconds),
+        None => server.config.limits.watch_min.mul_f64(1.0 + spread()),
+    };
+    let stop = server.stop.clone().cancelled_owned();
+    let clock = server.registry.clock().clone();
+    let encodings = server.encodings.clone();
+    Ok(watching::reply(watch, Terms { form, bookmarks, timeout, stop, clock, encodings }))
+}
+
+/// The number behind a resource version that somebody reads at; 0: any.
+fn number(text: &str) -> Result<u64, Status> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        Status::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: \
+             strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
+    })
+}
+
+fn check(query: &Query, matching: &str, version: &str, token: &str) -> Result<(), Status> {
+    let mut errs = Errors::default();
+    let at = Path::Root.field("resourceVersionMatch");
+    if !matching.is_empty() {
+        if version.is_empty() {
+            errs.forbidden(
+                &at,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            );
+        }
+        if !token.is_empty() {
+            errs.forbidden(&at, "resourceVersionMatch is forbidden when continue is provided");
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            errs.not_supported(&at, matching, &["Exact", "NotOlderThan", ""]);
+        } else if matching == "Exact" && version == "0" {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            errs.forbidden(&at, why);
+        }
+    }
+    if query.get("sendInitialEvents").is_some() {
+        let at = Path::Root.field("sendInitialEvents");
+        errs.forbidden(&at, "sendInitialEvents is forbidden for list");
+    }
+    refuse(&errs)
+}
+
+fn check_watch(query: &Query) -> Result<(), Status> {
+    let matching = query.get("resourceVersionMatch").unwrap_or_default();
+    let mut errs = Errors::default();
+    let at = Path::Root.field("resourceVersionMatch");
+    if query.get("sendInitialEvents").is_some() {
+        if matching != "NotOlderThan" {
+            errs.forbidden(
+                &at,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            );
+        }
+        if !matches!(matching, "" | "NotOlderThan") {
+            errs.not_supported(&at, matching, &["NotOlderThan"]);
+        }
+    } else if !matching.is_empty() {
+        errs.forbidden(
+            &at,
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        );
+    }
+    if !query.get("continue").unwrap_or_default().is_empty() {
+        errs.forbidden(&Path::Root.field("continue"), "continue is forbidden for watch");
+    }
+    refuse(&errs)
+}
+
+fn refuse(errs: &Errors) -> Result<(), Status> {
+    if errs.is_empty() { Ok(()) } else { Err(errs.status("meta.k8s.io", "ListOptions", "")) }
+}
+
+/// Between 0 and 1, so that not all watches end at once.
+fn spread() -> f64 {
+    let first = crate::registry::uid();
+    let digits = u32::from_str_radix(&first[..6], 16).unwrap_or_default();
+    f64::from(digits) / f64::from(0x100_0000)
+}

@@ -1,0 +1,121 @@
+//! Where connections come from: TLS, unix sockets, and pipes within the process.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+
+use rustls::ServerConfig;
+use tokio::{
+    io::DuplexStream,
+    net::{TcpListener, UnixListener},
+    sync::mpsc,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+use tracing::debug;
+
+use crate::{Peer, Server, User};
+
+/// A handshake that takes longer is not meant.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// The certificates of a server, which may change while it runs.
+#[derive(Clone, Debug)]
+pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
+
+impl Tls {
+    pub fn new(config: Arc<ServerConfig>) -> Self {
+        Self(Arc::new(RwLock::new(config)))
+    }
+
+    /// New connections see the new configuration.
+    pub fn replace(&self, config: Arc<ServerConfig>) {
+        *self.0.write().expect("not poisoned") = config;
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        self.0.read().expect("not poisoned").clone().into()
+    }
+}
+
+/// A way in.
+#[derive(Debug)]
+pub enum Listening {
+    Tls(TcpListener, Tls),
+    /// Whoever can open the socket is this user, if its process has this uid.
+    Unix(UnixListener, Arc<User>, u32),
+    /// The other ends are in this process; `None`: they say who they are.
+    Pipe(mpsc::Receiver<DuplexStream>, Option<Arc<User>>),
+}
+
+impl Server {
+    /// Takes connections until the server stops.
+    pub fn listen(self: &Arc<Self>, listening: Listening) {
+        let (server, stop) = (self.clone(), self.stop.clone());
+        self.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = server.accept(listening) => {}
+            }
+        });
+    }
+
+    async fn accept(self: Arc<Self>, listening: Listening) {
+        match listening {
+            Listening::Tls(listener, tls) => loop {
+                let Some((stream, address)) = accepted(listener.accept().await).await else {
+                    continue;
+                };
+                let server = self.clone();
+                self.spawn(server.tls(stream, address, tls.acceptor()));
+            },
+            Listening::Unix(listener, user, uid) => loop {
+                let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
+                if stream.peer_cred().is_ok_and(|peer| peer.uid() == uid) {
+                    let peer = Peer { identity: Some(user.clone()), ..Peer::default() };
+                    self.spawn(self.clone().connection(stream, peer));
+                }
+            },
+            Listening::Pipe(mut pipes, user) => {
+                while let Some(stream) = pipes.recv().await {
+                    let peer = Peer { identity: user.clone(), ..Peer::default() };
+                    self.spawn(self.clone().connection(stream, peer));
+                }
+            }
+        }
+    }
+
+    async fn tls(
+        self: Arc<Self>,
+        stream: tokio::net::TcpStream,
+        address: SocketAddr,
+        acceptor: TlsAcceptor,
+    ) {
+        let _ = stream.set_nodelay(true);
+        let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return debug!(%address, %error, "no handshake"),
+            Err(_) => return debug!(%address, "a handshake took too long"),
+        };
+        let chain = stream.get_ref().1.peer_certificates();
+        let certificate =
+            chain.and_then(|chain| chain.first()).map(|first| Arc::new(first.to_vec()));
+        let peer = Peer { address: Some(address), certificate, identity: None };
+        self.connection(stream, peer).await;
+    }
+}
+
+/// A failure to accept is the machine's: too many files open, mostly. It passes.
+async fn accepted<T>(result: io::Result<T>) -> Option<T> {
+    match result {
+        Ok(connection) => Some(connection),
+        Err(error) => {
+            debug!(%error, "cannot accept a connection");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            None
+        }
+    }
+}

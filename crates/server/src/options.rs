@@ -1,0 +1,137 @@
+//! What writes may say in their query: who they are, and how seriously they mean it.
+
+use client::cause_from_header;
+use http::header::USER_AGENT;
+use object::{DeleteOptions, Status, Value, View, from_json};
+use schema::{ErrorType, Errors, Path};
+
+use crate::{
+    Call, Delete, Query, Request, Server, body::read, codec::media_type, registry::revision,
+};
+
+const META: &str = "meta.k8s.io";
+const LONGEST_MANAGER: usize = 128;
+const PROPAGATIONS: &[&str] = &["Foreground", "Background", "Orphan"];
+
+/// Who asks, in whose name, and how seriously.
+pub(crate) fn call(request: &Request) -> Result<Call, Status> {
+    let kind = match &*request.info.verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        "patch" => "PatchOptions",
+        _ => "DeleteOptions",
+    };
+    let query = &request.query;
+    let mut errs = Errors::default();
+    let dry_run = dry_run(&query.all("dryRun"), &mut errs);
+    let manager = query.get("fieldManager").filter(|name| !name.is_empty());
+    let field = Path::Root.field("fieldManager");
+    if let Some(name) = manager {
+        if name.len() > LONGEST_MANAGER {
+            errs.too_long(&field, LONGEST_MANAGER);
+        } else if name.chars().any(char::is_control) {
+            errs.invalid(&field, name, "should not contain control characters");
+        }
+    }
+    if !errs.is_empty() {
+        return Err(errs.status(META, kind, ""));
+    }
+    let agent = request.head.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+    let agent = agent.unwrap_or_default().split('/').next().unwrap_or_default();
+    let cause = request.head.headers.get(client::CAUSE_HEADER).and_then(cause_from_header);
+    Ok(Call {
+        user: request.user.clone(),
+        manager: manager.unwrap_or(agent).into(),
+        dry_run,
+        cause,
+        ..Call::default()
+    })
+}
+
+/// How a deletion is meant: what the body says, else what the query says.
+pub(crate) async fn delete(
+    server: &Server,
+    request: Request,
+    call: &mut Call,
+) -> Result<Delete, Status> {
+    let Request { head, body, query, .. } = request;
+    let bytes = read(body, server.config.limits.body).await?;
+    let given = options(media_type(&head.headers), &bytes)?;
+    let kind = given.get("kind").as_str().unwrap_or("DeleteOptions");
+    if !matches!(kind, "" | "DeleteOptions") {
+        return Err(Status::bad_request(format!("expected DeleteOptions, not {kind}")));
+    }
+    let options = DeleteOptions::view(&given);
+    let unsafe_asked = options.ignore_store_read_error_with_cluster_breaking_potential();
+    if unsafe_asked.unwrap_or_default() {
+        return Err(Status::bad_request(
+            "ignoreStoreReadErrorWithClusterBreakingPotential is not supported: restore a snapshot \
+             instead",
+        ));
+    }
+    let grace = match options.grace_period_seconds() {
+        None => query.integer("gracePeriodSeconds")?,
+        some => some,
+    };
+    let mut errs = Errors::default();
+    let said: Vec<&str> = options.dry_run().iter().collect();
+    call.dry_run |= dry_run(&said, &mut errs);
+    let propagation = propagation(options, &query, &mut errs);
+    if !errs.is_empty() {
+        return Err(errs.status(META, "DeleteOptions", ""));
+    }
+    let preconditions = options.preconditions();
+    let uid = preconditions.and_then(object::Preconditions::uid).unwrap_or_default();
+    let version = preconditions.and_then(object::Preconditions::resource_version);
+    Ok(Delete {
+        grace_seconds: grace,
+        uid: uid.into(),
+        revision: revision(version.unwrap_or_default())?,
+        propagation: propagation.into(),
+    })
+}
+
+fn options(media_type: &str, bytes: &[u8]) -> Result<Value, Status> {
+    let malformed = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
+    match media_type {
+        _ if bytes.is_empty() => Ok(Value::object()),
+        "application/vnd.kubernetes.protobuf" => {
+            let opened = schema::protobuf::open(bytes).map_err(|error| malformed(&error))?;
+            let shape = <DeleteOptions as object::Lens>::SHAPE;
+            schema::protobuf::decode(shape, opened.message).map_err(|error| malformed(&error))
+        }
+        "application/yaml" => {
+            let text = std::str::from_utf8(bytes).map_err(|error| malformed(&error))?;
+            object::yaml::from_yaml(text).map_err(|error| malformed(&error))
+        }
+        _ => from_json(bytes).map_err(|error| malformed(&error)),
+    }
+}
+
+fn dry_run(said: &[&str], errs: &mut Errors) -> bool {
+    if said.iter().any(|mode| *mode != "All") {
+        let bad: Value = said.iter().copied().collect();
+        errs.not_supported(&Path::Root.field("dryRun"), bad, &["All"]);
+    }
+    !said.is_empty()
+}
+
+fn propagation(options: &DeleteOptions, query: &Query, errs: &mut Errors) -> String {
+    let old = options.orphan_dependents();
+    let old = old.or_else(|| query.get("orphanDependents").map(|_| query.flag("orphanDependents")));
+    let asked = options.propagation_policy().or(query.get("propagationPolicy"));
+    let at = Path::Root.field("propagationPolicy");
+    match (asked, old) {
+        (Some(_), Some(_)) => {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errs.push(ErrorType::Invalid, &at, asked.unwrap_or_default().into(), why);
+        }
+        (Some(asked), None) if !PROPAGATIONS.contains(&asked) => {
+            let allowed = ["Foreground", "Background", "Orphan", "nil"];
+            errs.not_supported(&at, asked, &allowed);
+        }
+        _ => {}
+    }
+    let old = old.map(|orphan| if orphan { "Orphan" } else { "Background" });
+    asked.or(old).unwrap_or_default().to_owned()
+}

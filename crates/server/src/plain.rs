@@ -1,0 +1,114 @@
+//! Paths that are no resource: health, discovery, documents, version, metrics.
+
+use std::sync::Arc;
+
+use object::{Status, Value};
+
+use crate::{
+    Reply, Request, Served, Server, discovery, health, object_reply,
+    respond::{no_method, no_page, raw},
+};
+
+/// What is no resource.
+pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Reply, Status> {
+    let path = request.info.path.clone();
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    if let Some(handler) = server.paths.get(first) {
+        return handler.handle(server, request).await;
+    }
+    let reads = request.info.verb == "get";
+    if path.starts_with("//") {
+        return Ok(no_page());
+    }
+    if let Some(reply) = health::answer(&server.checks, &path, &request.query) {
+        return Ok(reply);
+    }
+    if let Some(reply) = discovery::answer(server, &path, &request.head.headers) {
+        let parts = path.split('/').filter(|part| !part.is_empty()).count();
+        let versioned = parts == if first == "api" { 2 } else { 3 };
+        return if versioned && !reads { Err(no_method()) } else { Ok(reply) };
+    }
+    if let Some(reply) =
+        server.documents.answer(server, &path, &request.query, &request.head.headers)
+    {
+        return Ok(reply);
+    }
+    match &*path {
+        "/version" | "/version/" if !reads => Err(no_method()),
+        "/version" | "/version/" => Ok(object_reply(200, &version(server))),
+        "/" => Ok(object_reply(200, &index(server))),
+        "/metrics" => {
+            let count = |served: Served| {
+                let names = &served.definition.names;
+                let resource = match names.group {
+                    "" => names.plural.to_owned(),
+                    group => format!("{}.{group}", names.plural),
+                };
+                served.objects.map(|objects| (resource, objects.len()))
+            };
+            let objects: Vec<_> =
+                server.registry.kinds().all().into_iter().filter_map(count).collect();
+            let text = server.metrics.text(&objects);
+            Ok(raw(200, "text/plain; version=0.0.4; charset=utf-8", text.into_bytes()))
+        }
+        path => {
+            let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
+            let known = group.is_some_and(|group| server.registry.kinds().has_group(group));
+            if known || path.starts_with("/api/") {
+                Err(Status::no_resource())
+            } else {
+                Ok(no_page())
+            }
+        }
+    }
+}
+
+fn version(server: &Server) -> Value {
+    let mut version = Value::object();
+    let mut parts = server.config.version.trim_start_matches('v').split('.');
+    version["major"] = parts.next().unwrap_or_default().into();
+    version["minor"] = parts.next().unwrap_or_default().into();
+    version["emulationMajor"] = version["major"].clone();
+    version["emulationMinor"] = version["minor"].clone();
+    version["minCompatibilityMajor"] = version["major"].clone();
+    let minor = version["minor"].as_str().and_then(|minor| minor.parse::<u32>().ok());
+    version["minCompatibilityMinor"] = minor.unwrap_or(1).saturating_sub(1).to_string().into();
+    version["gitVersion"] = server.config.version.into();
+    version["gitCommit"] = server.config.commit.into();
+    version["gitTreeState"] = "clean".into();
+    version["buildDate"] = "1970-01-01T00:00:00Z".into();
+    version["goVersion"] = "".into();
+    version["compiler"] = "rustc".into();
+    version["platform"] = format!("linux/{}", architecture()).into();
+    version
+}
+
+/// As Go names it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn index(server: &Server) -> Value {
+    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
+    for served in server.registry.kinds().all() {
+        let names = &served.definition.names;
+        if !names.group.is_empty() {
+            paths.push(format!("/apis/{}", names.group));
+            paths.push(format!("/apis/{}/{}", names.group, names.version));
+        }
+    }
+    for root in ["/healthz", "/livez", "/readyz"] {
+        paths.push(root.to_owned());
+        paths.extend(server.checks.iter().map(|check| format!("{root}/{}", check.name)));
+    }
+    paths.extend(["/metrics", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
+    paths.sort();
+    paths.dedup();
+    let mut index = Value::object();
+    index["paths"] = paths.into_iter().collect();
+    index
+}

@@ -1,0 +1,91 @@
+//! The query of a request, decoded once.
+
+use std::num::IntErrorKind;
+
+use object::{Status, Text};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    pairs: Vec<(Text, Text)>,
+}
+
+impl Query {
+    pub fn parse(query: &str) -> Self {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decoded(name), decoded(value))
+        });
+        Self { pairs: pairs.collect() }
+    }
+
+    /// The first value of that name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().find(|pair| pair.0 == name).map(|pair| &*pair.1)
+    }
+
+    /// Every value of that name.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        self.pairs.iter().filter(|pair| pair.0 == name).map(|pair| &*pair.1).collect()
+    }
+
+    /// Whether it is there and not `false` or `0`, as Go's API conversion reads it.
+    pub fn flag(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| !matches!(value, "false" | "0" | "False" | "FALSE"))
+    }
+
+    pub fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
+                let why = match error.kind() {
+                    IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                    _ => "invalid syntax",
+                };
+                Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: {why}"))
+            }),
+        }
+    }
+}
+
+/// A name or value of a query.
+fn decoded(text: &str) -> Text {
+    unescaped(text, true)
+}
+
+/// What stands for itself again. In queries, a plus is a space.
+pub(crate) fn unescaped(text: &str, plus: bool) -> Text {
+    if !text.contains(['%', '+']) {
+        return text.into();
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = |at: usize| tail.get(at).and_then(|c| char::from(*c).to_digit(16));
+        rest = tail;
+        match (first, hex(0), hex(1)) {
+            (b'+', ..) if plus => bytes.push(b' '),
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(u8::try_from(high * 16 + low).expect("two digits fit"));
+                rest = &tail[2..];
+            }
+            (other, ..) => bytes.push(*other),
+        }
+    }
+    String::from_utf8_lossy(&bytes).as_ref().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_names_and_values() {
+        let query = Query::parse("labelSelector=a%3Db%2Cc&watch=1&command=ls&command=-l&x=a+b");
+        assert_eq!(query.get("labelSelector"), Some("a=b,c"));
+        assert_eq!(query.all("command"), ["ls", "-l"]);
+        assert_eq!(
+            (query.get("x"), query.flag("watch"), query.flag("no")),
+            (Some("a b"), true, false)
+        );
+    }
+}

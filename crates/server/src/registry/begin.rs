@@ -1,0 +1,106 @@
+//! What the server itself puts on an object, before anybody else looks.
+
+use object::{Clock, Object, ObjectMeta, Text, Time, Value, View};
+use ref_cast::RefCast;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::{Served, codec::hex};
+
+/// Letters and digits that make no words and are not mistaken for each other.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// A generated name is at most this long.
+const NAME: usize = 63;
+
+pub(super) fn begin(served: &Served, namespace: &str, object: &mut Value, clock: &dyn Clock) {
+    let meta = Object::ref_cast_mut(object).metadata_mut();
+    if meta.name().is_empty() && !meta.generate_name().is_empty() {
+        meta.set_name(generated(meta.generate_name()));
+    }
+    meta.set_namespace(if served.definition.is_namespaced() { namespace } else { "" });
+    meta.set_uid(uid());
+    meta.set_creation_timestamp(Time::text(clock.now()));
+    meta.set_resource_version("");
+    meta.set_self_link("");
+    meta.clear_deletion_timestamp();
+    meta.clear_deletion_grace_period_seconds();
+    meta.set_generation(i64::from(counts(served)));
+}
+
+/// Takes over from the stored object what no client decides.
+pub(super) fn keep_identity(object: &mut Value, old: &Value) {
+    let old = Object::view(old).metadata();
+    let meta = Object::ref_cast_mut(object).metadata_mut();
+    meta.set_name(old.name());
+    meta.set_namespace(old.namespace());
+    meta.set_uid(old.uid());
+    meta.set_creation_timestamp(old.creation_timestamp());
+    meta.set_generation(old.generation());
+    meta.set_resource_version("");
+    meta.set_self_link("");
+    if meta.generate_name().is_empty() {
+        meta.set_generate_name(old.generate_name());
+    }
+    keep_deletion(meta, old);
+}
+
+fn keep_deletion(meta: &mut ObjectMeta, old: &ObjectMeta) {
+    meta.clear_deletion_timestamp();
+    meta.clear_deletion_grace_period_seconds();
+    if let Some(moment) = old.deletion_timestamp() {
+        meta.set_deletion_timestamp(moment);
+    }
+    if let Some(grace) = old.deletion_grace_period_seconds() {
+        meta.set_deletion_grace_period_seconds(grace);
+    }
+}
+
+/// Counts one more change of the desired state, if there is one.
+pub(super) fn count_change(served: &Served, object: &mut Value, old: &Value) {
+    if counts(served) && object.get("spec") != old.get("spec") {
+        let generation = Object::view(old).metadata().generation() + 1;
+        Object::ref_cast_mut(object).metadata_mut().set_generation(generation);
+    }
+}
+
+/// Whether objects of the kind have a generation: those that have a status apart
+/// from their desired state.
+fn counts(served: &Served) -> bool {
+    served.hub.generation
+}
+
+pub(super) fn generated(prefix: &str) -> Text {
+    let mut kept = prefix.len().min(NAME - 5);
+    while !prefix.is_char_boundary(kept) {
+        kept -= 1;
+    }
+    let letters = random::<5>().map(|n| char::from(ALPHABET[usize::from(n) % ALPHABET.len()]));
+    format!("{}{}", &prefix[..kept], String::from_iter(letters)).into()
+}
+
+/// A random UUID.
+pub(crate) fn uid() -> Text {
+    let mut b = random::<16>();
+    b[6] = b[6] & 0x0f | 0x40;
+    b[8] = b[8] & 0x3f | 0x80;
+    let parts = [hex(&b[..4]), hex(&b[4..6]), hex(&b[6..8]), hex(&b[8..10]), hex(&b[10..])];
+    parts.join("-").into()
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_uids_are_new_each_time() {
+        assert_ne!(generated("web-"), generated("web-"));
+        assert_eq!(generated(&"x".repeat(80)).len(), NAME);
+        let uid = uid();
+        assert_eq!((uid.len(), &uid[14..15]), (36, "4"));
+    }
+}

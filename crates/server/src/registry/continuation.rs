@@ -1,0 +1,62 @@
+//! Where the next page of a list begins, in upstream's form, so that a client may
+//! ask another server for it.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use object::{Status, Value, from_json, to_json};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Continuation {
+    /// The revision that all pages show.
+    pub(super) revision: u64,
+    /// The key behind which the next page begins, without the prefix.
+    pub(super) after: String,
+}
+
+impl Continuation {
+    pub(super) fn encode(&self) -> String {
+        let mut token = Value::object();
+        token["v"] = "meta.k8s.io/v1".into();
+        token["rv"] = self.revision.into();
+        token["start"] = format!("{}\0", self.after).into();
+        URL_SAFE_NO_PAD.encode(to_json(&token))
+    }
+
+    pub(super) fn decode(token: &str) -> Result<Self, Status> {
+        let invalid = |why: &str| {
+            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let bytes = URL_SAFE_NO_PAD
+            .decode(token)
+            .map_err(|error| invalid(&error.to_string().to_lowercase()))?;
+        let token = from_json(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        let version = token.get("v").as_str().unwrap_or_default();
+        if version != "meta.k8s.io/v1" {
+            return Err(invalid(&format!(
+                "server does not recognize this encoded version {version}"
+            )));
+        }
+        let (revision, start) = (token.get("rv").as_i64(), token.get("start").as_str());
+        if start.is_none_or(str::is_empty) {
+            return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
+        }
+        match (revision.and_then(|n| u64::try_from(n).ok()), start) {
+            (Some(revision), Some(start)) if revision > 0 && !start.contains("..") => {
+                let after = start.trim_end_matches('\0').trim_start_matches('/').to_owned();
+                Ok(Self { revision, after })
+            }
+            _ => Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_reads_as_it_was_written() {
+        let token = Continuation { revision: 7, after: "default/web".to_owned() };
+        assert_eq!(Continuation::decode(&token.encode()), Ok(token));
+        assert_eq!(Continuation::decode("???").unwrap_err().code(), 400);
+    }
+}

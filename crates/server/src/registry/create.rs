@@ -1,0 +1,60 @@
+//! Creation.
+
+use object::{Object, Status, Value, View};
+use schema::normalize;
+use store::Version;
+
+use super::{Call, Registry, begin::begin, write::Step};
+use crate::{Operation, Served};
+
+/// How often a generated name that is taken is made anew.
+const TRIES: usize = 8;
+
+impl Registry {
+    /// Stores a new object. It comes decoded, in the request's version.
+    pub async fn create(
+        &self,
+        call: &mut Call,
+        served: &Served,
+        namespace: &str,
+        object: Value,
+    ) -> Result<Version<Value>, Status> {
+        let generates = Object::view(&object).metadata().name().is_empty();
+        let mut tries = TRIES;
+        loop {
+            match self.create_once(call, served, namespace, object.clone()).await {
+                Err(status) if generates && tries > 1 && status.is("AlreadyExists") => tries -= 1,
+                done => return done,
+            }
+        }
+    }
+
+    async fn create_once(
+        &self,
+        call: &mut Call,
+        served: &Served,
+        namespace: &str,
+        mut object: Value,
+    ) -> Result<Version<Value>, Status> {
+        default(served, &mut object);
+        begin(served, namespace, &mut object, &**self.clock());
+        let step = Step { served, operation: Operation::Create, subresource: "", old: None };
+        served.hub.hooks.prepare_create(&mut object);
+        let object = self.manage(call, served, "", None, object); // what plugins set is nobody's
+        let object = self.mutate(call, step, object).await?;
+        let object = self.check(call, step, object).await?;
+        self.put(call, served, 0, object).await
+    }
+}
+
+/// Fills defaults in the request's version, then goes over to the stored one.
+pub(super) fn default(served: &Served, object: &mut Value) {
+    normalize(&served.definition.shape, object);
+    served.definition.hooks.default_fields(object);
+    normalize(&served.definition.shape, object); // a hook may have reached into what was absent
+    served.stored(object);
+    if !std::sync::Arc::ptr_eq(&served.definition, &served.hub) {
+        served.hub.hooks.default_fields(object);
+        normalize(&served.hub.shape, object);
+    }
+}

@@ -1,0 +1,192 @@
+//! Deletion: at once, or marked and left to those who must let go first.
+
+use object::{Object, Status, Subject, Text, Time, Value, View};
+use ref_cast::RefCast;
+use schema::Grace;
+use store::Version;
+
+use super::{Call, Registry, Selection, list::Page, write::Step};
+use crate::{Operation, Served};
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+const TRIES: usize = 16;
+
+/// What somebody asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delete {
+    pub grace_seconds: Option<i64>,
+    /// What must hold; empty and 0 mean anything.
+    pub uid: Text,
+    pub revision: u64,
+    /// Orphan, Background, Foreground, or nothing said.
+    pub propagation: Text,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deleted {
+    /// Still there, marked.
+    Terminating(Version<Value>),
+    Gone(Version<Value>),
+}
+
+enum Outcome {
+    /// It is on its way already, and not slower than asked.
+    Same,
+    Mark(Value),
+    Remove,
+}
+
+impl Registry {
+    pub async fn delete(
+        &self,
+        call: &mut Call,
+        served: &Served,
+        key: (&str, &str),
+        delete: &Delete,
+    ) -> Result<Deleted, Status> {
+        let mut tries = TRIES;
+        loop {
+            let old = self.get(served, key.0, key.1)?;
+            match self.delete_once(call, served, &old, delete).await {
+                Err(status) if status.is("Conflict") && delete.revision == 0 && tries > 1 => {
+                    tries -= 1; // it has changed; to go it still has
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn delete_once(
+        &self,
+        call: &mut Call,
+        served: &Served,
+        old: &Version<Value>,
+        delete: &Delete,
+    ) -> Result<Deleted, Status> {
+        preconditions(served, old, delete)?;
+        let step = Step { served, operation: Operation::Delete, subresource: "", old: Some(old) };
+        let nothing = self.mutate(call, step, Value::Null).await?;
+        self.admit_delete(call, step, nothing).await?;
+        match self.outcome(served, &old.object, delete) {
+            Outcome::Same => Ok(Deleted::Terminating(old.clone())),
+            Outcome::Mark(marked) => {
+                let marked = self.put(call, served, old.revision, marked).await?;
+                Ok(Deleted::Terminating(marked))
+            }
+            Outcome::Remove => {
+                let gone = self.remove(call, served, old.revision, old.object.clone()).await?;
+                Ok(Deleted::Gone(gone))
+            }
+        }
+    }
+
+    async fn admit_delete(
+        &self,
+        call: &mut Call,
+        step: Step<'_>,
+        nothing: Value,
+    ) -> Result<(), Status> {
+        let admission = self.admission(call, step, nothing);
+        for plugin in self.plugins() {
+            plugin.validate(&admission).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes everything that is selected. One that is gone meanwhile is gone.
+    pub async fn delete_collection(
+        &self,
+        call: &mut Call,
+        served: &Served,
+        selection: &Selection,
+        delete: &Delete,
+    ) -> Result<super::List, Status> {
+        let list = self.list(served, selection, &Page::default())?;
+        for version in &list.items {
+            let meta = Object::view(&version.object).metadata();
+            let key = (meta.namespace(), meta.name());
+            match self.delete(call, served, key, delete).await {
+                Err(status) if status.code() == 404 => {}
+                done => drop(done?),
+            }
+        }
+        Ok(list)
+    }
+
+    fn outcome(&self, served: &Served, old: &Value, delete: &Delete) -> Outcome {
+        let meta = Object::view(old).metadata();
+        let grace = match served.hub.hooks.grace(old, delete.grace_seconds) {
+            Grace::None => 0,
+            Grace::Seconds(seconds) => seconds.max(0),
+        };
+        let mut object = old.clone();
+        let marked = Object::ref_cast_mut(&mut object).metadata_mut();
+        finalizers(marked, &delete.propagation);
+        let left =
+            meta.deletion_grace_period_seconds().or(Some(0)).filter(|_| meta.is_terminating());
+        let faster = left.is_none_or(|left| grace < left);
+        if faster {
+            let now = self.clock().now();
+            marked.set_deletion_timestamp(Time::text(now + grace));
+            marked.set_deletion_grace_period_seconds(grace);
+            if marked.generation() > 0 && !meta.is_terminating() {
+                marked.set_generation(meta.generation() + 1);
+            }
+        }
+        if served.hub.subresource("finalize").is_some() {
+            object["status"]["phase"] = "Terminating".into();
+            object["metadata"].remove("deletionGracePeriodSeconds");
+        }
+        if Self::is_final(served, &object) {
+            Outcome::Remove
+        } else if object == *old {
+            Outcome::Same
+        } else {
+            Outcome::Mark(object)
+        }
+    }
+}
+
+fn preconditions(served: &Served, old: &Version<Value>, delete: &Delete) -> Result<(), Status> {
+    let meta = Object::view(&old.object).metadata();
+    // Upstream names the kind here, not the resource.
+    let subject = Subject { resource: served.definition.names.kind, ..served.subject(meta.name()) };
+    if !delete.uid.is_empty() && delete.uid != meta.uid() {
+        let (wanted, have) = (&delete.uid, meta.uid());
+        let why = format!(
+            "Precondition failed: UID in precondition: {wanted}, UID in object meta: {have}"
+        );
+        return Err(Status::conflict(subject, &why));
+    }
+    if delete.revision != 0 && delete.revision != old.revision {
+        let why = format!(
+            "Precondition failed: ResourceVersion in precondition: {}, ResourceVersion in object \
+             meta: {}",
+            delete.revision, old.revision
+        );
+        return Err(Status::conflict(subject, &why));
+    }
+    Ok(())
+}
+
+/// Dependents are the garbage collector's matter: a finalizer tells it what to do.
+fn finalizers(meta: &mut object::ObjectMeta, propagation: &str) {
+    let wanted = match propagation {
+        "Foreground" => FOREGROUND,
+        "Orphan" => ORPHAN,
+        "Background" => "",
+        _ => return,
+    };
+    let mut kept: Vec<Text> = meta
+        .finalizers()
+        .iter()
+        .filter(|name| ![FOREGROUND, ORPHAN].contains(name))
+        .map(Text::from)
+        .collect();
+    if !wanted.is_empty() {
+        kept.push(wanted.into());
+    }
+    meta.set_finalizers(kept.into_iter().collect::<object::List<String>>());
+}

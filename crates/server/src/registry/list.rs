@@ -1,0 +1,107 @@
+//! Lists: all objects of a kind that are selected, as of one revision.
+
+use std::sync::Arc;
+
+use object::{Status, Text, Value};
+use store::{Pinned, Version};
+
+use super::{Registry, Selection, continuation::Continuation, store_status};
+use crate::Served;
+
+/// Which part of the list, and as of when.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// 0: all.
+    pub limit: usize,
+    /// What the page before ended with.
+    pub token: String,
+    /// As of just this revision; `None`: the newest.
+    pub exactly: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct List {
+    pub revision: u64,
+    pub items: Vec<Arc<Version<Value>>>,
+    /// Where the next page begins; empty after the last.
+    pub token: String,
+    /// How many objects follow; known only where nothing is left out.
+    pub remaining: Option<usize>,
+}
+
+impl Registry {
+    pub fn list(
+        &self,
+        served: &Served,
+        selection: &Selection,
+        page: &Page,
+    ) -> Result<List, Status> {
+        let (pinned, after) = pin(served, page)?;
+        let (prefix, base) = (served.prefix(&selection.namespace), served.prefix(""));
+        let after = after.map(|after| format!("{base}{after}"));
+        let kind = &served.hub;
+        let mut items = Vec::new();
+        let mut last = None;
+        if let Some(path) = path(served, selection).filter(|_| after.is_none()) {
+            let named = pinned.get(&path).cloned();
+            items.extend(named.filter(|version| selection.matches(kind, &version.object)));
+            return Ok(List {
+                revision: pinned.revision,
+                items,
+                token: String::new(),
+                remaining: None,
+            });
+        }
+        for (key, version) in pinned.range(&prefix, after.as_deref()) {
+            if !selection.matches(kind, &version.object) {
+                continue;
+            } else if page.limit > 0 && items.len() == page.limit {
+                let after: &str = last.unwrap_or_default();
+                let whole = selection.labels.is_empty() && selection.fields.is_empty();
+                let remaining = whole.then(|| pinned.count(&prefix, Some(after)));
+                let after = after.strip_prefix(&base).unwrap_or(after).to_owned();
+                let token = Continuation { revision: pinned.revision, after }.encode();
+                return Ok(List { revision: pinned.revision, items, token, remaining });
+            }
+            items.push(version.clone());
+            last = Some(key);
+        }
+        Ok(List { revision: pinned.revision, items, token: String::new(), remaining: None })
+    }
+}
+
+/// The key of the only object that can be meant, where it is known.
+fn path(served: &Served, selection: &Selection) -> Option<Text> {
+    let known = !served.hub.is_namespaced() || !selection.namespace.is_empty();
+    let name = selection.name().filter(|_| known)?;
+    Some(served.path(&selection.namespace, name))
+}
+
+/// The objects as of the page's revision, and the key behind which it begins.
+fn pin(served: &Served, page: &Page) -> Result<(Pinned<Value>, Option<String>), Status> {
+    let objects = served.objects()?;
+    let at = |revision| objects.pin_at(revision);
+    if !page.token.is_empty() {
+        let Continuation { revision, after } = Continuation::decode(&page.token)?;
+        let pinned = at(revision).map_err(|_| expired(objects.pin().revision, &after))?;
+        return Ok((pinned, Some(after)));
+    }
+    let pinned = match page.exactly {
+        Some(revision) => at(revision).map_err(|error| store_status(&error))?,
+        None => objects.pin(),
+    };
+    Ok((pinned, None))
+}
+
+/// The list as of then is gone; the token lets the client go on as of now.
+fn expired(revision: u64, after: &str) -> Status {
+    let token = Continuation { revision, after: after.to_owned() }.encode();
+    Status::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can \
+         start a new list without the continue parameter, or use the continue token in this \
+         response to retrieve the remainder of the results. Continuing with the provided token \
+         results in an inconsistent list - objects that were created, modified, or deleted between \
+         the time the first chunk was returned and now may show up in the list.",
+    )
+    .with_metadata(object::ListMeta::new().with_continue(token))
+}

@@ -1,0 +1,114 @@
+//! Who set which fields: kept with every write, and decided by on apply.
+
+use object::{Status, Time, Value};
+use schema::apply::{self, Write, reset};
+use store::Version;
+
+use super::{Call, Registry, create::default, update::revision};
+use crate::{Query, Served, codec::fit, respond::shown};
+
+/// What an applier sends.
+#[derive(Clone, Copy, Debug)]
+pub struct Applied<'a> {
+    pub object: &'a Value,
+    pub force: bool,
+    pub query: &'a Query,
+}
+
+impl Registry {
+    /// Notes the manager of what this write has changed.
+    #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
+    pub(super) fn manage(
+        &self,
+        call: &Call,
+        served: &Served,
+        subresource: &str,
+        old: Option<&Value>,
+        new: Value,
+    ) -> Value {
+        if call.applies {
+            return new; // who applies has said so already
+        }
+        let now = Time::text(self.clock().now());
+        let names = &served.definition.names;
+        let api_version = names.api_version();
+        let write = Write {
+            shape: &served.hub.shape,
+            api_version: &api_version,
+            kind: names.kind,
+            manager: &call.manager,
+            subresource,
+            reset: reset(names.kind, subresource),
+            now: &now,
+        };
+        apply::update(&write, old, new)
+    }
+
+    /// Server-side apply. Gives 201 with an object that this has made.
+    #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
+    pub async fn apply(
+        &self,
+        call: &mut Call,
+        served: &Served,
+        key: (&str, &str),
+        subresource: &str,
+        applied: Applied<'_>,
+    ) -> Result<(u16, Version<Value>), Status> {
+        call.applies = true;
+        let mut given = applied.object.clone();
+        let mut warnings = fit(&served.definition, applied.query, &mut given, Vec::new())?;
+        call.warnings.append(&mut warnings);
+        let exists = self.get(served, key.0, key.1).is_ok();
+        if !exists && subresource.is_empty() {
+            let mut object = self.laid(call, served, subresource, None, &applied)?;
+            object["metadata"]["name"] = key.1.into();
+            let made = self.create(call, served, key.0, object).await;
+            if !made.as_ref().is_err_and(|status| status.is("AlreadyExists")) {
+                return Ok((201, made?));
+            }
+        }
+        let asked = call.clone();
+        let made = self
+            .change(call, served, key, subresource, |old| {
+                let wanted = applied.object.get("metadata").get("resourceVersion").as_str();
+                let wanted = revision(wanted.unwrap_or_default())?;
+                if wanted != 0 && wanted != old.revision {
+                    return Err(Status::stale(served.subject(key.1)));
+                }
+                let live = shown(served, 0, &old.object);
+                let mut object = self.laid(&asked, served, subresource, Some(&live), &applied)?;
+                default(served, &mut object);
+                Ok(object)
+            })
+            .await?;
+        Ok((200, made))
+    }
+
+    /// What is applied, laid over what is there, in the request's version.
+    #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
+    fn laid(
+        &self,
+        call: &Call,
+        served: &Served,
+        subresource: &str,
+        live: Option<&Value>,
+        applied: &Applied<'_>,
+    ) -> Result<Value, Status> {
+        let now = Time::text(self.clock().now());
+        let names = &served.definition.names;
+        let api_version = names.api_version();
+        let write = Write {
+            shape: &served.definition.shape,
+            api_version: &api_version,
+            kind: names.kind,
+            manager: &call.manager,
+            subresource,
+            reset: reset(names.kind, subresource),
+            now: &now,
+        };
+        let object = apply::apply(&write, live, applied.object, applied.force);
+        let mut object = object.map_err(|error| error.status())?;
+        fit(&served.definition, &Query::default(), &mut object, Vec::new())?;
+        Ok(object)
+    }
+}

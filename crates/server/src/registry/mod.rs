@@ -1,0 +1,143 @@
+//! The same few functions for every kind: create, update, patch, delete, get,
+//! list, watch.
+
+mod begin;
+mod continuation;
+mod create;
+mod delete;
+mod list;
+mod manage;
+mod note;
+mod part;
+mod patch;
+mod selection;
+mod update;
+mod watch;
+mod write;
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use object::{Cause, Clock, Status, Text, Value};
+use schema::Definition;
+use store::{Engine, Mirror, Version};
+
+pub(crate) use self::{begin::uid, update::revision};
+pub use self::{
+    delete::{Delete, Deleted},
+    list::{List, Page},
+    manage::Applied,
+    note::Note,
+    patch::{Patch, PatchType},
+    selection::Selection,
+    watch::{Notice, Start, Watch},
+};
+use crate::{Admit, Kinds, Served, Transform, User};
+
+/// Every object, whatever its kind.
+#[derive(Debug)]
+pub struct Registry {
+    engine: Arc<dyn Engine<Value>>,
+    kinds: Kinds,
+    clock: Arc<dyn Clock>,
+    transform: Arc<dyn Transform>,
+    admission: OnceLock<Vec<Arc<dyn Admit>>>,
+}
+
+/// Who asks, on whose behalf, and how seriously.
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    pub user: User,
+    /// In whose name fields are set.
+    pub manager: Text,
+    pub dry_run: bool,
+    pub cause: Option<Cause>,
+    /// Whether this is an apply, which keeps its own books of fields.
+    pub(crate) applies: bool,
+    /// Filled on the way: what the caller shall be told besides.
+    pub warnings: Vec<String>,
+}
+
+impl Call {
+    pub fn new(user: User, manager: &str) -> Self {
+        Self { user, manager: manager.into(), ..Self::default() }
+    }
+}
+
+impl Registry {
+    pub fn open(
+        definitions: Vec<Definition>,
+        engine: Arc<dyn Engine<Value>>,
+        mirror: &Mirror<Value>,
+        transform: Arc<dyn Transform>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, store::Error> {
+        let kinds = Kinds::open(definitions, &*engine, mirror, &transform)?;
+        Ok(Arc::new(Self { engine, kinds, clock, transform, admission: OnceLock::new() }))
+    }
+
+    /// Gives the admission plugins, in the order in which they run. They may need
+    /// the registry themselves, so they come after it; once.
+    pub fn admit_with(&self, plugins: Vec<Arc<dyn Admit>>) {
+        assert!(self.admission.set(plugins).is_ok(), "admission is set up once");
+    }
+
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    pub fn engine(&self) -> &Arc<dyn Engine<Value>> {
+        &self.engine
+    }
+
+    fn plugins(&self) -> &[Arc<dyn Admit>] {
+        self.admission.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The newest version of an object.
+    pub fn get(
+        &self,
+        served: &Served,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<Version<Value>>, Status> {
+        let found = served.objects()?.get(&served.path(namespace, name));
+        found.ok_or_else(|| Status::not_found(served.subject(name)))
+    }
+
+    /// A kind by group and plural, for those inside who need one.
+    pub fn kind(&self, group: &str, plural: &str) -> Result<Served, Status> {
+        self.kinds.any(group, plural).ok_or_else(Status::no_resource)
+    }
+
+    fn to_bytes(&self, served: &Served, key: &str, object: &Value) -> Result<Bytes, Status> {
+        self.transform.to_storage(key, crate::kinds::to_bytes(&served.hub, object))
+    }
+}
+
+/// What a failure of the store means to a client.
+pub(crate) fn store_status(error: &store::Error) -> Status {
+    match error {
+        store::Error::Compacted { floor } => {
+            Status::expired(format!("too old resource version: the oldest known is {floor}"))
+        }
+        store::Error::Ahead { revision } => {
+            Status::failure(504, "Timeout", format!("Too large resource version: {revision}"))
+                .with_details(
+                    object::StatusDetails::new()
+                        .with_causes([object::StatusCause::new()
+                            .with_reason("ResourceVersionTooLarge")
+                            .with_message("Too large resource version")])
+                        .with_retry_after_seconds(1),
+                )
+        }
+        store::Error::TooLarge { .. } => Status::too_large("etcdserver: request is too large")
+            .with_details(object::StatusDetails::new()),
+        store::Error::Full | store::Error::Broken => Status::unavailable(error.to_string()),
+        other => Status::internal(other),
+    }
+}

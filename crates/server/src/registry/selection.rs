@@ -1,0 +1,65 @@
+//! Which objects are meant.
+
+use object::{
+    Object, Text, Value, View,
+    selector::{FieldSelector, Selector},
+};
+use schema::Definition;
+use store::Topic;
+
+/// Everything, unless a field says less.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    pub namespace: Text,
+    pub labels: Selector,
+    pub fields: FieldSelector,
+}
+
+impl Selection {
+    pub fn namespace(namespace: &str) -> Self {
+        Self { namespace: namespace.into(), ..Self::default() }
+    }
+
+    pub(crate) fn matches(&self, kind: &Definition, object: &Value) -> bool {
+        let meta = Object::view(object).metadata();
+        let field = |name: &str| field(kind, object, name).unwrap_or_default();
+        (self.namespace.is_empty() || self.namespace == meta.namespace())
+            && self.labels.matches(meta.labels())
+            && (self.fields.is_empty() || self.fields.matches(field))
+    }
+
+    /// The name, where the selection asks for one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.fields.exact("metadata.name")
+    }
+
+    /// The narrowest topic that has every event of the selection.
+    pub(crate) fn topic(&self, kind: &Definition) -> Topic {
+        for index in kind.hooks.topics() {
+            if let Some(value) = self.fields.exact(index) {
+                return Topic::Index(index.into(), value.into());
+            }
+        }
+        let namespace = match self.fields.exact("metadata.namespace") {
+            Some(namespace) => namespace,
+            None => &self.namespace,
+        };
+        match self.name() {
+            Some(name) if !namespace.is_empty() || !kind.is_namespaced() => {
+                Topic::Name(format!("{namespace}/{name}").into())
+            }
+            _ if namespace.is_empty() => Topic::All,
+            _ => Topic::Namespace(namespace.into()),
+        }
+    }
+}
+
+/// A field by the name that selectors have for it.
+fn field(kind: &Definition, object: &Value, name: &str) -> Option<Text> {
+    let meta = Object::view(object).metadata();
+    match name {
+        "metadata.name" => Some(meta.name().into()),
+        "metadata.namespace" => Some(meta.namespace().into()),
+        name => kind.hooks.field(object, name),
+    }
+}

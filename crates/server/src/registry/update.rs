@@ -1,0 +1,157 @@
+//! Changes of what is there: the object, or its status.
+
+use object::{Object, Status, Value, View};
+use store::Version;
+
+use super::{
+    Call, Registry,
+    begin::{count_change, keep_identity},
+    create::default,
+    part::with_part,
+    write::Step,
+};
+use crate::{Operation, Served};
+
+/// How often a write that names no version is tried again when somebody was faster.
+const TRIES: usize = 16;
+
+impl Registry {
+    /// Replaces an object, or with the subresource `status` that part of it.
+    /// `object` comes decoded, in the request's version.
+    #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
+    pub async fn update(
+        &self,
+        call: &mut Call,
+        served: &Served,
+        key: (&str, &str),
+        subresource: &str,
+        object: Value,
+    ) -> Result<Version<Value>, Status> {
+        let meta = Object::view(&object).metadata();
+        let (wanted, uid) = (meta.resource_version().to_owned(), meta.uid().to_owned());
+        let wanted = revision(&wanted)?;
+        let mut object = object;
+        default(served, &mut object);
+        self.change(call, served, key, subresource, |old| {
+            let subject = served.subject(key.1);
+            let have = Object::view(&old.object).metadata().uid();
+            if !uid.is_empty() && uid != have {
+                let why = format!(
+                    "Precondition failed: UID in precondition: {uid}, UID in object meta: {have}"
+                );
+                return Err(Status::conflict(subject, &why));
+            } else if wanted != 0 && wanted != old.revision {
+                return Err(Status::stale(subject));
+            }
+            Ok(object.clone())
+        })
+        .await
+    }
+
+    /// Changes an object by `change`, which sees the newest version and gives the
+    /// new one, both in the stored version. It is called again if somebody was faster.
+    #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
+    pub async fn change(
+        &self,
+        call: &mut Call,
+        served: &Served,
+        key: (&str, &str),
+        subresource: &str,
+        mut change: impl FnMut(&Version<Value>) -> Result<Value, Status>,
+    ) -> Result<Version<Value>, Status> {
+        let mut tries = TRIES;
+        loop {
+            let old = self.get(served, key.0, key.1)?;
+            let new = change(&old)?;
+            match self.replace(call, served, subresource, &old, new).await {
+                Err(status) if status.is("Conflict") && tries > 1 => tries -= 1,
+                done => return done,
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
+    async fn replace(
+        &self,
+        call: &mut Call,
+        served: &Served,
+        subresource: &str,
+        old: &Version<Value>,
+        mut new: Value,
+    ) -> Result<Version<Value>, Status> {
+        keep_identity(&mut new, &old.object);
+        match subresource {
+            "status" => {
+                new = with_status(&old.object, &new);
+                served.hub.hooks.prepare_status(&mut new, &old.object);
+            }
+            "binding" => {} // made from the old object by who handles it
+            "finalize" | "approval" | "resize" | "ephemeralcontainers" => {
+                new = with_part(&old.object, &new, subresource, served.subject(key(&old.object)))?;
+            }
+            _ => {
+                if served.hub.subresource("status").is_some() {
+                    new = keeping_status(new, &old.object);
+                }
+                served.hub.hooks.prepare_update(&mut new, &old.object);
+            }
+        }
+        let step = Step { served, operation: Operation::Update, subresource, old: Some(old) };
+        let new = self.manage(call, served, subresource, Some(&old.object), new);
+        let mut new = self.mutate(call, step, new).await?;
+        if subresource != "binding" {
+            count_change(served, &mut new, &old.object);
+        }
+        new.adopt(&old.object); // the ring then holds a difference, not a copy
+        let new = self.check(call, step, new).await?;
+        if new == old.object {
+            return Ok(old.clone()); // a no-op writes nothing and wakes nobody
+        }
+        if Self::is_final(served, &new) {
+            return self.remove(call, served, old.revision, new).await; // of its last finalizer
+        }
+        self.put(call, served, old.revision, new).await
+    }
+
+    /// Whether nothing holds the object back any more. Kinds with a `finalize`
+    /// subresource have finalizers in their spec as well.
+    pub(super) fn is_final(served: &Served, object: &Value) -> bool {
+        let held = served.hub.subresource("finalize").is_some()
+            && !object.get("spec").get("finalizers").items().is_empty();
+        Object::view(object).metadata().is_final() && !held
+    }
+}
+
+/// The old object with the new one's status, and what of its metadata may be
+/// changed along with a status.
+fn with_status(old: &Value, new: &Value) -> Value {
+    let mut object = old.clone();
+    object["status"] = new.get("status").clone();
+    let (meta, old) = (Object::view(new).metadata(), Object::view(old).metadata());
+    let meta = meta.clone().with_labels(old.labels().clone());
+    object["metadata"] = meta.with_owner_references(old.owner_references().clone()).into();
+    object
+}
+
+fn key(object: &Value) -> &str {
+    Object::view(object).metadata().name()
+}
+
+fn keeping_status(mut new: Value, old: &Value) -> Value {
+    match old.get("status") {
+        Value::Null => new.remove("status"),
+        status => new["status"] = status.clone(),
+    }
+    new
+}
+
+/// The number behind a resource version; 0: none.
+pub(crate) fn revision(text: &str) -> Result<u64, Status> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        Status::failure(500, "", format!("resourceVersion: Invalid value: {text:?}: {why}"))
+    })
+}

@@ -1,0 +1,110 @@
+//! A watch: a cursor, and what the selection makes of its events.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, ready},
+    vec,
+};
+
+use object::{Status, Value};
+use store::{Cursor, Event, Version};
+
+use super::{Page, Registry, Selection, store_status};
+use crate::Served;
+
+/// Where a watch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With all there is now, as `Added`; then, if asked for, a bookmark that says so.
+    List { bookmark: bool },
+    /// With what happened after this revision.
+    After(u64),
+}
+
+/// What a watch says, with the revision of the event.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    Added(u64, Arc<Version<Value>>),
+    Modified(u64, Arc<Version<Value>>),
+    /// Gone, or no longer selected: what it last was.
+    Deleted(u64, Arc<Version<Value>>),
+    /// All that there was in the beginning has been told.
+    Initial(u64),
+}
+
+#[derive(Debug)]
+pub struct Watch {
+    served: Served,
+    selection: Selection,
+    listed: vec::IntoIter<Notice>,
+    cursor: Cursor<Value>,
+}
+
+impl Registry {
+    pub fn watch(
+        &self,
+        served: &Served,
+        selection: Selection,
+        start: Start,
+    ) -> Result<Watch, Status> {
+        let (listed, after) = match start {
+            Start::After(revision) => (Vec::new(), revision),
+            Start::List { bookmark } => {
+                let list = self.list(served, &selection, &Page::default())?;
+                let items = list.items.into_iter();
+                let added = items.map(|version| Notice::Added(version.revision, version));
+                let end = bookmark.then_some(Notice::Initial(list.revision));
+                (added.chain(end).collect(), list.revision)
+            }
+        };
+        let topic = selection.topic(&served.hub);
+        let cursor = Cursor::open(served.objects()?, topic, after);
+        let cursor = cursor.map_err(|error| match error {
+            store::Error::Compacted { floor } => {
+                Status::expired(format!("too old resource version: {after} ({floor})"))
+            }
+            other => store_status(&other),
+        })?;
+        Ok(Watch { served: served.clone(), selection, listed: listed.into_iter(), cursor })
+    }
+}
+
+impl Watch {
+    pub fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// No event up to this revision is still to come, once the watch is idle.
+    pub fn complete_through(&self) -> u64 {
+        self.served.objects.as_ref().map_or(0, |objects| objects.complete_through())
+    }
+
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Notice, Status>> {
+        if let Some(notice) = self.listed.next() {
+            return Poll::Ready(Ok(notice));
+        }
+        loop {
+            let event = ready!(self.cursor.poll_next(cx)).map_err(|error| store_status(&error))?;
+            if let Some(notice) = self.notice(&event) {
+                return Poll::Ready(Ok(notice));
+            }
+        }
+    }
+
+    /// An object that comes into the selection is added to it, one that leaves is
+    /// deleted from it, whatever has really happened to it.
+    fn notice(&self, event: &Event<Value>) -> Option<Notice> {
+        let selected = |version: &&Arc<Version<Value>>| {
+            self.selection.matches(&self.served.hub, &version.object)
+        };
+        let old = event.old.as_ref().filter(selected);
+        let new = event.new.as_ref().filter(selected);
+        let revision = event.revision;
+        match (old, new) {
+            (None, None) => None,
+            (None, Some(new)) => Some(Notice::Added(revision, new.clone())),
+            (Some(_), Some(new)) => Some(Notice::Modified(revision, new.clone())),
+            (Some(old), None) => Some(Notice::Deleted(revision, old.clone())),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The last steps of every write: admission, rules, the store.
+
+use object::{Object, Status, Value, View};
+use schema::{Errors, check_meta, normalize};
+use store::{Version, Write};
+
+use super::{Call, Registry, note::Note, store_status};
+use crate::{Admission, Operation, Served};
+
+/// A write on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step<'a> {
+    pub(super) served: &'a Served,
+    pub(super) operation: Operation,
+    pub(super) subresource: &'a str,
+    pub(super) old: Option<&'a Version<Value>>,
+}
+
+impl Registry {
+    /// Lets the mutating plugins see the object.
+    pub(super) async fn mutate(
+        &self,
+        call: &mut Call,
+        step: Step<'_>,
+        object: Value,
+    ) -> Result<Value, Status> {
+        let mut admission = self.admission(call, step, object);
+        for plugin in self.plugins() {
+            plugin.mutate(&mut admission).await?;
+        }
+        let Admission { mut object, warnings, .. } = admission;
+        call.warnings = warnings;
+        if step.operation != Operation::Delete {
+            step.served.hub.hooks.default_fields(&mut object);
+            normalize(&step.served.hub.shape, &mut object);
+        }
+        Ok(object)
+    }
+
+    /// Checks the object, and lets the validating plugins see it.
+    pub(super) async fn check(
+        &self,
+        call: &mut Call,
+        step: Step<'_>,
+        object: Value,
+    ) -> Result<Value, Status> {
+        let Step { served, subresource, .. } = step;
+        let old = step.old.map(|old| &old.object);
+        let mut errs = Errors::default();
+        check_meta(&object, old, served.hub.scope, &mut errs);
+        match (old, subresource) {
+            (Some(old), "status" | "approval") => {
+                served.hub.hooks.validate_status(&object, old, &mut errs);
+            }
+            (Some(_), "binding" | "finalize") => {} // a handler, or a single field
+            (Some(_), "resize" | "ephemeralcontainers") => {
+                served.hub.hooks.validate(&object, None, &mut errs);
+            }
+            (old, _) => served.hub.hooks.validate(&object, old, &mut errs),
+        }
+        if !errs.is_empty() {
+            let name = Object::view(&object).metadata().name();
+            let names = &served.definition.names;
+            return Err(errs.status(names.group, names.kind, name));
+        }
+        let admission = self.admission(call, step, object);
+        for plugin in self.plugins() {
+            plugin.validate(&admission).await?;
+        }
+        let Admission { object, warnings, .. } = admission;
+        call.warnings = warnings;
+        Ok(object)
+    }
+
+    pub(super) fn admission<'a>(
+        &'a self,
+        call: &'a Call,
+        step: Step<'a>,
+        object: Value,
+    ) -> Admission<'a> {
+        let named = step.old.map_or(&object, |old| &old.object);
+        let meta = Object::view(named).metadata();
+        Admission {
+            registry: self,
+            served: step.served,
+            user: &call.user,
+            operation: step.operation,
+            subresource: step.subresource,
+            namespace: meta.namespace().into(),
+            name: meta.name().into(),
+            old: step.old.map(|old| &old.object),
+            dry_run: call.dry_run,
+            warnings: call.warnings.clone(),
+            object,
+        }
+    }
+
+    /// Stores the object, if its key is still at revision `expect`.
+    pub(super) async fn put(
+        &self,
+        call: &Call,
+        served: &Served,
+        expect: u64,
+        object: Value,
+    ) -> Result<Version<Value>, Status> {
+        let meta = Object::view(&object).metadata();
+        let key = served.path(meta.namespace(), meta.name());
+        if call.dry_run {
+            let have = served.objects()?.get(&key).map_or(0, |version| version.revision);
+            let conflict = store::Error::Conflict { want: expect, have };
+            let done = Version { revision: expect, object };
+            return if have == expect {
+                Ok(done)
+            } else {
+                Err(failed(served, &done.object, &conflict))
+            };
+        }
+        let bytes = self.to_bytes(served, &key, &object)?;
+        let note = Note::of(call, meta.uid()).to_bytes();
+        let write = Write::put(key, expect, bytes, object.clone())
+            .with_ttl(served.hub.ttl)
+            .with_note(Some(note));
+        let revision = self.engine.write(write).await.map_err(|e| failed(served, &object, &e))?;
+        Ok(Version { revision, object })
+    }
+
+    /// Deletes for good. The answer is the last object with the new revision.
+    pub(super) async fn remove(
+        &self,
+        call: &Call,
+        served: &Served,
+        expect: u64,
+        object: Value,
+    ) -> Result<Version<Value>, Status> {
+        if call.dry_run {
+            return Ok(Version { revision: expect, object });
+        }
+        let meta = Object::view(&object).metadata();
+        let key = served.path(meta.namespace(), meta.name());
+        let note = Note::of(call, meta.uid()).to_bytes();
+        let write = Write::delete(key, expect).with_note(Some(note));
+        let revision = self.engine.write(write).await.map_err(|e| failed(served, &object, &e))?;
+        Ok(Version { revision, object })
+    }
+}
+
+fn failed(served: &Served, object: &Value, error: &store::Error) -> Status {
+    let subject = served.subject(Object::view(object).metadata().name());
+    match error {
+        store::Error::Conflict { want: 0, .. } => Status::already_exists(subject),
+        store::Error::Conflict { have: 0, .. } => Status::not_found(subject),
+        store::Error::Conflict { .. } => Status::stale(subject),
+        other => store_status(other),
+    }
+}

@@ -1,0 +1,272 @@
+//! From objects to answers.
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING},
+};
+use object::{Lens, Object, Status, Value, View, to_json, write_json, yaml::to_yaml};
+use ref_cast::RefCast;
+use schema::{Definition, protobuf};
+use store::Version;
+
+use crate::{
+    Body, List, Reply, Served,
+    body::full,
+    negotiate::{As, Form, Format},
+    table,
+};
+
+/// A failure, or a success without an object.
+pub fn status_reply(status: &Status) -> Reply {
+    let code = u16::try_from(status.code()).ok().filter(|code| *code >= 100).unwrap_or(200);
+    let mut object = status.tree().clone();
+    object["kind"] = "Status".into();
+    object["apiVersion"] = "v1".into();
+    if object.get("metadata").is_null() {
+        object["metadata"] = Value::object();
+    }
+    let mut reply = raw(code, Form::JSON.media_type(), line(&object));
+    let wait = status.details().map_or(0, object::StatusDetails::retry_after_seconds);
+    if wait > 0 {
+        reply.headers_mut().insert(RETRY_AFTER, wait.into());
+    }
+    reply
+}
+
+/// One object of any form, as JSON.
+pub fn object_reply(code: u16, object: &Value) -> Reply {
+    raw(code, Form::JSON.media_type(), line(object))
+}
+
+pub(crate) fn raw(code: u16, media_type: &'static str, body: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(full(body));
+    *reply.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    reply
+}
+
+/// What a path gets that nobody serves.
+pub(crate) fn no_page() -> Reply {
+    let mut reply = raw(404, "text/plain; charset=utf-8", b"404 page not found\n".to_vec());
+    let plain = HeaderValue::from_static("nosniff");
+    reply.headers_mut().insert("x-content-type-options", plain);
+    reply
+}
+
+/// The resource is there, but not to do that with it.
+pub(crate) fn no_method() -> Status {
+    Status::method_not_allowed("the server does not allow this method on the requested resource")
+        .with_details(object::StatusDetails::new())
+}
+
+/// An answer that goes on and on.
+pub(crate) fn streaming(media_type: &'static str, body: Body) -> Reply {
+    let mut reply = Response::new(body);
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    reply
+}
+
+pub(crate) fn warn(headers: &mut HeaderMap, warnings: &[String]) {
+    for warning in warnings {
+        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+            headers.append(WARNING, value);
+        }
+    }
+}
+
+/// The object as a client gets it: in its version, and with its revision.
+pub(crate) fn shown(served: &Served, revision: u64, object: &Value) -> Value {
+    let mut object = object.clone();
+    served.shown(&mut object);
+    if revision > 0 {
+        let meta = Object::ref_cast_mut(&mut object).metadata_mut();
+        meta.set_resource_version(revision.to_string());
+    }
+    object
+}
+
+/// One stored object.
+pub(crate) fn one(
+    served: &Served,
+    code: u16,
+    version: &Version<Value>,
+    form: Form,
+    now: i64,
+) -> Reply {
+    let object = shown(served, version.revision, &version.object);
+    match form.into {
+        As::Object => encoded(Some(&served.definition), code, &object, form),
+        As::Table => {
+            let rows = [(version.revision, &version.object)];
+            let table = table::table(served, &rows, form.include, now);
+            encoded(None, code, &table, form)
+        }
+        As::Metadata => encoded(None, code, &partial(&object), form),
+    }
+}
+
+/// An object in the form that was asked for; without a definition, as text.
+pub(crate) fn encoded(
+    definition: Option<&Definition>,
+    code: u16,
+    object: &Value,
+    form: Form,
+) -> Reply {
+    let (media_type, body) = match (form.format, definition) {
+        (Format::Yaml, _) => (form.media_type(), to_yaml(object).into_bytes()),
+        (Format::Protobuf, Some(definition)) => (form.media_type(), sealed(definition, object)),
+        _ => (Form::JSON.media_type(), line(object)),
+    };
+    raw(code, media_type, body)
+}
+
+pub(crate) fn sealed(definition: &Definition, object: &Value) -> Vec<u8> {
+    let names = &definition.names;
+    let message = protobuf::encode(&definition.shape, object);
+    protobuf::seal(&names.api_version(), names.kind, &message)
+}
+
+/// A list, whole or a page of it.
+pub(crate) fn many(served: &Served, list: &List, form: Form, now: i64) -> Reply {
+    let mut head = Value::object();
+    head["resourceVersion"] = list.revision.to_string().into();
+    if !list.token.is_empty() {
+        head["continue"] = list.token.as_str().into();
+    }
+    if let Some(remaining) = list.remaining {
+        head["remainingItemCount"] = i64::try_from(remaining).unwrap_or(i64::MAX).into();
+    }
+    match (form.into, form.format) {
+        (As::Table, _) => {
+            let rows: Vec<_> =
+                list.items.iter().map(|version| (version.revision, &version.object)).collect();
+            let mut table = table::table(served, &rows, form.include, now);
+            table["metadata"] = head;
+            encoded(None, 200, &table, form)
+        }
+        (As::Metadata, _) => {
+            let items = list
+                .items
+                .iter()
+                .map(|version| partial(&shown(served, version.revision, &version.object)));
+            let mut object = Value::object();
+            object["kind"] = "PartialObjectMetadataList".into();
+            object["apiVersion"] = "meta.k8s.io/v1".into();
+            object["metadata"] = head;
+            object["items"] = items.collect();
+            encoded(None, 200, &object, form)
+        }
+        (As::Object, Format::Json) => raw(200, form.media_type(), json_list(served, &head, list)),
+        (As::Object, Format::Yaml) => {
+            let mut object = named_list(served);
+            object["metadata"] = head;
+            let item = |version: &std::sync::Arc<Version<Value>>| bare(served, version);
+            object["items"] = list.items.iter().map(item).collect();
+            raw(200, form.media_type(), to_yaml(&object).into_bytes())
+        }
+        (As::Object, Format::Protobuf) => {
+            let items = list.items.iter().map(|version| {
+                let object = shown(served, version.revision, &version.object);
+                protobuf::encode(&served.definition.shape, &object)
+            });
+            let message = protobuf::encode_list(&head, items);
+            let names = &served.definition.names;
+            let kind = format!("{}List", names.kind);
+            raw(200, form.media_type(), protobuf::seal(&names.api_version(), &kind, &message))
+        }
+    }
+}
+
+fn named_list(served: &Served) -> Value {
+    let names = &served.definition.names;
+    let mut object = Value::object();
+    object["kind"] = format!("{}List", names.kind).into();
+    object["apiVersion"] = names.api_version().into();
+    object
+}
+
+/// An item of a list: without the kind, which the list names.
+fn bare(served: &Served, version: &Version<Value>) -> Value {
+    let mut object = shown(served, version.revision, &version.object);
+    object.remove("apiVersion");
+    object.remove("kind");
+    object
+}
+
+/// A list written straight from the stored trees: nothing is copied but the text.
+fn json_list(served: &Served, head: &Value, list: &List) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256 + list.items.len() * 1024);
+    let names = &served.definition.names;
+    out.extend_from_slice(b"{\"kind\":\"");
+    out.extend_from_slice(names.kind.as_bytes());
+    out.extend_from_slice(b"List\",\"apiVersion\":\"");
+    out.extend_from_slice(names.api_version().as_bytes());
+    out.extend_from_slice(b"\",\"metadata\":");
+    write_json(head, &mut out);
+    out.extend_from_slice(b",\"items\":[");
+    let same = std::sync::Arc::ptr_eq(&served.definition, &served.hub);
+    for (at, version) in list.items.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        if same {
+            write_item(version.revision, &version.object, false, &mut out);
+        } else {
+            write_json(&bare(served, version), &mut out);
+        }
+    }
+    out.extend_from_slice(b"]}\n");
+    out
+}
+
+/// Writes a stored object with its revision, and with or without its kind.
+pub(crate) fn write_item(revision: u64, object: &Value, typed: bool, out: &mut Vec<u8>) {
+    out.push(b'{');
+    let mut first = true;
+    for (name, value) in object.entries() {
+        if !typed && matches!(name, "apiVersion" | "kind") {
+            continue;
+        }
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        write_json(&name.into(), out);
+        out.push(b':');
+        if name == "metadata" {
+            out.extend_from_slice(b"{\"resourceVersion\":\"");
+            out.extend_from_slice(revision.to_string().as_bytes());
+            out.push(b'"');
+            for (name, value) in value.entries() {
+                out.push(b',');
+                write_json(&name.into(), out);
+                out.push(b':');
+                write_json(value, out);
+            }
+            out.push(b'}');
+        } else {
+            write_json(value, out);
+        }
+    }
+    out.push(b'}');
+}
+
+/// Metadata alone.
+pub(crate) fn partial(object: &Value) -> Value {
+    let mut partial = Value::object();
+    partial["kind"] = "PartialObjectMetadata".into();
+    partial["apiVersion"] = "meta.k8s.io/v1".into();
+    partial["metadata"] = Object::view(object).metadata().tree().clone();
+    partial
+}
+
+fn line(object: &Value) -> Vec<u8> {
+    let mut out = to_json(object);
+    out.push(b'\n');
+    out
+}

@@ -1,0 +1,260 @@
+//! From a request that has passed the filters to the function that answers it.
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+use http::Method;
+use object::{Object, Status, StatusDetails, Text, Value, View, from_json};
+use schema::{Errors, Path};
+use store::Version;
+
+use crate::{
+    Call, Deleted, Reply, Request, Served, Server,
+    body::read,
+    codec::{Decoded, decode_body, media_type, unsupported_patch},
+    list_options::{fresh, page, selection, watch},
+    negotiate::{Form, negotiate},
+    options::{self, call},
+    plain::plain,
+    registry::{Applied, Patch, PatchType, revision},
+    respond::{many, no_method, no_page, one},
+    status_reply,
+};
+
+pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Reply, Status>> + Send + 'a>>;
+
+/// Answers what is no plain object: reviews, logs, scale, token, proxies.
+pub trait Handle: fmt::Debug + Send + Sync {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a>;
+}
+
+pub type Handler = Arc<dyn Handle>;
+
+/// Parts of objects that are written as objects; the others have handlers.
+const PARTS: [&str; 5] = ["status", "finalize", "approval", "resize", "ephemeralcontainers"];
+
+pub(crate) async fn route(
+    server: &Arc<Server>,
+    request: Request,
+    warnings: &mut Vec<String>,
+) -> Result<Reply, Status> {
+    if !request.info.is_resource {
+        return plain(server, request).await;
+    }
+    let info = &request.info;
+    let kinds = server.registry.kinds();
+    let Some(served) = kinds.get(&info.group, &info.version, &info.resource) else {
+        return if kinds.has_group(&info.group) {
+            Err(Status::no_resource())
+        } else {
+            Ok(no_page())
+        };
+    };
+    let old = server.deprecated.iter().find(|(group, version, resource, _)| {
+        *group == info.group && *version == info.version && *resource == info.resource
+    });
+    warnings.extend(old.map(|(.., said)| (*said).to_owned()));
+    let declared = served.definition.subresource(&info.subresource);
+    let verbs = match (&*info.subresource, declared) {
+        ("", _) => served.definition.verbs,
+        (_, Some(declared)) => declared.verbs,
+        (_, None) => return Err(Status::no_resource()),
+    };
+    if verbs == ["create"] && info.subresource.is_empty() && !info.name.is_empty() {
+        return Err(Status::no_resource());
+    }
+    let unnamed = info.name.is_empty() && matches!(&*info.verb, "update" | "patch");
+    let allowed = verbs.contains(&&*info.verb) && request.head.method != Method::HEAD;
+    if info.subresource != "proxy" && (unnamed || !allowed) {
+        return Err(no_method());
+    }
+    let handler = server.handlers.iter().find(|((group, resource, subresource), _)| {
+        (*group == "*" || *group == info.group)
+            && (*resource == "*" || *resource == info.resource)
+            && *subresource == info.subresource
+    });
+    if let Some((_, handler)) = handler {
+        return handler.handle(server, request).await;
+    } else if !info.subresource.is_empty() && !PARTS.contains(&&*info.subresource) {
+        return Err(Status::no_resource());
+    }
+    place(&served, &request)?;
+    object(server, served, request, warnings).await
+}
+
+/// Objects live where their kind says: in a namespace, or in none.
+fn place(served: &Served, request: &Request) -> Result<(), Status> {
+    let info = &request.info;
+    let namespaced = served.definition.is_namespaced();
+    let given = !info.namespace.is_empty() && info.resource != "namespaces";
+    let all = matches!(&*info.verb, "list" | "watch");
+    match (namespaced, given) {
+        (true, false) if !all && info.name.is_empty() => Err(no_method()),
+        (true, false) if !all => Err(Status::no_resource()),
+        (false, true) => Err(Status::no_resource()),
+        _ => Ok(()),
+    }
+}
+
+async fn object(
+    server: &Arc<Server>,
+    served: Served,
+    request: Request,
+    warnings: &mut Vec<String>,
+) -> Result<Reply, Status> {
+    let tables = request.info.subresource.is_empty();
+    let form = negotiate(&request.head.headers, &request.query, tables)?;
+    let now = server.registry.clock().now();
+    let registry = &server.registry;
+    let verb = request.info.verb.clone();
+    let namespace = if served.definition.is_namespaced() {
+        request.info.namespace.clone()
+    } else {
+        Text::default()
+    };
+    let name = request.info.name.clone();
+    let key = (&*namespace, &*name);
+    let mut call = call(&request)?;
+    let subresource = request.info.subresource.clone();
+    let reply = match &*verb {
+        "get" => {
+            let wanted = request.query.get("resourceVersion").unwrap_or_default();
+            fresh(&served, revision(wanted)?).await?;
+            one(&served, 200, &*registry.get(&served, key.0, key.1)?, form, now)
+        }
+        "list" => {
+            let selection = selection(&served, &request)?;
+            let page = page(&served, &request.query).await?;
+            many(&served, &registry.list(&served, &selection, &page)?, form, now)
+        }
+        "watch" => watch(server, &served, &request).await?,
+        "create" => {
+            let Decoded { object, warnings } = body(server, &served, request).await?;
+            call.warnings = warnings;
+            named(&object, &namespace, &name)?;
+            let made = registry.create(&mut call, &served, &namespace, object).await?;
+            one(&served, 201, &made, form, now)
+        }
+        "update" => {
+            let Decoded { object, warnings } = body(server, &served, request).await?;
+            call.warnings = warnings;
+            named(&object, &namespace, &name)?;
+            let meta = Object::view(&object).metadata();
+            if meta.name().is_empty() {
+                return Err(Status::bad_request(format!(
+                    "the name of the object ({name} based on URL) was undeterminable: name must be \
+                     provided"
+                )));
+            }
+            let made = registry.update(&mut call, &served, key, &subresource, object).await?;
+            one(&served, 200, &made, form, now)
+        }
+        "patch" => {
+            let made = patch(server, &served, request, &mut call).await?;
+            one(&served, made.0, &made.1, form, now)
+        }
+        "delete" => {
+            let delete = options::delete(server, request, &mut call).await?;
+            match registry.delete(&mut call, &served, key, &delete).await? {
+                Deleted::Terminating(marked) => one(&served, 200, &marked, form, now),
+                Deleted::Gone(gone) => gone_reply(&served, &gone, form, now),
+            }
+        }
+        "deletecollection" => {
+            let selection = selection(&served, &request)?;
+            let delete = options::delete(server, request, &mut call).await?;
+            let list = registry.delete_collection(&mut call, &served, &selection, &delete).await?;
+            many(&served, &list, form, now)
+        }
+        _ => return Err(no_method()),
+    };
+    warnings.append(&mut call.warnings);
+    Ok(reply)
+}
+
+/// Kinds whose deletion answers with what was deleted, as upstream's do; the
+/// others answer with a status.
+const SHOWN: [&str; 7] = [
+    "pods",
+    "services",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "serviceaccounts",
+    "resourcequotas",
+    "podtemplates",
+];
+
+fn gone_reply(served: &Served, gone: &Version<Value>, form: Form, now: i64) -> Reply {
+    let names = &served.definition.names;
+    let meta = Object::view(&gone.object).metadata();
+    if names.group.is_empty() && SHOWN.contains(&names.plural) {
+        return one(served, 200, gone, form, now);
+    }
+    let details = StatusDetails::new()
+        .with_name(meta.name())
+        .with_group(names.group)
+        .with_kind(names.plural)
+        .with_uid(meta.uid());
+    let mut reply = status_reply(&Status::success().with_details(details));
+    *reply.status_mut() = http::StatusCode::OK;
+    reply
+}
+
+async fn body(server: &Server, served: &Served, request: Request) -> Result<Decoded, Status> {
+    let bytes = read(request.body, server.config.limits.body).await?;
+    decode_body(&served.definition, &request.head.headers, &request.query, &bytes)
+}
+
+/// The names in the body must be those of the path, where they are there at all.
+fn named(object: &Value, namespace: &str, name: &str) -> Result<(), Status> {
+    let meta = Object::view(object).metadata();
+    if !(namespace.is_empty() || meta.namespace().is_empty()) && meta.namespace() != namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if !name.is_empty() && !meta.name().is_empty() && meta.name() != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            meta.name()
+        )));
+    }
+    Ok(())
+}
+
+async fn patch(
+    server: &Server,
+    served: &Served,
+    request: Request,
+    call: &mut Call,
+) -> Result<(u16, Version<Value>), Status> {
+    let Request { head, body, info, query, .. } = request;
+    let media_type = media_type(&head.headers).to_owned();
+    let bytes = read(body, server.config.limits.body).await?;
+    let namespace = if served.definition.is_namespaced() { &*info.namespace } else { "" };
+    let key = (namespace, &*info.name);
+    if media_type == "application/apply-patch+yaml" {
+        let force = query.flag("force");
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+        let applied = object::yaml::from_yaml(text)
+            .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+        if query.get("fieldManager").unwrap_or_default().is_empty() {
+            let mut errs = Errors::default();
+            errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
+            return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
+        }
+        let applied = Applied { object: &applied, force, query: &query };
+        return server.registry.apply(call, served, key, &info.subresource, applied).await;
+    }
+    let ty = PatchType::of(&media_type).ok_or_else(unsupported_patch)?;
+    if query.get("force").is_some() {
+        let mut errs = Errors::default();
+        errs.forbidden(&Path::Root.field("force"), "may not be specified for non-apply patch");
+        return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
+    }
+    let patch = from_json(&bytes)
+        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    let patch = Patch { ty, patch: &patch, query: &query };
+    let made = server.registry.patch(call, served, key, &info.subresource, patch).await?;
+    Ok((200, made))
+}

@@ -1,0 +1,64 @@
+//! Tables: what `kubectl get` prints.
+
+use object::Value;
+
+use crate::{
+    Served,
+    respond::{partial, shown},
+};
+
+/// What a row holds besides its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Include {
+    Nothing,
+    Metadata,
+    Object,
+}
+
+pub(crate) fn table(
+    served: &Served,
+    objects: &[(u64, &Value)],
+    include: Include,
+    now: i64,
+) -> Value {
+    let columns = served.hub.columns.iter().map(|column| {
+        let mut definition = Value::object();
+        definition["name"] = column.name.into();
+        definition["type"] = column.ty.into();
+        definition["format"] = column.format.into();
+        definition["description"] = describe(column.name).into();
+        definition["priority"] = column.priority.into();
+        definition
+    });
+    let rows = objects.iter().map(|(revision, object)| {
+        let mut row = Value::object();
+        row["cells"] = served.hub.hooks.row(object, now).into_iter().collect();
+        let object = shown(served, *revision, object);
+        row["object"] = match include {
+            Include::Nothing => Value::Null,
+            Include::Metadata => partial(&object),
+            Include::Object => object,
+        };
+        row
+    });
+    let mut table = Value::object();
+    table["kind"] = "Table".into();
+    table["apiVersion"] = "meta.k8s.io/v1".into();
+    table["columnDefinitions"] = columns.collect();
+    table["rows"] = rows.collect();
+    let mut head = Value::object();
+    if let [(revision, _)] = objects {
+        head["resourceVersion"] = revision.to_string().into();
+    }
+    table["metadata"] = head;
+    table
+}
+
+/// What every kind has is described once; the other columns speak for themselves.
+fn describe(column: &str) -> String {
+    match column {
+        "Name" => "The name, unique among the objects of this kind in a namespace.".to_owned(),
+        "Age" => "How long ago the object was created.".to_owned(),
+        other => format!("{other} of the object."),
+    }
+}
