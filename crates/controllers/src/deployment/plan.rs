@@ -1,0 +1,378 @@
+//! Decides what to do for a Deployment. Pure, so its tests need no cluster.
+
+use std::cmp::Reverse;
+
+use api::{
+    apps::{Deployment, DeploymentStatus, ReplicaSet},
+    core::Pod,
+};
+use object::{Map, OwnerReference};
+use runtime::Step;
+use schema::Kind;
+
+use super::{
+    revision::{self, same_template},
+    rollout::{Bounds, proportional},
+    status,
+};
+
+/// What there is.
+#[derive(Debug)]
+pub(super) struct Scene<'a> {
+    pub(super) deployment: &'a Deployment,
+    pub(super) sets: Vec<ReplicaSet>,
+    /// The pods of all these sets.
+    pub(super) pods: Vec<Pod>,
+    pub(super) now: i64,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Act {
+    Create(ReplicaSet),
+    Update(ReplicaSet),
+    /// The set is as it shall be.
+    Scale {
+        set: ReplicaSet,
+        from: i32,
+        to: i32,
+    },
+    Delete(ReplicaSet),
+    Annotate(Map<String>),
+    Report(DeploymentStatus),
+}
+
+pub(super) fn plan(scene: &Scene<'_>) -> Vec<Step<Act>> {
+    let deployment = scene.deployment;
+    let mut sets: Vec<&ReplicaSet> = scene.sets.iter().collect();
+    sets.sort_by_key(|set| (set.metadata().creation_timestamp(), set.metadata().name()));
+    let new = sets.iter().copied().find(|set| same_template(set, deployment));
+    let old: Vec<_> =
+        sets.iter().copied().filter(|set| new.is_none_or(|new| set != &new)).collect();
+    let rollout = Rollout { scene, new, old, bounds: Bounds::of(deployment) };
+    let mut steps = if deployment.is_terminating() { Vec::new() } else { rollout.steps() };
+    write_once(&mut steps);
+    let acts = steps.iter().any(|step| !matches!(step.act, Act::Annotate(_) | Act::Update(_)));
+    if !acts && !deployment.is_terminating() {
+        steps.extend(rollout.forget());
+    }
+    if !steps.iter().any(|step| matches!(step.act, Act::Create(_))) {
+        steps.extend(rollout.report());
+    }
+    steps
+}
+
+/// Two updates of one set would be in conflict; the last holds what the first does.
+fn write_once(steps: &mut Vec<Step<Act>>) {
+    let name = |step: &Step<Act>| match &step.act {
+        Act::Update(set) | Act::Scale { set, .. } => Some(set.metadata().name().to_owned()),
+        _ => None,
+    };
+    let names: Vec<_> = steps.iter().map(name).collect();
+    let mut at = 0;
+    steps.retain(|_| {
+        at += 1;
+        names[at - 1].is_none() || !names[at..].contains(&names[at - 1])
+    });
+}
+
+struct Rollout<'a> {
+    scene: &'a Scene<'a>,
+    /// The set of the current template.
+    new: Option<&'a ReplicaSet>,
+    /// All others, the oldest first.
+    old: Vec<&'a ReplicaSet>,
+    bounds: Bounds,
+}
+
+impl Rollout<'_> {
+    fn steps(&self) -> Vec<Step<Act>> {
+        let deployment = self.scene.deployment;
+        if deployment.spec().paused() || self.was_scaled() {
+            let mut steps = self.number();
+            steps.extend(self.resize());
+            return steps;
+        }
+        if deployment.spec().strategy().type_() == "Recreate" {
+            self.recreate()
+        } else {
+            self.roll()
+        }
+    }
+
+    /// A few of the new, a few of the old.
+    fn roll(&self) -> Vec<Step<Act>> {
+        let all: i32 = self.all().map(|set| set.spec().replicas()).sum();
+        let Some(new) = self.new else {
+            return vec![self.create(self.bounds.newest(0, all))];
+        };
+        let mut steps = self.number();
+        let size = self.bounds.newest(new.spec().replicas(), all);
+        let grown = self.scale(new, size, "the new template has too few pods");
+        if grown.is_some() {
+            steps.extend(grown);
+            return steps;
+        }
+        for (set, size) in self.old.iter().zip(self.bounds.olds(new, &self.old)) {
+            steps.extend(self.scale(set, size, "an old template has too many pods"));
+        }
+        steps
+    }
+
+    /// All of the old must end before the new begin.
+    fn recreate(&self) -> Vec<Step<Act>> {
+        let down = self.old.iter().filter_map(|set| self.scale(set, 0, "old pods must go first"));
+        let down: Vec<_> = down.collect();
+        let mut steps = self.number();
+        if !down.is_empty() || self.old_pods_run() {
+            steps.extend(down);
+            return steps;
+        }
+        match self.new {
+            None => steps.push(self.create(self.bounds.replicas)),
+            Some(new) => {
+                steps.extend(self.scale(new, self.bounds.replicas, "the new pods may start"));
+            }
+        }
+        steps
+    }
+
+    fn old_pods_run(&self) -> bool {
+        let is_new = |pod: &Pod| {
+            let owner = pod.metadata().controller().map(OwnerReference::uid);
+            self.new.is_some_and(|new| owner == Some(new.metadata().uid()))
+        };
+        self.scene.pods.iter().any(|pod| !pod.is_finished() && !is_new(pod))
+    }
+
+    /// Whether the Deployment has another size than its sets were made for.
+    fn was_scaled(&self) -> bool {
+        let active = self.all().filter(|set| set.spec().replicas() > 0);
+        active.filter_map(revision::desired).any(|desired| desired != self.bounds.replicas)
+    }
+
+    /// Spreads the Deployment's size over its sets, without rolling.
+    fn resize(&self) -> Vec<Step<Act>> {
+        const WHY: &str = "the deployment was scaled";
+        let active: Vec<_> = self.all().filter(|set| set.spec().replicas() > 0).collect();
+        let replicas = self.bounds.replicas;
+        let latest = self.new.or_else(|| self.old.last().copied());
+        let only = match *active {
+            [] => latest,
+            [only] => Some(only),
+            _ => None,
+        };
+        if let Some(only) = only {
+            return self.scale(only, replicas, WHY).into_iter().collect();
+        }
+        let is_full = |new: &ReplicaSet| {
+            new.spec().replicas() == replicas
+                && revision::desired(new) == Some(replicas)
+                && new.status().available_replicas() == replicas
+        };
+        let sizes = match self.new {
+            Some(new) if is_full(new) => {
+                active.iter().map(|set| if *set == new { replicas } else { 0 }).collect()
+            }
+            _ if self.scene.deployment.spec().strategy().type_() == "Recreate" => return vec![],
+            _ => proportional(self.bounds, &active),
+        };
+        let scaled = active.iter().zip(sizes).filter_map(|(set, size)| self.scale(set, size, WHY));
+        scaled.collect()
+    }
+
+    /// Revisions of the current set and of the Deployment.
+    fn number(&self) -> Vec<Step<Act>> {
+        let Some(new) = self.new else { return Vec::new() };
+        let number = self.next_number();
+        let renewed = revision::renewed(new, self.scene.deployment, number);
+        let current = renewed.as_ref().unwrap_or(new).metadata().annotations();
+        let notes = revision::numbered(self.scene.deployment, current.get(revision::REVISION));
+        let update = renewed.map(|set| self.step(Act::Update(set), "the revision is current"));
+        let note = notes.map(|notes| self.step(Act::Annotate(notes), "the revision has changed"));
+        update.into_iter().chain(note).collect()
+    }
+
+    fn next_number(&self) -> i64 {
+        self.old.iter().map(|set| revision::revision(set.metadata())).max().unwrap_or_default() + 1
+    }
+
+    fn create(&self, size: i32) -> Step<Act> {
+        let deployment = self.scene.deployment;
+        let set = revision::new_set(deployment, size, self.bounds.most(), self.next_number());
+        self.step(Act::Create(set), "no replica set has this template")
+    }
+
+    /// The set with another size, or another note of its Deployment's size.
+    fn scale(&self, set: &ReplicaSet, to: i32, why: &str) -> Option<Step<Act>> {
+        let from = set.spec().replicas();
+        let mut set = match self.renewal(set) {
+            Some(renewed) => renewed,
+            None => set.clone(),
+        };
+        let noted = revision::note_size(&mut set, self.bounds.replicas, self.bounds.most());
+        if from == to {
+            let worth = noted && to > 0;
+            return worth.then(|| self.step(Act::Update(set), "the deployment was scaled"));
+        }
+        set.spec_mut().set_replicas(to);
+        Some(self.step(Act::Scale { set, from, to }, why))
+    }
+
+    /// The set with what `number` would write to it.
+    fn renewal(&self, set: &ReplicaSet) -> Option<ReplicaSet> {
+        let new = self.new.filter(|new| *new == set)?;
+        revision::renewed(new, self.scene.deployment, self.next_number())
+    }
+
+    /// Deletes sets that are too old to roll back to.
+    fn forget(&self) -> Vec<Step<Act>> {
+        let deployment = self.scene.deployment;
+        let complete = status::is_complete(deployment, deployment.status());
+        let limit = usize::try_from(deployment.spec().revision_history_limit()).unwrap_or_default();
+        if !complete && !deployment.spec().paused() || limit == i32::MAX as usize {
+            return Vec::new();
+        }
+        let is_empty = |set: &&&ReplicaSet| {
+            set.status().replicas() == 0
+                && set.spec().replicas() == 0
+                && set.metadata().generation() <= set.status().observed_generation()
+                && !set.is_terminating()
+        };
+        let mut past: Vec<_> = self.old.iter().filter(is_empty).copied().collect();
+        past.sort_by_key(|set| Reverse(revision::revision(set.metadata())));
+        let gone = past.into_iter().skip(limit);
+        gone.map(|set| self.step(Act::Delete(set.clone()), "the history is too long")).collect()
+    }
+
+    fn report(&self) -> Option<Step<Act>> {
+        let Scene { deployment, now, .. } = *self.scene;
+        let all: Vec<_> = self.all().collect();
+        let mut status = status::status(deployment, self.new, &all, now);
+        let paused = deployment.spec().paused();
+        let current = status::condition(&status, "Progressing").map(|c| c.reason().to_owned());
+        let deadline = status::has_deadline(deployment);
+        let was_paused = current.as_deref() == Some("DeploymentPaused");
+        if deployment.is_terminating() {
+        } else if paused && deadline && !was_paused {
+            let why = "Deployment is paused".to_owned();
+            status::progress(&mut status, "Unknown", "DeploymentPaused", why, now);
+        } else if !paused && was_paused {
+            let why = "Deployment is resumed".to_owned();
+            status::progress(&mut status, "Unknown", "DeploymentResumed", why, now);
+        } else if !paused {
+            status::advance(&mut status, deployment, self.new, now);
+        }
+        let changed = status != *deployment.status();
+        changed.then(|| self.step(Act::Report(status), "status has changed"))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &ReplicaSet> {
+        self.old.iter().copied().chain(self.new)
+    }
+
+    fn step(&self, act: Act, rule: &str) -> Step<Act> {
+        Step { act, because: self.scene.deployment.causes(rule) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{
+        apps::{DeploymentSpec, DeploymentStrategy, ReplicaSetStatus, RollingUpdateDeployment},
+        core::PodTemplateSpec,
+    };
+    use object::ObjectMeta;
+
+    use super::*;
+
+    fn deployment(replicas: i32, image: &str) -> Deployment {
+        let mut template = PodTemplateSpec::new();
+        template.spec_mut().set_node_name(image);
+        let rolling = RollingUpdateDeployment::new().with_max_surge("25%").with_max_unavailable(1);
+        let strategy = DeploymentStrategy::new().with_rolling_update(rolling);
+        let spec = DeploymentSpec::new().with_replicas(replicas).with_template(template);
+        Deployment::new()
+            .with_metadata(ObjectMeta::new().with_name("web").with_namespace("default"))
+            .with_spec(spec.with_strategy(strategy))
+    }
+
+    fn set(of: &Deployment, revision: i64, size: i32, available: i32) -> ReplicaSet {
+        let bounds = Bounds::of(of);
+        let mut set = revision::new_set(of, size, bounds.most(), revision);
+        set.metadata_mut().set_creation_timestamp(format!("2030-01-01T00:00:0{revision}Z"));
+        let status = ReplicaSetStatus::new().with_replicas(size);
+        set.with_status(status.with_available_replicas(available))
+    }
+
+    fn acts(deployment: &Deployment, sets: Vec<ReplicaSet>) -> Vec<String> {
+        let steps = plan(&Scene { deployment, sets, pods: vec![], now: 0 });
+        let named = |set: &ReplicaSet| {
+            format!("{} {}", revision::revision(set.metadata()), set.spec().replicas())
+        };
+        let said = steps.iter().filter_map(|step| match &step.act {
+            Act::Create(set) => Some(format!("create {}", named(set))),
+            Act::Update(set) => Some(format!("update {}", named(set))),
+            Act::Scale { set, .. } => Some(format!("scale {}", named(set))),
+            Act::Delete(set) => Some(format!("delete {}", named(set))),
+            Act::Annotate(notes) => notes.get(revision::REVISION).map(|n| format!("number {n}")),
+            Act::Report(_) => None,
+        });
+        said.collect()
+    }
+
+    #[test]
+    fn a_rollout_goes_step_by_step() {
+        let (a, b) = (deployment(4, "a"), deployment(4, "b"));
+        assert_eq!(acts(&a, vec![]), ["create 1 4"]);
+        assert_eq!(acts(&a, vec![set(&a, 1, 4, 4)]), ["number 1"]);
+        assert_eq!(acts(&b, vec![set(&a, 1, 4, 4)]), ["create 2 1"]);
+        assert_eq!(acts(&b, vec![set(&a, 1, 4, 4), set(&b, 2, 1, 0)]), ["number 2", "scale 1 3"]);
+        let last = vec![set(&a, 1, 0, 0), set(&b, 2, 4, 4)];
+        assert_eq!(acts(&b, last), ["number 2"]);
+    }
+
+    #[test]
+    fn an_old_template_becomes_the_newest_revision() {
+        let (a, b) = (deployment(1, "a"), deployment(1, "b"));
+        let sets = vec![set(&a, 1, 0, 0), set(&b, 2, 1, 1)];
+        assert_eq!(acts(&a, sets), ["number 3", "scale 3 1"]);
+    }
+
+    #[test]
+    fn recreating_waits_for_the_old() {
+        let mut b = deployment(2, "b");
+        b.spec_mut().strategy_mut().set_type("Recreate");
+        let a = deployment(2, "a");
+        assert_eq!(acts(&b, vec![set(&a, 1, 2, 2)]), ["scale 1 0"]);
+        assert_eq!(acts(&b, vec![set(&a, 1, 0, 0)]), ["create 2 2"]);
+    }
+
+    #[test]
+    fn scaling_and_pausing_do_not_roll() {
+        let (a, mut b) = (deployment(4, "a"), deployment(8, "b"));
+        b.spec_mut().set_paused(true);
+        assert_eq!(acts(&b, vec![set(&a, 1, 4, 4)]), ["scale 1 8"]);
+        let more = deployment(8, "a");
+        assert_eq!(acts(&more, vec![set(&a, 1, 4, 4)]), ["number 1", "scale 1 8"]);
+    }
+
+    #[test]
+    fn history_is_limited() {
+        let mut now = deployment(1, "x");
+        now.spec_mut().set_revision_history_limit(1);
+        let sets: Vec<_> = (1..=3).map(|n| set(&deployment(1, &n.to_string()), n, 0, 0)).collect();
+        let current = set(&now, 4, 1, 1);
+        let status = plan(&Scene {
+            deployment: &now,
+            sets: [sets.clone(), vec![current.clone()]].concat(),
+            pods: vec![],
+            now: 0,
+        });
+        let Some(Step { act: Act::Report(status), .. }) = status.into_iter().last() else {
+            panic!("no report")
+        };
+        let now = now.with_status(status);
+        let said = acts(&now, [sets, vec![current]].concat());
+        assert_eq!(said, ["number 4", "delete 2 0", "delete 1 0"]);
+    }
+}

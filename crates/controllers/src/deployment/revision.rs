@@ -1,0 +1,143 @@
+//! The ReplicaSet of a template, and the numbers that revisions have.
+
+use api::apps::{Deployment, ReplicaSet, ReplicaSetSpec};
+use object::{LabelSelector, Map, ObjectMeta, Text};
+use schema::Kind;
+
+use crate::template;
+
+pub(super) const HASH: &str = "pod-template-hash";
+pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
+const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+const MOST: &str = "deployment.kubernetes.io/max-replicas";
+/// What a set does not take over from its Deployment.
+const OWN: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MOST,
+    "deprecated.deployment.rollback.to",
+];
+/// Past revisions that are remembered take at most this much.
+const LONGEST_HISTORY: usize = 2000;
+
+/// Whether the set has the Deployment's template, but for the hash.
+pub(super) fn same_template(set: &ReplicaSet, deployment: &Deployment) -> bool {
+    let (ours, theirs) = (deployment.spec().template(), set.spec().template());
+    let labels = |meta: &ObjectMeta| {
+        let all = meta.labels().iter().filter(|(name, _)| *name != HASH);
+        all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>()
+    };
+    ours.spec() == theirs.spec()
+        && labels(ours.metadata()) == labels(theirs.metadata())
+        && ours.metadata().annotations().iter().eq(theirs.metadata().annotations().iter())
+}
+
+pub(super) fn revision(meta: &ObjectMeta) -> i64 {
+    meta.annotations().get(REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// How many replicas the Deployment had when the set was last scaled.
+pub(super) fn desired(set: &ReplicaSet) -> Option<i32> {
+    set.metadata().annotations().get(DESIRED)?.parse().ok()
+}
+
+/// How many it could have had at most then.
+pub(super) fn most(set: &ReplicaSet) -> Option<i32> {
+    set.metadata().annotations().get(MOST)?.parse().ok()
+}
+
+/// Notes on a set how large its Deployment is. Whether that is new.
+pub(super) fn note_size(set: &mut ReplicaSet, desired: i32, most: i32) -> bool {
+    let notes = set.metadata().annotations();
+    let (desired, most) = (desired.to_string(), most.to_string());
+    if notes.get(DESIRED) == Some(&*desired) && notes.get(MOST) == Some(&*most) {
+        return false;
+    }
+    let notes = set.metadata_mut().annotations_mut();
+    notes.insert(DESIRED, desired);
+    notes.insert(MOST, most);
+    true
+}
+
+/// A set for the Deployment's template.
+pub(super) fn new_set(
+    deployment: &Deployment,
+    replicas: i32,
+    most: i32,
+    number: i64,
+) -> ReplicaSet {
+    let spec = deployment.spec();
+    let hash = template::hash(spec.template(), deployment.status().collision_count());
+    let mut template = spec.template().clone();
+    template.metadata_mut().labels_mut().insert(HASH, hash.clone());
+    let mut selector = spec.selector().cloned().unwrap_or_else(LabelSelector::new);
+    selector.match_labels_mut().insert(HASH, hash.clone());
+    let metadata = ObjectMeta::new()
+        .with_name(format!("{}-{hash}", deployment.metadata().name()))
+        .with_namespace(deployment.metadata().namespace())
+        .with_labels(template.metadata().labels().clone())
+        .with_owner_references([deployment.controls()]);
+    let mut set = ReplicaSet::new().with_metadata(metadata).with_spec(
+        ReplicaSetSpec::new()
+            .with_replicas(replicas)
+            .with_min_ready_seconds(spec.min_ready_seconds())
+            .with_selector(selector)
+            .with_template(template),
+    );
+    take_annotations(&mut set, deployment);
+    set.metadata_mut().annotations_mut().insert(REVISION, number.to_string());
+    note_size(&mut set, spec.replicas(), most);
+    set
+}
+
+/// The set of the current template as it should be noted, if it is not: its revision is
+/// the newest, even if it is an old one that a rollback made current.
+pub(super) fn renewed(
+    set: &ReplicaSet,
+    deployment: &Deployment,
+    number: i64,
+) -> Option<ReplicaSet> {
+    let mut new = set.clone();
+    take_annotations(&mut new, deployment);
+    let before = revision(set.metadata());
+    if before < number {
+        let notes = new.metadata_mut().annotations_mut();
+        notes.insert(REVISION, number.to_string());
+        if before > 0 {
+            let past = set.metadata().annotations().get(HISTORY).unwrap_or_default();
+            notes.insert(HISTORY, remember(past, before));
+        }
+    }
+    new.spec_mut().set_min_ready_seconds(deployment.spec().min_ready_seconds());
+    (new != *set).then_some(new)
+}
+
+/// The Deployment's annotations with this revision, if it has another.
+pub(super) fn numbered(deployment: &Deployment, number: Option<&str>) -> Option<Map<String>> {
+    let mut notes = deployment.metadata().annotations().clone();
+    let number = number.filter(|number| notes.get(REVISION) != Some(number))?;
+    notes.insert(REVISION, number);
+    Some(notes)
+}
+
+fn take_annotations(set: &mut ReplicaSet, deployment: &Deployment) {
+    for (name, value) in deployment.metadata().annotations().iter() {
+        let known = set.metadata().annotations().get(name) == Some(value);
+        if !OWN.contains(&name) && !known {
+            set.metadata_mut().annotations_mut().insert(name, value);
+        }
+    }
+}
+
+fn remember(past: &str, number: i64) -> Text {
+    let mut all: Vec<&str> = past.split(',').filter(|one| !one.is_empty()).collect();
+    let number = number.to_string();
+    all.push(&number);
+    while all.iter().map(|one| one.len() + 1).sum::<usize>() > LONGEST_HISTORY {
+        all.remove(0);
+    }
+    all.join(",").into()
+}

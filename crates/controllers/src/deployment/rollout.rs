@@ -1,0 +1,166 @@
+//! How many pods each ReplicaSet may have, step by step.
+
+use api::apps::{Deployment, ReplicaSet};
+
+use super::revision;
+
+/// The bounds of a rollout, in pods.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Bounds {
+    pub(super) replicas: i32,
+    pub(super) surge: i32,
+    pub(super) unavailable: i32,
+}
+
+impl Bounds {
+    pub(super) fn of(deployment: &Deployment) -> Self {
+        let replicas = deployment.spec().replicas();
+        let strategy = deployment.spec().strategy();
+        let rolling = strategy.rolling_update().filter(|_| strategy.type_() == "RollingUpdate");
+        let Some(rolling) = rolling else { return Self { replicas, surge: 0, unavailable: 0 } };
+        let surge = rolling.max_surge().and_then(|n| n.of(replicas, true)).unwrap_or_default();
+        let unavailable = rolling.max_unavailable().and_then(|n| n.of(replicas, false));
+        let mut unavailable = unavailable.unwrap_or_default();
+        if surge == 0 && unavailable == 0 {
+            unavailable = 1; // or nothing would ever move
+        }
+        Self { replicas, surge, unavailable: unavailable.min(replicas) }
+    }
+
+    /// The most pods there may be.
+    pub(super) fn most(self) -> i32 {
+        self.replicas + self.surge
+    }
+
+    /// The fewest that must be available.
+    pub(super) fn least(self) -> i32 {
+        self.replicas - self.unavailable
+    }
+
+    /// How large the newest set may be now, where `all` pods are wanted by all sets.
+    pub(super) fn newest(self, new: i32, all: i32) -> i32 {
+        if new >= self.replicas {
+            return self.replicas;
+        }
+        new + (self.most() - all).clamp(0, self.replicas - new)
+    }
+
+    /// The sizes that old sets may be reduced to: first what is not available anyway,
+    /// then as much as availability allows. `old` is sorted by age, the oldest first.
+    pub(super) fn olds(self, new: &ReplicaSet, old: &[&ReplicaSet]) -> Vec<i32> {
+        let mut sizes: Vec<i32> = old.iter().map(|set| set.spec().replicas()).collect();
+        let all = sizes.iter().sum::<i32>() + new.spec().replicas();
+        let new_missing = new.spec().replicas() - new.status().available_replicas();
+        let mut spare = all - self.least() - new_missing;
+        if spare <= 0 {
+            return sizes;
+        }
+        for (size, set) in sizes.iter_mut().zip(old) {
+            let sick = (*size - set.status().available_replicas()).clamp(0, spare);
+            *size -= sick;
+            spare -= sick;
+        }
+        let available: i32 = old.iter().map(|set| set.status().available_replicas()).sum::<i32>()
+            + new.status().available_replicas();
+        let mut spare = (available - self.least()).max(0);
+        for size in &mut sizes {
+            let less = (*size).min(spare);
+            *size -= less;
+            spare -= less;
+        }
+        sizes
+    }
+}
+
+/// Sizes after the Deployment itself was scaled in the middle of a rollout: each set
+/// gets its share. `sets` are those that have pods.
+pub(super) fn proportional(bounds: Bounds, sets: &[&ReplicaSet]) -> Vec<i32> {
+    let sizes: Vec<i32> = sets.iter().map(|set| set.spec().replicas()).collect();
+    let allowed = if bounds.replicas > 0 { bounds.most() } else { 0 };
+    let to_add = allowed - sizes.iter().sum::<i32>();
+    let mut order: Vec<usize> = (0..sets.len()).collect();
+    let newest_first = |at: &usize| sets[*at].metadata().creation_timestamp().to_owned();
+    order.sort_by_cached_key(newest_first);
+    if to_add > 0 {
+        order.reverse(); // more for the newer, less for the older
+    }
+    order.sort_by_key(|at| std::cmp::Reverse(sizes[*at])); // the largest first
+    let (mut new, mut added) = (sizes.clone(), 0);
+    for at in &order {
+        let left = to_add - added;
+        let share = share(bounds, sets[*at]);
+        let share = if to_add > 0 { share.min(left) } else { share.max(left) };
+        let share = if sizes[*at] == 0 || left == 0 { 0 } else { share };
+        new[*at] += share;
+        added += share;
+    }
+    if let Some(first) = order.first() {
+        new[*first] = (new[*first] + to_add - added).max(0);
+    }
+    new
+}
+
+/// How much a set grows with its Deployment.
+fn share(bounds: Bounds, set: &ReplicaSet) -> i32 {
+    let size = set.spec().replicas();
+    if bounds.replicas == 0 {
+        return -size;
+    }
+    let before = revision::most(set).filter(|n| *n > 0).unwrap_or_else(|| size.max(1));
+    let scaled = i64::from(size) * i64::from(bounds.most());
+    let before = i64::from(before);
+    let rounded = (scaled * 2 + before).div_euclid(before * 2);
+    i32::try_from(rounded).unwrap_or(i32::MAX) - size
+}
+
+#[cfg(test)]
+mod tests {
+    use api::apps::{ReplicaSetSpec, ReplicaSetStatus};
+
+    use super::*;
+
+    fn set(size: i32, available: i32) -> ReplicaSet {
+        ReplicaSet::new()
+            .with_spec(ReplicaSetSpec::new().with_replicas(size))
+            .with_status(ReplicaSetStatus::new().with_available_replicas(available))
+    }
+
+    const BOUNDS: Bounds = Bounds { replicas: 10, surge: 3, unavailable: 2 };
+
+    #[test]
+    fn the_newest_grows_within_the_surge() {
+        for (new, all, size) in [(0, 10, 3), (3, 13, 3), (3, 11, 5), (9, 10, 10), (12, 12, 10)] {
+            assert_eq!(BOUNDS.newest(new, all), size, "{new} of {all}");
+        }
+    }
+
+    #[test]
+    fn old_ones_shrink_as_availability_allows() {
+        let cases = [
+            ((3, 0), vec![(10, 10)], vec![8]), // all are well: two may go
+            ((3, 0), vec![(8, 8)], vec![8]),   // eight must stay
+            ((3, 3), vec![(8, 8)], vec![5]),   // three new ones help
+            ((3, 0), vec![(10, 6)], vec![8]),  // the sick first, at most two
+            ((5, 5), vec![(2, 0), (6, 6)], vec![0, 3]), // sick ones, then the oldest
+        ];
+        for ((size, available), old, expected) in cases {
+            let old: Vec<_> = old.into_iter().map(|(size, ok)| set(size, ok)).collect();
+            let refs: Vec<_> = old.iter().collect();
+            let sizes = BOUNDS.olds(&set(size, available), &refs);
+            assert_eq!(sizes, expected, "{size} new, {available} available");
+        }
+    }
+
+    #[test]
+    fn each_set_grows_in_proportion() {
+        let mut sets = [set(8, 8), set(5, 2)];
+        for set in &mut sets {
+            revision::note_size(set, 10, 13);
+        }
+        let double = Bounds { replicas: 20, surge: 6, unavailable: 5 };
+        let refs: Vec<_> = sets.iter().collect();
+        assert_eq!(proportional(double, &refs), [16, 10]);
+        let none = Bounds { replicas: 0, surge: 0, unavailable: 0 };
+        assert_eq!(proportional(none, &refs), [0, 0]);
+    }
+}

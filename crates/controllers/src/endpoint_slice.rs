@@ -1,0 +1,248 @@
+//! Where the pods of a Service are: EndpointSlices, in pieces of at most a hundred.
+
+mod endpoints;
+
+use api::{
+    core::{Pod, Service},
+    discovery::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
+};
+use client::Error;
+use object::{IntOrString, Key, List, ObjectMeta, selector::Selector};
+use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
+use schema::Kind;
+
+pub(crate) use self::endpoints::start as start_endpoints;
+use crate::Config;
+
+const LARGEST: usize = 100;
+const SERVICE: &str = "kubernetes.io/service-name";
+const MANAGED: &str = "endpointslice.kubernetes.io/managed-by";
+const MANAGER: &str = "endpointslice-controller.k8s.io";
+
+pub(crate) fn start(cx: &Context, _: &Config) {
+    let slices = Slices { pods: cx.objects(), slices: cx.objects(), services: cx.objects() };
+    let services = slices.services.clone();
+    Controller::new("endpointslice", cx, slices)
+        .watches::<Pod>(move |pod| selecting(pod, &services))
+        .watches::<EndpointSlice>(|slice| {
+            let service = slice.metadata().labels().get(SERVICE);
+            let key = |name| Key::new(slice.metadata().namespace(), name);
+            service.map(key).into_iter().collect()
+        })
+        .start();
+}
+
+/// The Services whose selector has the pod.
+fn selecting(pod: &Pod, services: &Objects<Service>) -> Vec<Key> {
+    let near = services.in_namespace(pod.metadata().namespace()).into_iter();
+    let selects = near.filter(|service| {
+        selector(service).is_some_and(|selector| selector.matches(pod.metadata().labels()))
+    });
+    selects.map(|service| Key::of(service.metadata())).collect()
+}
+
+/// What the Service selects by; `None` for those whose endpoints others make.
+fn selector(service: &Service) -> Option<Selector> {
+    let labels = service.spec().selector();
+    let selects = !labels.is_empty() && service.spec().type_() != "ExternalName";
+    selects.then(|| Selector::labels(labels.iter()))
+}
+
+#[derive(Debug)]
+struct Slices {
+    services: Objects<Service>,
+    pods: Objects<Pod>,
+    slices: Objects<EndpointSlice>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Act {
+    Create(EndpointSlice),
+    Update(EndpointSlice),
+    Delete(EndpointSlice),
+}
+
+impl Reconcile for Slices {
+    type Kind = Service;
+
+    async fn reconcile(&self, key: &Key, service: Option<Service>) -> Result<Next, Error> {
+        let Some(service) = service else { return Ok(Next::OnChange) }; // the collector's matter
+        let pods = self.pods.in_namespace(&key.namespace);
+        let near = self.slices.in_namespace(&key.namespace).into_iter();
+        let own = near.filter(|slice| {
+            let labels = slice.metadata().labels();
+            labels.get(SERVICE) == Some(&*key.name) && labels.get(MANAGED) == Some(MANAGER)
+        });
+        for Step { act, because } in plan(&service, &pods, own.collect()) {
+            let slices = self.slices.because(&because);
+            match act {
+                Act::Create(slice) => match slices.create(slice).await {
+                    Err(error) if error.is_namespace_terminating() => {}
+                    made => drop(made?),
+                },
+                Act::Update(slice) => drop(slices.update(slice).await?),
+                Act::Delete(slice) => slices.delete(&slice).await?,
+            }
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+/// What must change so that the slices name the pods. Slices that fit stay as they
+/// are; the others are filled anew.
+fn plan(service: &Service, pods: &[Pod], own: Vec<EndpointSlice>) -> Vec<Step<Act>> {
+    let step = |rule| move |act| Step { act, because: service.causes(rule) };
+    let Some(selector) = selector(service).filter(|_| !service.is_terminating()) else {
+        return own.into_iter().map(Act::Delete).map(step("the service selects no pods")).collect();
+    };
+    let groups =
+        grouped(service, pods.iter().filter(|pod| selector.matches(pod.metadata().labels())));
+    let mut left = own;
+    let mut steps = Vec::new();
+    for (ports, endpoints) in groups {
+        for part in chunks(&endpoints) {
+            let wanted = slice(service, &ports, part);
+            let same = |own: &EndpointSlice| {
+                // item by item: an empty list may come back as none at all
+                own.endpoints().iter().eq(wanted.endpoints().iter())
+                    && own.ports().iter().eq(wanted.ports().iter())
+                    && own.address_type() == wanted.address_type()
+            };
+            if let Some(at) = left.iter().position(same) {
+                left.remove(at);
+            } else if let Some(at) =
+                left.iter().position(|own| own.ports().iter().eq(wanted.ports().iter()))
+            {
+                let old = left.remove(at);
+                let new = wanted.with_metadata(old.metadata().clone());
+                steps.push(step("its pods have changed")(Act::Update(new)));
+            } else {
+                steps.push(step("its pods are not named yet")(Act::Create(wanted)));
+            }
+        }
+    }
+    steps.extend(left.into_iter().map(Act::Delete).map(step("its pods are elsewhere")));
+    steps
+}
+
+fn chunks(endpoints: &[Endpoint]) -> Vec<&[Endpoint]> {
+    if endpoints.is_empty() { vec![&[]] } else { endpoints.chunks(LARGEST).collect() }
+}
+
+type Group = (List<EndpointPort>, Vec<Endpoint>);
+
+/// The endpoints, by the numbers that the Service's ports have in their pods.
+fn grouped<'a>(service: &Service, pods: impl Iterator<Item = &'a Pod>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut pods: Vec<&Pod> = pods.filter(|pod| counts(pod)).collect();
+    pods.sort_by_key(|pod| pod.metadata().name());
+    for pod in pods {
+        let Some(ports) = ports(service, pod) else { continue };
+        let endpoint = endpoint(service, pod);
+        match groups.iter_mut().find(|(own, _)| *own == ports) {
+            Some((_, endpoints)) => endpoints.push(endpoint),
+            None => groups.push((ports, vec![endpoint])),
+        }
+    }
+    if groups.is_empty() {
+        groups.push((List::from_iter(Vec::<EndpointPort>::new()), Vec::new()));
+    }
+    groups
+}
+
+/// Whether the pod can be reached at all: it has an address and has not ended.
+fn counts(pod: &Pod) -> bool {
+    !pod.status().pod_ip().is_empty() && !matches!(pod.status().phase(), "Succeeded" | "Failed")
+}
+
+/// The Service's ports as numbers of this pod; `None` if it lacks a named one.
+fn ports(service: &Service, pod: &Pod) -> Option<List<EndpointPort>> {
+    let mut found = Vec::new();
+    for port in service.spec().ports().iter() {
+        let Some(number) = target(port.target_port(), port.port(), port.protocol(), pod) else {
+            continue;
+        };
+        let mut made = EndpointPort::new()
+            .with_name(port.name())
+            .with_protocol(port.protocol())
+            .with_port(number);
+        if let Some(protocol) = port.app_protocol() {
+            made.set_app_protocol(protocol);
+        }
+        found.push(made);
+    }
+    let headless = service.spec().cluster_ip() == "None";
+    (!found.is_empty() || headless).then(|| found.into_iter().collect())
+}
+
+/// The number that a target port means in this pod.
+fn target(target: IntOrString, port: i32, protocol: &str, pod: &Pod) -> Option<i32> {
+    match target {
+        IntOrString::Int(0) => Some(port),
+        IntOrString::Int(number) => Some(number),
+        IntOrString::Text(name) => {
+            let spec = pod.spec();
+            let containers = spec.containers().iter().chain(spec.init_containers().iter());
+            let mut ports = containers.flat_map(|container| container.ports().iter());
+            let named =
+                |own: &&api::core::ContainerPort| own.name() == name && own.protocol() == protocol;
+            ports.find(named).map(api::core::ContainerPort::container_port)
+        }
+    }
+}
+
+fn endpoint(service: &Service, pod: &Pod) -> Endpoint {
+    let terminating = pod.is_terminating();
+    let serving = is_ready(pod);
+    let ready = service.spec().publish_not_ready_addresses() || (serving && !terminating);
+    let conditions = EndpointConditions::new()
+        .with_ready(ready)
+        .with_serving(serving)
+        .with_terminating(terminating);
+    let target = api::core::ObjectReference::new()
+        .with_kind("Pod")
+        .with_namespace(pod.metadata().namespace())
+        .with_name(pod.metadata().name())
+        .with_uid(pod.metadata().uid());
+    let mut endpoint = Endpoint::new()
+        .with_addresses([pod.status().pod_ip()])
+        .with_conditions(conditions)
+        .with_target_ref(target);
+    if !pod.spec().node_name().is_empty() {
+        endpoint.set_node_name(pod.spec().node_name());
+    }
+    let named = pod.spec().subdomain() == service.metadata().name();
+    if named && !pod.spec().hostname().is_empty() {
+        endpoint.set_hostname(pod.spec().hostname());
+    }
+    endpoint
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let condition = pod.status().conditions().find(|own| own.type_() == "Ready");
+    condition.is_some_and(|condition| condition.status() == "True")
+}
+
+fn slice(service: &Service, ports: &List<EndpointPort>, endpoints: &[Endpoint]) -> EndpointSlice {
+    let meta = service.metadata();
+    let mut labels = meta.labels().clone();
+    labels.insert(SERVICE, meta.name());
+    labels.insert(MANAGED, MANAGER);
+    if service.spec().cluster_ip() == "None" {
+        labels.insert("service.kubernetes.io/headless", "");
+    }
+    let own = ObjectMeta::new()
+        .with_generate_name(format!("{}-", meta.name()))
+        .with_namespace(meta.namespace())
+        .with_labels(labels)
+        .with_owner_references([service.controls()]);
+    let family = service.spec().ip_families().iter().next().unwrap_or("IPv4").to_owned();
+    EndpointSlice::new()
+        .with_metadata(own)
+        .with_address_type(family)
+        .with_endpoints(endpoints.iter().cloned().collect::<List<_>>())
+        .with_ports(ports.clone())
+}
+
+#[cfg(test)]
+mod tests;

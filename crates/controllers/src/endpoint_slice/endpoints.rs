@@ -1,0 +1,138 @@
+//! The same as one object per Service: Endpoints, for those who read the old form.
+
+use api::core::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
+use client::Error;
+use object::{Key, List, ObjectMeta};
+use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
+use schema::Kind;
+
+use super::{grouped, selecting, selector};
+use crate::Config;
+
+const MANAGED: &str = "endpoints.kubernetes.io/managed-by";
+const MANAGER: &str = "endpoint-controller";
+
+pub(crate) fn start(cx: &Context, _: &Config) {
+    let controller =
+        OfServices { services: cx.objects(), pods: cx.objects(), endpoints: cx.objects() };
+    let services = controller.services.clone();
+    Controller::new("endpoints", cx, controller)
+        .watches::<Pod>(move |pod| selecting(pod, &services))
+        .watches::<Endpoints>(|own| vec![Key::of(own.metadata())])
+        .start();
+}
+
+#[derive(Debug)]
+struct OfServices {
+    services: Objects<Service>,
+    pods: Objects<Pod>,
+    endpoints: Objects<Endpoints>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Act {
+    Create(Endpoints),
+    Update(Endpoints),
+    Delete(Endpoints),
+}
+
+impl Reconcile for OfServices {
+    type Kind = Service;
+
+    async fn reconcile(&self, key: &Key, service: Option<Service>) -> Result<Next, Error> {
+        let found = self.endpoints.get(key);
+        let step = match service {
+            Some(service) => plan(&service, &self.pods.in_namespace(&key.namespace), found),
+            None => found.filter(is_ours).map(|own| {
+                let because = own.causes("its service is gone");
+                Step { act: Act::Delete(own), because }
+            }),
+        };
+        let Some(Step { act, because }) = step else { return Ok(Next::OnChange) };
+        let endpoints = self.endpoints.because(&because);
+        match act {
+            Act::Create(own) => match endpoints.create(own).await {
+                Err(error) if error.is_namespace_terminating() => {}
+                made => drop(made?),
+            },
+            Act::Update(own) => drop(endpoints.update(own).await?),
+            Act::Delete(own) => endpoints.delete(&own).await?,
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+fn is_ours(endpoints: &Endpoints) -> bool {
+    endpoints.metadata().labels().get(MANAGED) == Some(MANAGER)
+}
+
+fn plan(service: &Service, pods: &[Pod], found: Option<Endpoints>) -> Option<Step<Act>> {
+    let selector = selector(service).filter(|_| !service.is_terminating())?;
+    let mine = pods.iter().filter(|pod| selector.matches(pod.metadata().labels()));
+    let subsets: List<EndpointSubset> = grouped(service, mine)
+        .iter()
+        .filter(|(_, endpoints)| !endpoints.is_empty())
+        .map(subset)
+        .collect();
+    let act = match found {
+        Some(own) if *own.subsets() == subsets => return None,
+        Some(own) => Act::Update(own.with_subsets(subsets)),
+        None => {
+            let meta = service.metadata();
+            let mut labels = meta.labels().clone();
+            labels.insert(MANAGED, MANAGER);
+            let own = ObjectMeta::new().with_name(meta.name()).with_namespace(meta.namespace());
+            let own = Endpoints::new().with_metadata(own.with_labels(labels));
+            Act::Create(own.with_subsets(subsets))
+        }
+    };
+    Some(Step { act, because: service.causes("its pods have changed") })
+}
+
+fn subset((ports, endpoints): &super::Group) -> EndpointSubset {
+    let address = |endpoint: &api::discovery::Endpoint| {
+        let ip = endpoint.addresses().iter().next().unwrap_or_default();
+        let mut address = EndpointAddress::new().with_ip(ip);
+        if let Some(node) = endpoint.node_name() {
+            address.set_node_name(node);
+        }
+        if let Some(target) = endpoint.target_ref() {
+            address.set_target_ref(target.clone());
+        }
+        if let Some(name) = endpoint.hostname() {
+            address.set_hostname(name);
+        }
+        address
+    };
+    let ready = |endpoint: &&api::discovery::Endpoint| endpoint.conditions().ready() == Some(true);
+    let (there, others): (Vec<_>, Vec<_>) = endpoints.iter().partition(ready);
+    let ports = ports.iter().map(|port| {
+        EndpointPort::new()
+            .with_name(port.name())
+            .with_port(port.port().unwrap_or_default())
+            .with_protocol(port.protocol())
+    });
+    EndpointSubset::new()
+        .with_addresses(there.into_iter().map(address).collect::<List<_>>())
+        .with_not_ready_addresses(others.into_iter().map(address).collect::<List<_>>())
+        .with_ports(ports.collect::<List<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{pod, service},
+        *,
+    };
+
+    #[test]
+    fn tells_the_ready_from_the_others() {
+        let pods = [pod("a", "10.0.0.1", true), pod("b", "10.0.0.2", false)];
+        let step = plan(&service("http"), &pods, None).expect("nothing is there yet");
+        let Act::Create(own) = step.act else { panic!("{step:?}") };
+        let subset = own.subsets().iter().next().expect("one");
+        assert_eq!((subset.addresses().len(), subset.not_ready_addresses().len()), (1, 1));
+        assert_eq!(subset.ports().iter().next().map(api::core::EndpointPort::port), Some(8080));
+        assert!(plan(&service("http"), &pods, Some(own)).is_none());
+    }
+}

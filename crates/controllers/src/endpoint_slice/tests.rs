@@ -1,0 +1,82 @@
+use api::core::{
+    Container, ContainerPort, PodCondition, PodSpec, PodStatus, ServicePort, ServiceSpec,
+};
+
+use super::*;
+
+pub(super) fn service(target: impl Into<IntOrString>) -> Service {
+    let port = ServicePort::new().with_port(80).with_target_port(target);
+    let spec = ServiceSpec::new().with_selector([("app", "web")]).with_ports([port]);
+    let meta = ObjectMeta::new().with_name("web").with_namespace("default").with_uid("u");
+    Service::new().with_metadata(meta).with_spec(spec)
+}
+
+pub(super) fn pod(name: &str, ip: &str, ready: bool) -> Pod {
+    let port = ContainerPort::new().with_name("http").with_container_port(8080);
+    let spec = PodSpec::new().with_containers([Container::new().with_ports([port])]);
+    let verdict = if ready { "True" } else { "False" };
+    let condition = PodCondition::new().with_type("Ready").with_status(verdict);
+    let status = PodStatus::new().with_pod_ip(ip).with_conditions([condition]);
+    let meta = ObjectMeta::new().with_name(name).with_namespace("default");
+    let meta = meta.with_labels([("app", "web")]);
+    Pod::new().with_metadata(meta).with_spec(spec).with_status(status)
+}
+
+fn only(steps: Vec<Step<Act>>) -> Act {
+    let [step] = <[Step<Act>; 1]>::try_from(steps).expect("one step");
+    step.act
+}
+
+#[test]
+fn names_the_pods_and_their_ports() {
+    let pods = [pod("b", "10.0.0.2", false), pod("a", "10.0.0.1", true), pod("c", "", true)];
+    let Act::Create(slice) = only(plan(&service("http"), &pods, Vec::new())) else { panic!() };
+    let ips: Vec<_> = slice
+        .endpoints()
+        .iter()
+        .map(|endpoint| (endpoint.addresses().iter().next(), endpoint.conditions().ready()))
+        .collect();
+    assert_eq!(ips, [(Some("10.0.0.1"), Some(true)), (Some("10.0.0.2"), Some(false))]);
+    assert_eq!(
+        slice.ports().iter().next().and_then(api::discovery::EndpointPort::port),
+        Some(8080)
+    );
+    assert_eq!(slice.metadata().labels().get(SERVICE), Some("web"));
+}
+
+#[test]
+fn changes_nothing_that_is_right_and_little_that_is_not() {
+    let (service, first) = (service(0), pod("a", "10.0.0.1", true));
+    let Act::Create(slice) = only(plan(&service, &[first.clone()], Vec::new())) else { panic!() };
+    assert!(plan(&service, &[first.clone()], vec![slice.clone()]).is_empty());
+    let changed = plan(&service, &[first, pod("b", "10.0.0.2", true)], vec![slice.clone()]);
+    assert!(matches!(only(changed), Act::Update(new) if new.endpoints().len() == 2));
+    let mut other = service;
+    other.spec_mut().set_selector(object::Map::<String>::from([("", ""); 0]));
+    assert!(matches!(only(plan(&other, &[], vec![slice])), Act::Delete(_)));
+}
+
+#[test]
+fn an_empty_slice_stays_however_the_server_writes_it() {
+    let Act::Create(mut slice) = only(plan(&service(0), &[], Vec::new())) else { panic!() };
+    for field in ["ports", "endpoints"] {
+        let mut tree = object::Value::from(slice);
+        tree[field] = object::Value::Null;
+        slice = tree.into();
+    }
+    assert!(plan(&service(0), &[], vec![slice]).is_empty());
+}
+
+#[test]
+fn a_slice_holds_no_more_than_a_hundred() {
+    let pods: Vec<Pod> =
+        (0..250).map(|n| pod(&format!("p{n:03}"), &format!("10.0.1.{n}"), true)).collect();
+    let sizes: Vec<_> = plan(&service(0), &pods, Vec::new())
+        .into_iter()
+        .map(|step| match step.act {
+            Act::Create(slice) => slice.endpoints().len(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(sizes, [100, 100, 50]);
+}

@@ -1,0 +1,148 @@
+//! Who owns whom.
+
+use std::collections::{BTreeSet, HashMap};
+
+use client::Resource;
+use object::{Key, ObjectMeta, OwnerReference, Text};
+
+use super::verdict::FOREGROUND;
+
+/// One object, as far as the collector cares.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) resource: Resource,
+    pub(super) key: Key,
+    pub(super) uid: Text,
+    pub(super) revision: u64,
+    pub(super) owners: Vec<OwnerReference>,
+    pub(super) finalizers: Vec<Text>,
+    pub(super) terminating: bool,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::new(&Resource::default(), &ObjectMeta::new())
+    }
+}
+
+impl Node {
+    pub(super) fn new(resource: &Resource, meta: &ObjectMeta) -> Self {
+        Self {
+            resource: resource.clone(),
+            key: Key::of(meta),
+            uid: meta.uid().into(),
+            revision: meta.revision(),
+            owners: meta.owner_references().iter().cloned().collect(),
+            finalizers: meta.finalizers().iter().map(Text::from).collect(),
+            terminating: meta.is_terminating(),
+        }
+    }
+
+    /// Whether it waits for what it owns.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.terminating && self.has(FOREGROUND)
+    }
+
+    pub(super) fn has(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|name| name == finalizer)
+    }
+
+    /// Whether the owner, waiting, waits for this one.
+    pub(super) fn blocks(&self, owner: &str) -> bool {
+        let blocks =
+            |o: &OwnerReference| o.uid() == owner && o.block_owner_deletion() == Some(true);
+        self.owners.iter().any(blocks)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    nodes: HashMap<Text, Node>,
+    /// By the uid of the owner, which need not be known.
+    dependents: HashMap<Text, BTreeSet<Text>>,
+}
+
+impl Graph {
+    /// An object and those that it owns.
+    pub(super) fn get(&self, uid: &str) -> Option<(Node, Vec<Node>)> {
+        let node = self.nodes.get(uid)?.clone();
+        let owned = self.dependents.get(uid).into_iter().flatten();
+        Some((node, owned.filter_map(|uid| self.nodes.get(uid)).cloned().collect()))
+    }
+
+    /// Takes an object in. Gives those that have to be looked at because of it.
+    pub(super) fn put(&mut self, node: Node) -> Vec<Text> {
+        let uid = node.uid.clone();
+        let old = self.unlink(&uid);
+        let mut touched = Vec::new();
+        for owner in &node.owners {
+            self.dependents.entry(owner.uid().into()).or_default().insert(uid.clone());
+        }
+        let released = old.iter().flat_map(|old| &old.owners);
+        let released = released.filter(|old| !node.owners.iter().any(|new| new.uid() == old.uid()));
+        touched.extend(released.map(|owner| Text::from(owner.uid())));
+        let was_waiting = old.as_ref().is_some_and(Node::is_waiting);
+        if node.is_waiting() && !was_waiting {
+            touched.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
+        }
+        let changed = old.as_ref().is_none_or(|old| old.owners != node.owners);
+        let terminating = node.terminating && !node.finalizers.is_empty();
+        if !node.owners.is_empty() && changed || terminating {
+            touched.push(uid.clone());
+        }
+        self.nodes.insert(uid, node);
+        touched
+    }
+
+    /// The object is gone. Gives those that it owned, and its owners that may wait for it.
+    pub(super) fn remove(&mut self, uid: &str) -> Vec<Text> {
+        let old = self.unlink(uid);
+        let owned = self.dependents.get(uid).into_iter().flatten().cloned();
+        let owners = old.iter().flat_map(|old| &old.owners).map(|owner| Text::from(owner.uid()));
+        owned.chain(owners).collect()
+    }
+
+    fn unlink(&mut self, uid: &str) -> Option<Node> {
+        let old = self.nodes.remove(uid)?;
+        for owner in &old.owners {
+            let Some(set) = self.dependents.get_mut(owner.uid()) else { continue };
+            set.remove(uid);
+            if set.is_empty() {
+                self.dependents.remove(owner.uid());
+            }
+        }
+        Some(old)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(uid: &str, owners: &[&str]) -> Node {
+        let owners = owners.iter().map(|uid| OwnerReference::new().with_uid(*uid)).collect();
+        Node { uid: uid.into(), owners, ..Node::default() }
+    }
+
+    #[test]
+    fn the_end_of_one_concerns_those_around_it() {
+        let mut graph = Graph::default();
+        assert_eq!(graph.put(node("pod", &["set"])), ["pod"], "its owner may not exist");
+        assert!(graph.put(node("set", &[])).is_empty());
+        assert_eq!(graph.get("set").unwrap().1.len(), 1);
+        assert!(graph.put(node("pod", &["set"])).is_empty(), "nothing new");
+        assert_eq!(graph.remove("set"), ["pod"]);
+        assert_eq!(graph.remove("pod"), ["set"]);
+        assert!(graph.dependents.is_empty());
+    }
+
+    #[test]
+    fn an_owner_that_waits_calls_those_it_owns() {
+        let mut graph = Graph::default();
+        graph.put(node("pod", &["set"]));
+        let set =
+            Node { finalizers: vec![FOREGROUND.into()], terminating: true, ..node("set", &[]) };
+        assert_eq!(graph.put(set), ["pod", "set"]);
+        assert_eq!(graph.put(node("pod", &[])), ["set"], "it need not wait any more");
+    }
+}

@@ -1,0 +1,208 @@
+//! Empties a namespace that is being deleted, then lets it go.
+
+mod left;
+
+use std::{sync::Arc, time::Duration};
+
+use api::core::Namespace;
+use client::{Api, Client, Delete, Error, Found, Propagation, Resource, Selection};
+use object::{Clock, Key, List, Time, Value};
+use runtime::{Any, Context, Controller, Next, Objects, Reconcile};
+use schema::Kind;
+
+use self::left::{Left, conditions};
+use crate::Config;
+
+const FINALIZER: &str = "kubernetes";
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    let namespaces = Namespaces { namespaces: cx.objects(), clock: config.clock.clone() };
+    Controller::new("namespace", cx, namespaces).start();
+}
+
+#[derive(Debug)]
+struct Namespaces {
+    namespaces: Objects<Namespace>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Reconcile for Namespaces {
+    type Kind = Namespace;
+
+    async fn reconcile(&self, key: &Key, namespace: Option<Namespace>) -> Result<Next, Error> {
+        let Some(namespace) = namespace.filter(is_ours) else { return Ok(Next::OnChange) };
+        let namespaces = self.namespaces.because(&namespace.causes("the namespace is deleted"));
+        let client = namespaces.api().client();
+        let mut left = Left::default();
+        match client.discover().await {
+            Ok(found) => {
+                let now = self.clock.now();
+                empty_all(client, in_order(&found.found), &namespace, now, &mut left).await;
+            }
+            Err(error) => left.undiscovered = Some(error.to_string()),
+        }
+        let now = self.clock.now();
+        let mut told = namespace.clone();
+        told.status_mut().set_conditions(conditions(&namespace, &left, now));
+        if told != namespace {
+            // Not through the cache: by its metadata alone, the answer looks like the last
+            // that there will be of the namespace.
+            told = match namespaces.api().update_status(told).await {
+                Err(error) if error.is_not_found() => return Ok(Next::OnChange),
+                told => told?,
+            };
+        }
+        if !left.is_empty() {
+            return Ok(Next::After(pause(&namespace, now)));
+        }
+        match namespaces.api().update_sub(key, "finalize", &let_go(told)).await {
+            Err(error) if error.is_not_found() => Ok(Next::OnChange),
+            done => done.map(|_| Next::OnChange),
+        }
+    }
+}
+
+/// Whether the namespace is being deleted and we still hold it.
+fn is_ours(namespace: &Namespace) -> bool {
+    let held = namespace.spec().finalizers().iter().any(|name| name == FINALIZER);
+    namespace.is_terminating() && held
+}
+
+/// Resources with objects that are in namespaces and can be deleted. Pods come first,
+/// so that what they use is there until they have ended.
+fn in_order(found: &[Found]) -> Vec<&Found> {
+    let is_content = |found: &&Found| {
+        found.resource.namespaced && found.preferred && can(found, "list") && can(found, "delete")
+    };
+    let mut all: Vec<_> = found.iter().filter(is_content).collect();
+    all.sort_by_key(|found| !is_pods(&found.resource));
+    all
+}
+
+fn can(found: &Found, verb: &str) -> bool {
+    found.verbs.iter().any(|known| known == verb)
+}
+
+fn is_pods(resource: &Resource) -> bool {
+    resource.group.is_empty() && resource.plural == "pods"
+}
+
+async fn empty_all(
+    client: &Client,
+    all: Vec<&Found>,
+    namespace: &Namespace,
+    now: i64,
+    left: &mut Left,
+) {
+    for found in all {
+        let api = Api::<Any>::of(client, found.resource.clone());
+        match empty(&api.namespaced(namespace.metadata().name()), found).await {
+            Ok(remaining) => left.add(namespace, &found.resource, &remaining, now),
+            Err(error) => left.failures.push(error.to_string()),
+        }
+        if is_pods(&found.resource) && !left.objects.is_empty() {
+            return; // the rest may be needed by those that are still ending
+        }
+    }
+}
+
+/// Deletes all objects of a resource, and says which remain.
+async fn empty(api: &Api<Any>, found: &Found) -> Result<Vec<Any>, Error> {
+    let all = Selection::default();
+    let objects = api.list_all(&all).await?.items;
+    if objects.is_empty() {
+        return Ok(objects);
+    }
+    let delete = Delete { propagation: Some(Propagation::Background), ..Delete::default() };
+    if can(found, "deletecollection") {
+        api.delete_collection(&all, &delete).await?;
+    } else {
+        for object in objects {
+            match api.delete(&Key::of(object.metadata()), &delete).await {
+                Err(error) if error.is_not_found() => {}
+                done => drop(done?),
+            }
+        }
+    }
+    Ok(api.list_all(&all).await?.items)
+}
+
+/// Seconds since the namespace was deleted.
+fn age(namespace: &Namespace, now: i64) -> i64 {
+    let since = namespace.metadata().deletion_timestamp().and_then(Time::seconds);
+    since.map_or(0, |since| (now - since).max(0))
+}
+
+/// How long to wait before looking again: what has taken long will take longer.
+fn pause(namespace: &Namespace, now: i64) -> Duration {
+    Duration::from_secs((age(namespace, now) / 4).clamp(1, 15).unsigned_abs())
+}
+
+/// The namespace, held by us no longer.
+fn let_go(mut namespace: Namespace) -> Value {
+    let all = namespace.spec().finalizers().iter();
+    let others: List<String> = all.filter(|name| *name != FINALIZER).collect();
+    namespace.spec_mut().set_finalizers(others);
+    let mut body = Value::from(namespace);
+    body["apiVersion"] = "v1".into();
+    body["kind"] = "Namespace".into();
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{ObjectMeta, View};
+
+    use super::*;
+
+    pub(super) fn deleted_at(seconds: i64) -> Namespace {
+        let meta = ObjectMeta::new().with_name("a").with_deletion_timestamp(Time::text(seconds));
+        Namespace::new().with_metadata(meta)
+    }
+
+    pub(super) fn resource(group: &str, plural: &str) -> Resource {
+        Resource {
+            group: group.into(),
+            version: "v1".into(),
+            plural: plural.into(),
+            namespaced: true,
+            ..Resource::default()
+        }
+    }
+
+    #[test]
+    fn pods_go_first_and_what_cannot_be_deleted_stays() {
+        let found = |plural: &str, verbs: &[&str], namespaced| Found {
+            resource: Resource { namespaced, ..resource("", plural) },
+            verbs: verbs.iter().map(|verb| (*verb).into()).collect(),
+            preferred: true,
+            ..Found::default()
+        };
+        let all = [
+            found("bindings", &["create"], true),
+            found("configmaps", &["delete", "list"], true),
+            found("nodes", &["delete", "list"], false),
+            found("pods", &["delete", "list"], true),
+        ];
+        let order: Vec<_> =
+            in_order(&all).into_iter().map(|found| found.resource.plural.as_str()).collect();
+        assert_eq!(order, ["pods", "configmaps"]);
+    }
+
+    #[test]
+    fn only_our_finalizer_is_removed() {
+        let mut namespace = deleted_at(100);
+        namespace.spec_mut().set_finalizers(["kubernetes", "x.io/other"]);
+        assert!(is_ours(&namespace));
+        let body = let_go(namespace);
+        assert!(!is_ours(Namespace::view(&body)));
+        assert_eq!(body["spec"]["finalizers"].items().len(), 1);
+        assert!(!is_ours(&Namespace::new()));
+    }
+
+    #[test]
+    fn waits_grow() {
+        let waits = [100, 104, 120, 200, 9_000].map(|now| pause(&deleted_at(100), now).as_secs());
+        assert_eq!(waits, [1, 1, 5, 15, 15]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Gives every node a range of the cluster's addresses for its pods.
+
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr},
+    sync::Mutex,
+};
+
+use api::core::Node;
+use client::{Error, Patch};
+use object::{Key, Value};
+use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use schema::Kind;
+use tracing::error;
+
+use crate::Config;
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    if config.cluster_cidr.is_empty() {
+        return;
+    }
+    let Some(ranges) =
+        Ranges::new(&config.cluster_cidr, config.node_cidr_mask, &config.service_cidr)
+    else {
+        let (cidr, mask) = (&config.cluster_cidr, config.node_cidr_mask);
+        error!(cidr, mask, "not an IPv4 range that can be divided; nodes get none");
+        return;
+    };
+    let ipam = NodeIpam {
+        nodes: cx.objects(),
+        ranges,
+        turn: Mutex::default(),
+        events: Recorder::start(cx, "cidrAllocator", ""),
+    };
+    // One at a time: what one takes, the next must see.
+    Controller::new("nodeipam", cx, ipam).workers(1).start();
+}
+
+#[derive(Debug)]
+struct NodeIpam {
+    nodes: Objects<Node>,
+    ranges: Ranges,
+    /// Where to look first: a range that was given back is not given again at once.
+    turn: Mutex<u32>,
+    events: Recorder,
+}
+
+impl Reconcile for NodeIpam {
+    type Kind = Node;
+
+    async fn reconcile(&self, key: &Key, node: Option<Node>) -> Result<Next, Error> {
+        let Some(node) = node else { return Ok(Next::OnChange) };
+        if !node.spec().pod_cidr().is_empty() || node.is_terminating() {
+            return Ok(Next::OnChange);
+        }
+        let all = self.nodes.all();
+        let taken = all.iter().map(|node| node.spec().pod_cidr().to_owned()).collect();
+        let begin = *self.turn.lock().expect("not poisoned");
+        let Some((at, range)) = self.ranges.free(&taken, begin) else {
+            let message = format!("Node {} status is now: CIDRNotAvailable", key.name);
+            self.events.warning(&node, "CIDRNotAvailable", message);
+            return Err(Error::Invalid("no range is left for the pods of a node".into()));
+        };
+        let mut body = Value::object();
+        body["spec"]["podCIDR"] = (&*range).into();
+        body["spec"]["podCIDRs"] = Value::List([Value::from(&*range)].into_iter().collect());
+        let nodes = self.nodes.because(&node.causes("a node needs addresses for its pods"));
+        nodes.patch(key, &Patch::Strategic(body)).await?;
+        *self.turn.lock().expect("not poisoned") = at + 1;
+        Ok(Next::OnChange)
+    }
+}
+
+/// The parts of an IPv4 range.
+#[derive(Debug)]
+struct Ranges {
+    first: u32,
+    count: u32,
+    mask: u8,
+    /// First and last address that are not for pods.
+    reserved: Option<(u32, u32)>,
+}
+
+impl Ranges {
+    fn new(cidr: &str, mask: u8, reserved: &str) -> Option<Self> {
+        let (first, last, whole) = parse(cidr)?;
+        if mask < whole || mask > 30 || mask - whole > 16 {
+            return None;
+        }
+        let count = ((u64::from(last) - u64::from(first) + 1) >> (32 - mask)).try_into().ok()?;
+        let reserved = parse(reserved).map(|(first, last, _)| (first, last));
+        Some(Self { first, count, mask, reserved })
+    }
+
+    /// The first that is not taken, looking from `begin` on.
+    fn free(&self, taken: &HashSet<String>, begin: u32) -> Option<(u32, String)> {
+        let all = (0..self.count).map(|step| (begin % self.count + step) % self.count);
+        let mut free = all.filter_map(|at| {
+            let size = 1_u32 << (32 - self.mask);
+            let (first, last) = (self.first + at * size, self.first + at * size + (size - 1));
+            if self.reserved.is_some_and(|(from, to)| first <= to && last >= from) {
+                return None;
+            }
+            Some((at, format!("{}/{}", Ipv4Addr::from(first), self.mask)))
+        });
+        free.find(|(_, range)| !taken.contains(range))
+    }
+}
+
+/// First and last address, and the length of the prefix.
+fn parse(cidr: &str) -> Option<(u32, u32, u8)> {
+    let (ip, mask) = cidr.split_once('/')?;
+    let (ip, mask) = (ip.parse().ok()?, mask.parse::<u8>().ok().filter(|mask| *mask <= 32)?);
+    let IpAddr::V4(ip) = ip else { return None };
+    let rest = u32::MAX.checked_shr(mask.into()).unwrap_or_default();
+    let first = u32::from(ip) & !rest;
+    Some((first, first | rest, mask))
+}
+
+#[test]
+fn ranges_are_given_once() {
+    let ranges = Ranges::new("10.244.0.0/22", 24, "10.244.1.0/24").unwrap();
+    let mut taken = HashSet::new();
+    let mut given = Vec::new();
+    let mut turn = 3;
+    while let Some((at, range)) = ranges.free(&taken, turn) {
+        turn = at + 1;
+        taken.insert(range.clone());
+        given.push(range);
+    }
+    assert_eq!(given, ["10.244.3.0/24", "10.244.0.0/24", "10.244.2.0/24"]);
+    assert!(Ranges::new("10.0.0.0/24", 16, "").is_none());
+    assert!(Ranges::new("fd00::/64", 24, "").is_none());
+}

@@ -1,0 +1,152 @@
+//! Whether a node is alive, by what it has posted: its Ready condition and its lease.
+//! A sign of life is any change to one of them; the times in them are the node's, and
+//! its clock may be wrong, so what counts is when the change was seen here.
+
+use api::{
+    coordination::Lease,
+    core::{Node, NodeCondition},
+};
+use object::{Text, Time};
+
+/// What a node that was never heard of has to report for the first time.
+const STARTUP_GRACE: i64 = 60;
+
+/// All that the node reports on; `NetworkUnavailable` is not its own.
+const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+/// The last sign of life.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sign {
+    /// The node that gave it: a new one of the same name begins anew.
+    pub(super) uid: Text,
+    heartbeat: Option<Text>,
+    renewed: Option<Text>,
+    /// When it was seen.
+    at: i64,
+}
+
+impl Sign {
+    /// The last sign, after a look at what is there now.
+    pub(super) fn seen(
+        before: Option<&Self>,
+        node: &Node,
+        lease: Option<&Lease>,
+        now: i64,
+    ) -> Self {
+        let uid = Text::from(node.metadata().uid());
+        let heartbeat = node.condition("Ready").map(|ready| ready.last_heartbeat_time().into());
+        let renewed = lease.and_then(|lease| lease.spec().renew_time()).map(Text::from);
+        let known = before.filter(|before| before.uid == uid);
+        // A lease that is older than one we know of, or gone, says nothing.
+        let renewed = renewed.max(known.and_then(|known| known.renewed.clone()));
+        let at = match known {
+            Some(known) if known.heartbeat == heartbeat && known.renewed == renewed => known.at,
+            None if heartbeat.is_none() && renewed.is_none() => {
+                Time::seconds(node.metadata().creation_timestamp()).unwrap_or(now)
+            }
+            _ => now,
+        };
+        Self { uid, heartbeat, renewed, at }
+    }
+
+    /// Seconds until the node counts as lost; not positive: it does.
+    pub(super) fn left(&self, grace: i64, now: i64) -> i64 {
+        let grace = if self.heartbeat.is_some() { grace } else { grace.max(STARTUP_GRACE) };
+        self.at + grace + 1 - now
+    }
+}
+
+/// The node with every condition of its own unknown; `None`: they are already.
+pub(super) fn unknown(node: &Node, now: i64) -> Option<Node> {
+    let mut lost = node.clone();
+    for name in REPORTED {
+        let condition = match node.condition(name) {
+            Some(known) if known.status() == "Unknown" => continue,
+            Some(known) => known
+                .clone()
+                .with_reason("NodeStatusUnknown")
+                .with_message("Kubelet stopped posting node status."),
+            None => NodeCondition::new()
+                .with_type(name)
+                .with_last_heartbeat_time(node.metadata().creation_timestamp())
+                .with_reason("NodeStatusNeverUpdated")
+                .with_message("Kubelet never posted node status."),
+        };
+        let condition = condition.with_status("Unknown").with_last_transition_time(Time::text(now));
+        lost.status_mut().conditions_mut().put(condition, |known| known.type_() == name);
+    }
+    (lost != *node).then_some(lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{coordination::LeaseSpec, core::NodeStatus};
+    use object::{MicroTime, ObjectMeta};
+
+    use super::*;
+
+    fn node(heartbeat: Option<i64>) -> Node {
+        let meta = ObjectMeta::new().with_uid("1").with_creation_timestamp(Time::text(100));
+        let ready = heartbeat.map(|at| {
+            NodeCondition::new()
+                .with_type("Ready")
+                .with_status("True")
+                .with_reason("KubeletReady")
+                .with_last_heartbeat_time(Time::text(at))
+        });
+        let status =
+            NodeStatus::new().with_conditions(ready.into_iter().collect::<object::List<_>>());
+        Node::new().with_metadata(meta).with_status(status)
+    }
+
+    fn lease(renewed: i64) -> Lease {
+        let spec = LeaseSpec::new().with_renew_time(MicroTime::text(renewed * 1_000_000));
+        Lease::new().with_spec(spec)
+    }
+
+    #[test]
+    fn any_change_is_a_sign_of_life() {
+        let known = Sign::seen(None, &node(Some(5)), Some(&lease(5)), 1_000);
+        assert_eq!(known.left(40, 1_000), 41, "first seen now, whatever its clock says");
+        let cases = [
+            (node(Some(5)), Some(lease(5)), 1),
+            (node(Some(6)), Some(lease(5)), 41),
+            (node(Some(5)), Some(lease(6)), 41),
+            (node(Some(5)), Some(lease(4)), 1),
+            (node(Some(5)), None, 1),
+        ];
+        for (case, (node, lease, left)) in cases.into_iter().enumerate() {
+            let sign = Sign::seen(Some(&known), &node, lease.as_ref(), 1_040);
+            assert_eq!(sign.left(40, 1_040), left, "case {case}");
+        }
+        let mut other = node(Some(5));
+        other.metadata_mut().set_uid("2");
+        assert_eq!(Sign::seen(Some(&known), &other, None, 1_040).left(40, 1_040), 41);
+    }
+
+    #[test]
+    fn a_node_that_never_reported_has_longer() {
+        let sign = Sign::seen(None, &node(None), None, 120);
+        assert_eq!(sign.left(40, 120), 41, "60 seconds from its creation");
+    }
+
+    #[test]
+    fn lost_nodes_know_nothing() {
+        let lost = unknown(&node(Some(5)), 200).unwrap();
+        let all: Vec<_> =
+            lost.status().conditions().iter().map(|c| (c.type_(), c.reason())).collect();
+        assert_eq!(
+            all,
+            [
+                ("Ready", "NodeStatusUnknown"),
+                ("MemoryPressure", "NodeStatusNeverUpdated"),
+                ("DiskPressure", "NodeStatusNeverUpdated"),
+                ("PIDPressure", "NodeStatusNeverUpdated"),
+            ]
+        );
+        let ready = lost.condition("Ready").unwrap();
+        assert_eq!(ready.status(), "Unknown");
+        assert_eq!(ready.last_heartbeat_time(), Time::text(5), "not a sign of life");
+        assert_eq!(unknown(&lost, 300), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! Notices nodes that are silent or unwell, and keeps pods away from them.
+//!
+//! ```text
+//!  kubelet renews its lease ─► silent for the grace period: all conditions Unknown
+//!  conditions ─► taints NoSchedule; not ready or unreachable: NoExecute too
+//!  NoExecute  ─► eviction.rs deletes the pods that do not tolerate it, in their time
+//! ```
+
+pub(crate) mod eviction;
+mod health;
+mod taints;
+mod zones;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use api::{
+    coordination::Lease,
+    core::{Node, Pod},
+};
+use client::{Api, Error, Selection};
+use object::{Clock, Key, Text, Time};
+use runtime::{
+    Cache, Context, Controller, Next, Objects, Reconcile, Recorder, Reference, Severity,
+};
+use schema::Kind;
+
+use self::{health::Sign, taints::Evict, zones::Turns};
+use crate::Config;
+
+const LEASES: &str = "kube-node-lease";
+/// How often to look at nodes that are not ready: what becomes of their pods depends
+/// on other nodes too.
+const PERIOD: Duration = Duration::from_secs(5);
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    let lifecycle = NodeLifecycle {
+        nodes: cx.objects(),
+        pods: cx.objects(),
+        leases: cx.cache_in(LEASES, &Selection::default()),
+        live: cx.api(),
+        seen: Mutex::default(),
+        turns: Mutex::default(),
+        grace: i64::try_from(config.node_monitor_grace.as_secs()).unwrap_or(i64::MAX / 2),
+        events: Recorder::start(cx, "node-controller", ""),
+        clock: config.clock.clone(),
+    };
+    Controller::new("nodelifecycle", cx, lifecycle)
+        .watches::<Pod>(|pod| {
+            let suspicious = pod.is_ready() && pod.is_scheduled();
+            suspicious.then(|| Key::new("", pod.spec().node_name())).into_iter().collect()
+        })
+        .start();
+}
+
+#[derive(Debug)]
+struct NodeLifecycle {
+    nodes: Objects<Node>,
+    pods: Objects<Pod>,
+    leases: Arc<Cache<Lease>>,
+    live: Api<Lease>,
+    /// The last sign of life of each node.
+    seen: Mutex<HashMap<Text, Sign>>,
+    turns: Mutex<Turns>,
+    grace: i64,
+    events: Recorder,
+    clock: Arc<dyn Clock>,
+}
+
+impl Reconcile for NodeLifecycle {
+    type Kind = Node;
+
+    async fn reconcile(&self, key: &Key, node: Option<Node>) -> Result<Next, Error> {
+        let Some(mut node) = node else {
+            self.forget(key);
+            return Ok(Next::OnChange);
+        };
+        let now = self.clock.now();
+        let lease = self.leases.get(&Key::new(LEASES, &key.name));
+        let mut left = self.look(&node, lease.as_ref(), now);
+        if left <= 0
+            && let Some(lost) = health::unknown(&node, now)
+        {
+            // Nobody is lost because our own view is late.
+            let lease = self.live_lease(&key.name).await?;
+            left = self.look(&node, lease.as_ref(), now);
+            if left <= 0 {
+                node = self.lose(&node, lost).await?;
+            }
+        }
+        let evict = self.evict(&node, now);
+        if let Some(aligned) = taints::aligned(&node, evict, now) {
+            let because = node.causes("taints follow the state of the node");
+            node = self.nodes.because(&because).update(aligned).await?;
+        }
+        self.mark_pods(&node, now).await?;
+        let wait = if left > 0 { Duration::from_secs(left.unsigned_abs()) } else { PERIOD };
+        Ok(Next::After(if node.is_ready() { wait } else { wait.min(PERIOD) }))
+    }
+}
+
+impl NodeLifecycle {
+    /// Seconds until the node counts as lost.
+    fn look(&self, node: &Node, lease: Option<&Lease>, now: i64) -> i64 {
+        let name = Text::from(node.metadata().name());
+        let mut seen = self.seen.lock().expect("not poisoned");
+        let before = seen.get(&name);
+        let sign = Sign::seen(before, node, lease, now);
+        if before.is_none_or(|before| before.uid != sign.uid) {
+            let message = format!("Node {name} event: Registered Node {name} in Controller");
+            self.events.normal(node, "RegisteredNode", message);
+        }
+        let left = sign.left(self.grace, now);
+        seen.insert(name, sign);
+        left
+    }
+
+    fn forget(&self, key: &Key) {
+        let Some(sign) = self.seen.lock().expect("not poisoned").remove(&key.name) else { return };
+        let about = Reference {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+            key: Some(key.clone()),
+            uid: sign.uid,
+            ..Reference::default()
+        };
+        let name = &key.name;
+        let message = format!("Node {name} event: Removing Node {name} from Controller");
+        self.events.tell(about, Severity::Normal, "RemovingNode", message);
+    }
+
+    async fn live_lease(&self, name: &str) -> Result<Option<Lease>, Error> {
+        match self.live.get(&Key::new(LEASES, name)).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            lease => lease.map(Some),
+        }
+    }
+
+    async fn lose(&self, node: &Node, lost: Node) -> Result<Node, Error> {
+        let because = node.causes("the node gives no sign of life");
+        let lost = self.nodes.because(&because).update_status(lost).await?;
+        if node.is_ready() {
+            let name = node.metadata().name();
+            let message = format!("Node {name} status is now: NodeNotReady");
+            self.events.normal(node, "NodeNotReady", message);
+        }
+        Ok(lost)
+    }
+
+    fn evict(&self, node: &Node, now: i64) -> Evict {
+        if taints::evicting(node).is_none() {
+            return Evict::Later; // there is nothing to decide
+        }
+        let tainted = taints::is_evicting(node);
+        let mut turns = self.turns.lock().expect("not poisoned");
+        zones::decide(node, tainted, &self.nodes.all(), &mut turns, now)
+    }
+
+    /// Pods on a lost node are not ready: nobody can tell. Where the kubelet still
+    /// speaks, it says itself how its pods are.
+    async fn mark_pods(&self, node: &Node, now: i64) -> Result<(), Error> {
+        if node.condition("Ready").is_none_or(|ready| ready.status() != "Unknown") {
+            return Ok(());
+        }
+        for pod in self.pods.by("spec.nodeName", node.metadata().name()) {
+            let Some(marked) = not_ready(&pod, now) else { continue };
+            let pods = self.pods.because(&node.causes("the node of the pod is lost"));
+            match pods.update_status(marked).await {
+                Err(error) if error.is_not_found() => continue,
+                done => drop(done?),
+            }
+            self.events.warning(&pod, "NodeNotReady", "Node is not ready");
+        }
+        Ok(())
+    }
+}
+
+/// The pod, not ready any more; `None`: it was not.
+fn not_ready(pod: &Pod, now: i64) -> Option<Pod> {
+    let ready = pod.status().condition("Ready").filter(|ready| ready.status() == "True")?;
+    let ready = ready.clone().with_status("False").with_last_transition_time(Time::text(now));
+    let mut pod = pod.clone();
+    pod.status_mut().conditions_mut().put(ready, |known| known.type_() == "Ready");
+    Some(pod)
+}
+
+#[test]
+fn only_pods_that_are_ready_become_not_ready() {
+    use api::core::{PodCondition, PodStatus};
+    let with = |status: &str| {
+        let condition = PodCondition::new().with_type("Ready").with_status(status);
+        Pod::new().with_status(PodStatus::new().with_conditions([condition]))
+    };
+    let marked = not_ready(&with("True"), 100).unwrap();
+    let ready = marked.status().condition("Ready").unwrap();
+    assert_eq!((ready.status(), ready.last_transition_time()), ("False", &*Time::text(100)));
+    assert_eq!(not_ready(&with("False"), 100), None);
+    assert_eq!(not_ready(&Pod::new(), 100), None);
+}

@@ -1,0 +1,209 @@
+//! The taints and labels that follow from what a node reports.
+
+use api::core::{Node, Taint};
+use object::{List, Time};
+
+pub(super) const NOT_READY: &str = "node.kubernetes.io/not-ready";
+pub(super) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// Condition, the status that counts, and the taint that then keeps pods away.
+const BY_CONDITION: [(&str, &str, &str); 6] = [
+    ("Ready", "False", NOT_READY),
+    ("Ready", "Unknown", UNREACHABLE),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+];
+
+/// Names that the label on the left has had, and has still.
+const OLD_LABELS: [(&str, &str); 2] = [
+    ("kubernetes.io/os", "beta.kubernetes.io/os"),
+    ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
+];
+
+/// Whether pods that are on the node may be sent away.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Evict {
+    Now,
+    /// Not yet: only those of a node that is tainted already.
+    Later,
+    /// So many nodes are lost that it is rather we who are.
+    Never,
+}
+
+/// The taint that sends pods away from the node as it is.
+pub(super) fn evicting(node: &Node) -> Option<&'static str> {
+    match node.condition("Ready")?.status() {
+        "False" => Some(NOT_READY),
+        "Unknown" => Some(UNREACHABLE),
+        _ => None,
+    }
+}
+
+/// Whether pods are being sent away already.
+pub(super) fn is_evicting(node: &Node) -> bool {
+    node.spec().taints().iter().any(|taint| {
+        taint.effect() == "NoExecute" && matches!(taint.key(), NOT_READY | UNREACHABLE)
+    })
+}
+
+/// The node with the taints and labels that it should have; `None`: it has them.
+pub(super) fn aligned(node: &Node, evict: Evict, now: i64) -> Option<Node> {
+    let mut new = node.clone();
+    let wanted = wanted(node, evict);
+    let old = node.spec().taints();
+    if old.iter().filter(|taint| is_ours(taint)).count() != wanted.len()
+        || wanted.iter().any(|wanted| !old.iter().any(|taint| is(taint, *wanted)))
+    {
+        new.spec_mut().set_taints(merged(old, &wanted, now));
+    }
+    for (name, old_name) in OLD_LABELS {
+        let labels = node.metadata().labels();
+        if let Some(value) = labels.get(name).filter(|value| labels.get(old_name) != Some(*value)) {
+            new.metadata_mut().labels_mut().insert(old_name, value);
+        }
+    }
+    (new != *node).then_some(new)
+}
+
+/// Key and effect.
+type Wanted = (&'static str, &'static str);
+
+fn wanted(node: &Node, evict: Evict) -> Vec<Wanted> {
+    let holds = |(name, status, _): &&(&str, &str, &str)| {
+        node.condition(name).is_some_and(|condition| condition.status() == *status)
+    };
+    let conditions = BY_CONDITION.iter().filter(holds).map(|(_, _, key)| *key);
+    let cordoned = node.spec().unschedulable().then_some(UNSCHEDULABLE);
+    let mut wanted: Vec<_> = conditions.chain(cordoned).map(|key| (key, "NoSchedule")).collect();
+    let evict = evict == Evict::Now || evict == Evict::Later && is_evicting(node);
+    wanted.extend(evicting(node).filter(|_| evict).map(|key| (key, "NoExecute")));
+    wanted
+}
+
+/// Those of others as they are, ours as wanted; the age of those that stay is kept.
+fn merged(old: &List<Taint>, wanted: &[Wanted], now: i64) -> List<Taint> {
+    let stays = |taint: &&Taint| !is_ours(taint) || wanted.iter().any(|wanted| is(taint, *wanted));
+    let missing = wanted.iter().filter(|wanted| !old.iter().any(|taint| is(taint, **wanted)));
+    let new = missing.map(|(key, effect)| {
+        Taint::new().with_key(*key).with_effect(*effect).with_time_added(Time::text(now))
+    });
+    old.iter().filter(stays).cloned().chain(new).collect()
+}
+
+fn is_ours(taint: &Taint) -> bool {
+    let key = taint.key();
+    match taint.effect() {
+        "NoSchedule" => {
+            key == UNSCHEDULABLE || BY_CONDITION.iter().any(|(_, _, known)| *known == key)
+        }
+        "NoExecute" => matches!(key, NOT_READY | UNREACHABLE),
+        _ => false,
+    }
+}
+
+fn is(taint: &Taint, (key, effect): Wanted) -> bool {
+    taint.key() == key && taint.effect() == effect
+}
+
+#[cfg(test)]
+mod tests {
+    use api::core::{NodeCondition, NodeSpec, NodeStatus};
+    use object::ObjectMeta;
+
+    use super::*;
+
+    type Pair = (&'static str, &'static str);
+    /// Conditions, what may happen, taints before and after.
+    type Case<'a> = (&'a [Pair], Evict, &'a [Pair], &'a [&'a str]);
+
+    fn node(conditions: &[Pair], taints: &[Pair]) -> Node {
+        let condition = |(name, status): &(&str, &str)| {
+            NodeCondition::new().with_type(*name).with_status(*status)
+        };
+        let taint = |(key, effect): &(&str, &str)| Taint::new().with_key(*key).with_effect(*effect);
+        let conditions: List<NodeCondition> = conditions.iter().map(condition).collect();
+        let taints: List<Taint> = taints.iter().map(taint).collect();
+        Node::new()
+            .with_spec(NodeSpec::new().with_taints(taints))
+            .with_status(NodeStatus::new().with_conditions(conditions))
+    }
+
+    fn keys(node: &Node) -> Vec<String> {
+        let short = |taint: &Taint| {
+            let key = taint.key().rsplit('/').next().unwrap_or_default();
+            format!("{key}:{}", taint.effect())
+        };
+        node.spec().taints().iter().map(short).collect()
+    }
+
+    #[test]
+    fn taints_follow_conditions() {
+        let (not_ready, unreachable) = ((NOT_READY, "NoExecute"), (UNREACHABLE, "NoExecute"));
+        let cases: [Case; 7] = [
+            (
+                &[("Ready", "False")],
+                Evict::Now,
+                &[],
+                &["not-ready:NoSchedule", "not-ready:NoExecute"],
+            ),
+            (&[("Ready", "Unknown")], Evict::Later, &[], &["unreachable:NoSchedule"]),
+            (
+                &[("Ready", "Unknown")],
+                Evict::Later,
+                &[not_ready],
+                &["unreachable:NoSchedule", "unreachable:NoExecute"],
+            ),
+            (&[("Ready", "Unknown")], Evict::Never, &[unreachable], &["unreachable:NoSchedule"]),
+            (
+                &[("Ready", "True")],
+                Evict::Now,
+                &[unreachable, ("x", "NoExecute")],
+                &["x:NoExecute"],
+            ),
+            (
+                &[("Ready", "True"), ("DiskPressure", "True")],
+                Evict::Now,
+                &[],
+                &["disk-pressure:NoSchedule"],
+            ),
+            (
+                &[("NetworkUnavailable", "True")],
+                Evict::Now,
+                &[(UNSCHEDULABLE, "NoSchedule")],
+                &["network-unavailable:NoSchedule"],
+            ),
+        ];
+        for (conditions, evict, taints, expected) in cases {
+            let aligned = aligned(&node(conditions, taints), evict, 100).unwrap();
+            assert_eq!(keys(&aligned), expected, "{conditions:?} {evict:?}");
+            assert_eq!(super::aligned(&aligned, evict, 200), None, "{conditions:?}: once");
+        }
+    }
+
+    #[test]
+    fn cordoned_nodes_take_no_pods() {
+        let mut cordoned = node(&[("Ready", "True")], &[]);
+        assert_eq!(aligned(&cordoned, Evict::Now, 100), None);
+        cordoned.spec_mut().set_unschedulable(true);
+        let tainted = aligned(&cordoned, Evict::Now, 100).unwrap();
+        assert_eq!(keys(&tainted), ["unschedulable:NoSchedule"]);
+        let taint = tainted.spec().taints().iter().next().unwrap();
+        assert_eq!(taint.time_added(), Some(&*Time::text(100)));
+    }
+
+    #[test]
+    fn old_names_of_labels_follow_the_new() {
+        let labels = [("kubernetes.io/os", "linux"), ("beta.kubernetes.io/arch", "arm64")];
+        let mut meta = ObjectMeta::new();
+        for (name, value) in labels {
+            meta.labels_mut().insert(name, value);
+        }
+        let aligned = aligned(&Node::new().with_metadata(meta), Evict::Now, 0).unwrap();
+        let labels = aligned.metadata().labels();
+        assert_eq!(labels.get("beta.kubernetes.io/os"), Some("linux"));
+        assert_eq!(labels.get("beta.kubernetes.io/arch"), Some("arm64"));
+    }
+}

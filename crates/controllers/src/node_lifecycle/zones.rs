@@ -1,0 +1,130 @@
+//! How fast pods are sent away from lost nodes. When much of a zone is lost at once,
+//! the network is more likely at fault than the nodes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use api::core::Node;
+
+use super::taints::Evict;
+
+/// Seconds from one node of a zone to the next.
+const PAUSE: i64 = 10;
+/// The same in a large zone of which much is lost.
+const LONG_PAUSE: i64 = 100;
+/// Zones with more nodes are large.
+const LARGE: usize = 50;
+
+/// Marks nodes that say nothing about their zone.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
+
+/// Nodes that are ready, and that are not.
+#[derive(Clone, Copy, Debug, Default)]
+struct Zone {
+    ready: usize,
+    lost: usize,
+}
+
+/// When each zone had a node whose pods were sent away.
+pub(super) type Turns = HashMap<String, i64>;
+
+/// What may happen to the pods of `node` now. Takes the zone's turn if they may go and
+/// were not told to before (`tainted`).
+pub(super) fn decide(
+    node: &Node,
+    tainted: bool,
+    all: &[Node],
+    turns: &mut Turns,
+    now: i64,
+) -> Evict {
+    let mut zones = BTreeMap::<String, Zone>::new();
+    for other in all.iter().filter(|other| other.metadata().labels().get(EXCLUDED).is_none()) {
+        let zone = zones.entry(zone_of(other)).or_default();
+        *if other.is_ready() { &mut zone.ready } else { &mut zone.lost } += 1;
+    }
+    if !zones.is_empty() && zones.values().all(|zone| zone.ready == 0) {
+        return Evict::Never;
+    }
+    if tainted {
+        return Evict::Later;
+    }
+    let name = zone_of(node);
+    let Some(pause) = zones.get(&name).copied().unwrap_or_default().pause() else {
+        return Evict::Later;
+    };
+    match turns.get(&name) {
+        Some(last) if now - last < pause => Evict::Later,
+        _ => {
+            turns.insert(name, now);
+            Evict::Now
+        }
+    }
+}
+
+impl Zone {
+    /// `None`: nobody is sent away.
+    fn pause(self) -> Option<i64> {
+        let Self { ready, lost } = self;
+        let partly = ready > 0 && lost > 2 && lost * 100 >= (ready + lost) * 55;
+        if partly { (ready + lost > LARGE).then_some(LONG_PAUSE) } else { Some(PAUSE) }
+    }
+}
+
+fn zone_of(node: &Node) -> String {
+    let label = |name| node.metadata().labels().get(name).unwrap_or_default();
+    let (region, zone) = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone");
+    format!("{}/{}", label(region), label(zone))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::core::{NodeCondition, NodeStatus};
+
+    use super::*;
+
+    fn node(zone: &str, ready: bool) -> Node {
+        let status = if ready { "True" } else { "Unknown" };
+        let condition = NodeCondition::new().with_type("Ready").with_status(status);
+        let mut node = Node::new().with_status(NodeStatus::new().with_conditions([condition]));
+        node.metadata_mut().labels_mut().insert("topology.kubernetes.io/zone", zone);
+        node
+    }
+
+    #[test]
+    fn the_more_are_lost_the_slower() {
+        // Ready and lost nodes of zone a, ready ones of zone b.
+        let cases = [
+            (1, 1, 0, Evict::Now, "one of two"),
+            (0, 3, 0, Evict::Never, "all there are"),
+            (0, 3, 1, Evict::Now, "all of one zone"),
+            (2, 3, 0, Evict::Later, "most of a small zone"),
+            (20, 40, 0, Evict::Now, "most of a large zone"),
+        ];
+        for (ready, lost, others, expected, what) in cases {
+            let mut all = vec![node("a", true); ready];
+            all.extend(vec![node("a", false); lost]);
+            all.extend(vec![node("b", true); others]);
+            let decided = decide(&node("a", false), false, &all, &mut Turns::new(), 100);
+            assert_eq!(decided, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn one_node_after_the_other() {
+        let all = [node("a", true), node("a", true), node("a", false), node("b", false)];
+        let mut turns = Turns::new();
+        let mut decide = |at: usize, now| decide(&all[at], false, &all, &mut turns, now);
+        assert_eq!(decide(2, 100), Evict::Now);
+        assert_eq!(decide(2, 109), Evict::Later);
+        assert_eq!(decide(3, 109), Evict::Now, "zones do not wait for each other");
+        assert_eq!(decide(2, 110), Evict::Now);
+    }
+
+    #[test]
+    fn large_zones_that_are_mostly_lost_take_long() {
+        let mut all = vec![node("a", true); 20];
+        all.extend(vec![node("a", false); 40]);
+        let mut turns = Turns::from([("/a".to_owned(), 100)]);
+        assert_eq!(decide(&all[20], false, &all, &mut turns, 150), Evict::Later);
+        assert_eq!(decide(&all[20], false, &all, &mut turns, 200), Evict::Now);
+    }
+}

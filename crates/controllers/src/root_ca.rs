@@ -1,0 +1,70 @@
+//! Tells pods by which certificates to trust the API server: a ConfigMap in every
+//! namespace.
+
+use api::core::{ConfigMap, Namespace};
+use client::Error;
+use object::{Key, ObjectMeta};
+use runtime::{Context, Controller, Next, Objects, Reconcile};
+use schema::Kind;
+
+use crate::{Config, service_account::ignore_race};
+
+const NAME: &str = "kube-root-ca.crt";
+const FILE: &str = "ca.crt";
+const NOTE: (&str, &str) = (
+    "kubernetes.io/description",
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
+     endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
+     guaranteed across distributions of Kubernetes clusters.",
+);
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    if config.root_ca.is_empty() {
+        return;
+    }
+    let publisher = RootCa { maps: cx.objects(), root_ca: config.root_ca.clone() };
+    Controller::new("root-ca-certificate-publisher", cx, publisher)
+        .watches::<ConfigMap>(|map| {
+            let meta = map.metadata();
+            let ours = (meta.name() == NAME).then(|| Key::new("", meta.namespace()));
+            ours.into_iter().collect()
+        })
+        .start();
+}
+
+#[derive(Debug)]
+struct RootCa {
+    maps: Objects<ConfigMap>,
+    root_ca: String,
+}
+
+impl Reconcile for RootCa {
+    type Kind = Namespace;
+
+    async fn reconcile(&self, key: &Key, namespace: Option<Namespace>) -> Result<Next, Error> {
+        let Some(namespace) = namespace.filter(|namespace| !namespace.is_closing()) else {
+            return Ok(Next::OnChange);
+        };
+        let maps = self.maps.because(&namespace.causes("a namespace has the root certificates"));
+        match self.maps.get(&Key::new(&key.name, NAME)) {
+            None => {
+                let meta = ObjectMeta::new().with_name(NAME).with_namespace(&*key.name);
+                let map = self.fill(ConfigMap::new().with_metadata(meta));
+                ignore_race(maps.create(map).await)?;
+            }
+            Some(map) if self.fill(map.clone()) != map => {
+                maps.update(self.fill(map)).await?;
+            }
+            Some(_) => {}
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+impl RootCa {
+    fn fill(&self, mut map: ConfigMap) -> ConfigMap {
+        map.set_data([(FILE, &*self.root_ca)]);
+        map.metadata_mut().annotations_mut().insert(NOTE.0, NOTE.1);
+        map
+    }
+}

@@ -1,0 +1,56 @@
+//! Pods and names from pod templates.
+
+use api::core::{Pod, PodTemplateSpec};
+use object::{Lens, Text, to_json};
+use schema::Kind;
+
+/// Letters and digits that make no words.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Longer prefixes would leave no room for what the server appends.
+const LONGEST_PREFIX: usize = 57;
+
+/// A new pod from the template, controlled by `owner`. It shares the template's tree.
+pub(crate) fn new_pod<O: Kind>(owner: &O, template: &PodTemplateSpec) -> Pod {
+    let mut prefix = format!("{}-", owner.meta().name());
+    prefix.truncate(LONGEST_PREFIX);
+    let metadata = object::ObjectMeta::new()
+        .with_labels(template.metadata().labels().clone())
+        .with_annotations(template.metadata().annotations().clone())
+        .with_finalizers(template.metadata().finalizers().clone())
+        .with_namespace(owner.meta().namespace())
+        .with_generate_name(prefix)
+        .with_owner_references([owner.controls()]);
+    Pod::new().with_metadata(metadata).with_spec(template.spec().clone())
+}
+
+/// A short name for what the template says. `collisions` makes another one for the
+/// same template, when the first is taken by somebody else.
+pub(crate) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> Text {
+    let mut bytes = to_json(template.tree());
+    bytes.extend(collisions.into_iter().flat_map(i32::to_le_bytes));
+    let sum = bytes
+        .iter()
+        .fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    encode(&sum.to_string())
+}
+
+fn encode(text: &str) -> Text {
+    text.bytes().map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_differ_and_stay() {
+        let template = PodTemplateSpec::new();
+        let mut other = PodTemplateSpec::new();
+        other.spec_mut().set_node_name("a");
+        assert_eq!(hash(&template, None), hash(&template, None));
+        assert_ne!(hash(&template, None), hash(&other, None));
+        assert_ne!(hash(&template, None), hash(&template, Some(1)));
+        assert_eq!(encode("0189"), "45df");
+    }
+}

@@ -1,0 +1,74 @@
+//! Amounts of resources as plain numbers: what every cycle adds and compares.
+
+use object::{Map, Quantity, Text};
+
+/// What a container that asks for nothing is taken to need when nodes are compared.
+const SMALLEST_CPU: i64 = 100;
+const SMALLEST_MEMORY: i64 = 200 * 1024 * 1024;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Amounts {
+    /// In thousandths.
+    pub cpu: i64,
+    pub memory: i64,
+    pub storage: i64,
+    /// How many pods.
+    pub pods: i64,
+    /// Extended resources and huge pages: few, so a list.
+    pub others: Vec<(Text, i64)>,
+}
+
+impl Amounts {
+    /// What a node has to give.
+    pub(crate) fn of_node(map: &Map<Quantity>) -> Self {
+        let mut all = Self::default();
+        map.iter().for_each(|(name, amount)| all.put(name, &amount));
+        all
+    }
+
+    /// What a pod asks for.
+    pub(crate) fn of_pod(pod: &api::core::Pod) -> Self {
+        let mut all = Self::default();
+        pod.requests().iter().for_each(|(name, amount)| all.put(name, amount));
+        all.pods = 1;
+        all
+    }
+
+    /// The same, but at least a little for each container: so that pods which ask for
+    /// nothing are spread too.
+    pub(crate) fn at_least(&self, pod: &api::core::Pod) -> (i64, i64) {
+        let containers = || pod.spec().containers().iter();
+        let lacks = |name: &str| {
+            let without = containers().filter(|c| c.resources().requests().get(name).is_none());
+            i64::try_from(without.count()).unwrap_or_default()
+        };
+        (self.cpu + SMALLEST_CPU * lacks("cpu"), self.memory + SMALLEST_MEMORY * lacks("memory"))
+    }
+
+    pub(crate) fn add(&mut self, more: &Self, sign: i64) {
+        self.cpu += sign * more.cpu;
+        self.memory += sign * more.memory;
+        self.storage += sign * more.storage;
+        self.pods += sign * more.pods;
+        for (name, amount) in &more.others {
+            match self.others.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += sign * amount,
+                None => self.others.push((name.clone(), sign * amount)),
+            }
+        }
+    }
+
+    pub(crate) fn other(&self, name: &str) -> i64 {
+        self.others.iter().find(|(known, _)| known == name).map_or(0, |(_, amount)| *amount)
+    }
+
+    fn put(&mut self, name: &str, amount: &Quantity) {
+        match name {
+            "cpu" => self.cpu = amount.milli_value(),
+            "memory" => self.memory = amount.value(),
+            "ephemeral-storage" => self.storage = amount.value(),
+            "pods" => self.pods = amount.value(),
+            name => self.others.push((name.into(), amount.value())),
+        }
+    }
+}

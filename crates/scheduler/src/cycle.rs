@@ -1,0 +1,237 @@
+//! One pod, all nodes: which is the best that will do. Pure.
+
+use std::{collections::BTreeMap, fmt};
+
+use object::Text;
+
+use crate::{Judge, NodeInfo, PLUGINS, PodInfo, Snapshot, Unfit};
+
+/// Fewer nodes than this are all looked at.
+const FEWEST: usize = 100;
+
+/// No node will do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Unschedulable {
+    pub nodes: usize,
+    /// What is in the way on every node.
+    pub everywhere: Option<String>,
+    /// How many nodes each reason excludes.
+    pub reasons: BTreeMap<Text, usize>,
+    /// Nodes where it might help if others went.
+    pub resolvable: Vec<Text>,
+}
+
+impl fmt::Display for Unschedulable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nodes == 0 {
+            return f.write_str("no nodes available to schedule pods");
+        }
+        if let Some(why) = &self.everywhere {
+            return write!(f, "0/{} nodes are available: {why}.", self.nodes);
+        }
+        let mut said: Vec<_> = self.reasons.iter().map(|(why, n)| format!("{n} {why}")).collect();
+        said.sort_unstable();
+        write!(f, "0/{} nodes are available: {}.", self.nodes, said.join(", "))
+    }
+}
+
+impl Unschedulable {
+    pub(crate) fn count(&mut self, reason: &str, nodes: usize) {
+        if nodes > 0 {
+            *self.reasons.entry(reason.into()).or_default() += nodes;
+        }
+    }
+}
+
+pub(crate) struct Asked<'a> {
+    weight: i64,
+    judge: Box<dyn Judge + 'a>,
+}
+
+/// The best node for the pod among enough of those that will do. `turn` changes with
+/// every call: it says where to begin to look, and decides among equals.
+pub fn schedule<'a>(
+    pod: &PodInfo,
+    all: &'a Snapshot,
+    percentage: u8,
+    turn: usize,
+) -> Result<&'a str, Unschedulable> {
+    let mut asked = judges(pod, all);
+    if let Some(node) = all.node(pod.pod.status().nominated_node_name())
+        && refusal(&asked, node).is_none()
+    {
+        return Ok(node.name()); // others have gone for it
+    }
+    let enough = enough(all.len(), percentage);
+    let begin = turn.wrapping_mul(enough.max(1)) % all.len().max(1);
+    let order = (begin..all.len()).chain(0..begin);
+    let fits = order
+        .filter(|at| all.room[*at].may_hold(&pod.amounts))
+        .map(|at| &*all.nodes[at])
+        .filter(|node| refusal(&asked, node).is_none());
+    let fits: Vec<&NodeInfo> = fits.take(enough).collect();
+    match *fits {
+        [] => Err(why(&asked, all)),
+        [only] => Ok(only.name()),
+        _ => Ok(best(&mut asked, &fits, turn)),
+    }
+}
+
+pub(crate) fn judges<'a>(pod: &'a PodInfo, all: &'a Snapshot) -> Vec<Asked<'a>> {
+    let concerned = PLUGINS.iter().filter_map(|plugin| {
+        Some(Asked { weight: plugin.weight(), judge: plugin.judge(pod, all)? })
+    });
+    concerned.collect()
+}
+
+/// Of all that refuse the node, the first counts.
+pub(crate) fn refusal(asked: &[Asked<'_>], node: &NodeInfo) -> Option<Unfit> {
+    asked.iter().find_map(|asked| asked.judge.filter(node).err())
+}
+
+/// How many nodes that will do are enough to choose from.
+fn enough(nodes: usize, percentage: u8) -> usize {
+    let percentage = match percentage {
+        0 => 50_usize.saturating_sub(nodes / 125).max(5),
+        given => usize::from(given).min(100),
+    };
+    if nodes <= FEWEST { nodes } else { (nodes * percentage / 100).max(FEWEST) }
+}
+
+fn best<'a>(asked: &mut [Asked<'_>], fits: &[&'a NodeInfo], turn: usize) -> &'a str {
+    let mut sums = vec![0; fits.len()];
+    for Asked { weight, judge } in asked {
+        judge.prepare(fits);
+        let scores: Option<Vec<i64>> = fits.iter().map(|node| judge.score(node)).collect();
+        let Some(mut scores) = scores else { continue };
+        judge.normalize(&mut scores);
+        sums.iter_mut().zip(scores).for_each(|(sum, score)| *sum += *weight * score);
+    }
+    let highest = sums.iter().copied().max().unwrap_or_default();
+    let equal: Vec<_> = fits.iter().zip(&sums).filter(|(_, sum)| **sum == highest).collect();
+    let lot = turn.wrapping_mul(0x9e37_79b9) >> 7;
+    equal[lot % equal.len()].0.name()
+}
+
+/// Asks every node again for its reasons.
+fn why(asked: &[Asked<'_>], all: &Snapshot) -> Unschedulable {
+    let mut found = Unschedulable { nodes: all.len(), ..Unschedulable::default() };
+    for node in &all.nodes {
+        let Some(Unfit { reasons, resolvable }) = refusal(asked, node) else { continue };
+        if resolvable {
+            found.resolvable.push(node.name().into());
+        }
+        for reason in &reasons {
+            found.count(reason, 1);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use api::core::{Container, Node, NodeStatus, Pod, PodSpec, Taint, Toleration};
+    use object::{ObjectMeta, from_json};
+
+    use super::*;
+
+    fn node(name: &str, cpu: &str) -> Node {
+        let status = format!(r#"{{"allocatable":{{"cpu":"{cpu}","memory":"4Gi","pods":"110"}}}}"#);
+        let status = NodeStatus::from(from_json(status.as_bytes()).unwrap());
+        let meta = ObjectMeta::new().with_name(name).with_labels([("name", name)]);
+        Node::new().with_metadata(meta).with_status(status)
+    }
+
+    fn pod(cpu: &str) -> Pod {
+        let container = format!(r#"{{"resources":{{"requests":{{"cpu":"{cpu}"}}}}}}"#);
+        let container = Container::from(from_json(container.as_bytes()).unwrap());
+        Pod::new().with_spec(PodSpec::new().with_containers([container]))
+    }
+
+    fn snapshot(nodes: &[Node]) -> Snapshot {
+        nodes.iter().map(|node| NodeInfo::new(node, [])).collect()
+    }
+
+    fn choose(pod: &Pod, all: &Snapshot) -> Result<String, String> {
+        let chosen = schedule(&PodInfo::new(pod), all, 0, 1);
+        chosen.map(str::to_owned).map_err(|none| none.to_string())
+    }
+
+    #[test]
+    fn the_emptiest_that_will_do() {
+        let mut all = snapshot(&[node("a", "2"), node("b", "4"), node("c", "500m")]);
+        assert_eq!(choose(&pod("1"), &all), Ok("b".into()));
+        all.change("b", |b| b.add(PodInfo::new(&pod("3500m")).into()));
+        assert_eq!(choose(&pod("1"), &all), Ok("a".into()));
+        let none = choose(&pod("8"), &all).unwrap_err();
+        assert_eq!(none, "0/3 nodes are available: 3 Insufficient cpu.");
+        assert_eq!(
+            choose(&pod("1"), &snapshot(&[])).unwrap_err(),
+            "no nodes available to schedule pods"
+        );
+    }
+
+    #[test]
+    fn each_reason_is_told_of_the_first_that_refuses() {
+        let mut tainted = node("a", "2");
+        let taint = Taint::new().with_key("k").with_effect("NoSchedule");
+        tainted.spec_mut().set_taints([taint]);
+        let mut cordoned = node("b", "2");
+        cordoned.spec_mut().set_unschedulable(true);
+        let all = snapshot(&[tainted, cordoned, node("c", "1")]);
+        let mut wanted = pod("2");
+        let found = schedule(&PodInfo::new(&wanted), &all, 0, 0).unwrap_err();
+        assert_eq!(
+            found.to_string(),
+            "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), \
+             1 node(s) were unschedulable."
+        );
+        assert!(found.resolvable.is_empty(), "c is too small even when empty");
+        wanted.spec_mut().set_tolerations([Toleration::new().with_operator("Exists")]);
+        assert_eq!(choose(&wanted, &all).map(|name| name == "a" || name == "b"), Ok(true));
+        wanted.spec_mut().set_node_selector([("name", "c")]);
+        let none = choose(&wanted, &all).unwrap_err();
+        assert!(none.contains("2 node(s) didn't match Pod's node affinity/selector"), "{none}");
+    }
+
+    #[test]
+    fn ports_are_taken_once() {
+        let mut wanted = pod("1");
+        for container in wanted.spec_mut().containers_mut().iter_mut() {
+            let port = api::core::ContainerPort::new().with_host_port(80);
+            container.set_ports([port]);
+        }
+        let mut all = snapshot(&[node("a", "8")]);
+        all.change("a", |a| a.add(PodInfo::new(&wanted).into()));
+        let none = choose(&wanted, &all).unwrap_err();
+        assert!(none.contains("didn't have free ports"), "{none}");
+    }
+
+    #[test]
+    fn large_clusters_are_looked_at_in_part() {
+        let cases = [(50, 50), (100, 100), (1000, 420), (5000, 500), (10_000, 500)];
+        for (nodes, looked_at) in cases {
+            assert_eq!(enough(nodes, 0), looked_at, "{nodes}");
+        }
+        assert_eq!(enough(1000, 100), 1000);
+    }
+
+    /// Prints how fast it is: `cargo test -p scheduler --release -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "a measurement"]
+    fn five_thousand_nodes() {
+        let nodes: Vec<_> = (0..5000).map(|at| node(&format!("n{at}"), "32")).collect();
+        let mut all = snapshot(&nodes);
+        let wanted = PodInfo::new(&pod("100m"));
+        let (pods, began) = (10_000, std::time::Instant::now());
+        for turn in 0..pods {
+            let name = schedule(&wanted, &all, 0, turn).unwrap().to_owned();
+            let mut placed = wanted.clone();
+            placed.pod.metadata_mut().set_uid(turn.to_string());
+            all.change(&name, |node| node.add(placed.into()));
+        }
+        let each = began.elapsed() / u32::try_from(pods).unwrap();
+        let rate = 1.0 / each.as_secs_f64();
+        println!("{pods} pods on 5000 nodes: {each:?} each, {rate:.0} pods/s");
+    }
+}

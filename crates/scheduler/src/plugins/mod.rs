@@ -1,0 +1,13 @@
+//! One file per concern.
+
+pub(crate) mod fit;
+pub(crate) mod images;
+pub(crate) mod node;
+pub(crate) mod pods;
+pub(crate) mod ports;
+pub(crate) mod spread;
+pub(crate) mod taints;
+pub(crate) mod volumes;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! Pods of one kind are to be spread evenly over the parts of a topology: zones, nodes.
+
+use std::collections::{HashMap, HashSet};
+
+use api::core::{TopologySpreadConstraint, untolerated};
+use object::{
+    Text,
+    selector::{Operator, Selector},
+};
+
+use crate::{
+    Judge, NodeInfo, Plugin, PodInfo, Snapshot, Unfit,
+    terms::{selector, with_keys},
+};
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const MISSING: &str =
+    "node(s) didn't match pod topology spread constraints (missing required label)";
+const UNEVEN: &str = "node(s) didn't match pod topology spread constraints";
+
+#[derive(Debug)]
+pub(crate) struct PodTopologySpread;
+
+impl Plugin for PodTopologySpread {
+    fn name(&self) -> &'static str {
+        "PodTopologySpread"
+    }
+
+    fn weight(&self) -> i64 {
+        2
+    }
+
+    fn judge<'a>(&self, pod: &'a PodInfo, all: &'a Snapshot) -> Option<Box<dyn Judge + 'a>> {
+        let given = pod.pod.spec().topology_spread_constraints();
+        let of = |when: &str| -> Vec<Constraint> {
+            let those = given.iter().filter(|given| given.when_unsatisfiable() == when);
+            those.map(|given| Constraint::new(pod, given)).collect()
+        };
+        let (hard, mut soft) = (of("DoNotSchedule"), of("ScheduleAnyway"));
+        let by_default = given.is_empty();
+        if by_default && let Some(peers) = &pod.peers {
+            soft =
+                vec![Constraint::default(HOSTNAME, 3, peers), Constraint::default(ZONE, 5, peers)];
+        }
+        if hard.is_empty() && soft.is_empty() {
+            return None;
+        }
+        let hard = hard.iter().map(|c| Domains::count(c, &hard, pod, all)).collect();
+        Some(Box::new(Spread { pod, all, hard, soft, by_default, scored: Vec::new() }))
+    }
+}
+
+struct Constraint {
+    max_skew: i64,
+    topology: Text,
+    selector: Selector,
+    min_domains: usize,
+    honors_affinity: bool,
+    honors_taints: bool,
+}
+
+impl Constraint {
+    fn new(pod: &PodInfo, given: &TopologySpreadConstraint) -> Self {
+        let keys = given.match_label_keys();
+        Self {
+            max_skew: i64::from(given.max_skew()),
+            topology: given.topology_key().into(),
+            selector: with_keys(selector(given.label_selector()), &pod.pod, keys, Operator::In),
+            min_domains: usize::try_from(given.min_domains().unwrap_or(1)).unwrap_or(1),
+            honors_affinity: given.node_affinity_policy() != Some("Ignore"),
+            honors_taints: given.node_taints_policy() == Some("Honor"),
+        }
+    }
+
+    /// What holds for pods that say nothing themselves.
+    fn default(topology: &str, max_skew: i64, peers: &Selector) -> Self {
+        Self {
+            max_skew,
+            topology: topology.into(),
+            selector: peers.clone(),
+            min_domains: 1,
+            honors_affinity: true,
+            honors_taints: false,
+        }
+    }
+
+    /// Whether pods on this node count.
+    fn counts(&self, pod: &PodInfo, node: &NodeInfo) -> bool {
+        let spec = pod.pod.spec();
+        let effects = ["NoSchedule", "NoExecute"];
+        (!self.honors_affinity || spec.fits_node(&node.node))
+            && (!self.honors_taints
+                || untolerated(node.node.spec().taints(), spec.tolerations(), &effects).is_none())
+    }
+
+    fn part<'a>(&self, node: &'a NodeInfo) -> Option<&'a str> {
+        node.node.metadata().labels().get(&self.topology)
+    }
+
+    /// How many of the pods to be spread are on the node.
+    fn on(&self, pod: &PodInfo, node: &NodeInfo) -> i64 {
+        let namespace = pod.pod.metadata().namespace();
+        let those = node.pods.iter().filter(|other| {
+            let meta = other.pod.metadata();
+            meta.namespace() == namespace
+                && !meta.is_terminating()
+                && self.selector.matches(meta.labels())
+        });
+        i64::try_from(those.count()).unwrap_or(i64::MAX)
+    }
+}
+
+/// How many pods each part has.
+struct Domains<'a> {
+    topology: Text,
+    max_skew: i64,
+    /// 1 if the pod itself will count.
+    itself: i64,
+    fewest: i64,
+    counts: HashMap<&'a str, i64>,
+}
+
+impl<'a> Domains<'a> {
+    fn count(of: &Constraint, hard: &[Constraint], pod: &PodInfo, all: &'a Snapshot) -> Self {
+        let mut counts = HashMap::new();
+        for node in &all.nodes {
+            let in_all = hard.iter().all(|other| other.part(node).is_some());
+            if let Some(part) = of.part(node).filter(|_| in_all && of.counts(pod, node)) {
+                *counts.entry(part).or_default() += of.on(pod, node);
+            }
+        }
+        let fewest = counts.values().copied().min().unwrap_or_default();
+        Self {
+            topology: of.topology.clone(),
+            max_skew: of.max_skew,
+            itself: i64::from(of.selector.matches(pod.pod.metadata().labels())),
+            fewest: if counts.len() < of.min_domains { 0 } else { fewest },
+            counts,
+        }
+    }
+}
+
+struct Spread<'a> {
+    pod: &'a PodInfo,
+    all: &'a Snapshot,
+    hard: Vec<Domains<'a>>,
+    soft: Vec<Constraint>,
+    by_default: bool,
+    /// For each soft constraint: the pods of each part, and how much they count.
+    scored: Vec<(HashMap<&'a str, i64>, f64)>,
+}
+
+impl Spread<'_> {
+    /// Nodes outside of a topology are no good, unless nobody asked for it.
+    fn is_ignored(&self, node: &NodeInfo) -> bool {
+        !self.by_default && self.soft.iter().any(|soft| soft.part(node).is_none())
+    }
+}
+
+impl Judge for Spread<'_> {
+    fn filter(&self, node: &NodeInfo) -> Result<(), Unfit> {
+        let labels = node.node.metadata().labels();
+        for hard in &self.hard {
+            let Some(part) = labels.get(&hard.topology) else {
+                return Err(Unfit::for_good(MISSING));
+            };
+            let there = hard.counts.get(part).copied().unwrap_or_default();
+            if there + hard.itself - hard.fewest > hard.max_skew {
+                return Err(Unfit::for_now(UNEVEN));
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "there are not that many nodes")]
+    fn prepare(&mut self, fits: &[&NodeInfo]) {
+        let (pod, all) = (self.pod, self.all);
+        let fits: Vec<_> = fits.iter().filter(|node| !self.is_ignored(node)).collect();
+        let of = |soft: &Constraint| {
+            let weight = |parts: usize| ((parts + 2) as f64).ln();
+            if soft.topology == HOSTNAME {
+                return (HashMap::new(), weight(fits.len())); // counted node by node
+            }
+            let parts: HashSet<_> = fits.iter().filter_map(|node| soft.part(node)).collect();
+            let mut counts = HashMap::new();
+            let nodes: &[_] = if parts.is_empty() { &[] } else { &all.nodes };
+            for node in nodes.iter().filter(|node| soft.counts(pod, node)) {
+                if let Some(part) = soft.part(node).filter(|part| parts.contains(part)) {
+                    *counts.entry(part).or_default() += soft.on(pod, node);
+                }
+            }
+            (counts, weight(parts.len()))
+        };
+        self.scored = self.soft.iter().map(of).collect();
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "small numbers"
+    )]
+    fn score(&self, node: &NodeInfo) -> Option<i64> {
+        if self.soft.is_empty() {
+            return None;
+        }
+        if self.is_ignored(node) {
+            return Some(-1);
+        }
+        let mut sum = 0.0;
+        for (soft, (counts, weight)) in self.soft.iter().zip(&self.scored) {
+            let Some(part) = soft.part(node) else { continue };
+            let there = if soft.topology == HOSTNAME {
+                soft.on(self.pod, node)
+            } else {
+                counts.get(part).copied().unwrap_or_default()
+            };
+            sum += there as f64 * weight + (soft.max_skew - 1) as f64;
+        }
+        Some(sum.round() as i64)
+    }
+
+    fn normalize(&self, scores: &mut [i64]) {
+        let counted = || scores.iter().copied().filter(|score| *score >= 0);
+        let (least, most) = (counted().min().unwrap_or(0), counted().max().unwrap_or(0));
+        for score in scores {
+            *score = match *score {
+                ..0 => 0,
+                _ if most == 0 => 100,
+                score => 100 * (most + least - score) / most,
+            };
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! All that the scheduler knows, kept current by the caches: nodes with what is placed
+//! on them, and the pods that wait. Choices count before the API has heard of them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use api::core::{Namespace, Node, Pod};
+use object::Text;
+use tokio::time::Instant;
+
+use crate::{NodeInfo, PodInfo, Snapshot, waiting::Waiting};
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) waiting: Waiting,
+    /// Pods by node and uid, whether the node is known or not.
+    placed: HashMap<Text, HashMap<Text, Arc<PodInfo>>>,
+    /// Where pods are to go whose binding is on its way.
+    assumed: HashMap<Text, Text>,
+    /// Pods for which others go, and where: by uid.
+    nominated: HashMap<Text, (Text, Arc<PodInfo>)>,
+}
+
+impl State {
+    /// Takes in a change of a node.
+    pub(crate) fn node(&mut self, old: Option<&Node>, new: Option<&Node>) {
+        match (old, new) {
+            (_, Some(new)) => {
+                if old.is_some_and(|old| same(old, new)) {
+                    return; // a heartbeat
+                }
+                let pods = self.placed.get(new.metadata().name()).into_iter().flatten();
+                let info = NodeInfo::new(new, pods.map(|(_, pod)| pod.clone()));
+                Arc::make_mut(&mut self.snapshot).set(info);
+                self.waiting.changed(Instant::now());
+            }
+            (Some(old), None) => Arc::make_mut(&mut self.snapshot).remove(old.metadata().name()),
+            (None, None) => {}
+        }
+    }
+
+    /// Takes in a change of a namespace.
+    pub(crate) fn namespace(&mut self, old: Option<&Namespace>, new: Option<&Namespace>) {
+        let labels = |namespace: &Namespace| namespace.metadata().labels().clone();
+        if old.map(labels) == new.map(labels) {
+            return;
+        }
+        let Some(name) = new.or(old).map(|one| Text::from(one.metadata().name())) else { return };
+        let namespaces = &mut Arc::make_mut(&mut self.snapshot).namespaces;
+        match new {
+            Some(new) => Arc::make_mut(namespaces).insert(name, labels(new)),
+            None => Arc::make_mut(namespaces).remove(&name),
+        };
+        self.waiting.changed(Instant::now());
+    }
+
+    /// Takes in a change of a pod. `ours`: whether it names this scheduler.
+    pub(crate) fn pod(&mut self, old: Option<&Pod>, new: Option<&Pod>, ours: bool) {
+        let is_placed = |pod: &&Pod| pod.is_scheduled() && !pod.is_finished();
+        let new_uid = new.map(|pod| pod.metadata().uid());
+        if let Some(old) = old.filter(|old| new_uid != Some(old.metadata().uid())) {
+            self.drop_waiting(old.metadata().uid());
+        }
+        if let Some(old) = old.filter(is_placed) {
+            let stays = new.filter(is_placed).filter(|new| {
+                new.spec() == old.spec() && new.metadata().labels() == old.metadata().labels()
+            });
+            let going = |pod: &Pod| pod.metadata().is_terminating();
+            if stays.is_some_and(|new| going(new) == going(old)) {
+                return;
+            }
+            self.unplace(old.spec().node_name(), old.metadata().uid());
+            if stays.is_none() {
+                self.waiting.changed(Instant::now());
+            }
+        }
+        let Some(new) = new else { return };
+        let uid = new.metadata().uid();
+        if is_placed(&new) {
+            self.drop_waiting(uid);
+            self.place(new.spec().node_name(), Arc::new(PodInfo::new(new)));
+        } else if new.is_active() && ours && new.spec().scheduling_gates().is_empty() {
+            let nominated = new.status().nominated_node_name();
+            if !nominated.is_empty() {
+                self.nominate(Arc::new(PodInfo::new(new)), nominated);
+            }
+            let spec_changed = old.is_none_or(|old| old.spec() != new.spec());
+            if spec_changed && !self.assumed.contains_key(uid) {
+                self.waiting.add(new);
+            }
+        } else {
+            self.drop_waiting(uid);
+        }
+    }
+
+    /// What a cycle for this pod is to see: room that others made for a pod that is no
+    /// less important is taken.
+    pub(crate) fn view(&self, pod: &PodInfo) -> Arc<Snapshot> {
+        let mut all = self.snapshot.clone();
+        for (node, other) in self.nominated.values() {
+            if other.uid() != pod.uid() && other.priority >= pod.priority {
+                Arc::make_mut(&mut all).change(node, |node| node.add(other.clone()));
+            }
+        }
+        all
+    }
+
+    pub(crate) fn nominate(&mut self, pod: Arc<PodInfo>, node: &str) {
+        self.nominated.insert(pod.uid().into(), (node.into(), pod));
+    }
+
+    pub(crate) fn denominate(&mut self, uid: &str) {
+        self.nominated.remove(uid);
+    }
+
+    fn drop_waiting(&mut self, uid: &str) {
+        self.forget(uid);
+        self.denominate(uid);
+        self.waiting.remove(uid);
+    }
+
+    /// The pod counts as placed from now on.
+    pub(crate) fn assume(&mut self, pod: PodInfo, node: &str) {
+        self.denominate(pod.uid());
+        self.assumed.insert(pod.uid().into(), node.into());
+        self.place(node, Arc::new(pod));
+    }
+
+    /// It is not to be there after all.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        if let Some(node) = self.assumed.remove(uid) {
+            self.unplace(&node, uid);
+        }
+    }
+
+    fn place(&mut self, node: &str, pod: Arc<PodInfo>) {
+        self.unplace(node, pod.uid());
+        self.placed.entry(node.into()).or_default().insert(pod.uid().into(), pod.clone());
+        Arc::make_mut(&mut self.snapshot).change(node, |info| info.add(pod));
+    }
+
+    fn unplace(&mut self, node: &str, uid: &str) {
+        let Some(pods) = self.placed.get_mut(node) else { return };
+        if pods.remove(uid).is_some() {
+            Arc::make_mut(&mut self.snapshot).change(node, |info| info.remove(uid));
+        }
+        if self.placed.get(node).is_some_and(HashMap::is_empty) {
+            self.placed.remove(node);
+        }
+    }
+}
+
+/// Whether nothing changed that matters here.
+fn same(old: &Node, new: &Node) -> bool {
+    old.spec() == new.spec()
+        && old.metadata().labels() == new.metadata().labels()
+        && old.status().allocatable() == new.status().allocatable()
+        && old.status().images() == new.status().images()
+}
+
+#[cfg(test)]
+mod tests {
+    use object::ObjectMeta;
+
+    use super::*;
+
+    fn pod(node: &str) -> Pod {
+        let mut pod = Pod::new().with_metadata(ObjectMeta::new().with_name("p").with_uid("1"));
+        if !node.is_empty() {
+            pod.spec_mut().set_node_name(node);
+        }
+        pod
+    }
+
+    fn used(state: &State, node: &str) -> i64 {
+        state.snapshot.node(node).map_or(-1, |node| node.requested.pods)
+    }
+
+    #[tokio::test]
+    async fn a_pod_counts_once_whoever_tells() {
+        let mut state = State::default();
+        let node = Node::new().with_metadata(ObjectMeta::new().with_name("a"));
+        state.pod(None, Some(&pod("a")), true);
+        state.node(None, Some(&node));
+        assert_eq!(used(&state, "a"), 1, "placed before the node was known");
+        state.pod(Some(&pod("a")), None, true);
+        assert_eq!(used(&state, "a"), 0);
+
+        state.pod(None, Some(&pod("")), true);
+        assert!(state.waiting.pop(Instant::now()).is_some());
+        state.assume(PodInfo::new(&pod("")), "a");
+        assert_eq!(used(&state, "a"), 1);
+        state.pod(Some(&pod("")), Some(&pod("a")), true); // the watch says so too
+        assert_eq!(used(&state, "a"), 1);
+        state.pod(Some(&pod("a")), None, true);
+        assert_eq!(used(&state, "a"), 0);
+    }
+
+    #[tokio::test]
+    async fn a_binding_that_fails_is_undone() {
+        let mut state = State::default();
+        let node = Node::new().with_metadata(ObjectMeta::new().with_name("a"));
+        state.node(None, Some(&node));
+        state.assume(PodInfo::new(&pod("")), "a");
+        state.forget("1");
+        assert_eq!(used(&state, "a"), 0);
+    }
+}

@@ -1,0 +1,202 @@
+//! Pods that wait for a node.
+//!
+//! ```text
+//!  ready        to be tried now, the most important first, then the longest waiting
+//!  backing off  failed a moment ago; ready again when their time is over
+//!  stuck        no node would do; wait until something changes in the cluster
+//! ```
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
+
+use api::core::Pod;
+use object::{Key, Text};
+use tokio::time::Instant;
+
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Nobody is forgotten, even if no change was noticed.
+const LONGEST_STUCK: Duration = Duration::from_mins(5);
+
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    priority: i32,
+    since: u64,
+    failures: u32,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Ready,
+    BackingOff(Instant),
+    Stuck(Instant),
+    /// Being tried, since this many changes.
+    Tried(u64),
+}
+
+/// By uid.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    pods: HashMap<Text, Entry>,
+    ready: BTreeSet<(Reverse<i32>, u64, Text)>,
+    delayed: BTreeSet<(Instant, Text)>,
+    changes: u64,
+    clock: u64,
+}
+
+impl Waiting {
+    /// A pod that is new, or has changed in a way that may help.
+    pub(crate) fn add(&mut self, pod: &Pod) {
+        let uid = Text::from(pod.metadata().uid());
+        match self.pods.get(&uid).map(|entry| entry.place) {
+            Some(Place::Stuck(_)) => self.put(uid, Place::Ready),
+            Some(_) => {}
+            None => {
+                self.clock += 1;
+                let entry = Entry {
+                    key: Key::of(pod.metadata()),
+                    priority: pod.spec().priority().unwrap_or_default(),
+                    since: self.clock,
+                    failures: 0,
+                    place: Place::Tried(0),
+                };
+                self.pods.insert(uid.clone(), entry);
+                self.put(uid, Place::Ready);
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, uid: &str) {
+        self.leave(uid);
+        self.pods.remove(uid);
+    }
+
+    /// The next pod to try.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Text, Key)> {
+        while let Some((due, uid)) = self.delayed.first().cloned()
+            && due <= now
+        {
+            self.put(uid, Place::Ready);
+        }
+        let (_, _, uid) = self.ready.first().cloned()?;
+        let key = self.pods[&uid].key.clone();
+        self.put(uid.clone(), Place::Tried(self.changes));
+        Some((uid, key))
+    }
+
+    /// When to look again if nothing happens.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.delayed.first().map(|(due, _)| *due)
+    }
+
+    /// It could not be placed. `stuck`: only a change can help; one may have happened.
+    pub(crate) fn failed(&mut self, uid: &Text, stuck: bool, now: Instant) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        entry.failures += 1;
+        let changed = matches!(entry.place, Place::Tried(since) if since != self.changes);
+        let until = now + pause(entry.failures);
+        let place = if stuck && !changed {
+            Place::Stuck(now + LONGEST_STUCK)
+        } else {
+            Place::BackingOff(until)
+        };
+        self.put(uid.clone(), place);
+    }
+
+    /// Something changed that may help those who are stuck.
+    pub(crate) fn changed(&mut self, now: Instant) {
+        self.changes += 1;
+        let stuck = self.pods.iter().filter(|(_, entry)| matches!(entry.place, Place::Stuck(_)));
+        let stuck: Vec<_> = stuck.map(|(uid, entry)| (uid.clone(), entry.failures)).collect();
+        for (uid, failures) in stuck {
+            let Place::Stuck(until) = self.pods[&uid].place else { continue };
+            let failed_at = until.checked_sub(LONGEST_STUCK).unwrap_or(now);
+            self.put(uid, Place::BackingOff(failed_at + pause(failures)));
+        }
+    }
+
+    fn put(&mut self, uid: Text, place: Place) {
+        self.leave(&uid);
+        let Some(entry) = self.pods.get_mut(&uid) else { return };
+        entry.place = place;
+        match place {
+            Place::Ready => {
+                self.ready.insert((Reverse(entry.priority), entry.since, uid));
+            }
+            Place::BackingOff(until) | Place::Stuck(until) => {
+                self.delayed.insert((until, uid));
+            }
+            Place::Tried(_) => {}
+        }
+    }
+
+    fn leave(&mut self, uid: &str) {
+        let Some(entry) = self.pods.get(uid) else { return };
+        match entry.place {
+            Place::Ready => {
+                self.ready.remove(&(Reverse(entry.priority), entry.since, uid.into()));
+            }
+            Place::BackingOff(until) | Place::Stuck(until) => {
+                self.delayed.remove(&(until, uid.into()));
+            }
+            Place::Tried(_) => {}
+        }
+    }
+}
+
+fn pause(failures: u32) -> Duration {
+    FIRST_WAIT.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_WAIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use object::ObjectMeta;
+
+    use super::*;
+
+    fn pod(name: &str, priority: i32) -> Pod {
+        let mut pod = Pod::new().with_metadata(ObjectMeta::new().with_name(name).with_uid(name));
+        pod.spec_mut().set_priority(priority);
+        pod
+    }
+
+    fn pop(waiting: &mut Waiting, now: Instant) -> Option<String> {
+        waiting.pop(now).map(|(uid, _)| uid.into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_important_go_first_and_failures_wait() {
+        let (mut waiting, now) = (Waiting::default(), Instant::now());
+        waiting.add(&pod("a", 0));
+        waiting.add(&pod("b", 5));
+        waiting.add(&pod("c", 0));
+        let order: Vec<_> = (0..3).filter_map(|_| pop(&mut waiting, now)).collect();
+        assert_eq!(order, ["b", "a", "c"]);
+        waiting.failed(&"a".into(), false, now);
+        assert_eq!(pop(&mut waiting, now), None);
+        assert_eq!(pop(&mut waiting, now + FIRST_WAIT).as_deref(), Some("a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_frees_those_who_are_stuck() {
+        let (mut waiting, now) = (Waiting::default(), Instant::now());
+        waiting.add(&pod("a", 0));
+        pop(&mut waiting, now);
+        waiting.failed(&"a".into(), true, now);
+        assert_eq!(pop(&mut waiting, now + LONGEST_WAIT), None, "nothing has changed");
+        waiting.changed(now);
+        assert_eq!(pop(&mut waiting, now + FIRST_WAIT).as_deref(), Some("a"));
+        waiting.changed(now); // while it is being tried
+        waiting.failed(&"a".into(), true, now);
+        assert_eq!(pop(&mut waiting, now + LONGEST_WAIT).as_deref(), Some("a"));
+        waiting.failed(&"a".into(), true, now);
+        assert_eq!(waiting.due(), Some(now + LONGEST_STUCK));
+        waiting.remove("a");
+        assert_eq!((waiting.due(), waiting.pods.len()), (None, 0));
+    }
+}
