@@ -1,1 +1,244 @@
-//! kubelet
+//! The kubelet: makes what the API says of this node's pods true, and says what became of
+//! them.
+//!
+//! ```text
+//!  source::{api, file} ─► Pods: a worker each ── look ─► plan ─► steps ─► CRI, volume
+//!                            ▲                             │
+//!  events (CRI), probes ─────┘                             └─► Statuses ─► API
+//!  node: registration, status, lease      server: logs, exec, metrics
+//! ```
+
+mod cgroup;
+mod config;
+pub mod dns;
+pub mod env;
+mod events;
+mod images;
+mod node;
+mod objects;
+mod orphans;
+pub mod pod;
+pub mod probe;
+mod runtime;
+mod server;
+mod source;
+mod statuses;
+mod volumes;
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use ::runtime::{Cache, Context, Objects, Recorder, Reference, Severity};
+use api::core::{Node, Pod, Service};
+use client::Selection;
+use object::{Clock, Key, SystemClock};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep},
+};
+
+pub use self::config::Config;
+use self::{
+    node::machine::Machine, pod::Pods, runtime::Runtime, statuses::Statuses, volumes::Allocatable,
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the container runtime at {socket} does not answer: {why}")]
+    Runtime { socket: String, why: String },
+    #[error("{what}: {error}")]
+    Io { what: String, error: std::io::Error },
+    #[error("{0} is not supported")]
+    Unsupported(&'static str),
+    #[error(transparent)]
+    Pki(#[from] pki::Error),
+}
+
+/// A running kubelet. It stops with its context.
+#[derive(Debug)]
+pub struct Kubelet {
+    pub address: SocketAddr,
+}
+
+/// What all parts share.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) cx: Context,
+    pub(crate) config: Config,
+    pub(crate) runtime: Runtime,
+    pub(crate) machine: Machine,
+    pub(crate) objects: objects::Objects,
+    pub(crate) pods: Pods,
+    pub(crate) statuses: Statuses,
+    /// Of this node; absent: there is no API.
+    pub(crate) api_pods: Option<Objects<Pod>>,
+    services: Option<Arc<Cache<Service>>>,
+    nodes: Option<Arc<Cache<Node>>>,
+    recorder: Option<Recorder>,
+    /// Something happened to static pods or their images in the API.
+    pub(crate) mirrors: Notify,
+    sources: watch::Sender<bool>,
+    /// The node's object has changed.
+    node_changed: Notify,
+}
+
+/// How long the runtime may take to come up.
+const RUNTIME: Duration = Duration::from_mins(1);
+
+/// Starts all parts. The context's client is the node's own identity.
+pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
+    if config.manifest_url.is_some() {
+        return Err(Error::Unsupported("--manifest-url"));
+    }
+    let runtime = connect(&config).await?;
+    if config.node_ips.is_empty() {
+        config.node_ips.extend(node::machine::address());
+    }
+    std::fs::create_dir_all(config.root.join("pods"))
+        .map_err(|error| Error::Io { what: config.root.display().to_string(), error })?;
+    let own = Selection::fields(format!("spec.nodeName={}", config.node_name));
+    let node = Selection::fields(format!("metadata.name={}", config.node_name));
+    let with_api = !config.standalone;
+    let machine = Machine::read(&config.root);
+    let host = Arc::new(Host {
+        runtime,
+        machine,
+        objects: objects::Objects::new(with_api.then(|| cx.client().clone())),
+        pods: Pods::default(),
+        statuses: Statuses::default(),
+        api_pods: with_api.then(|| cx.objects_of::<Pod>(&own)),
+        services: with_api.then(|| cx.cache::<Service>()),
+        nodes: with_api.then(|| cx.cache_of::<Node>(&node)),
+        recorder: with_api.then(|| Recorder::start(cx, "kubelet", &config.node_name)),
+        mirrors: Notify::new(),
+        sources: watch::channel(false).0,
+        node_changed: Notify::new(),
+        cx: cx.clone(),
+        config,
+    });
+    if let Some(nodes) = &host.nodes {
+        let weak = Arc::downgrade(&host);
+        nodes.on_change(move |old, new| {
+            let range = |node: Option<&Node>| node.map(|node| node.spec().pod_cidr().to_owned());
+            if let Some(host) = weak.upgrade().filter(|_| range(old) != range(new)) {
+                host.node_changed.notify_one();
+            }
+        });
+    }
+    let address = server::start(&host).await?;
+    node::start(&host, address.port());
+    Statuses::start(&host);
+    events::start(&host);
+    source::api::start(&host);
+    let mut files = source::file::start(&host);
+    source::mirror::start(&host);
+    let waiting = host.clone();
+    cx.spawn("sources", async move {
+        if files.wait_for(|read| *read).await.is_ok() {
+            waiting.sources.send_replace(true);
+        }
+    });
+    orphans::adopt(&host).await;
+    Ok(Kubelet { address })
+}
+
+async fn connect(config: &Config) -> Result<Runtime, Error> {
+    let until = Instant::now() + RUNTIME;
+    loop {
+        match Runtime::connect(&config.runtime_socket).await {
+            Ok(runtime) => return Ok(runtime),
+            Err(why) if Instant::now() > until => {
+                let socket = config.runtime_socket.display().to_string();
+                return Err(Error::Runtime { socket, why });
+            }
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+impl Host {
+    /// Seconds since 1970.
+    #[expect(clippy::unused_self, reason = "the clock is the host's")]
+    pub(crate) fn now(&self) -> i64 {
+        SystemClock.now()
+    }
+
+    /// Nanoseconds since 1970, as the runtime counts.
+    #[expect(clippy::unused_self, reason = "the clock is the host's")]
+    pub(crate) fn nanos(&self) -> i64 {
+        SystemClock.micros() * 1000
+    }
+
+    pub(crate) fn host_ips(&self) -> Vec<String> {
+        self.config.node_ips.iter().map(ToString::to_string).collect()
+    }
+
+    pub(crate) fn allocatable(&self) -> Allocatable {
+        self.machine.resources()
+    }
+
+    pub(crate) fn node(&self) -> Option<Node> {
+        self.nodes.as_ref()?.get(&Key::new("", &self.config.node_name))
+    }
+
+    pub(crate) fn node_changes(&self) -> Option<&Notify> {
+        self.nodes.is_some().then_some(&self.node_changed)
+    }
+
+    /// Whether files and URLs have been read once.
+    pub(crate) fn sources_read(&self) -> watch::Receiver<bool> {
+        self.sources.subscribe()
+    }
+
+    /// What the pod's containers learn of services.
+    pub(crate) fn service_links(&self, pod: &Pod) -> BTreeMap<String, String> {
+        let Some(services) = &self.services else { return BTreeMap::new() };
+        let all = services.all();
+        let namespace = pod.metadata().namespace();
+        let links = pod.spec().enable_service_links() != Some(false);
+        env::services(all.iter().filter(|service| {
+            let meta = service.metadata();
+            let master = meta.namespace() == "default" && meta.name() == "kubernetes";
+            master || links && meta.namespace() == namespace
+        }))
+    }
+
+    /// Tells an event about a pod, or about one of its containers.
+    pub(crate) fn tell(
+        &self,
+        pod: &Pod,
+        container: &str,
+        severity: Severity,
+        reason: &str,
+        message: String,
+    ) {
+        tracing::debug!(pod = pod.metadata().name(), container, reason, message);
+        let Some(recorder) = &self.recorder else { return };
+        let mut about = Reference::to(pod);
+        if !container.is_empty() {
+            let spec = pod.spec();
+            let list = if spec.init_containers().iter().any(|one| one.name() == container) {
+                "initContainers"
+            } else if spec.containers().iter().any(|one| one.name() == container) {
+                "containers"
+            } else {
+                "ephemeralContainers"
+            };
+            about = about.at(&format!("spec.{list}{{{container}}}"));
+        }
+        recorder.tell(about, severity, reason, message);
+    }
+
+    /// Removes what is left of a pod: volumes, logs, groups.
+    pub(crate) fn clean(&self, namespace: &str, name: &str, uid: &str) -> Result<(), String> {
+        let folder = self.config.pod_folder(uid);
+        volume::remove(&folder).map_err(|error| error.to_string())?;
+        cgroup::remove(&self.config.cgroup_root, uid);
+        let logs = self.config.log_folder(namespace, name, uid);
+        match std::fs::remove_dir_all(&logs) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(format!("{}: {error}", logs.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Shares, quotas and limits, and the groups that pods live in.
+
+use api::core::{Container, Pod};
+use container::cri::LinuxContainerResources;
+use object::Quantity;
+use sys::cgroup::{Hierarchies, Limits};
+
+const PERIOD: i64 = 100_000;
+const FEWEST_SHARES: i64 = 2;
+const MOST_SHARES: i64 = 262_144;
+const SHORTEST_QUOTA: i64 = 1000;
+
+/// The group of a pod, as CRI names it: `/kubepods/burstable/podUID`.
+pub(crate) fn parent(root: &str, pod: &Pod) -> String {
+    let class = match pod.qos_class() {
+        "Guaranteed" => "",
+        "Burstable" => "/burstable",
+        _ => "/besteffort",
+    };
+    let root = root.trim_matches('/');
+    let root = if root.is_empty() { String::new() } else { format!("/{root}") };
+    format!("{root}/kubepods{class}/pod{}", pod.metadata().uid())
+}
+
+/// What a container may use.
+pub(crate) fn resources(
+    pod: &Pod,
+    container: &Container,
+    machine_memory: i64,
+) -> LinuxContainerResources {
+    let (limits, requests) = (container.resources().limits(), container.resources().requests());
+    let cpu = requests.get("cpu").or_else(|| limits.get("cpu"));
+    let quota = limits.get("cpu").map_or(0, |limit| quota(limit.milli_value()));
+    let memory = limits.get("memory").map_or(0, |limit| limit.value());
+    LinuxContainerResources {
+        cpu_shares: shares(cpu.map_or(0, |cpu| cpu.milli_value())),
+        cpu_quota: quota,
+        cpu_period: if quota == 0 { 0 } else { PERIOD },
+        memory_limit_in_bytes: memory,
+        oom_score_adj: oom_score(pod, container, machine_memory),
+        ..LinuxContainerResources::default()
+    }
+}
+
+/// Makes the group of a pod, limited to the sum of its containers where all are limited.
+pub(crate) fn create(path: &str, pod: &Pod) -> std::io::Result<()> {
+    let group = Hierarchies::detect()?.group(path)?;
+    group.create()?;
+    let milli = |amount: Option<&Quantity>| amount.map_or(0, Quantity::milli_value);
+    let (requests, limits) = (pod.requests(), pod.limits());
+    let all = |what: &str| {
+        pod.spec().all_containers().all(|one| one.resources().limits().get(what).is_some())
+    };
+    let cpu = limits.get("cpu").filter(|_| all("cpu")).map(|cpu| quota(cpu.milli_value()));
+    let memory = limits.get("memory").filter(|_| all("memory")).map(Quantity::value);
+    group.limit(&Limits {
+        cpu_shares: u64::try_from(shares(milli(requests.get("cpu")))).ok(),
+        cpu_quota: cpu,
+        cpu_period: cpu.map(|_| PERIOD.unsigned_abs()),
+        memory,
+        ..Limits::default()
+    })
+}
+
+/// Ends and removes the group of a pod, wherever its class put it.
+pub(crate) fn remove(root: &str, uid: &str) {
+    let Ok(hierarchies) = Hierarchies::detect() else { return };
+    let root = root.trim_matches('/');
+    for class in ["", "/burstable", "/besteffort"] {
+        let Ok(group) = hierarchies.group(&format!("/{root}/kubepods{class}/pod{uid}")) else {
+            continue;
+        };
+        if group.exists() {
+            group.kill();
+            if let Err(error) = group.remove() {
+                tracing::warn!(uid, %error, "cannot remove the group of a pod");
+            }
+        }
+    }
+}
+
+fn shares(milli: i64) -> i64 {
+    (milli * 1024 / 1000).clamp(FEWEST_SHARES, MOST_SHARES)
+}
+
+fn quota(milli: i64) -> i64 {
+    if milli == 0 { 0 } else { (milli * PERIOD / 1000).max(SHORTEST_QUOTA) }
+}
+
+/// Who goes first when memory runs out: those who asked for the least of it.
+fn oom_score(pod: &Pod, container: &Container, machine_memory: i64) -> i64 {
+    let critical = pod.spec().priority().is_some_and(|priority| priority >= 2_000_000_000);
+    match pod.qos_class() {
+        _ if critical => -997,
+        "Guaranteed" => -997,
+        "BestEffort" => 1000,
+        _ => {
+            let asked = container.resources().requests().get("memory").map_or(0, |m| m.value());
+            let part = 1000 * asked / machine_memory.max(1);
+            (1000 - part).clamp(3, 999)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object::yaml::from_yaml;
+
+    use super::*;
+
+    #[test]
+    fn amounts_become_what_the_kernel_counts() {
+        let text = "metadata: {uid: u}\nspec: {containers: [{name: a, resources: {requests: {cpu: 250m, memory: 100Mi}, limits: {cpu: 500m, memory: 200Mi}}}]}";
+        let pod = Pod::from(from_yaml(text).unwrap());
+        let container = pod.spec().containers().iter().next().unwrap().clone();
+        let got = resources(&pod, &container, 1000 << 20);
+        assert_eq!((got.cpu_shares, got.cpu_quota, got.cpu_period), (256, 50_000, 100_000));
+        assert_eq!((got.memory_limit_in_bytes, got.oom_score_adj), (200 << 20, 900));
+        assert_eq!(parent("", &pod), "/kubepods/burstable/podu");
+        assert_eq!(parent("/box/", &pod), "/box/kubepods/burstable/podu");
+        let bare =
+            Pod::from(from_yaml("metadata: {uid: u}\nspec: {containers: [{name: a}]}").unwrap());
+        let container = bare.spec().containers().iter().next().unwrap().clone();
+        let got = resources(&bare, &container, 1 << 30);
+        assert_eq!((got.cpu_shares, got.oom_score_adj), (2, 1000));
+        assert_eq!(parent("", &bare), "/kubepods/besteffort/podu");
+    }
+}

@@ -1,0 +1,94 @@
+//! All a kubelet must know, gathered once.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use object::Value;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub node_name: String,
+    /// The first is the node's address; empty: found by the machine's routes.
+    pub node_ips: Vec<IpAddr>,
+    /// The runtime's socket: ours, or another's (`--container-runtime-endpoint`).
+    pub runtime_socket: PathBuf,
+    /// Pods' volumes and files.
+    pub root: PathBuf,
+    /// What containers write, a folder per pod.
+    pub logs: PathBuf,
+    /// `--pod-manifest-path`.
+    pub static_pods: Option<PathBuf>,
+    /// `--manifest-url`; plain HTTP.
+    pub manifest_url: Option<String>,
+    /// Empty: what the API server gives to the node.
+    pub pod_cidr: String,
+    pub cluster_dns: Vec<IpAddr>,
+    pub cluster_domain: String,
+    /// What pods with `dnsPolicy: Default` resolve by.
+    pub resolv_conf: PathBuf,
+    /// The group above `kubepods`; empty: the hierarchies' root.
+    pub cgroup_root: String,
+    /// Absent: made and signed by the kubelet itself.
+    pub serving: Option<Arc<pki::Pair>>,
+    /// Whose client certificates are believed.
+    pub clients: Option<pki::Trust>,
+    pub address: IpAddr,
+    /// 0: any that is free.
+    pub port: u16,
+    pub max_pods: u32,
+    pub labels: BTreeMap<String, String>,
+    /// As in `spec.taints` of a Node.
+    pub taints: Vec<Value>,
+    /// Whether to make the Node.
+    pub register: bool,
+    /// Without any API server: static pods only.
+    pub standalone: bool,
+    /// What `nodeInfo.kubeletVersion` says.
+    pub version: String,
+}
+
+impl Config {
+    /// A node with the usual settings.
+    pub fn new(node_name: &str, runtime_socket: impl Into<PathBuf>) -> Self {
+        Self {
+            node_name: node_name.into(),
+            node_ips: Vec::new(),
+            runtime_socket: runtime_socket.into(),
+            root: "/var/lib/kubelet".into(),
+            logs: "/var/log/pods".into(),
+            static_pods: None,
+            manifest_url: None,
+            pod_cidr: String::new(),
+            cluster_dns: Vec::new(),
+            cluster_domain: "cluster.local".into(),
+            resolv_conf: "/etc/resolv.conf".into(),
+            cgroup_root: String::new(),
+            serving: None,
+            clients: None,
+            address: Ipv4Addr::UNSPECIFIED.into(),
+            port: 10250,
+            max_pods: 110,
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            register: true,
+            standalone: false,
+            version: "v1.37.1".into(),
+        }
+    }
+
+    pub fn node_ip(&self) -> IpAddr {
+        self.node_ips.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into())
+    }
+
+    pub(crate) fn pod_folder(&self, uid: &str) -> PathBuf {
+        self.root.join("pods").join(uid)
+    }
+
+    pub(crate) fn log_folder(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
+        self.logs.join(format!("{namespace}_{name}_{uid}"))
+    }
+}

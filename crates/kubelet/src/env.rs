@@ -1,0 +1,332 @@
+//! What containers find in their environment.
+
+use std::collections::BTreeMap;
+
+use api::core::{Container, EnvVar, ObjectFieldSelector, Pod, ResourceFieldSelector, Service};
+use object::{Quantity, quote::quote};
+
+/// Values that variables are taken from, read before.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// By name, then by key. `None`: there is no such object.
+    pub config_maps: BTreeMap<String, Option<BTreeMap<String, Vec<u8>>>>,
+    pub secrets: BTreeMap<String, Option<BTreeMap<String, Vec<u8>>>>,
+    /// What services say of themselves.
+    pub services: BTreeMap<String, String>,
+    pub pod_ips: Vec<String>,
+    pub host_ips: Vec<String>,
+    /// What the node can give, where a container has no limit: cpu, memory.
+    pub allocatable: BTreeMap<String, Quantity>,
+}
+
+/// The variables of a container, in order; or why they cannot be made.
+pub fn env(
+    pod: &Pod,
+    container: &Container,
+    sources: &Sources,
+) -> Result<Vec<(String, String)>, String> {
+    let mut vars = Vars::default();
+    for from in container.env_from().iter() {
+        let (all, kind, name, optional) = match (from.config_map_ref(), from.secret_ref()) {
+            (Some(map), _) => {
+                let name = map.local_object_reference().name();
+                (&sources.config_maps, "configmap", name, map.optional())
+            }
+            (None, Some(secret)) => {
+                let name = secret.local_object_reference().name();
+                (&sources.secrets, "secret", name, secret.optional())
+            }
+            (None, None) => continue,
+        };
+        match all.get(name).and_then(Option::as_ref) {
+            Some(data) => {
+                for (key, value) in data {
+                    let value = String::from_utf8_lossy(value).into_owned();
+                    vars.set(&format!("{}{key}", from.prefix()), value);
+                }
+            }
+            None if optional == Some(true) => {}
+            None => return Err(format!("{kind} {} not found", quote(name))),
+        }
+    }
+    for var in container.env().iter() {
+        let value = match var.value_from() {
+            None => {
+                let expanded = expand(var.value(), |name| {
+                    vars.get(name).or_else(|| sources.services.get(name)).cloned()
+                });
+                Some(expanded)
+            }
+            Some(_) => value_from(pod, container, var, sources)?,
+        };
+        if let Some(value) = value {
+            vars.set(var.name(), value);
+        }
+    }
+    for (name, value) in &sources.services {
+        if vars.get(name).is_none() {
+            vars.set(name, value.clone());
+        }
+    }
+    Ok(vars.0)
+}
+
+/// Replaces `$(NAME)`; what is not known stays as it is, `$$` is a dollar.
+pub fn expand(text: &str, known: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if let Some(tail) = after.strip_prefix('$') {
+            out.push('$');
+            rest = tail;
+        } else if let Some((name, tail)) =
+            after.strip_prefix('(').and_then(|after| after.split_once(')'))
+        {
+            if let Some(value) = known(name) {
+                out.push_str(&value)
+            } else {
+                out.push_str("$(");
+                out.push_str(name);
+                out.push(')');
+            }
+            rest = tail;
+        } else {
+            out.push('$');
+            rest = after;
+        }
+    }
+    out + rest
+}
+
+/// A field of the pod as text.
+pub fn field(
+    pod: &Pod,
+    selector: &ObjectFieldSelector,
+    sources: &Sources,
+) -> Result<String, String> {
+    let (meta, path) = (pod.metadata(), selector.field_path());
+    if let Some((map, key)) = path.strip_suffix(']').and_then(|path| path.split_once("['")) {
+        let key = key.strip_suffix('\'').unwrap_or(key);
+        let value = match map {
+            "metadata.labels" => meta.labels().get(key),
+            "metadata.annotations" => meta.annotations().get(key),
+            _ => return Err(format!("fieldPath {} does not support subscript", quote(map))),
+        };
+        return Ok(value.unwrap_or_default().to_owned());
+    }
+    let all = |entries: &object::Map<String>| {
+        let lines = entries.iter().map(|(key, value)| format!("{key}={}", quote(value)));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    Ok(match path {
+        "metadata.name" => meta.name().to_owned(),
+        "metadata.namespace" => meta.namespace().to_owned(),
+        "metadata.uid" => meta.uid().to_owned(),
+        "metadata.labels" => all(meta.labels()),
+        "metadata.annotations" => all(meta.annotations()),
+        "spec.nodeName" => pod.spec().node_name().to_owned(),
+        "spec.serviceAccountName" => pod.spec().service_account_name().to_owned(),
+        "status.hostIP" => sources.host_ips.first().cloned().unwrap_or_default(),
+        "status.hostIPs" => sources.host_ips.join(","),
+        "status.podIP" => sources.pod_ips.first().cloned().unwrap_or_default(),
+        "status.podIPs" => sources.pod_ips.join(","),
+        other => return Err(format!("unsupported fieldPath: {other}")),
+    })
+}
+
+/// A request or limit of a container, in units of the divisor.
+pub fn resource(
+    pod: &Pod,
+    own: Option<&Container>,
+    selector: &ResourceFieldSelector,
+    sources: &Sources,
+) -> Result<String, String> {
+    let name = selector.container_name();
+    let container = match own {
+        Some(own) if name.is_empty() || own.name() == name => own,
+        _ => pod
+            .spec()
+            .all_containers()
+            .find(|one| one.name() == name)
+            .ok_or_else(|| format!("container {name} not found"))?,
+    };
+    let (which, what) = selector.resource().split_once('.').unwrap_or_default();
+    let resources = container.resources();
+    let amount = match which {
+        "limits" => resources.limits().get(what).or_else(|| sources.allocatable.get(what).cloned()),
+        "requests" => resources.requests().get(what),
+        _ => return Err(format!("unsupported container resource : {}", selector.resource())),
+    };
+    let amount = amount.unwrap_or_default();
+    let divisor = selector.divisor();
+    let (amount, divisor) = if what == "cpu" {
+        (amount.milli_value(), if divisor.is_zero() { 1000 } else { divisor.milli_value() })
+    } else {
+        (amount.value(), if divisor.is_zero() { 1 } else { divisor.value() })
+    };
+    let divisor = divisor.max(1);
+    Ok(((amount + divisor - 1).div_euclid(divisor)).to_string())
+}
+
+/// What containers learn of services: as links of old, by name and port.
+pub fn services<'a>(all: impl Iterator<Item = &'a Service>) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for service in all {
+        let (name, address) = (service.metadata().name(), service.spec().cluster_ip());
+        if matches!(address, "" | "None") {
+            continue;
+        }
+        let prefix = name.to_uppercase().replace('-', "_");
+        let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+        out.insert(format!("{prefix}_SERVICE_HOST"), address.to_owned());
+        for (at, port) in service.spec().ports().iter().enumerate() {
+            let (number, protocol) = (port.port(), port.protocol());
+            let url = format!("{}://{host}:{number}", protocol.to_lowercase());
+            if at == 0 {
+                out.insert(format!("{prefix}_SERVICE_PORT"), number.to_string());
+                out.insert(format!("{prefix}_PORT"), url.clone());
+            }
+            if !port.name().is_empty() {
+                let part = port.name().to_uppercase().replace('-', "_");
+                out.insert(format!("{prefix}_SERVICE_PORT_{part}"), number.to_string());
+            }
+            let link = format!("{prefix}_PORT_{number}_{}", protocol.to_uppercase());
+            out.insert(format!("{link}_PROTO"), protocol.to_lowercase());
+            out.insert(format!("{link}_PORT"), number.to_string());
+            out.insert(format!("{link}_ADDR"), address.to_owned());
+            out.insert(link, url);
+        }
+    }
+    out
+}
+
+fn value_from(
+    pod: &Pod,
+    container: &Container,
+    var: &EnvVar,
+    sources: &Sources,
+) -> Result<Option<String>, String> {
+    let Some(from) = var.value_from() else { return Ok(None) };
+    if let Some(selector) = from.field_ref() {
+        return field(pod, selector, sources).map(Some);
+    }
+    if let Some(selector) = from.resource_field_ref() {
+        return resource(pod, Some(container), selector, sources).map(Some);
+    }
+    if from.file_key_ref().is_some() {
+        return Err("environment variables from files (fileKeyRef) are not supported".into());
+    }
+    let (all, kind, name, key, optional) = match (from.config_map_key_ref(), from.secret_key_ref())
+    {
+        (Some(map), _) => {
+            let name = map.local_object_reference().name();
+            (&sources.config_maps, "configmap", name, map.key(), map.optional())
+        }
+        (None, Some(secret)) => {
+            let name = secret.local_object_reference().name();
+            (&sources.secrets, "secret", name, secret.key(), secret.optional())
+        }
+        (None, None) => return Ok(None),
+    };
+    let Some(data) = all.get(name).and_then(Option::as_ref) else {
+        return match optional {
+            Some(true) => Ok(None),
+            _ => Err(format!("{kind} {} not found", quote(name))),
+        };
+    };
+    match data.get(key) {
+        Some(value) => Ok(Some(String::from_utf8_lossy(value).into_owned())),
+        None if optional == Some(true) => Ok(None),
+        None => {
+            let kind = if kind == "secret" { "Secret" } else { "ConfigMap" };
+            let place = format!("{}/{name}", pod.metadata().namespace());
+            Err(format!("couldn't find key {key} in {kind} {place}"))
+        }
+    }
+}
+
+#[derive(Default)]
+struct Vars(Vec<(String, String)>);
+
+impl Vars {
+    fn get(&self, name: &str) -> Option<&String> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    fn set(&mut self, name: &str, value: String) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = value,
+            None => self.0.push((name.to_owned(), value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object::yaml::from_yaml;
+
+    use super::*;
+
+    #[test]
+    fn references_expand_and_dollars_escape() {
+        let known = |name: &str| (name == "A").then(|| "1".to_owned());
+        for (text, want) in [
+            ("$(A)-$(A)", "1-1"),
+            ("$(B)", "$(B)"),
+            ("$$(A)", "$(A)"),
+            ("$A ${A} $", "$A ${A} $"),
+            ("$(A", "$(A"),
+        ] {
+            assert_eq!(expand(text, known), want, "{text}");
+        }
+    }
+
+    fn vars(container: &str, sources: &Sources) -> Result<Vec<(String, String)>, String> {
+        let text = format!(
+            "metadata: {{name: p, namespace: ns, labels: {{k: v}}}}\nspec: {{containers: [{container}]}}"
+        );
+        let pod = Pod::from(from_yaml(&text).unwrap());
+        let container = pod.spec().containers().iter().next().unwrap().clone();
+        env(&pod, &container, sources)
+    }
+
+    #[test]
+    fn variables_come_from_everywhere_and_the_last_wins() {
+        let data = [("x".to_owned(), b"1".to_vec()), ("yy".to_owned(), b"2".to_vec())];
+        let sources = Sources {
+            config_maps: [("m".to_owned(), Some(data.into()))].into(),
+            services: [("S_HOST".to_owned(), "10.0.0.1".to_owned())].into(),
+            ..Sources::default()
+        };
+        let got = vars(
+            "{name: a, envFrom: [{configMapRef: {name: m}}], env: [{name: yy, value: '3'}, \
+             {name: z, value: '$(yy)$(S_HOST)'}, {name: nn, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, \
+             {name: l, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['k']\"}}}, \
+             {name: c, valueFrom: {resourceFieldRef: {resource: requests.cpu, divisor: 1m}}}], \
+             resources: {requests: {cpu: 250m}}}",
+            &sources,
+        );
+        let want = [
+            ("x", "1"),
+            ("yy", "3"),
+            ("z", "310.0.0.1"),
+            ("nn", "p"),
+            ("l", "v"),
+            ("c", "250"),
+            ("S_HOST", "10.0.0.1"),
+        ];
+        let want = want.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(got.unwrap(), want);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_unless_optional() {
+        let none = Sources::default();
+        let needed = "{name: a, env: [{name: v, valueFrom: {secretKeyRef: {name: s, key: k}}}]}";
+        assert_eq!(vars(needed, &none).unwrap_err(), "secret \"s\" not found");
+        let optional = needed.replace("key: k", "key: k, optional: true");
+        assert_eq!(vars(&optional, &none).unwrap(), []);
+    }
+}

@@ -1,0 +1,86 @@
+//! What happens to containers, heard from the runtime; where it does not tell, it is asked.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use container::cri::GetEventsRequest;
+use tokio::time::sleep;
+use tracing::{debug, info};
+
+use crate::{Host, runtime::labels};
+
+const RELIST: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Wakes the workers of pods to which something happens.
+pub(crate) fn start(host: &Arc<Host>) {
+    let host = host.clone();
+    let cx = host.cx.clone();
+    cx.spawn("container events", async move {
+        loop {
+            let code = listen(&host).await;
+            if code == tonic::Code::Unimplemented {
+                info!("the runtime has no events; asking every second");
+                return relist(&host).await;
+            }
+            sleep(RETRY).await;
+            host.pods.wake_all(); // something may have been missed
+        }
+    });
+}
+
+async fn listen(host: &Host) -> tonic::Code {
+    let mut events =
+        match host.runtime.cri().runtime.get_container_events(GetEventsRequest {}).await {
+            Ok(answer) => answer.into_inner(),
+            Err(error) => return error.code(),
+        };
+    host.pods.wake_all();
+    loop {
+        match events.message().await {
+            Ok(Some(event)) => {
+                let uid = event
+                    .pod_sandbox_status
+                    .and_then(|sandbox| sandbox.metadata)
+                    .map(|metadata| metadata.uid);
+                match uid {
+                    Some(uid) => host.pods.wake(&uid),
+                    None => host.pods.wake_all(),
+                }
+            }
+            Ok(None) => return tonic::Code::Unavailable,
+            Err(error) => {
+                debug!(%error, "the runtime's events have ended");
+                return error.code();
+            }
+        }
+    }
+}
+
+async fn relist(host: &Host) {
+    let mut known: HashMap<String, BTreeMap<String, i32>> = HashMap::new();
+    loop {
+        sleep(RELIST).await;
+        let both = futures_util::future::try_join(
+            host.runtime.sandboxes(HashMap::new()),
+            host.runtime.containers(HashMap::new()),
+        );
+        let Ok((sandboxes, containers)) = both.await else { continue };
+        let mut now: HashMap<String, BTreeMap<String, i32>> = HashMap::new();
+        let states = sandboxes
+            .into_iter()
+            .map(|one| (one.labels, one.id, one.state))
+            .chain(containers.into_iter().map(|one| (one.labels, one.id, one.state)));
+        for (labels, id, state) in states {
+            if let Some(uid) = labels.get(labels::UID) {
+                now.entry(uid.clone()).or_default().insert(id, state);
+            }
+        }
+        let uids = known.keys().chain(now.keys());
+        uids.filter(|uid| known.get(*uid) != now.get(*uid)).for_each(|uid| host.pods.wake(uid));
+        known = now;
+    }
+}

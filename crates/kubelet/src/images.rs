@@ -1,0 +1,134 @@
+//! Images: present, pulled, or a reason why not.
+
+use api::core::{Container, Pod};
+use container::cri::{AuthConfig, Image, PodSandboxConfig};
+use object::from_json;
+use runtime::Severity;
+
+use crate::{Host, objects::Data};
+
+/// Why a container cannot start: reason and message.
+pub(crate) type Refusal = (String, String);
+
+/// The image of a container, pulled if its policy says so.
+pub(crate) async fn ensure(
+    host: &Host,
+    pod: &Pod,
+    container: &Container,
+    sandbox: &PodSandboxConfig,
+) -> Result<Image, Refusal> {
+    let name = container.image();
+    let tell = |severity, reason: &str, message: String| {
+        host.tell(pod, container.name(), severity, reason, message);
+    };
+    let present = host.runtime.image(name).await.map_err(|error| {
+        (
+            "ImageInspectError".to_owned(),
+            format!("Failed to inspect image \"{name}\": {}", error.message()),
+        )
+    })?;
+    match (container.image_pull_policy(), present) {
+        ("Never", None) => {
+            let message =
+                format!("Container image \"{name}\" is not present with pull policy of Never");
+            tell(Severity::Warning, "ErrImageNeverPull", message.clone());
+            return Err(("ErrImageNeverPull".into(), message));
+        }
+        ("Never" | "IfNotPresent" | "", Some(image)) => {
+            let message = format!(
+                "Container image \"{name}\" already present on machine and can be accessed by the pod"
+            );
+            tell(Severity::Normal, "Pulled", message);
+            return Ok(image);
+        }
+        _ => {}
+    }
+    tell(Severity::Normal, "Pulling", format!("Pulling image \"{name}\""));
+    let began = tokio::time::Instant::now();
+    let auths = auths(host, pod, name).await;
+    let mut last = None;
+    let tries = auths.into_iter().map(Some).chain([None]);
+    for auth in tries {
+        match host.runtime.pull(name, auth, sandbox.clone()).await {
+            Ok(_) => {
+                last = None;
+                break;
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    if let Some(error) = last {
+        let message = format!("failed to pull image \"{name}\": {}", error.message());
+        tell(
+            Severity::Warning,
+            "Failed",
+            format!("Failed to pull image \"{name}\": {}", error.message()),
+        );
+        tell(Severity::Warning, "Failed", "Error: ErrImagePull".into());
+        return Err(("ErrImagePull".into(), message));
+    }
+    let pulled = host.runtime.image(name).await.ok().flatten().ok_or_else(|| {
+        ("ErrImagePull".to_owned(), format!("image \"{name}\" is not there after it was pulled"))
+    })?;
+    let took = format!("{:.3}s", began.elapsed().as_secs_f64());
+    let message = format!(
+        "Successfully pulled image \"{name}\" in {took} ({took} including waiting). Image size: {} bytes.",
+        pulled.size
+    );
+    tell(Severity::Normal, "Pulled", message);
+    Ok(pulled)
+}
+
+/// Credentials of the pod's pull secrets that fit the image.
+async fn auths(host: &Host, pod: &Pod, image: &str) -> Vec<AuthConfig> {
+    let mut found = Vec::new();
+    for secret in pod.spec().image_pull_secrets().iter() {
+        match host.objects.secret(pod.metadata().namespace(), secret.name()).await {
+            Ok(Some(data)) => found.extend(fitting(&data, image)),
+            Ok(None) => {
+                let message = format!(
+                    "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+                    secret.name()
+                );
+                host.tell(pod, "", Severity::Warning, "FailedToRetrieveImagePullSecret", message);
+            }
+            Err(error) => tracing::warn!(%error, "a pull secret cannot be read"),
+        }
+    }
+    found
+}
+
+fn fitting(data: &Data, image: &str) -> Vec<AuthConfig> {
+    let all = match (data.get(".dockerconfigjson"), data.get(".dockercfg")) {
+        (Some(file), _) => from_json(file).map(|tree| tree["auths"].clone()),
+        (None, Some(file)) => from_json(file),
+        (None, None) => return Vec::new(),
+    };
+    let Ok(all) = all else { return Vec::new() };
+    let fits = |server: &str| {
+        let place = server.split_once("://").map_or(server, |(_, rest)| rest);
+        let place = place.trim_end_matches('/').trim_end_matches("/v1").trim_end_matches("/v2");
+        image.strip_prefix(place).is_some_and(|rest| rest.starts_with(['/', ':', '@']))
+    };
+    let text = |value: &object::Value| value.as_str().unwrap_or_default().to_owned();
+    all.entries()
+        .filter(|(server, _)| fits(server))
+        .map(|(server, auth)| AuthConfig {
+            username: text(&auth["username"]),
+            password: text(&auth["password"]),
+            auth: text(&auth["auth"]),
+            server_address: server.to_owned(),
+            identity_token: text(&auth["identitytoken"]),
+            registry_token: text(&auth["registrytoken"]),
+        })
+        .collect()
+}
+
+#[test]
+fn credentials_fit_by_place() {
+    let file = br#"{"auths": {"https://registry.test/v2/": {"username": "u", "password": "p"}, "other.test": {"auth": "x"}}}"#;
+    let data: Data = [(".dockerconfigjson".to_owned(), file.to_vec())].into();
+    let found = fitting(&data, "registry.test/a/b:1");
+    assert_eq!((found.len(), found[0].username.as_str()), (1, "u"));
+    assert!(fitting(&data, "registry.test.evil/a").is_empty());
+}

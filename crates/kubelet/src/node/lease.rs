@@ -1,0 +1,76 @@
+//! The node's lease: a small sign of life.
+
+use std::{sync::Arc, time::Duration};
+
+use api::{coordination::Lease, core::Node};
+use client::{Api, Error};
+use object::{Clock, Key, Lens, MicroTime, SystemClock, Value};
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::Host;
+
+const RENEW: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(1);
+const SECONDS: i32 = 40;
+const NAMESPACE: &str = "kube-node-lease";
+
+pub(crate) fn start(host: &Arc<Host>) {
+    let host = host.clone();
+    let cx = host.cx.clone();
+    cx.spawn("node lease", async move {
+        let mut known = None;
+        loop {
+            match renew(&host, known.take()).await {
+                Ok(lease) => {
+                    known = Some(lease);
+                    sleep(RENEW).await;
+                }
+                Err(error) => {
+                    warn!(%error, "the lease cannot be renewed; will retry");
+                    sleep(RETRY).await;
+                }
+            }
+        }
+    });
+}
+
+async fn renew(host: &Host, known: Option<Lease>) -> Result<Lease, Error> {
+    let api = Api::<Lease>::new(host.cx.client());
+    let key = Key::new(NAMESPACE, &host.config.node_name);
+    let found = match known {
+        Some(lease) => Some(lease),
+        None => match api.get(&key).await {
+            Err(error) if error.is_not_found() => None,
+            found => Some(found?),
+        },
+    };
+    let exists = found.is_some();
+    let mut tree = found.map_or_else(Value::object, |lease| lease.tree().clone());
+    tree["metadata"]["name"] = (&*host.config.node_name).into();
+    tree["metadata"]["namespace"] = NAMESPACE.into();
+    let spec = &mut tree["spec"];
+    spec["holderIdentity"] = (&*host.config.node_name).into();
+    spec["leaseDurationSeconds"] = SECONDS.into();
+    spec["renewTime"] = MicroTime::text(SystemClock.micros()).into();
+    if tree["metadata"]["ownerReferences"].is_null()
+        && let Ok(node) = owner(host).await
+    {
+        tree["metadata"]["ownerReferences"] = [node].into_iter().collect();
+    }
+    let lease = Lease::from(tree);
+    if exists { api.update(lease).await } else { api.create(lease).await }
+}
+
+async fn owner(host: &Host) -> Result<Value, Error> {
+    let node = if let Some(node) = host.node() {
+        node
+    } else {
+        let key = Key::new("", &host.config.node_name);
+        Api::<Node>::new(host.cx.client()).get(&key).await?
+    };
+    let mut owner = Value::object();
+    (owner["apiVersion"], owner["kind"]) = ("v1".into(), "Node".into());
+    (owner["name"], owner["uid"]) = (node.metadata().name().into(), node.metadata().uid().into());
+    Ok(owner)
+}

@@ -1,0 +1,84 @@
+//! The node in the API: made once, told of every change, its lease renewed.
+
+mod lease;
+pub(crate) mod machine;
+mod register;
+mod status;
+
+use std::{sync::Arc, time::Duration};
+
+use object::Value;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::warn;
+
+use crate::Host;
+
+/// How often the node is looked at.
+const LOOK: Duration = Duration::from_secs(10);
+/// While it is not ready it is looked at more often, and most often right after the start.
+const SOON: Duration = Duration::from_millis(200);
+const LATER: Duration = Duration::from_secs(2);
+const FRESH: Duration = Duration::from_secs(20);
+/// How often the API hears of a node to which nothing happens.
+const TELL: Duration = Duration::from_mins(5);
+
+pub(crate) fn start(host: &Arc<Host>, port: u16) {
+    if host.config.standalone {
+        return;
+    }
+    let host = host.clone();
+    let cx = host.cx.clone();
+    lease::start(&host);
+    cx.spawn("node", async move {
+        let mut told = None;
+        let mut last = Instant::now();
+        let began = Instant::now();
+        let mut range = String::new();
+        loop {
+            give_range(&host, &mut range).await;
+            let status = status::of(&host, port).await;
+            let ready = status::is_ready(&status);
+            let due =
+                told.as_ref() != Some(&status::without_times(&status)) || last.elapsed() >= TELL;
+            if due {
+                match register::write(&host, &status).await {
+                    Ok(()) => {
+                        told = Some(status::without_times(&status));
+                        last = Instant::now();
+                    }
+                    Err(error) => warn!(%error, "the node cannot be written; will retry"),
+                }
+            }
+            let wait = match () {
+                () if ready && told.is_some() => LOOK,
+                () if began.elapsed() < FRESH => SOON,
+                () => LATER,
+            };
+            // a range that the API has just given is passed on at once
+            if let Some(nodes) = host.node_changes() {
+                let _ = timeout(wait, nodes.notified()).await;
+            } else {
+                sleep(wait).await;
+            }
+        }
+    });
+}
+
+/// Tells the runtime which addresses are the pods', once they are known.
+async fn give_range(host: &Host, given: &mut String) {
+    let of_node = host.node().map(|node| node.spec().pod_cidr().to_owned()).unwrap_or_default();
+    let range =
+        if host.config.pod_cidr.is_empty() { of_node } else { host.config.pod_cidr.clone() };
+    if range.is_empty() || range == *given {
+        return;
+    }
+    match host.runtime.set_pod_cidr(&range).await {
+        Ok(()) => *given = range,
+        Err(error) => warn!(%error, "the runtime does not take the pods' range; will retry"),
+    }
+}
+
+/// A field of a tree as text.
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,147 @@
+//! What pods read from the API: config maps, secrets, tokens, claims.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+
+use api::core::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret, ServiceAccount};
+use client::{Api, Client, Error};
+use object::{Bytes, Key, Lens, Time, Value};
+
+pub(crate) type Data = BTreeMap<String, Vec<u8>>;
+
+/// Tokens are renewed when this part of their life is over.
+const RENEW_PERCENT: i64 = 80;
+
+#[derive(Debug)]
+pub(crate) struct Objects {
+    /// Absent: there is no API.
+    client: Option<Client>,
+    /// By pod, volume and path: the token, and when to ask for another.
+    tokens: Mutex<HashMap<(String, String, String), (String, i64)>>,
+}
+
+/// What a pod wants a token for.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) volume: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) audience: &'a str,
+    pub(crate) seconds: i64,
+}
+
+impl Objects {
+    pub(crate) fn new(client: Option<Client>) -> Self {
+        Self { client, tokens: Mutex::default() }
+    }
+
+    /// `None`: there is no such config map.
+    pub(crate) async fn config_map(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Data>, String> {
+        let found = Api::<ConfigMap>::new(self.client()?).get(&Key::new(namespace, name)).await;
+        Ok(missing(found)?.map(|map| {
+            let tree = map.tree();
+            let plain = tree["data"].entries();
+            let plain = plain.map(|(key, value)| (key.to_owned(), text(value).into_bytes()));
+            plain.chain(binary(&tree["binaryData"])).collect()
+        }))
+    }
+
+    pub(crate) async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Data>, String> {
+        let found = Api::<Secret>::new(self.client()?).get(&Key::new(namespace, name)).await;
+        Ok(missing(found)?.map(|secret| binary(&secret.tree()["data"]).collect()))
+    }
+
+    /// A token for the pod's service account, bound to the pod.
+    pub(crate) async fn token(
+        &self,
+        pod: &Pod,
+        wanted: &Wanted<'_>,
+        now: i64,
+    ) -> Result<String, String> {
+        let meta = pod.metadata();
+        let id = (meta.uid().to_owned(), wanted.volume.to_owned(), wanted.path.to_owned());
+        let known = self.tokens.lock().expect("not poisoned").get(&id).cloned();
+        if let Some((token, until)) = known
+            && now < until
+        {
+            return Ok(token);
+        }
+        let mut body = Value::object();
+        (body["apiVersion"], body["kind"]) =
+            ("authentication.k8s.io/v1".into(), "TokenRequest".into());
+        let spec = &mut body["spec"];
+        spec["audiences"] = match wanted.audience {
+            "" => Value::from_iter(Vec::<Value>::new()),
+            audience => [audience].into_iter().collect(),
+        };
+        spec["expirationSeconds"] = wanted.seconds.into();
+        let bound = &mut spec["boundObjectRef"];
+        (bound["apiVersion"], bound["kind"]) = ("v1".into(), "Pod".into());
+        (bound["name"], bound["uid"]) = (meta.name().into(), meta.uid().into());
+        let account = match pod.spec().service_account_name() {
+            "" => "default",
+            name => name,
+        };
+        let key = Key::new(meta.namespace(), account);
+        let api = Api::<ServiceAccount>::new(self.client()?);
+        let answer =
+            api.create_sub(&key, "token", &body).await.map_err(|error| error.to_string())?;
+        let token = text(&answer["status"]["token"]);
+        if token.is_empty() {
+            return Err(format!("the server gave no token for {key}"));
+        }
+        let expires = Time::seconds(&text(&answer["status"]["expirationTimestamp"]));
+        let lasts = expires.map_or(wanted.seconds, |expires| expires - now);
+        let mut tokens = self.tokens.lock().expect("not poisoned");
+        tokens.insert(id, (token.clone(), now + lasts * RENEW_PERCENT / 100));
+        Ok(token)
+    }
+
+    pub(crate) fn forget(&self, uid: &str) {
+        self.tokens.lock().expect("not poisoned").retain(|(pod, ..), _| pod != uid);
+    }
+
+    /// The persistent volume that a claim is bound to.
+    pub(crate) async fn volume(
+        &self,
+        namespace: &str,
+        claim: &str,
+    ) -> Result<PersistentVolume, String> {
+        let client = self.client()?;
+        let key = Key::new(namespace, claim);
+        let claim = Api::<PersistentVolumeClaim>::new(client).get(&key).await;
+        let claim = missing(claim)?
+            .ok_or_else(|| format!("persistentvolumeclaim \"{}\" not found", key.name))?;
+        let name = claim.spec().volume_name();
+        if name.is_empty() || claim.status().phase() != "Bound" {
+            return Err(format!("PersistentVolumeClaim {} is not bound", key.name));
+        }
+        let volume = Api::<PersistentVolume>::new(client).get(&Key::new("", name)).await;
+        missing(volume)?.ok_or_else(|| format!("persistentvolume \"{name}\" not found"))
+    }
+
+    fn client(&self) -> Result<&Client, String> {
+        self.client.as_ref().ok_or_else(|| "this kubelet has no API server".to_owned())
+    }
+}
+
+fn missing<T>(found: Result<T, Error>) -> Result<Option<T>, String> {
+    match found {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn binary(data: &Value) -> impl Iterator<Item = (String, Vec<u8>)> + '_ {
+    data.entries().map(|(key, value)| {
+        (key.to_owned(), Bytes::decode(value.as_str().unwrap_or_default()).unwrap_or_default())
+    })
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,252 @@
+//! A container as the runtime is told of it.
+
+use std::collections::HashMap;
+
+use api::core::{Container as Spec, Pod, SeccompProfile};
+use container::cri::{
+    Capability, ContainerConfig, ContainerMetadata, Image, ImageSpec, Int64Value, KeyValue,
+    LinuxContainerConfig, LinuxContainerSecurityContext, Mount, NamespaceMode, SecurityProfile,
+    Signal, SupplementalGroupsPolicy, security_profile::ProfileType,
+};
+
+use super::{plan::hash, sandbox};
+use crate::{cgroup, env::expand, runtime::labels};
+
+const MASKED: [&str; 11] = [
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+];
+const READ_ONLY: [&str; 5] =
+    ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// What a container needs besides its specification.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) mounts: Vec<Mount>,
+    pub(crate) image: Image,
+    pub(crate) restarts: i32,
+    pub(crate) machine_memory: i64,
+    /// Whose processes an ephemeral container sees.
+    pub(crate) target: Option<String>,
+}
+
+pub(crate) fn config(pod: &Pod, spec: &Spec, parts: Parts) -> Result<ContainerConfig, String> {
+    check_user(pod, spec, &parts.image)?;
+    let known = |name: &str| {
+        parts.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    };
+    let expanded = |list: &object::List<String>| -> Vec<String> {
+        list.iter().map(|word| expand(word, known)).collect()
+    };
+    let mut all_labels: HashMap<_, _> = sandbox::pod_labels(pod)
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("io.kubernetes."))
+        .collect();
+    all_labels.insert(labels::CONTAINER.into(), spec.name().into());
+    let restarts = parts.restarts;
+    let annotations = [
+        (labels::HASH, hash(spec)),
+        (labels::RESTARTS, restarts.to_string()),
+        ("io.kubernetes.container.terminationMessagePath", spec.termination_message_path().into()),
+        (
+            "io.kubernetes.container.terminationMessagePolicy",
+            spec.termination_message_policy().into(),
+        ),
+        (
+            "io.kubernetes.pod.terminationGracePeriod",
+            pod.spec().termination_grace_period_seconds().to_string(),
+        ),
+    ];
+    Ok(ContainerConfig {
+        metadata: Some(ContainerMetadata {
+            name: spec.name().into(),
+            attempt: restarts.try_into().unwrap_or_default(),
+        }),
+        image: Some(ImageSpec {
+            image: parts.image.id.clone(),
+            user_specified_image: spec.image().into(),
+            ..ImageSpec::default()
+        }),
+        command: expanded(spec.command()),
+        args: expanded(spec.args()),
+        working_dir: spec.working_dir().into(),
+        envs: parts
+            .env
+            .iter()
+            .map(|(key, value)| KeyValue { key: key.clone(), value: value.clone().into() })
+            .collect(),
+        mounts: parts.mounts,
+        labels: all_labels,
+        annotations: annotations.map(|(name, value)| (name.to_owned(), value)).into(),
+        log_path: format!("{}/{restarts}.log", spec.name()),
+        stdin: spec.stdin(),
+        stdin_once: spec.stdin_once(),
+        tty: spec.tty(),
+        linux: Some(LinuxContainerConfig {
+            resources: Some(cgroup::resources(pod, spec, parts.machine_memory)),
+            security_context: Some(security(pod, spec, parts.target)?),
+        }),
+        stop_signal: stop_signal(spec)?.into(),
+        ..ContainerConfig::default()
+    })
+}
+
+fn stop_signal(spec: &Spec) -> Result<Signal, String> {
+    match spec.lifecycle().and_then(|lifecycle| lifecycle.stop_signal()) {
+        None => Ok(Signal::RuntimeDefault),
+        Some(name) => Signal::from_str_name(&format!(
+            "SIGNAL_{}",
+            name.replace('+', "PLUS").replace("MAX-", "MAXMINUS")
+        ))
+        .ok_or_else(|| format!("the signal {name:?} is not known")),
+    }
+}
+
+fn check_user(pod: &Pod, spec: &Spec, image: &Image) -> Result<(), String> {
+    let (own, all) = (spec.security_context(), pod.spec().security_context());
+    let must = own.and_then(api::core::SecurityContext::run_as_non_root);
+    let must = must.or(all.and_then(api::core::PodSecurityContext::run_as_non_root));
+    if must != Some(true) {
+        return Ok(());
+    }
+    let user = own
+        .and_then(api::core::SecurityContext::run_as_user)
+        .or(all.and_then(api::core::PodSecurityContext::run_as_user));
+    let place = format!(
+        "(pod: \"{}_{}({})\", container: {})",
+        pod.metadata().name(),
+        pod.metadata().namespace(),
+        pod.metadata().uid(),
+        spec.name()
+    );
+    match (user, &image.uid, &*image.username) {
+        (Some(0), ..) => Err(format!("container's runAsUser breaks non-root policy {place}")),
+        (Some(_), ..) => Ok(()),
+        (None, Some(uid), _) if uid.value != 0 => Ok(()),
+        (None, None, name) if !name.is_empty() => Err(format!(
+            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root {place}"
+        )),
+        (None, ..) => Err(format!("container has runAsNonRoot and image will run as root {place}")),
+    }
+}
+
+fn security(
+    pod: &Pod,
+    spec: &Spec,
+    target: Option<String>,
+) -> Result<LinuxContainerSecurityContext, String> {
+    let (own, all) = (spec.security_context(), pod.spec().security_context());
+    let privileged = own.and_then(api::core::SecurityContext::privileged) == Some(true);
+    let id = |own: Option<i64>, all: Option<i64>| own.or(all).map(|value| Int64Value { value });
+    let run_as_user = id(
+        own.and_then(api::core::SecurityContext::run_as_user),
+        all.and_then(api::core::PodSecurityContext::run_as_user),
+    );
+    let run_as_group = id(
+        own.and_then(api::core::SecurityContext::run_as_group),
+        all.and_then(api::core::PodSecurityContext::run_as_group),
+    );
+    let mut namespaces = sandbox::namespaces(pod);
+    if let Some(target) = target {
+        namespaces.pid = NamespaceMode::Target.into();
+        namespaces.target_id = target;
+    }
+    let unmasked = own.and_then(|own| own.proc_mount()) == Some("Unmasked");
+    let paths = |list: &[&str]| -> Vec<String> {
+        if privileged || unmasked { Vec::new() } else { list.iter().map(|p| (*p).into()).collect() }
+    };
+    let capabilities = own.and_then(|own| own.capabilities()).map(|capabilities| Capability {
+        add_capabilities: capabilities.add().iter().map(str::to_owned).collect(),
+        drop_capabilities: capabilities.drop().iter().map(str::to_owned).collect(),
+        ..Capability::default()
+    });
+    let profile =
+        own.and_then(|own| own.seccomp_profile()).or(all.and_then(|all| all.seccomp_profile()));
+    let mut groups: Vec<i64> =
+        all.map(|all| all.supplemental_groups().iter().collect()).unwrap_or_default();
+    groups.extend(all.and_then(api::core::PodSecurityContext::fs_group));
+    let strict = all.and_then(|all| all.supplemental_groups_policy()) == Some("Strict");
+    Ok(LinuxContainerSecurityContext {
+        capabilities,
+        privileged,
+        namespace_options: Some(namespaces),
+        run_as_user,
+        run_as_group,
+        readonly_rootfs: own.and_then(api::core::SecurityContext::read_only_root_filesystem)
+            == Some(true),
+        supplemental_groups: groups,
+        supplemental_groups_policy: if strict {
+            SupplementalGroupsPolicy::Strict.into()
+        } else {
+            SupplementalGroupsPolicy::Merge.into()
+        },
+        no_new_privs: own.and_then(api::core::SecurityContext::allow_privilege_escalation)
+            == Some(false),
+        masked_paths: paths(&MASKED),
+        readonly_paths: paths(&READ_ONLY),
+        seccomp: Some(if privileged { unconfined() } else { seccomp(profile)? }),
+        ..LinuxContainerSecurityContext::default()
+    })
+}
+
+fn unconfined() -> SecurityProfile {
+    SecurityProfile { profile_type: ProfileType::Unconfined.into(), localhost_ref: String::new() }
+}
+
+fn seccomp(profile: Option<&SeccompProfile>) -> Result<SecurityProfile, String> {
+    let kind = match profile.map(api::core::SeccompProfile::type_) {
+        None | Some("Unconfined") => return Ok(unconfined()),
+        Some("RuntimeDefault") => ProfileType::RuntimeDefault,
+        Some("Localhost") => ProfileType::Localhost,
+        Some(other) => return Err(format!("the seccomp profile type {other:?} is not known")),
+    };
+    let file = profile.and_then(|profile| profile.localhost_profile()).unwrap_or_default();
+    Ok(SecurityProfile { profile_type: kind.into(), localhost_ref: file.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use object::yaml::from_yaml;
+
+    use super::*;
+
+    fn made(spec: &str, image: Image) -> Result<ContainerConfig, String> {
+        let pod = Pod::from(from_yaml(&format!("spec: {{containers: [{spec}]}}")).unwrap());
+        let container = pod.spec().containers().iter().next().unwrap().clone();
+        let env = vec![("A".to_owned(), "1".to_owned())];
+        config(&pod, &container, Parts { env, image, ..Parts::default() })
+    }
+
+    #[test]
+    fn root_is_refused_where_it_must_not_be() {
+        let uid = |value| Image { uid: Some(Int64Value { value }), ..Image::default() };
+        let named = Image { username: "web".into(), ..Image::default() };
+        let must = "{name: a, securityContext: {runAsNonRoot: true}}";
+        assert!(made(must, uid(0)).unwrap_err().contains("image will run as root"));
+        assert!(made(must, named.clone()).unwrap_err().contains("non-numeric user (web)"));
+        made(must, uid(7)).unwrap();
+        made("{name: a, securityContext: {runAsNonRoot: true, runAsUser: 7}}", named).unwrap();
+    }
+
+    #[test]
+    fn words_expand_and_rights_are_passed_on() {
+        let text = "{name: a, command: [x, '$(A)'], securityContext: {capabilities: {add: [NET_ADMIN]}, allowPrivilegeEscalation: false, seccompProfile: {type: RuntimeDefault}}}";
+        let got = made(text, Image::default()).unwrap();
+        assert_eq!(got.command, ["x", "1"]);
+        let security = got.linux.unwrap().security_context.unwrap();
+        assert_eq!(security.capabilities.unwrap().add_capabilities, ["NET_ADMIN"]);
+        assert!(security.no_new_privs && !security.masked_paths.is_empty());
+        let profile = security.seccomp.unwrap().profile_type();
+        assert_eq!(profile, ProfileType::RuntimeDefault);
+    }
+}

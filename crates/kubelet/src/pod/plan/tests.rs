@@ -1,0 +1,158 @@
+use object::yaml::from_yaml;
+
+use super::*;
+use crate::pod::observe::Sandbox;
+
+fn pod(text: &str) -> Pod {
+    Pod::from(from_yaml(text).unwrap())
+}
+
+fn one(policy: &str) -> Pod {
+    pod(&format!(
+        "metadata: {{name: p, namespace: ns, uid: u}}\nspec: {{restartPolicy: {policy}, containers: [{{name: a, image: i}}]}}"
+    ))
+}
+
+fn sandbox() -> Sandbox {
+    Sandbox { id: "s".into(), ready: true, ..Sandbox::default() }
+}
+
+fn container(name: &str, state: State, exit_code: i32) -> Container {
+    Container {
+        id: format!("id-{name}"),
+        name: name.into(),
+        sandbox: "s".into(),
+        state,
+        exit_code,
+        ..Container::default()
+    }
+}
+
+fn seen(containers: &[Container]) -> Observed {
+    Observed { sandboxes: vec![sandbox()], containers: containers.to_vec() }
+}
+
+fn steps(pod: &Pod, seen: &Observed) -> Vec<Step> {
+    plan(pod, None, seen, &mut Memory::default(), 100 * SECOND).steps
+}
+
+fn start(name: &str, role: Role, restarts: i32) -> Step {
+    Step::Start { name: name.into(), role, restarts }
+}
+
+#[test]
+fn a_new_pod_gets_volumes_then_a_sandbox() {
+    let nothing = Observed::default();
+    assert_eq!(steps(&one("Always"), &nothing), [Step::Prepare, Step::Sandbox { attempt: 0 }]);
+    assert_eq!(steps(&one("Always"), &seen(&[])), [start("a", Role::Regular, 0)]);
+    let running = [container("a", State::Running, 0)];
+    assert_eq!(steps(&one("Always"), &seen(&running)), []);
+}
+
+#[test]
+fn policies_decide_what_runs_again() {
+    let stop = Step::StopSandbox { id: "s".into() };
+    let again = start("a", Role::Regular, 1);
+    for (policy, code, want) in [
+        ("Always", 0, &again),
+        ("Always", 1, &again),
+        ("OnFailure", 0, &stop),
+        ("OnFailure", 1, &again),
+        ("Never", 0, &stop),
+        ("Never", 1, &stop),
+    ] {
+        let exited = [container("a", State::Exited, code)];
+        assert_eq!(steps(&one(policy), &seen(&exited)), [want.clone()], "{policy} {code}");
+    }
+}
+
+#[test]
+fn restarts_wait_longer_each_time() {
+    let (pod, mut memory) = (one("Always"), Memory::default());
+    let mut at = |finished: i64, now: i64| {
+        let mut last = container("a", State::Exited, 1);
+        last.finished = finished * SECOND;
+        let plan = plan(&pod, None, &seen(&[last]), &mut memory, now * SECOND);
+        (plan.steps.len(), plan.at.map(|at| at / SECOND))
+    };
+    assert_eq!(at(100, 100), (1, None), "at once, the first time");
+    assert_eq!(at(101, 101), (0, Some(111)));
+    assert_eq!(at(101, 111), (1, None));
+    assert_eq!(at(112, 113), (0, Some(132)));
+    assert_eq!(memory.waiting["a"].0, "CrashLoopBackOff");
+    assert_eq!(memory.waiting["a"].1, "back-off 20s restarting failed container=a pod=p_ns(u)");
+}
+
+#[test]
+fn init_containers_run_one_after_the_other() {
+    let pod = pod(
+        "spec: {initContainers: [{name: x, image: i}, {name: side, image: i, restartPolicy: Always}, {name: z, image: i}], containers: [{name: a, image: i}]}",
+    );
+    assert_eq!(steps(&pod, &seen(&[])), [start("x", Role::Init, 0)]);
+    let x = container("x", State::Exited, 0);
+    assert_eq!(steps(&pod, &seen(&[x.clone()])), [start("side", Role::Sidecar, 0)]);
+    let side = container("side", State::Running, 0);
+    let both = seen(&[side.clone(), x.clone()]);
+    assert_eq!(steps(&pod, &both), [], "it has not started yet");
+    let mut memory = Memory::default();
+    memory.probes.insert("id-side".into(), Probes { started: true, ..Probes::default() });
+    let next = plan(&pod, None, &both, &mut memory, 0).steps;
+    assert_eq!(next, [start("z", Role::Init, 0)]);
+    let z = container("z", State::Exited, 0);
+    let all = seen(&[z, side, x]);
+    let next = plan(&pod, None, &all, &mut memory, 0).steps;
+    assert_eq!(next, [start("a", Role::Regular, 0)]);
+}
+
+#[test]
+fn a_failed_init_container_ends_a_pod_that_must_not_retry() {
+    let text = "spec: {restartPolicy: Never, initContainers: [{name: x, image: i}], containers: [{name: a, image: i}]}";
+    let failed = [container("x", State::Exited, 1)];
+    assert_eq!(steps(&pod(text), &seen(&failed)), [Step::StopSandbox { id: "s".into() }]);
+    let retried = steps(&pod(&text.replace("Never", "Always")), &seen(&failed));
+    assert_eq!(retried, [start("x", Role::Init, 1)]);
+}
+
+#[test]
+fn an_ending_pod_loses_containers_then_sidecars_then_all() {
+    let pod = pod(
+        "spec: {initContainers: [{name: side, image: i, restartPolicy: Always}], containers: [{name: a, image: i}]}",
+    );
+    let ending = Some(Ending { since: 0, grace: 30 });
+    let (side, a) = (container("side", State::Running, 0), container("a", State::Running, 0));
+    let step = |containers: &[Container], now: i64| {
+        plan(&pod, ending, &seen(containers), &mut Memory::default(), now * SECOND)
+    };
+    let kill = |name: &str, grace| Step::Kill {
+        id: format!("id-{name}"),
+        name: name.into(),
+        grace,
+        why: format!("Stopping container {name}"),
+    };
+    assert_eq!(step(&[a, side.clone()], 0).steps, [kill("a", 30)]);
+    assert_eq!(step(&[side], 29).steps, [kill("side", 2)]);
+    let last = step(&[], 30);
+    let id = "s".to_owned();
+    let want = [Step::StopSandbox { id: id.clone() }, Step::RemoveSandbox { id }, Step::Clean];
+    assert_eq!((last.steps.as_slice(), last.ended), (&want[..], true));
+}
+
+#[test]
+fn a_lost_sandbox_is_replaced() {
+    let mut seen = seen(&[container("a", State::Exited, 0)]);
+    seen.sandboxes[0].ready = false;
+    let mut memory = Memory { prepared: true, ..Memory::default() };
+    let next = plan(&one("Always"), None, &seen, &mut memory, 0).steps;
+    assert_eq!(next, [Step::StopSandbox { id: "s".into() }, Step::Sandbox { attempt: 1 }]);
+}
+
+#[test]
+fn a_failed_probe_kills() {
+    let running = seen(&[container("a", State::Running, 0)]);
+    let mut memory = Memory::default();
+    let failed = Some(("why".to_owned(), Some(5)));
+    memory.probes.insert("id-a".into(), Probes { failed, ..Probes::default() });
+    let next = plan(&one("Never"), None, &running, &mut memory, 0).steps;
+    let (id, name) = ("id-a".to_owned(), "a".to_owned());
+    assert_eq!(next, [Step::Kill { id, name, grace: 5, why: "why".into() }]);
+}

@@ -1,0 +1,120 @@
+//! A pod as the runtime is told of it: names, network, groups.
+
+use std::collections::HashMap;
+
+use api::core::Pod;
+use container::cri::{
+    DnsConfig, Int64Value, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode,
+    NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol, SecurityProfile,
+    security_profile::ProfileType,
+};
+
+use crate::{Config, cgroup, dns, runtime::labels};
+
+pub(crate) fn config(config: &Config, pod: &Pod, attempt: u32) -> Result<PodSandboxConfig, String> {
+    let (meta, spec) = (pod.metadata(), pod.spec());
+    if spec.host_users() == Some(false) {
+        return Err("user namespaces (hostUsers: false) are not supported".into());
+    }
+    let logs = config.log_folder(meta.namespace(), meta.name(), meta.uid());
+    let resolver = dns::config(config, pod)?;
+    let sysctls = spec.security_context().map(|context| {
+        let all = context.sysctls().iter();
+        all.map(|one| (one.name().to_owned(), one.value().to_owned())).collect()
+    });
+    Ok(PodSandboxConfig {
+        metadata: Some(PodSandboxMetadata {
+            name: meta.name().into(),
+            uid: meta.uid().into(),
+            namespace: meta.namespace().into(),
+            attempt,
+        }),
+        hostname: if spec.host_network() { String::new() } else { dns::hostname(config, pod) },
+        log_directory: logs.to_string_lossy().into_owned(),
+        dns_config: Some(DnsConfig {
+            servers: resolver.servers,
+            searches: resolver.searches,
+            options: resolver.options,
+        }),
+        port_mappings: if spec.host_network() { Vec::new() } else { ports(pod) },
+        labels: pod_labels(pod),
+        annotations: meta
+            .annotations()
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+        linux: Some(LinuxPodSandboxConfig {
+            cgroup_parent: cgroup::parent(&config.cgroup_root, pod),
+            security_context: Some(security(pod)),
+            sysctls: sysctls.unwrap_or_default(),
+            ..LinuxPodSandboxConfig::default()
+        }),
+        windows: None,
+    })
+}
+
+pub(crate) fn pod_labels(pod: &Pod) -> HashMap<String, String> {
+    let meta = pod.metadata();
+    let own = meta.labels().iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let mut all: HashMap<_, _> = own.collect();
+    all.insert(labels::NAME.into(), meta.name().into());
+    all.insert(labels::NAMESPACE.into(), meta.namespace().into());
+    all.insert(labels::UID.into(), meta.uid().into());
+    all
+}
+
+pub(crate) fn namespaces(pod: &Pod) -> NamespaceOption {
+    let spec = pod.spec();
+    let mode = |host: bool, otherwise: NamespaceMode| -> i32 {
+        if host { NamespaceMode::Node.into() } else { otherwise.into() }
+    };
+    let shared = spec.share_process_namespace() == Some(true);
+    let pid = if shared { NamespaceMode::Pod } else { NamespaceMode::Container };
+    NamespaceOption {
+        network: mode(spec.host_network(), NamespaceMode::Pod),
+        pid: mode(spec.host_pid(), pid),
+        ipc: mode(spec.host_ipc(), NamespaceMode::Pod),
+        ..NamespaceOption::default()
+    }
+}
+
+fn security(pod: &Pod) -> LinuxSandboxSecurityContext {
+    let mut out = LinuxSandboxSecurityContext {
+        namespace_options: Some(namespaces(pod)),
+        seccomp: Some(SecurityProfile {
+            profile_type: ProfileType::RuntimeDefault.into(),
+            localhost_ref: String::new(),
+        }),
+        privileged: pod.spec().all_containers().any(|one| {
+            one.security_context().and_then(api::core::SecurityContext::privileged) == Some(true)
+        }),
+        ..LinuxSandboxSecurityContext::default()
+    };
+    if let Some(context) = pod.spec().security_context() {
+        let id = |id: Option<i64>| id.map(|value| Int64Value { value });
+        out.run_as_user = id(context.run_as_user());
+        out.run_as_group = id(context.run_as_group()).filter(|_| out.run_as_user.is_some());
+        out.supplemental_groups = context.supplemental_groups().iter().collect();
+        out.supplemental_groups.extend(context.fs_group());
+    }
+    out
+}
+
+fn ports(pod: &Pod) -> Vec<PortMapping> {
+    let containers = pod.spec().containers().iter().chain(pod.spec().sidecars());
+    let ports = containers.flat_map(|one| one.ports().iter());
+    ports
+        .filter(|port| port.host_port() != 0)
+        .map(|port| PortMapping {
+            protocol: match port.protocol() {
+                "UDP" => Protocol::Udp,
+                "SCTP" => Protocol::Sctp,
+                _ => Protocol::Tcp,
+            }
+            .into(),
+            container_port: port.container_port(),
+            host_port: port.host_port(),
+            host_ip: port.host_ip().into(),
+        })
+        .collect()
+}

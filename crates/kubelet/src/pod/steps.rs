@@ -1,0 +1,332 @@
+//! Doing what a plan says.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use ::container::cri::Mount;
+use api::core::{Container as Spec, Pod};
+use futures_util::future::join_all;
+use runtime::Severity;
+use tokio::time::Instant;
+
+use super::{
+    container::{self, Parts},
+    observe::{Observed, Sandbox},
+    plan::{Role, Step},
+    sandbox,
+};
+use crate::{
+    Host, cgroup, dns,
+    env::{self, Sources},
+    images::{self, Refusal},
+    probe::{Target, ask_handler},
+    volumes::{self, Places},
+};
+
+/// A hook that never ends must not hold a pod for ever.
+const LONGEST_HOOK: Duration = Duration::from_mins(10);
+/// What a container gets after its preStop hook has used up everything.
+const LEAST_GRACE: i64 = 2;
+
+/// A pod, and what is known of it, while steps are taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) host: Arc<Host>,
+    pub(crate) pod: Pod,
+    pub(crate) seen: Observed,
+    pub(crate) places: Option<Places>,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Done,
+    Prepared(Result<Places, String>),
+    Sandboxed(Result<(), Refusal>),
+    Started { name: String, places: Option<Places>, result: Result<(), Refusal> },
+    Failed(String),
+}
+
+/// Takes steps in order, neighbouring kills together; ends early where going on makes no
+/// sense.
+pub(crate) async fn take(task: Task, steps: Vec<Step>) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    let mut steps = steps.into_iter().peekable();
+    while let Some(step) = steps.next() {
+        let is_kill = |step: &Step| matches!(step, Step::Kill { .. });
+        if is_kill(&step) {
+            let mut kills = vec![step];
+            while let Some(next) = steps.next_if(is_kill) {
+                kills.push(next);
+            }
+            outcomes.extend(join_all(kills.iter().map(|kill| task.take_one(kill))).await);
+            continue;
+        }
+        let outcome = task.take_one(&step).await;
+        let stop = matches!(
+            outcome,
+            Outcome::Failed(_) | Outcome::Prepared(Err(_)) | Outcome::Sandboxed(_)
+        );
+        outcomes.push(outcome);
+        if stop {
+            break;
+        }
+    }
+    outcomes
+}
+
+impl Task {
+    async fn take_one(&self, step: &Step) -> Outcome {
+        let runtime = &self.host.runtime;
+        let done = |result: Result<(), tonic::Status>| match result {
+            Ok(()) => Outcome::Done,
+            Err(error) => Outcome::Failed(error.message().to_owned()),
+        };
+        match step {
+            Step::Prepare => Outcome::Prepared(self.prepare().await),
+            Step::Sandbox { attempt } => Outcome::Sandboxed(self.sandbox(*attempt).await),
+            Step::Start { name, role, restarts } => self.start(name, *role, *restarts).await,
+            Step::Kill { id, name, grace, why } => done(self.kill(id, name, *grace, why).await),
+            Step::Remove { id } => done(runtime.remove(id).await),
+            Step::StopSandbox { id } => done(runtime.stop_sandbox(id).await),
+            Step::RemoveSandbox { id } => done(runtime.remove_sandbox(id).await),
+            Step::Clean => match self.clean() {
+                Ok(()) => Outcome::Done,
+                Err(error) => Outcome::Failed(error),
+            },
+        }
+    }
+
+    async fn prepare(&self) -> Result<Places, String> {
+        let config = &self.host.config;
+        let meta = self.pod.metadata();
+        let folder = config.pod_folder(meta.uid());
+        let logs = config.log_folder(meta.namespace(), meta.name(), meta.uid());
+        let make = |path: &Path| {
+            fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        make(&folder)?;
+        make(&logs)?;
+        let group = cgroup::parent(&config.cgroup_root, &self.pod);
+        cgroup::create(&group, &self.pod).map_err(|error| format!("{group}: {error}"))?;
+        volumes::prepare(&self.host, &self.pod).await
+    }
+
+    async fn sandbox(&self, attempt: u32) -> Result<(), Refusal> {
+        let refused = |error: String| ("CreatePodSandboxError".to_owned(), error);
+        let config = sandbox::config(&self.host.config, &self.pod, attempt).map_err(refused)?;
+        let handler = ""; // the runtime's default; a runtime class names another
+        if let Some(class) = self.pod.spec().runtime_class_name() {
+            return Err(refused(format!("runtimeClassName {class:?}: not supported")));
+        }
+        let made = self.host.runtime.run_sandbox(config, handler).await;
+        made.map(drop)
+            .map_err(|error| refused(format!("Failed to create pod sandbox: {}", error.message())))
+    }
+
+    async fn start(&self, name: &str, role: Role, restarts: i32) -> Outcome {
+        let mut task = self.clone();
+        let mut made = None;
+        if task.places.is_none() {
+            match self.prepare().await {
+                Ok(places) => {
+                    made = Some(places.clone());
+                    task.places = Some(places);
+                }
+                Err(error) => {
+                    let result = Err(("CreateContainerConfigError".to_owned(), error));
+                    return Outcome::Started { name: name.into(), places: None, result };
+                }
+            }
+        }
+        let result = task.try_start(name, role, restarts).await;
+        Outcome::Started { name: name.into(), places: made, result }
+    }
+
+    async fn try_start(&self, name: &str, role: Role, restarts: i32) -> Result<(), Refusal> {
+        let host = &self.host;
+        let (spec, target) = self.spec(name).ok_or_else(|| {
+            ("CreateContainerError".to_owned(), format!("there is no container {name}"))
+        })?;
+        let Some(sandbox) = self.seen.sandbox() else {
+            return Err(("CreateContainerError".into(), "the sandbox has ended".into()));
+        };
+        let failed = |reason: &str, message: String| {
+            host.tell(&self.pod, name, Severity::Warning, "Failed", format!("Error: {message}"));
+            (reason.to_owned(), message)
+        };
+        let sandbox_config = sandbox::config(&host.config, &self.pod, sandbox.attempt)
+            .map_err(|error| failed("CreateContainerConfigError", error))?;
+        let image = images::ensure(host, &self.pod, &spec, &sandbox_config).await?;
+        let parts = self
+            .parts(&spec, sandbox, image, restarts)
+            .await
+            .map_err(|error| failed("CreateContainerConfigError", error))?;
+        let parts = Parts { target: target.filter(|_| role == Role::Ephemeral), ..parts };
+        let config = container::config(&self.pod, &spec, parts)
+            .map_err(|error| failed("CreateContainerConfigError", error))?;
+        let meta = self.pod.metadata();
+        let logs = host.config.log_folder(meta.namespace(), meta.name(), meta.uid()).join(name);
+        fs::create_dir_all(&logs).map_err(|error| {
+            failed("CreateContainerError", format!("{}: {error}", logs.display()))
+        })?;
+        let id = host
+            .runtime
+            .create(&sandbox.id, config, sandbox_config)
+            .await
+            .map_err(|error| failed("CreateContainerError", error.message().to_owned()))?;
+        host.tell(&self.pod, name, Severity::Normal, "Created", "Container created".into());
+        host.runtime
+            .start(&id)
+            .await
+            .map_err(|error| failed("RunContainerError", error.message().to_owned()))?;
+        host.tell(&self.pod, name, Severity::Normal, "Started", "Container started".into());
+        self.post_start(&spec, &id, sandbox).await
+    }
+
+    async fn post_start(&self, spec: &Spec, id: &str, sandbox: &Sandbox) -> Result<(), Refusal> {
+        let Some(hook) = spec.lifecycle().and_then(|lifecycle| lifecycle.post_start()) else {
+            return Ok(());
+        };
+        let target = self.target(id, sandbox);
+        let Err(error) = ask_handler(&target, spec, hook, LONGEST_HOOK).await else {
+            return Ok(());
+        };
+        let message = format!("PostStartHook failed: {error}");
+        self.host.tell(
+            &self.pod,
+            spec.name(),
+            Severity::Warning,
+            "FailedPostStartHook",
+            message.clone(),
+        );
+        let grace = self.pod.spec().termination_grace_period_seconds();
+        let why = "FailedPostStartHook";
+        if let Err(error) = self.kill(id, spec.name(), grace, why).await {
+            tracing::warn!(%error, "a container whose postStart hook failed cannot be stopped");
+        }
+        Err(("PostStartHookError".into(), message))
+    }
+
+    fn target(&self, id: &str, sandbox: &Sandbox) -> Target {
+        let ip = if self.pod.spec().host_network() {
+            self.host.config.node_ip().to_string()
+        } else {
+            sandbox.ips.first().cloned().unwrap_or_default()
+        };
+        Target { runtime: self.host.runtime.clone(), container: id.into(), ip }
+    }
+
+    /// A container's specification, and the id of the one it looks into.
+    fn spec(&self, name: &str) -> Option<(Spec, Option<String>)> {
+        if let Some(spec) = self.pod.spec().all_containers().find(|one| one.name() == name) {
+            return Some((spec.clone(), None));
+        }
+        let ephemeral = self.pod.spec().ephemeral_containers();
+        let found = ephemeral.iter().find(|one| one.as_container().name() == name)?;
+        let target = self.seen.newest(found.target_container_name()).map(|one| one.id.clone());
+        Some((found.as_container().clone(), target))
+    }
+
+    async fn parts(
+        &self,
+        spec: &Spec,
+        sandbox: &Sandbox,
+        image: ::container::cri::Image,
+        restarts: i32,
+    ) -> Result<Parts, String> {
+        let host = &self.host;
+        let sources = self.sources(spec, sandbox).await?;
+        let env = env::env(&self.pod, spec, &sources)?;
+        let places = self.places.clone().unwrap_or_default();
+        let mut mounts = volumes::mounts(host, &self.pod, spec, &places, &env)?;
+        let folder = host.config.pod_folder(self.pod.metadata().uid());
+        let own = folder.join("containers").join(spec.name());
+        fs::create_dir_all(&own).map_err(|error| format!("{}: {error}", own.display()))?;
+        let bind = |path: &Path, at: &str| Mount {
+            host_path: path.to_string_lossy().into_owned(),
+            container_path: at.into(),
+            ..Mount::default()
+        };
+        if !mounts.iter().any(|mount| mount.container_path == "/etc/hosts") {
+            let path = folder.join("etc-hosts");
+            let content = dns::hosts(&host.config, &self.pod, &sources.pod_ips);
+            fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
+            mounts.push(bind(&path, "/etc/hosts"));
+        }
+        if !spec.termination_message_path().is_empty() {
+            let path = own.join(restarts.to_string());
+            write_open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            mounts.push(bind(&path, spec.termination_message_path()));
+        }
+        let machine_memory = host.machine.memory;
+        Ok(Parts { env, mounts, image, restarts, machine_memory, target: None })
+    }
+
+    async fn sources(&self, spec: &Spec, sandbox: &Sandbox) -> Result<Sources, String> {
+        let host = &self.host;
+        let namespace = self.pod.metadata().namespace();
+        let mut sources = Sources {
+            services: host.service_links(&self.pod),
+            host_ips: host.host_ips(),
+            pod_ips: if self.pod.spec().host_network() {
+                host.host_ips()
+            } else {
+                sandbox.ips.clone()
+            },
+            allocatable: host.allocatable(),
+            ..Sources::default()
+        };
+        let (mut maps, mut secrets) = (Vec::new(), Vec::new());
+        for from in spec.env_from().iter() {
+            maps.extend(from.config_map_ref().map(|one| one.local_object_reference().name()));
+            secrets.extend(from.secret_ref().map(|one| one.local_object_reference().name()));
+        }
+        for from in spec.env().iter().filter_map(|var| var.value_from()) {
+            maps.extend(from.config_map_key_ref().map(|one| one.local_object_reference().name()));
+            secrets.extend(from.secret_key_ref().map(|one| one.local_object_reference().name()));
+        }
+        for name in maps {
+            let data = host.objects.config_map(namespace, name).await?;
+            sources.config_maps.insert(name.to_owned(), data);
+        }
+        for name in secrets {
+            let data = host.objects.secret(namespace, name).await?;
+            sources.secrets.insert(name.to_owned(), data);
+        }
+        Ok(sources)
+    }
+
+    async fn kill(&self, id: &str, name: &str, grace: i64, why: &str) -> Result<(), tonic::Status> {
+        self.host.tell(&self.pod, name, Severity::Normal, "Killing", why.to_owned());
+        let began = Instant::now();
+        let hook = self.spec(name).and_then(|(spec, _)| {
+            let hook = spec.lifecycle()?.pre_stop()?.clone();
+            Some((spec, hook))
+        });
+        let mut left = grace;
+        if let (Some((spec, hook)), Some(sandbox), true) = (hook, self.seen.sandbox(), grace > 0) {
+            let limit = Duration::from_secs(grace.unsigned_abs());
+            let target = self.target(id, sandbox);
+            let asked = tokio::time::timeout(limit, ask_handler(&target, &spec, &hook, limit));
+            if let Ok(Err(error)) = asked.await {
+                let message = format!("PreStopHook failed: {error}");
+                self.host.tell(&self.pod, name, Severity::Warning, "FailedPreStopHook", message);
+            }
+            let used = i64::try_from(began.elapsed().as_secs()).unwrap_or(i64::MAX);
+            left = (grace - used).max(LEAST_GRACE);
+        }
+        self.host.runtime.stop(id, left).await
+    }
+
+    fn clean(&self) -> Result<(), String> {
+        let meta = self.pod.metadata();
+        self.host.clean(meta.namespace(), meta.name(), meta.uid())
+    }
+}
+
+/// Any user of a container may write its last words.
+fn write_open(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, "")?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))
+}

@@ -1,0 +1,456 @@
+//! The life of one pod: look, plan, act, tell; then wait for something to happen.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    sync::Arc,
+    time::Duration,
+};
+
+use api::core::Pod;
+use object::{Lens, Value, to_json};
+use runtime::Severity;
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep, sleep_until},
+};
+use tracing::{debug, warn};
+
+use super::{
+    Wish,
+    observe::{Observed, State},
+    plan::{Backoff, Memory, Plan, Probes, SANDBOX, SECOND, plan},
+    status::{Surroundings, status},
+    steps::{Outcome, Task, take},
+};
+use crate::{
+    Host,
+    probe::{self, Finding, Role, Target},
+    volumes::{self, Places},
+};
+
+/// How soon volumes show changed config maps and secrets.
+const REFRESH: Duration = Duration::from_secs(50);
+const RETRY: Duration = Duration::from_secs(2);
+const FIRST_BACKOFF: i64 = 10;
+const LAST_BACKOFF: i64 = 300;
+const LONGEST_MESSAGE: usize = 4096;
+
+pub(crate) async fn run(host: Arc<Host>, wishes: watch::Receiver<Wish>, wake: Arc<Notify>) {
+    let wish = wishes.borrow().clone();
+    let (tell, findings) = mpsc::channel(16);
+    let mut worker = Worker {
+        host,
+        wishes,
+        wake,
+        wish,
+        memory: Memory::default(),
+        seen: Observed::default(),
+        places: None,
+        probers: HashMap::new(),
+        tasks: JoinSet::new(),
+        tell,
+        findings,
+        told: BTreeMap::new(),
+        refresh: Instant::now() + REFRESH,
+    };
+    worker.remember();
+    worker.run().await;
+}
+
+struct Worker {
+    host: Arc<Host>,
+    wishes: watch::Receiver<Wish>,
+    wake: Arc<Notify>,
+    wish: Wish,
+    memory: Memory,
+    seen: Observed,
+    places: Option<Places>,
+    probers: HashMap<String, AbortHandle>,
+    tasks: JoinSet<()>,
+    tell: mpsc::Sender<(String, Finding)>,
+    findings: mpsc::Receiver<(String, Finding)>,
+    /// Waits that events have told of.
+    told: BTreeMap<String, String>,
+    refresh: Instant,
+}
+
+impl Worker {
+    async fn run(&mut self) {
+        loop {
+            self.wish = self.wishes.borrow_and_update().clone();
+            if let Err(error) = self.look().await {
+                warn!(pod = self.name(), %error, "the runtime does not answer; will retry");
+                sleep(RETRY).await;
+                continue;
+            }
+            self.check_deadline();
+            let now = self.host.nanos();
+            let next = plan(&self.wish.pod, self.wish.ending, &self.seen, &mut self.memory, now);
+            self.tell_waits();
+            if next.steps.is_empty() {
+                self.report(false);
+                self.wait(&next).await;
+                continue;
+            }
+            debug!(pod = self.name(), steps = ?next.steps, "steps");
+            let ended = next.ended;
+            if ended {
+                // told before the containers are removed, with them their last words
+                self.report(true);
+            }
+            if self.act(next).await && ended {
+                self.finish();
+                return;
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        let uid = self.wish.pod.metadata().uid().to_owned();
+        self.host.objects.forget(&uid);
+        self.host.pods.forget(&uid);
+        self.host.statuses.ended(&uid);
+    }
+
+    fn name(&self) -> String {
+        let meta = self.wish.pod.metadata();
+        format!("{}/{}", meta.namespace(), meta.name())
+    }
+
+    /// Keeps the pod on disk, for a start without the API server.
+    fn remember(&self) {
+        let folder = self.host.config.pod_folder(self.wish.pod.metadata().uid());
+        if self.wish.is_static || self.wish.ending.is_some() {
+            return;
+        }
+        let written = fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(folder.join("pod.json"), to_json(self.wish.pod.tree())));
+        if let Err(error) = written {
+            warn!(pod = self.name(), %error, "the pod cannot be kept on disk");
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), tonic::Status> {
+        let uid = self.wish.pod.metadata().uid().to_owned();
+        let mut seen = Observed::of(&self.host.runtime, &uid).await?;
+        let folder = self.host.config.pod_folder(&uid).join("containers");
+        for container in seen.containers.iter_mut().filter(|one| one.state == State::Exited) {
+            let file = folder.join(&container.name).join(container.restarts.to_string());
+            let mut words = fs::read(file).unwrap_or_default();
+            words.truncate(LONGEST_MESSAGE);
+            let specs = self.wish.pod.spec();
+            let spec = specs.all_containers().find(|one| one.name() == container.name);
+            let falls_back = spec
+                .is_some_and(|spec| spec.termination_message_policy() == "FallbackToLogsOnError");
+            if words.is_empty() && falls_back && container.exit_code != 0 {
+                words = crate::server::logs::last_words(container.log.as_ref());
+            }
+            if !words.is_empty() {
+                container.message = String::from_utf8_lossy(&words).into_owned();
+            }
+        }
+        self.seen = seen;
+        self.follow_probes();
+        Ok(())
+    }
+
+    /// A prober for each container that runs, and for no other.
+    fn follow_probes(&mut self) {
+        let running: Vec<_> = self
+            .seen
+            .containers
+            .iter()
+            .filter(|one| one.state == State::Running)
+            .cloned()
+            .collect();
+        self.probers.retain(|id, prober| {
+            let lives = running.iter().any(|one| one.id == *id);
+            if !lives {
+                prober.abort();
+            }
+            lives
+        });
+        self.memory.probes.retain(|id, _| running.iter().any(|one| one.id == *id));
+        while self.tasks.try_join_next().is_some() {}
+        let pod = &self.wish.pod;
+        for container in running {
+            let known = self.probers.contains_key(&container.id);
+            let spec = pod.spec().all_containers().find(|one| one.name() == container.name);
+            let (false, Some(spec)) = (known, spec) else { continue };
+            let id = format!("{}://{}", self.host.runtime.name, container.id);
+            let old = pod.status();
+            let lists = [old.container_statuses(), old.init_container_statuses()];
+            let old = lists.iter().find_map(|list| list.find(|one| one.container_id() == id));
+            let startup = spec.startup_probe().is_some();
+            let probes = Probes {
+                started: !startup || old.is_some_and(|old| old.started() == Some(true)),
+                ready: match spec.readiness_probe() {
+                    Some(_) => old.is_some_and(api::core::ContainerStatus::ready),
+                    None => !startup || old.is_some_and(api::core::ContainerStatus::ready),
+                },
+                failed: None,
+            };
+            self.memory.probes.insert(container.id.clone(), probes);
+            let ip = if pod.spec().host_network() {
+                self.host.config.node_ip().to_string()
+            } else {
+                self.seen.sandbox().and_then(|one| one.ips.first().cloned()).unwrap_or_default()
+            };
+            let target =
+                Target { runtime: self.host.runtime.clone(), container: container.id.clone(), ip };
+            let began = (self.host.nanos() - container.started).max(0).unsigned_abs();
+            let asking = probe::run(
+                target,
+                pod.clone(),
+                spec.clone(),
+                Duration::from_nanos(began),
+                self.tell.clone(),
+            );
+            self.probers.insert(container.id, self.tasks.spawn(asking));
+        }
+    }
+
+    fn found(&mut self, id: &str, finding: Finding) {
+        let Some(container) = self.seen.containers.iter().find(|one| one.id == id).cloned() else {
+            return;
+        };
+        let Some(probes) = self.memory.probes.get_mut(id) else { return };
+        let name = container.name;
+        match finding {
+            Finding::Started => {
+                probes.started = true;
+                let specs = self.wish.pod.spec();
+                let spec = specs.all_containers().find(|one| one.name() == name);
+                probes.ready |= spec.is_some_and(|spec| spec.readiness_probe().is_none());
+            }
+            Finding::Ready(ready) => probes.ready = ready,
+            Finding::Dead(role, grace) => {
+                let what = if role == Role::Startup { "startup" } else { "liveness" };
+                let why = format!("Container {name} failed {what} probe, will be restarted");
+                probes.failed = Some((why, grace));
+            }
+            Finding::Unhealthy(role, said) => {
+                let message = format!("{} probe failed: {said}", role.name());
+                let pod = &self.wish.pod;
+                self.host.tell(pod, &name, Severity::Warning, "Unhealthy", message);
+            }
+        }
+    }
+
+    fn check_deadline(&mut self) {
+        let pod = &self.wish.pod;
+        let Some(allowed) = pod.spec().active_deadline_seconds() else { return };
+        let Some(start) = pod.status().start_time().and_then(object::Time::seconds) else { return };
+        let over = self.host.nanos() / SECOND >= start + allowed;
+        if over && self.memory.failed.is_none() && !pod.is_finished() && self.wish.ending.is_none()
+        {
+            let message = "Pod was active on the node longer than the specified deadline";
+            self.host.tell(pod, "", Severity::Normal, "DeadlineExceeded", message.into());
+            self.memory.failed = Some(("DeadlineExceeded".into(), message.into()));
+        }
+    }
+
+    /// Events for containers that have begun to wait.
+    fn tell_waits(&mut self) {
+        let now = self.host.nanos();
+        let pod = &self.wish.pod;
+        for (name, (reason, message)) in &mut self.memory.waiting {
+            let waits = self.memory.not_before.get(name).is_some_and(|at| *at > now);
+            if reason == "ErrImagePull" && waits && self.told.get(name) == Some(reason) {
+                let specs = pod.spec();
+                let spec = specs.all_containers().find(|one| one.name() == name);
+                let image = spec.map(|spec| spec.image().to_owned()).unwrap_or_default();
+                let short = format!("Back-off pulling image \"{image}\"");
+                self.host.tell(pod, name, Severity::Normal, "BackOff", short.clone());
+                self.host.tell(
+                    pod,
+                    name,
+                    Severity::Warning,
+                    "Failed",
+                    "Error: ImagePullBackOff".into(),
+                );
+                *message = format!("{short}: ErrImagePull: {message}");
+                *reason = "ImagePullBackOff".into();
+            }
+            if self.told.get(name) != Some(reason) {
+                self.told.insert(name.clone(), reason.clone());
+                if reason == "CrashLoopBackOff" {
+                    let meta = pod.metadata();
+                    let told = format!(
+                        "Back-off restarting failed container {name} in pod {}_{}({})",
+                        meta.name(),
+                        meta.namespace(),
+                        meta.uid()
+                    );
+                    self.host.tell(pod, name, Severity::Warning, "BackOff", told);
+                }
+            }
+        }
+    }
+
+    /// Takes the plan's steps; `false`: they did not all succeed, or the pod's end came
+    /// in between.
+    async fn act(&mut self, next: Plan) -> bool {
+        let task = Task {
+            host: self.host.clone(),
+            pod: self.wish.pod.clone(),
+            seen: self.seen.clone(),
+            places: self.places.clone(),
+        };
+        let doing = take(task, next.steps);
+        tokio::pin!(doing);
+        let outcomes = loop {
+            tokio::select! {
+                outcomes = &mut doing => break outcomes,
+                () = self.wake.notified() => {
+                    if !next.ended && self.look().await.is_ok() {
+                        self.report(false);
+                    }
+                }
+                changed = self.wishes.changed() => {
+                    if changed.is_err() {
+                        return false;
+                    }
+                    let wish = self.wishes.borrow().clone();
+                    if wish.ending != self.wish.ending {
+                        return false; // what is under way gives way to the end
+                    }
+                }
+                Some((id, finding)) = self.findings.recv() => self.found(&id, finding),
+            }
+        };
+        let mut good = true;
+        for outcome in outcomes {
+            good &= self.learn(outcome).await;
+        }
+        good
+    }
+
+    async fn learn(&mut self, outcome: Outcome) -> bool {
+        let pod = self.wish.pod.clone();
+        match outcome {
+            Outcome::Done => true,
+            Outcome::Failed(error) => {
+                warn!(pod = self.name(), %error, "a step failed; will retry");
+                sleep(RETRY).await;
+                false
+            }
+            Outcome::Prepared(Ok(places)) => {
+                self.places = Some(places);
+                self.memory.prepared = true;
+                true
+            }
+            Outcome::Prepared(Err(error)) => {
+                self.host.tell(&pod, "", Severity::Warning, "FailedMount", error);
+                self.put_off(SANDBOX, 1, 120);
+                false
+            }
+            Outcome::Sandboxed(Ok(())) => {
+                self.memory.backoffs.remove(SANDBOX);
+                true
+            }
+            Outcome::Sandboxed(Err((_, error))) => {
+                self.host.tell(&pod, "", Severity::Warning, "FailedCreatePodSandBox", error);
+                self.put_off(SANDBOX, 1, 60);
+                false
+            }
+            Outcome::Started { name, places, result } => {
+                self.places = places.or(self.places.take());
+                match result {
+                    Ok(()) => {
+                        self.memory.waiting.remove(&name);
+                        self.memory.not_before.remove(&name);
+                        self.memory.backoffs.remove(&format!("start {name}"));
+                        self.told.remove(&name);
+                        true
+                    }
+                    Err(why) => {
+                        self.memory.waiting.insert(name.clone(), why);
+                        let key = format!("start {name}");
+                        let wait = self.put_off(&key, FIRST_BACKOFF, LAST_BACKOFF);
+                        self.memory.not_before.insert(name, wait);
+                        false
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits longer each time; says until when.
+    fn put_off(&mut self, what: &str, first: i64, longest: i64) -> i64 {
+        let now = self.host.nanos();
+        let last = self.memory.backoffs.get(what).map(|last| last.seconds);
+        let seconds = last.map_or(first, |last| (last * 2).min(longest));
+        self.memory.backoffs.insert(what.into(), Backoff { seconds, updated: now });
+        let until = now + seconds * SECOND;
+        self.memory.not_before.insert(what.into(), until);
+        until
+    }
+
+    fn report(&mut self, ended: bool) {
+        let around = Surroundings {
+            host_ips: self.host.host_ips(),
+            runtime: self.host.runtime.name.clone(),
+            now: self.host.nanos(),
+            ended,
+        };
+        let next = status(&self.wish.pod, &self.seen, &self.memory, &around);
+        if self.wish.is_static {
+            self.keep_own(&next);
+        }
+        self.host.statuses.report(&self.wish.pod, self.wish.is_static, next);
+    }
+
+    /// Static pods have no API object to read their last status from.
+    fn keep_own(&mut self, status: &Value) {
+        let mut tree: Value = self.wish.pod.tree().clone();
+        tree["status"] = status.clone();
+        self.wish.pod = Pod::from(tree);
+    }
+
+    async fn wait(&mut self, next: &Plan) {
+        let now = self.host.nanos();
+        let pod = &self.wish.pod;
+        let mut until = None;
+        let mut sooner = |at: i64| {
+            until = Some(until.map_or(at, |known: i64| known.min(at)));
+        };
+        next.at.into_iter().for_each(&mut sooner);
+        let start = pod.status().start_time().and_then(object::Time::seconds);
+        if let (Some(allowed), Some(start)) = (pod.spec().active_deadline_seconds(), start)
+            && self.memory.failed.is_none()
+            && !pod.is_finished()
+        {
+            sooner((start + allowed) * SECOND);
+        }
+        let deadline =
+            until.map(|at| Instant::now() + Duration::from_nanos((at - now).max(0).unsigned_abs()));
+        let refreshes = self.places.is_some() && volumes::change(pod);
+        tokio::select! {
+            () = self.wake.notified() => {}
+            changed = self.wishes.changed() => {
+                if changed.is_err() {
+                    std::future::pending::<()>().await; // the kubelet is being dropped
+                }
+                if refreshes {
+                    self.refresh = Instant::now();
+                }
+            }
+            Some((id, finding)) = self.findings.recv() => self.found(&id, finding),
+            () = async { sleep_until(deadline.expect("guarded")).await }, if deadline.is_some() => {}
+            () = sleep_until(self.refresh), if refreshes => {}
+        }
+        if refreshes && self.refresh <= Instant::now() {
+            self.refresh = Instant::now() + REFRESH;
+            match volumes::prepare(&self.host, &self.wish.pod).await {
+                Ok(places) => self.places = Some(places),
+                Err(error) => {
+                    let pod = &self.wish.pod;
+                    self.host.tell(pod, "", Severity::Warning, "FailedMount", error);
+                }
+            }
+        }
+    }
+}

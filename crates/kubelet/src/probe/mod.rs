@@ -1,0 +1,158 @@
+//! Asking containers how they are.
+
+mod ask;
+
+use std::time::Duration;
+
+use api::core::{Container, Pod, Probe};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep, sleep_until},
+};
+
+pub(crate) use self::ask::{Target, ask_handler};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Startup,
+    Liveness,
+    Readiness,
+}
+
+/// What a probe has found out about a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    Started,
+    Ready(bool),
+    /// It must be killed; the probe's own grace period.
+    Dead(Role, Option<i64>),
+    /// One try failed: what it said.
+    Unhealthy(Role, String),
+}
+
+/// Counts results against thresholds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counter {
+    good: i32,
+    bad: i32,
+}
+
+impl Counter {
+    /// `Some` once a threshold is reached.
+    pub fn count(&mut self, probe: &Probe, good: bool) -> Option<bool> {
+        if good {
+            (self.good, self.bad) = (self.good.saturating_add(1), 0);
+            (self.good >= probe.success_threshold()).then_some(true)
+        } else {
+            (self.good, self.bad) = (0, self.bad.saturating_add(1));
+            (self.bad >= probe.failure_threshold()).then_some(false)
+        }
+    }
+}
+
+impl Role {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Startup => "Startup",
+            Self::Liveness => "Liveness",
+            Self::Readiness => "Readiness",
+        }
+    }
+}
+
+/// Runs all probes of a running container until it is dropped; tells findings with the
+/// container's id. `began`: how long ago the container started.
+pub(crate) async fn run(
+    target: Target,
+    pod: Pod,
+    container: Container,
+    began: Duration,
+    tell: mpsc::Sender<(String, Finding)>,
+) {
+    let (started, on_start) = watch::channel(container.startup_probe().is_none());
+    let start = Instant::now().checked_sub(began).unwrap_or_else(Instant::now);
+    let one = |role: Role, probe: Option<&Probe>| {
+        let probe = probe.cloned();
+        let prober = Prober {
+            role,
+            target: target.clone(),
+            pod: pod.clone(),
+            container: container.clone(),
+            tell: tell.clone(),
+            start,
+        };
+        let (started, mut on_start) = (started.clone(), on_start.clone());
+        async move {
+            let Some(probe) = probe else { return };
+            if role != Role::Startup && on_start.wait_for(|up| *up).await.is_err() {
+                return;
+            }
+            prober.run(&probe, &started).await;
+        }
+    };
+    futures_util::future::join3(
+        one(Role::Startup, container.startup_probe()),
+        one(Role::Liveness, container.liveness_probe()),
+        one(Role::Readiness, container.readiness_probe()),
+    )
+    .await;
+}
+
+struct Prober {
+    role: Role,
+    target: Target,
+    pod: Pod,
+    container: Container,
+    tell: mpsc::Sender<(String, Finding)>,
+    start: Instant,
+}
+
+impl Prober {
+    async fn run(&self, probe: &Probe, started: &watch::Sender<bool>) {
+        let seconds = |n: i32| Duration::from_secs(n.max(1).unsigned_abs().into());
+        let delay = Duration::from_secs(probe.initial_delay_seconds().unsigned_abs().into());
+        sleep_until(self.start + delay).await;
+        let (mut counter, mut last) = (Counter::default(), None);
+        loop {
+            let limit = seconds(probe.timeout_seconds());
+            let answer =
+                self.target.ask(&self.pod, &self.container, probe.probe_handler(), limit).await;
+            let result = counter.count(probe, answer.is_ok());
+            if let Err(said) = answer {
+                self.say(Finding::Unhealthy(self.role, said)).await;
+            }
+            let changed = result.filter(|result| last != Some(*result));
+            match (self.role, changed) {
+                (Role::Startup, Some(true)) => {
+                    self.say(Finding::Started).await;
+                    started.send_replace(true);
+                    return;
+                }
+                (Role::Readiness, Some(ready)) => self.say(Finding::Ready(ready)).await,
+                (Role::Startup | Role::Liveness, Some(false)) => {
+                    let grace = probe.termination_grace_period_seconds();
+                    self.say(Finding::Dead(self.role, grace)).await;
+                    return;
+                }
+                _ => {}
+            }
+            last = result.or(last);
+            sleep(seconds(probe.period_seconds())).await;
+        }
+    }
+
+    async fn say(&self, finding: Finding) {
+        // the worker may have ended
+        let _ = self.tell.send((self.target.container.clone(), finding)).await;
+    }
+}
+
+#[test]
+fn thresholds_decide() {
+    let tree = object::yaml::from_yaml("{successThreshold: 2, failureThreshold: 3}").unwrap();
+    let (probe, mut counter) = (Probe::from(tree), Counter::default());
+    let results = [true, true, false, true, false, false, false, false];
+    let got: Vec<_> = results.iter().map(|good| counter.count(&probe, *good)).collect();
+    let bad = Some(false);
+    assert_eq!(got, [None, Some(true), None, None, None, None, bad, bad]);
+}

@@ -1,0 +1,114 @@
+//! Who asks, and what they may: both decided by the API server.
+
+use http::{HeaderMap, Method, header::AUTHORIZATION};
+use object::{Value, to_json};
+use rustls::pki_types::CertificateDer;
+
+use crate::Host;
+
+const JSON: &str = "application/json";
+/// Those who may do everything everywhere.
+const MASTERS: &str = "system:masters";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) groups: Vec<String>,
+}
+
+pub(crate) fn by_certificate(host: &Host, chain: &[CertificateDer<'_>]) -> Option<User> {
+    let trust = host.config.clients.as_ref().filter(|_| !chain.is_empty())?;
+    let identity = trust.identify(chain, host.now()).ok()?;
+    let mut groups = identity.organizations;
+    groups.push("system:authenticated".into());
+    Some(User { name: identity.common_name, groups })
+}
+
+pub(crate) async fn by_token(host: &Host, headers: &HeaderMap) -> Option<User> {
+    let token = headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?;
+    if host.config.standalone {
+        return None;
+    }
+    let mut review = Value::object();
+    (review["apiVersion"], review["kind"]) =
+        ("authentication.k8s.io/v1".into(), "TokenReview".into());
+    review["spec"]["token"] = token.into();
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let answer = host.cx.client().call(Method::POST, path, JSON, to_json(&review).into()).await;
+    let status = answer.ok()?["status"].clone();
+    if status["authenticated"].as_bool() != Some(true) {
+        return None;
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Some(User {
+        name: text(&status["user"]["username"]),
+        groups: status["user"]["groups"].items().iter().map(text).collect(),
+    })
+}
+
+/// Whether the user may ask for the path; why not.
+pub(crate) async fn allowed(
+    host: &Host,
+    user: &User,
+    method: &Method,
+    path: &str,
+) -> Result<(), String> {
+    if user.groups.iter().any(|group| group == MASTERS) {
+        return Ok(());
+    }
+    let verb = match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "get",
+    };
+    let mut asked = Vec::new();
+    for part in subresources(path) {
+        if !host.config.standalone && review(host, user, verb, part).await? {
+            return Ok(());
+        }
+        asked.push(part);
+    }
+    Err(format!(
+        "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)={asked:?})",
+        user.name
+    ))
+}
+
+/// What the right to a path is called; the last is the widest.
+fn subresources(path: &str) -> &'static [&'static str] {
+    match path.split('/').find(|part| !part.is_empty()).unwrap_or_default() {
+        "stats" => &["stats"],
+        "metrics" => &["metrics"],
+        "logs" => &["log"],
+        "healthz" => &["healthz", "proxy"],
+        "configz" => &["configz", "proxy"],
+        "pods" | "runningpods" => &["pods", "proxy"],
+        _ => &["proxy"],
+    }
+}
+
+async fn review(host: &Host, user: &User, verb: &str, part: &str) -> Result<bool, String> {
+    let mut review = Value::object();
+    (review["apiVersion"], review["kind"]) =
+        ("authorization.k8s.io/v1".into(), "SubjectAccessReview".into());
+    let spec = &mut review["spec"];
+    spec["user"] = (&*user.name).into();
+    spec["groups"] = user.groups.iter().map(|group| Value::from(&**group)).collect();
+    let what = &mut spec["resourceAttributes"];
+    (what["verb"], what["resource"], what["subresource"]) =
+        (verb.into(), "nodes".into(), part.into());
+    (what["name"], what["version"]) = ((&*host.config.node_name).into(), "v1".into());
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let answer = host.cx.client().call(Method::POST, path, JSON, to_json(&review).into()).await;
+    let answer = answer.map_err(|error| format!("Authorization error: {error}"))?;
+    Ok(answer["status"]["allowed"].as_bool() == Some(true))
+}
+
+#[test]
+fn rights_are_named_by_path() {
+    assert_eq!(subresources("/stats/summary"), ["stats"]);
+    assert_eq!(subresources("/exec/n/p/c"), ["proxy"]);
+    assert_eq!(subresources("/healthz"), ["healthz", "proxy"]);
+}

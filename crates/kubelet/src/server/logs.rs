@@ -1,0 +1,229 @@
+//! What containers have written.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use object::Time;
+use tokio::{
+    fs::File,
+    io::{AsyncReadExt, AsyncSeekExt},
+    sync::mpsc,
+    time::sleep,
+};
+
+use super::{Answer, flag, text, word};
+use crate::{
+    Host,
+    pod::observe::{Observed, State},
+};
+
+const LAST: usize = 2048;
+const LAST_LINES: usize = 80;
+const CHUNK: usize = 64 << 10;
+/// How soon a follower sees what was written.
+const FOLLOW: Duration = Duration::from_millis(100);
+
+/// What of a log is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) follow: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) tail: Option<usize>,
+    /// Seconds since 1970.
+    pub(crate) since: Option<i64>,
+    pub(crate) limit: Option<usize>,
+    /// `Stdout`, `Stderr`; absent: both.
+    pub(crate) stream: Option<String>,
+}
+
+pub(crate) async fn answer(
+    host: &Arc<Host>,
+    namespace: &str,
+    name: &str,
+    container: &str,
+    query: Option<&str>,
+) -> Answer {
+    let Some(pod) = host.pods.find(namespace, name, "") else {
+        return text(StatusCode::NOT_FOUND, &format!("pod \"{name}\" not found"));
+    };
+    let number = |name: &str| word(query, name).and_then(|value| value.parse::<i64>().ok());
+    let options = Options {
+        follow: flag(query, &["follow"]),
+        timestamps: flag(query, &["timestamps"]),
+        tail: number("tailLines").and_then(|lines| lines.try_into().ok()),
+        since: number("sinceSeconds")
+            .map(|seconds| host.now() - seconds)
+            .or_else(|| Time::seconds(&word(query, "sinceTime")?)),
+        limit: number("limitBytes").and_then(|bytes| bytes.try_into().ok()),
+        stream: word(query, "stream").filter(|stream| stream != "All" && !stream.is_empty()),
+    };
+    let uid = pod.metadata().uid().to_owned();
+    let seen = match Observed::of(&host.runtime, &uid).await {
+        Ok(seen) => seen,
+        Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.message()),
+    };
+    let previous = flag(query, &["previous"]);
+    let found = if previous { seen.previous(container) } else { seen.newest(container) };
+    let Some(found) = found else {
+        let why = if previous {
+            format!("previous terminated container \"{container}\" in pod \"{name}\" not found")
+        } else {
+            format!(
+                "container \"{container}\" in pod \"{name}\" is waiting to start: ContainerCreating"
+            )
+        };
+        return text(StatusCode::BAD_REQUEST, &why);
+    };
+    let (tell, told) = mpsc::channel::<Result<Frame<Bytes>, io::Error>>(8);
+    let reader = Reader {
+        host: host.clone(),
+        id: found.id.clone(),
+        path: PathBuf::from(&found.log),
+        options,
+        tell,
+    };
+    let cx = host.cx.clone();
+    cx.spawn("logs", async move { reader.run().await });
+    let stream = futures_util::stream::unfold(told, |mut told| async move {
+        told.recv().await.map(|frame| (frame, told))
+    });
+    let mut answer = Response::new(BodyExt::boxed(StreamBody::new(stream)));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    answer
+}
+
+struct Reader {
+    host: Arc<Host>,
+    id: String,
+    path: PathBuf,
+    options: Options,
+    tell: mpsc::Sender<Result<Frame<Bytes>, io::Error>>,
+}
+
+impl Reader {
+    async fn run(self) {
+        if let Err(error) = self.read().await {
+            // a reader who has gone is no matter
+            let _ = self.tell.send(Err(error)).await;
+        }
+    }
+
+    async fn read(&self) -> io::Result<()> {
+        let mut file = File::open(&self.path).await?;
+        let mut left = self.options.limit.unwrap_or(usize::MAX);
+        if let Some(lines) = self.options.tail {
+            let at = tail_offset(&mut file, lines).await?;
+            file.seek(io::SeekFrom::Start(at)).await?;
+        }
+        let mut waiting = Vec::new();
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let got = file.read(&mut chunk).await?;
+            waiting.extend_from_slice(&chunk[..got]);
+            let end = waiting.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let rest = waiting.split_off(end);
+            let mut out = shown(&waiting, &self.options);
+            waiting = rest;
+            out.truncate(left);
+            left -= out.len();
+            if !out.is_empty() && self.tell.send(Ok(Frame::data(out.into()))).await.is_err() {
+                return Ok(());
+            }
+            if left == 0 {
+                return Ok(());
+            }
+            if got == 0 {
+                if !self.options.follow || self.tell.is_closed() {
+                    return Ok(());
+                }
+                let runs = self.host.runtime.container_status(&self.id).await.is_ok_and(|status| {
+                    crate::pod::observe::Container::from(status).state == State::Running
+                });
+                sleep(FOLLOW).await;
+                let more = file.metadata().await?.len() > file.stream_position().await?;
+                if !runs && !more {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Where the last lines begin.
+async fn tail_offset(file: &mut File, lines: usize) -> io::Result<u64> {
+    let mut at = file.metadata().await?.len();
+    let mut found = 0;
+    let mut chunk = vec![0; CHUNK];
+    while at > 0 {
+        let size = u64::try_from(CHUNK).unwrap_or(u64::MAX).min(at);
+        at -= size;
+        file.seek(io::SeekFrom::Start(at)).await?;
+        let part = &mut chunk[..usize::try_from(size).unwrap_or(CHUNK)];
+        file.read_exact(part).await?;
+        for (offset, _) in part.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
+            found += 1;
+            if found > lines {
+                return Ok(at + u64::try_from(offset).unwrap_or_default() + 1);
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// The text of whole lines of a log: `TIME STREAM F|P TEXT`.
+fn shown(lines: &[u8], options: &Options) -> Vec<u8> {
+    let mut out = Vec::with_capacity(lines.len());
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let mut parts = line.splitn(4, |byte| *byte == b' ');
+        let (Some(time), Some(stream), Some(tag), Some(text)) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let moment = || Time::seconds(std::str::from_utf8(time).unwrap_or_default());
+        if options.since.is_some_and(|since| moment().is_some_and(|moment| moment < since)) {
+            continue;
+        }
+        let other = |wanted: &String| !wanted.as_bytes().eq_ignore_ascii_case(stream);
+        if options.stream.as_ref().is_some_and(other) {
+            continue;
+        }
+        if options.timestamps {
+            out.extend(time);
+            out.push(b' ');
+        }
+        let part = tag.first() == Some(&b'P');
+        out.extend(if part { text.strip_suffix(b"\n").unwrap_or(text) } else { text });
+    }
+    out
+}
+
+/// The end of a log, as a container's last words.
+pub(crate) fn last_words(path: &Path) -> Vec<u8> {
+    let Ok(content) = std::fs::read(path) else { return Vec::new() };
+    let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+    let from = lines.len().saturating_sub(LAST_LINES);
+    let mut words = shown(&lines[from..].concat(), &Options::default());
+    let excess = words.len().saturating_sub(LAST);
+    words.drain(..excess);
+    words
+}
+
+#[test]
+fn lines_lose_their_heads() {
+    let log = b"2026-11-16T00:00:00.5Z stdout F one\n2026-11-16T00:00:01Z stderr P tw\n2026-11-16T00:00:01Z stderr F o\n";
+    let show = |options: &Options| String::from_utf8(shown(log, options)).unwrap();
+    assert_eq!(show(&Options::default()), "one\ntwo\n");
+    let out = Options { stream: Some("Stdout".into()), timestamps: true, ..Options::default() };
+    assert_eq!(show(&out), "2026-11-16T00:00:00.5Z one\n");
+    let late = Options { since: Time::seconds("2026-11-16T00:00:01Z"), ..Options::default() };
+    assert_eq!(show(&late), "two\n");
+}

@@ -1,0 +1,232 @@
+//! The kubelet's own HTTPS server: logs, streams into containers, numbers.
+
+mod auth;
+pub(crate) mod logs;
+mod numbers;
+mod stream;
+
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use object::{Lens, Value, to_json};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info};
+
+use crate::{Error, Host};
+
+pub(crate) type Body = BoxBody<Bytes, io::Error>;
+pub(crate) type Answer = Response<Body>;
+
+const MOST_CONNECTIONS: usize = 1000;
+const SHAKE: Duration = Duration::from_secs(10);
+
+/// Binds and serves until the context stops.
+pub(crate) async fn start(host: &Arc<Host>) -> Result<SocketAddr, Error> {
+    let wanted = SocketAddr::new(host.config.address, host.config.port);
+    let listener = TcpListener::bind(wanted)
+        .await
+        .map_err(|error| Error::Io { what: wanted.to_string(), error })?;
+    let address =
+        listener.local_addr().map_err(|error| Error::Io { what: wanted.to_string(), error })?;
+    let pair = match &host.config.serving {
+        Some(pair) => pair.clone(),
+        None => Arc::new(own_pair(host)?),
+    };
+    let mut tls = pki::server_config(&pair, host.config.clients.as_ref())?;
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()]; // streams need upgrades
+    let acceptor = TlsAcceptor::from(Arc::new(tls));
+    info!(%address, "serving");
+    let host = host.clone();
+    let cx = host.cx.clone();
+    cx.spawn("kubelet server", async move {
+        let (places, tasks) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), TaskTracker::new());
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    debug!(%error, "accept failed");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let (host, acceptor, stopping) = (host.clone(), acceptor.clone(), host.cx.clone());
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = serve(host, acceptor, stream) => {}
+                    () = stopping.stopping() => {}
+                }
+                debug!(%peer, "closed");
+                drop(place);
+            });
+        }
+    });
+    Ok(address)
+}
+
+fn own_pair(host: &Host) -> Result<pki::Pair, Error> {
+    let name = &host.config.node_name;
+    let authority = pki::Authority::create(&format!("{name}-ca"), host.now())?;
+    let leaf = pki::Leaf::server(name, vec![name.clone()], host.config.node_ips.clone());
+    Ok(authority.issue(&leaf, host.now())?)
+}
+
+async fn serve(host: Arc<Host>, acceptor: TlsAcceptor, stream: TcpStream) {
+    let Ok(Ok(stream)) = timeout(SHAKE, acceptor.accept(stream)).await else { return };
+    let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
+    let user = auth::by_certificate(&host, &chain);
+    let service = service_fn(move |request| {
+        let (host, user) = (host.clone(), user.clone());
+        async move { Ok::<_, Infallible>(answer(&host, user, request).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs(30))
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
+        .await;
+    if let Err(error) = served {
+        debug!(%error, "a connection ended badly");
+    }
+}
+
+async fn answer(host: &Arc<Host>, user: Option<auth::User>, request: Request<Incoming>) -> Answer {
+    let path = request.uri().path().to_owned();
+    let user = match user {
+        Some(user) => Some(user),
+        None => auth::by_token(host, request.headers()).await,
+    };
+    let Some(user) = user else { return text(StatusCode::UNAUTHORIZED, "Unauthorized") };
+    if let Err(why) = auth::allowed(host, &user, request.method(), &path).await {
+        return text(StatusCode::FORBIDDEN, &why);
+    }
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    match parts.as_slice() {
+        ["healthz" | "healthz/"] | ["healthz", "ping" | "syncloop" | "log"] => {
+            text(StatusCode::OK, "ok")
+        }
+        ["pods"] => json(&pods(host)),
+        ["runningpods"] => json(&pods(host)),
+        ["configz"] => json(&configz(host)),
+        ["containerLogs", namespace, pod, container] => {
+            logs::answer(host, namespace, pod, container, request.uri().query()).await
+        }
+        ["exec" | "attach" | "portForward" | "run", ..] => {
+            stream::answer(host, &parts, request).await
+        }
+        ["metrics"] => numbers::metrics(host),
+        ["metrics", "resource"] => numbers::resource(host).await,
+        ["metrics", "cadvisor"] => numbers::cadvisor(host).await,
+        ["metrics", "probes"] => text(StatusCode::OK, ""),
+        ["stats", "summary"] => numbers::summary(host).await,
+        _ => text(StatusCode::NOT_FOUND, "404 page not found"),
+    }
+}
+
+pub(crate) fn text(status: StatusCode, message: &str) -> Answer {
+    let body = Full::new(Bytes::from(message.to_owned())).map_err(|never| match never {}).boxed();
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    let kind = http::HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+pub(crate) fn json(value: &Value) -> Answer {
+    let body = Full::new(Bytes::from(to_json(value))).map_err(|never| match never {}).boxed();
+    let mut answer = Response::new(body);
+    answer.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    answer
+}
+
+fn pods(host: &Host) -> Value {
+    let mut list = Value::object();
+    (list["kind"], list["apiVersion"]) = ("PodList".into(), "v1".into());
+    list["metadata"] = Value::object();
+    list["items"] = host
+        .pods
+        .all()
+        .iter()
+        .map(|wish| {
+            let mut pod = wish.pod.tree().clone();
+            if let Some(status) = host.statuses.get(wish.pod.metadata().uid()) {
+                pod["status"] = status;
+            }
+            pod
+        })
+        .collect();
+    list
+}
+
+fn configz(host: &Host) -> Value {
+    let config = &host.config;
+    let mut out = Value::object();
+    let inner = &mut out["kubeletconfig"];
+    inner["clusterDomain"] = (&*config.cluster_domain).into();
+    inner["clusterDNS"] = config.cluster_dns.iter().map(ToString::to_string).collect();
+    inner["maxPods"] = i64::from(config.max_pods).into();
+    inner["port"] = i32::from(config.port).into();
+    if let Some(path) = &config.static_pods {
+        inner["staticPodPath"] = path.to_string_lossy().into_owned().into();
+    }
+    inner["authentication"]["anonymous"]["enabled"] = false.into();
+    out
+}
+
+/// The values of a query's word, decoded.
+pub(crate) fn words<'a>(
+    query: Option<&'a str>,
+    name: &'a str,
+) -> impl Iterator<Item = String> + 'a {
+    query
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| pair.split_once('=').or(Some((pair, ""))))
+        .filter(move |(key, _)| *key == name)
+        .map(|(_, value)| decode(value))
+}
+
+pub(crate) fn word(query: Option<&str>, name: &str) -> Option<String> {
+    words(query, name).next()
+}
+
+pub(crate) fn flag(query: Option<&str>, names: &[&str]) -> bool {
+    names.iter().any(|name| matches!(word(query, name).as_deref(), Some("1" | "true" | "True")))
+}
+
+fn decode(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = text.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match (bytes[at], hex) {
+            (b'%', Some(byte)) => {
+                out.push(byte);
+                at += 3;
+                continue;
+            }
+            (b'+', _) => out.push(b' '),
+            (byte, _) => out.push(byte),
+        }
+        at += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[test]
+fn queries_are_decoded() {
+    let query = Some("command=sh&command=-c&command=echo+a%26b&tty=1");
+    assert_eq!(words(query, "command").collect::<Vec<_>>(), ["sh", "-c", "echo a&b"]);
+    assert!(flag(query, &["tty"]) && !flag(query, &["input"]));
+}

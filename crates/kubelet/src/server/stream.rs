@@ -1,0 +1,164 @@
+//! Streams into containers: asked of the runtime, then bytes both ways.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use container::cri::{AttachRequest, ExecRequest, PortForwardRequest};
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use tokio::{io::copy_bidirectional, net::TcpStream, time::timeout};
+use tracing::debug;
+
+use super::{Answer, flag, text, word, words};
+use crate::{Host, pod::observe::Observed, runtime::within};
+
+const DIAL: Duration = Duration::from_secs(10);
+const RUN: Duration = Duration::from_mins(2);
+
+/// `exec|attach|run/NAMESPACE/POD[/UID]/CONTAINER`, `portForward/NAMESPACE/POD[/UID]`.
+pub(crate) async fn answer(host: &Arc<Host>, parts: &[&str], request: Request<Incoming>) -> Answer {
+    let (what, namespace, name, uid, container) = match parts {
+        ["portForward", namespace, name] => ("portForward", *namespace, *name, "", ""),
+        ["portForward", namespace, name, uid] => ("portForward", *namespace, *name, *uid, ""),
+        [what, namespace, name, container] => (*what, *namespace, *name, "", *container),
+        [what, namespace, name, uid, container] => (*what, *namespace, *name, *uid, *container),
+        _ => return text(StatusCode::NOT_FOUND, "404 page not found"),
+    };
+    let Some(pod) = host.pods.find(namespace, name, uid) else {
+        return text(StatusCode::NOT_FOUND, "pod does not exist");
+    };
+    let seen = match Observed::of(&host.runtime, pod.metadata().uid()).await {
+        Ok(seen) => seen,
+        Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.message()),
+    };
+    let query = request.uri().query();
+    if what == "run" {
+        return run(host, &seen, container, query).await;
+    }
+    match url(host, what, &seen, container, query).await {
+        Ok(url) => forward(host, &url, request).await.unwrap_or_else(|error| {
+            text(StatusCode::BAD_GATEWAY, &format!("the runtime's stream: {error}"))
+        }),
+        Err((status, why)) => text(status, &why),
+    }
+}
+
+/// Where the runtime serves the stream.
+async fn url(
+    host: &Host,
+    what: &str,
+    seen: &Observed,
+    container: &str,
+    query: Option<&str>,
+) -> Result<Uri, (StatusCode, String)> {
+    let mut cri = host.runtime.cri();
+    let missing = || (StatusCode::NOT_FOUND, format!("container not found (\"{container}\")"));
+    let asked = |names: &[&str]| flag(query, names);
+    let (stdin, stdout) = (asked(&["input", "stdin"]), asked(&["output", "stdout"]));
+    let (stderr, tty) = (asked(&["error", "stderr"]), asked(&["tty"]));
+    let answer = match what {
+        "exec" => {
+            let found = seen.running().find(|one| one.name == container).ok_or_else(missing)?;
+            let request = ExecRequest {
+                container_id: found.id.clone(),
+                cmd: words(query, "command").collect(),
+                tty,
+                stdin,
+                stdout,
+                stderr: stderr && !tty,
+            };
+            within(RUN, cri.runtime.exec(request)).await.map(|answer| answer.url)
+        }
+        "attach" => {
+            let found = seen.running().find(|one| one.name == container).ok_or_else(missing)?;
+            let stderr = stderr && !tty;
+            let request =
+                AttachRequest { container_id: found.id.clone(), stdin, tty, stdout, stderr };
+            within(RUN, cri.runtime.attach(request)).await.map(|answer| answer.url)
+        }
+        _ => {
+            let sandbox = seen.sandbox().ok_or_else(|| {
+                (StatusCode::NOT_FOUND, "the pod's sandbox does not run".to_owned())
+            })?;
+            let ports = words(query, "port").flat_map(|ports| {
+                ports.split(',').filter_map(|port| port.parse().ok()).collect::<Vec<i32>>()
+            });
+            let request =
+                PortForwardRequest { pod_sandbox_id: sandbox.id.clone(), port: ports.collect() };
+            within(RUN, cri.runtime.port_forward(request)).await.map(|answer| answer.url)
+        }
+    };
+    let url =
+        answer.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.message().to_owned()))?;
+    url.parse().map_err(|_| (StatusCode::BAD_GATEWAY, "the runtime gave no address".to_owned()))
+}
+
+/// Passes the request on and joins both ends.
+async fn forward(host: &Host, url: &Uri, request: Request<Incoming>) -> Result<Answer, String> {
+    let authority = url.authority().ok_or("an address without a host")?.to_string();
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let stream = timeout(DIAL, TcpStream::connect(&authority))
+        .await
+        .map_err(|_| "no connection in time")?
+        .map_err(|error| said(&error))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| said(&error))?;
+    host.cx.spawn("stream connection", async move {
+        if let Err(error) = connection.with_upgrades().await {
+            debug!(%error, "the runtime's stream ended badly");
+        }
+    });
+    let path = url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let mut onward = Request::builder().method(request.method()).uri(path);
+    for (name, value) in request.headers() {
+        if name != http::header::HOST && name != http::header::AUTHORIZATION {
+            onward = onward.header(name, value);
+        }
+    }
+    let onward = onward
+        .header(http::header::HOST, &authority)
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| said(&error))?;
+    let mut answer = timeout(DIAL, sender.send_request(onward))
+        .await
+        .map_err(|_| "no answer in time")?
+        .map_err(|error| said(&error))?;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let (head, body) = answer.into_parts();
+        let body = body.map_err(std::io::Error::other).boxed();
+        return Ok(http::Response::from_parts(head, body));
+    }
+    let far = hyper::upgrade::on(&mut answer);
+    let near = hyper::upgrade::on(request);
+    host.cx.spawn("stream", async move {
+        let (Ok(far), Ok(near)) = futures_util::future::join(far, near).await else { return };
+        let (mut far, mut near) = (TokioIo::new(far), TokioIo::new(near));
+        if let Err(error) = copy_bidirectional(&mut near, &mut far).await {
+            debug!(%error, "a stream ended badly");
+        }
+    });
+    let (head, _) = answer.into_parts();
+    Ok(http::Response::from_parts(
+        head,
+        Empty::<Bytes>::new().map_err(|never| match never {}).boxed(),
+    ))
+}
+
+async fn run(host: &Host, seen: &Observed, container: &str, query: Option<&str>) -> Answer {
+    let Some(found) = seen.running().find(|one| one.name == container) else {
+        return text(StatusCode::NOT_FOUND, "container not found");
+    };
+    let command = word(query, "cmd").unwrap_or_default();
+    let command = command.split_whitespace().map(str::to_owned).collect();
+    match host.runtime.exec(&found.id, command, RUN).await {
+        Ok(answer) => {
+            let mut said = answer.stdout;
+            said.extend(answer.stderr);
+            text(StatusCode::OK, &String::from_utf8_lossy(&said))
+        }
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.message()),
+    }
+}

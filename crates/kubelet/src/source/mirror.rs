@@ -1,0 +1,104 @@
+//! The images of static pods in the API, for people and schedulers to see.
+
+use std::{sync::Arc, time::Duration};
+
+use api::core::Pod;
+use client::{Delete, Error};
+use object::{Key, Lens, Value};
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+use crate::Host;
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const HASH: &str = "kubernetes.io/config.hash";
+/// What failed is tried again after.
+const RETRY: Duration = Duration::from_secs(10);
+
+pub(crate) fn is_mirror(pod: &Pod) -> bool {
+    pod.metadata().annotations().get(MIRROR).is_some()
+}
+
+/// Whether an object of the API stands for the static pod with this uid.
+pub(crate) fn is_of(pod: &Pod, uid: &str) -> bool {
+    pod.metadata().annotations().get(MIRROR) == Some(uid)
+}
+
+/// Keeps one image per static pod, and no others.
+pub(crate) fn start(host: &Arc<Host>) {
+    let Some(objects) = host.api_pods.clone() else { return };
+    let host = host.clone();
+    let cx = host.cx.clone();
+    cx.spawn("mirror pods", async move {
+        let mut synced = objects.cache().synced();
+        if synced.wait_for(|synced| *synced).await.is_err() {
+            return;
+        }
+        let mut sources = host.sources_read();
+        if sources.wait_for(|read| *read).await.is_err() {
+            return;
+        }
+        loop {
+            let mut good = true;
+            for wish in
+                host.pods.all().iter().filter(|wish| wish.is_static && wish.ending.is_none())
+            {
+                good &= told(keep(&host, &objects, &wish.pod).await);
+            }
+            let wished = host.pods.all();
+            let wanted = |pod: &Pod| {
+                wished.iter().any(|wish| wish.is_static && is_of(pod, wish.pod.metadata().uid()))
+            };
+            for pod in objects.all().iter().filter(|pod| is_mirror(pod) && !wanted(pod)) {
+                good &= told(remove(&objects, pod).await);
+            }
+            let wait = if good { Duration::from_mins(5) } else { RETRY };
+            let _ = timeout(wait, host.mirrors.notified()).await; // either is a reason to look
+            sleep(Duration::from_millis(50)).await;
+        }
+    });
+}
+
+async fn keep(host: &Host, objects: &runtime::Objects<Pod>, pod: &Pod) -> Result<(), Error> {
+    let key = Key::of(pod.metadata());
+    match objects.get(&key) {
+        Some(found)
+            if is_of(&found, pod.metadata().uid()) && !found.metadata().is_terminating() =>
+        {
+            host.statuses.changed(pod.metadata().uid());
+            Ok(())
+        }
+        Some(found) => remove(objects, &found).await,
+        None => {
+            let mut tree = pod.tree().clone();
+            tree.remove("status");
+            let meta = &mut tree["metadata"];
+            let hash = meta["annotations"][HASH].clone();
+            meta["annotations"][MIRROR] = hash;
+            meta.remove("uid");
+            if let Some(node) = host.node() {
+                let mut owner = Value::object();
+                (owner["apiVersion"], owner["kind"]) = ("v1".into(), "Node".into());
+                (owner["name"], owner["uid"]) =
+                    (node.metadata().name().into(), node.metadata().uid().into());
+                owner["controller"] = true.into();
+                meta["ownerReferences"] = [owner].into_iter().collect();
+            }
+            objects.create(Pod::from(tree)).await?;
+            host.statuses.changed(pod.metadata().uid());
+            Ok(())
+        }
+    }
+}
+
+async fn remove(objects: &runtime::Objects<Pod>, pod: &Pod) -> Result<(), Error> {
+    let delete = Delete { grace_seconds: Some(0), ..Delete::default() };
+    objects.delete_with(pod, delete).await
+}
+
+fn told(result: Result<(), Error>) -> bool {
+    if let Err(error) = &result {
+        warn!(%error, "a mirror pod cannot be written; will retry");
+    }
+    result.is_ok()
+}

@@ -1,0 +1,5 @@
+//! Where pods come from.
+
+pub(crate) mod api;
+pub(crate) mod file;
+pub(crate) mod mirror;

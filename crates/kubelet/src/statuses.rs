@@ -1,0 +1,219 @@
+//! Telling the API what became of pods, as often as they change and no oftener.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use api::core::Pod;
+use client::{Delete, Error, Patch};
+use object::{Key, Lens, Text, Value};
+use runtime::Queue;
+use tracing::warn;
+
+use crate::{Host, source::mirror};
+
+const WRITERS: usize = 8;
+/// Fields of a status that are removed when they are no longer there.
+const OURS: [&str; 12] = [
+    "phase",
+    "reason",
+    "message",
+    "hostIP",
+    "hostIPs",
+    "podIP",
+    "podIPs",
+    "qosClass",
+    "startTime",
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+];
+
+#[derive(Debug, Default)]
+pub(crate) struct Statuses {
+    pending: Mutex<HashMap<String, Pending>>,
+    queue: Queue<Text>,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    key: Key,
+    is_static: bool,
+    status: Value,
+    /// What the API has, as far as we wrote it.
+    written: Option<Value>,
+    ended: bool,
+}
+
+impl Statuses {
+    pub(crate) fn report(&self, pod: &Pod, is_static: bool, status: Value) {
+        let meta = pod.metadata();
+        let mut pending = self.pending.lock().expect("not poisoned");
+        let known = pending.entry(meta.uid().into()).or_insert_with(|| Pending {
+            key: Key::of(meta),
+            is_static,
+            status: Value::Null,
+            written: None,
+            ended: false,
+        });
+        if known.status == status && known.written.is_some() {
+            return;
+        }
+        known.status = status;
+        self.queue.add(meta.uid().into());
+    }
+
+    /// The pod is over: its object may go.
+    pub(crate) fn ended(&self, uid: &str) {
+        let mut pending = self.pending.lock().expect("not poisoned");
+        if let Some(known) = pending.get_mut(uid) {
+            known.ended = true;
+        }
+        self.queue.add(uid.into());
+    }
+
+    /// What is known now, for those who ask the kubelet itself.
+    pub(crate) fn get(&self, uid: &str) -> Option<Value> {
+        self.pending.lock().expect("not poisoned").get(uid).map(|known| known.status.clone())
+    }
+
+    /// What others wrote over is written again.
+    pub(crate) fn changed(&self, uid: &str) {
+        let known = self.pending.lock().expect("not poisoned").contains_key(uid);
+        if known {
+            self.queue.add(uid.into());
+        }
+    }
+
+    pub(crate) fn start(host: &Arc<Host>) {
+        for _ in 0..WRITERS {
+            let host = host.clone();
+            let cx = host.cx.clone();
+            cx.spawn("pod status", async move {
+                loop {
+                    let uid = host.statuses.queue.next().await;
+                    let done = write(&host, &uid).await;
+                    if let Err(error) = &done {
+                        warn!(%uid, %error, "the status of a pod cannot be written; will retry");
+                    }
+                    host.statuses.queue.done(uid, done.is_ok());
+                }
+            });
+        }
+    }
+}
+
+async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
+    let known = host.statuses.pending.lock().expect("not poisoned").get(uid).cloned();
+    let Some(known) = known else { return Ok(()) };
+    let Some(objects) = &host.api_pods else {
+        note(host, uid, &known);
+        return Ok(());
+    };
+    let found = objects.get(&known.key).filter(|pod| {
+        if known.is_static { mirror::is_of(pod, uid) } else { pod.metadata().uid() == uid }
+    });
+    let Some(pod) = found else {
+        if known.ended {
+            host.statuses.pending.lock().expect("not poisoned").remove(uid);
+        }
+        return Ok(());
+    };
+    if let Some(patch) = difference(&pod, &known.status) {
+        match objects.patch_status(&known.key, &Patch::Merge(patch)).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    note(host, uid, &known);
+    if known.ended && !known.is_static && pod.metadata().is_terminating() {
+        let delete = Delete { grace_seconds: Some(0), ..Delete::default() };
+        match objects.delete_with(&pod, delete).await {
+            Err(error) if !error.is_conflict() => return Err(error),
+            _ => {
+                host.statuses.pending.lock().expect("not poisoned").remove(uid);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn note(host: &Host, uid: &str, known: &Pending) {
+    let mut pending = host.statuses.pending.lock().expect("not poisoned");
+    if let Some(entry) = pending.get_mut(uid) {
+        entry.written = Some(known.status.clone());
+    }
+    if known.ended && host.api_pods.is_none() {
+        pending.remove(uid);
+    }
+}
+
+/// What must be written so that the API has this status.
+fn difference(pod: &Pod, status: &Value) -> Option<Value> {
+    let old = pod.status().tree();
+    let mut change = Value::object();
+    let mut any = false;
+    for (name, value) in status.entries() {
+        if old.get(name) != value && !same(old.get(name), value) {
+            change[name] = value.clone();
+            any = true;
+        }
+    }
+    for name in OURS {
+        if status.get(name).is_null() && !old.get(name).is_null() {
+            change[name] = Value::Null;
+            any = true;
+        }
+    }
+    if !any {
+        return None;
+    }
+    let mut patch = Value::object();
+    patch["metadata"]["uid"] = pod.metadata().uid().into();
+    patch["status"] = change;
+    Some(patch)
+}
+
+/// Equal but for what is null or empty here and absent there.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::List(a), Value::List(b)) => {
+            a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| same(a, b))
+        }
+        _ if a.is_object() && b.is_object() => {
+            let covers =
+                |a: &Value, b: &Value| a.entries().all(|(name, value)| same(value, b.get(name)));
+            covers(a, b) && covers(b, a)
+        }
+        (Value::Null, other) | (other, Value::Null) => other.is_zero(),
+        _ => a == b,
+    }
+}
+
+#[test]
+fn only_what_differs_is_written() {
+    let tree = object::yaml::from_yaml(
+        "{metadata: {uid: u}, status: {phase: Pending, podIP: 1.2.3.4, conditions: [{type: Ready, status: 'False', lastProbeTime: null}]}}",
+    );
+    let pod = Pod::from(tree.unwrap());
+    let status = |text: &str| object::yaml::from_yaml(text).unwrap();
+    let same = "{phase: Pending, podIP: 1.2.3.4, conditions: [{type: Ready, status: 'False'}]}";
+    assert_eq!(difference(&pod, &status(same)), None);
+    let patch = difference(&pod, &status("{phase: Running}")).unwrap();
+    assert_eq!(patch, status("{metadata: {uid: u}, status: {phase: Running}}").also_null("podIP"));
+}
+
+#[cfg(test)]
+trait AlsoNull {
+    fn also_null(self, name: &str) -> Self;
+}
+
+#[cfg(test)]
+impl AlsoNull for Value {
+    fn also_null(mut self, name: &str) -> Self {
+        self["status"][name] = Value::Null;
+        self
+    }
+}

@@ -1,0 +1,327 @@
+//! The volumes of a pod: what each holds, and where it is.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use api::core::{
+    Container, DownwardAPIVolumeFile, KeyToPath, Pod, Volume, VolumeMount, VolumeProjection,
+};
+use container::cri::{Mount, MountPropagation};
+use object::{List, Quantity};
+use volume::{Empty, File, Files};
+
+use crate::{
+    Host,
+    env::{self, Sources, expand},
+    objects::{Data, Wanted},
+};
+
+/// Where each volume of a pod is on this machine.
+pub(crate) type Places = BTreeMap<String, PathBuf>;
+
+/// Puts every volume in place, or says what stands against it. May be repeated: then files
+/// are brought up to date.
+pub(crate) async fn prepare(host: &Host, pod: &Pod) -> Result<Places, String> {
+    let mut places = Places::new();
+    for volume in pod.spec().volumes().iter() {
+        let place = place(host, pod, volume).await.map_err(|error| {
+            format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name())
+        })?;
+        places.insert(volume.name().to_owned(), place);
+    }
+    Ok(places)
+}
+
+/// Whether volumes hold what may change while the pod runs.
+pub(crate) fn change(pod: &Pod) -> bool {
+    pod.spec().volumes().iter().any(|volume| {
+        let source = volume.volume_source();
+        source.config_map().is_some()
+            || source.secret().is_some()
+            || source.projected().is_some()
+            || source.downward_api().is_some()
+    })
+}
+
+/// What a container sees of them.
+pub(crate) fn mounts(
+    host: &Host,
+    pod: &Pod,
+    container: &Container,
+    places: &Places,
+    env: &[(String, String)],
+) -> Result<Vec<Mount>, String> {
+    let mut out = Vec::new();
+    for (at, mount) in container.volume_mounts().iter().enumerate() {
+        let place = places
+            .get(mount.name())
+            .ok_or_else(|| format!("cannot find volume \"{}\" to mount", mount.name()))?;
+        let sub = sub_path(mount, env)?;
+        let host_path = match sub {
+            None => place.clone(),
+            Some(sub) => {
+                let folder = host.config.pod_folder(pod.metadata().uid()).join("volume-subpaths");
+                let target = folder.join(mount.name()).join(container.name()).join(at.to_string());
+                volume::place_sub_path(place, Path::new(&sub), &target).map_err(|error| {
+                    format!(
+                        "failed to prepare subPath for volumeMount \"{}\": {error}",
+                        mount.name()
+                    )
+                })?;
+                target
+            }
+        };
+        let recursive = mount.recursive_read_only();
+        out.push(Mount {
+            container_path: absolute(mount.mount_path()),
+            host_path: host_path.to_string_lossy().into_owned(),
+            readonly: mount.read_only(),
+            propagation: match mount.mount_propagation() {
+                Some("HostToContainer") => MountPropagation::PropagationHostToContainer,
+                Some("Bidirectional") => MountPropagation::PropagationBidirectional,
+                _ => MountPropagation::PropagationPrivate,
+            }
+            .into(),
+            recursive_read_only: matches!(recursive, Some("Enabled")),
+            ..Mount::default()
+        });
+    }
+    if !container.volume_devices().is_empty() {
+        return Err("block devices (volumeDevices) are not supported".into());
+    }
+    Ok(out)
+}
+
+fn absolute(path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
+}
+
+fn sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<String>, String> {
+    if !mount.sub_path().is_empty() {
+        return Ok(Some(mount.sub_path().to_owned()));
+    }
+    if mount.sub_path_expr().is_empty() {
+        return Ok(None);
+    }
+    let known = |name: &str| env.iter().find(|(key, _)| key == name).map(|(_, v)| v.clone());
+    let expanded = expand(mount.sub_path_expr(), known);
+    if expanded.contains("$(") {
+        return Err(format!("failed to expand subPath expression: {expanded}"));
+    }
+    Ok(Some(expanded))
+}
+
+async fn place(host: &Host, pod: &Pod, volume: &Volume) -> Result<PathBuf, String> {
+    let (source, name) = (volume.volume_source(), volume.name());
+    let below = |kind: &str| {
+        let volumes = host.config.pod_folder(pod.metadata().uid()).join("volumes");
+        volumes.join(format!("kubernetes.io~{kind}")).join(name)
+    };
+    let group = group(pod);
+    if let Some(path) = source.host_path() {
+        let place = PathBuf::from(path.path());
+        volume::check_host_path(&place, path.type_()).map_err(said)?;
+        return Ok(place);
+    }
+    if let Some(empty) = source.empty_dir() {
+        let memory = match empty.medium() {
+            "" => false,
+            "Memory" => true,
+            other => return Err(format!("the medium {other:?} is not supported")),
+        };
+        let place = below("empty-dir");
+        let size = empty.size_limit().map(|size| size.value().unsigned_abs());
+        let mode = empty.mode().map_or(0o777, i32::unsigned_abs);
+        let is_new = !place.exists();
+        volume::empty(&place, &Empty { memory, size, mode }).map_err(said)?;
+        if let Some(group) = group.filter(|_| is_new) {
+            volume::give_to_group(&place, group, false).map_err(said)?;
+        }
+        return Ok(place);
+    }
+    if let Some(claim) = source.persistent_volume_claim() {
+        return persistent(host, pod, claim.claim_name()).await;
+    }
+    let reader = Reader { host, pod, volume: name };
+    let (kind, files) = if let Some(map) = source.config_map() {
+        let part = Part { items: map.items(), mode: map.default_mode(), optional: map.optional() };
+        let name = map.local_object_reference().name();
+        ("configmap", reader.config_map(name, &part).await?)
+    } else if let Some(secret) = source.secret() {
+        let part = Part {
+            items: secret.items(),
+            mode: secret.default_mode(),
+            optional: secret.optional(),
+        };
+        ("secret", reader.secret(secret.secret_name(), &part).await?)
+    } else if let Some(downward) = source.downward_api() {
+        ("downward-api", reader.downward(downward.items(), downward.default_mode())?)
+    } else if let Some(projected) = source.projected() {
+        let mut files = Files::new();
+        for source in projected.sources().iter() {
+            files.extend(reader.projection(source, projected.default_mode()).await?);
+        }
+        ("projected", files)
+    } else {
+        return Err("volumes of this type are not supported".into());
+    };
+    let place = below(kind);
+    if matches!(kind, "secret" | "projected") {
+        // secrets do not touch the disk
+        volume::empty(&place, &Empty { memory: true, size: None, mode: 0o777 }).map_err(said)?;
+    }
+    volume::write(&place, &files, group).map_err(said)?;
+    Ok(place)
+}
+
+async fn persistent(host: &Host, pod: &Pod, claim: &str) -> Result<PathBuf, String> {
+    let volume = host.objects.volume(pod.metadata().namespace(), claim).await?;
+    let source = volume.spec().persistent_volume_source();
+    if let Some(path) = source.host_path() {
+        let place = PathBuf::from(path.path());
+        volume::check_host_path(&place, path.type_()).map_err(said)?;
+        return Ok(place);
+    }
+    let Some(local) = source.local() else {
+        return Err("persistent volumes of this type are not supported".into());
+    };
+    let place = PathBuf::from(local.path());
+    volume::check_host_path(&place, "Directory").map_err(said)?;
+    if let Some(group) = group(pod) {
+        let trust =
+            pod.spec().security_context().and_then(|context| context.fs_group_change_policy())
+                == Some("OnRootMismatch");
+        volume::give_to_group(&place, group, trust).map_err(said)?;
+    }
+    Ok(place)
+}
+
+fn group(pod: &Pod) -> Option<u32> {
+    pod.spec().security_context().and_then(|context| context.fs_group()?.try_into().ok())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "errors come by value")]
+fn said(error: volume::Error) -> String {
+    error.to_string()
+}
+
+struct Part<'a> {
+    items: &'a List<KeyToPath>,
+    mode: i32,
+    optional: Option<bool>,
+}
+
+struct Reader<'a> {
+    host: &'a Host,
+    pod: &'a Pod,
+    volume: &'a str,
+}
+
+impl Reader<'_> {
+    async fn config_map(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
+        let data = self.host.objects.config_map(self.pod.metadata().namespace(), name).await?;
+        select(data, "configmap", name, part)
+    }
+
+    async fn secret(&self, name: &str, part: &Part<'_>) -> Result<Files, String> {
+        let data = self.host.objects.secret(self.pod.metadata().namespace(), name).await?;
+        select(data, "secret", name, part)
+    }
+
+    async fn projection(&self, source: &VolumeProjection, mode: i32) -> Result<Files, String> {
+        if let Some(map) = source.config_map() {
+            let part = Part { items: map.items(), mode, optional: map.optional() };
+            return self.config_map(map.local_object_reference().name(), &part).await;
+        }
+        if let Some(secret) = source.secret() {
+            let part = Part { items: secret.items(), mode, optional: secret.optional() };
+            return self.secret(secret.local_object_reference().name(), &part).await;
+        }
+        if let Some(downward) = source.downward_api() {
+            return self.downward(downward.items(), mode);
+        }
+        if let Some(token) = source.service_account_token() {
+            let wanted = Wanted {
+                volume: self.volume,
+                path: token.path(),
+                audience: token.audience(),
+                seconds: token.expiration_seconds(),
+            };
+            let content = self.host.objects.token(self.pod, &wanted, self.host.now()).await?;
+            let mode = if self.pod.spec().security_context().is_some_and(|c| c.fs_group().is_some())
+            {
+                0o600
+            } else {
+                mode.unsigned_abs()
+            };
+            let file = File { content: content.into_bytes(), mode, user: owner(token.user()) };
+            return Ok([(token.path().to_owned(), file)].into());
+        }
+        if source.cluster_trust_bundle().is_some() {
+            return Err("clusterTrustBundle projections are not supported".into());
+        }
+        if source.pod_certificate().is_some() {
+            return Err("podCertificate projections are not supported".into());
+        }
+        Err("a projection without a source".into())
+    }
+
+    fn downward(&self, items: &List<DownwardAPIVolumeFile>, mode: i32) -> Result<Files, String> {
+        let sources = Sources {
+            host_ips: self.host.host_ips(),
+            allocatable: self.host.allocatable(),
+            ..Sources::default()
+        };
+        let mut files = Files::new();
+        for item in items.iter() {
+            let content = match (item.field_ref(), item.resource_field_ref()) {
+                (Some(field), _) => env::field(self.pod, field, &sources)?,
+                (None, Some(resource)) => env::resource(self.pod, None, resource, &sources)?,
+                (None, None) => continue,
+            };
+            let mode = item.mode().unwrap_or(mode).unsigned_abs();
+            let file = File { content: content.into_bytes(), mode, user: owner(item.user()) };
+            files.insert(item.path().to_owned(), file);
+        }
+        Ok(files)
+    }
+}
+
+fn owner(user: Option<i64>) -> Option<u32> {
+    user.and_then(|user| user.try_into().ok())
+}
+
+/// All of an object's keys, or those that are named.
+fn select(data: Option<Data>, kind: &str, name: &str, part: &Part<'_>) -> Result<Files, String> {
+    let optional = part.optional == Some(true);
+    let Some(mut data) = data else {
+        return if optional {
+            Ok(Files::new())
+        } else {
+            Err(format!("{kind} \"{name}\" not found"))
+        };
+    };
+    let mode = part.mode.unsigned_abs();
+    if part.items.is_empty() {
+        let whole = data.into_iter();
+        return Ok(whole.map(|(key, content)| (key, File { content, mode, user: None })).collect());
+    }
+    let mut files = Files::new();
+    for item in part.items.iter() {
+        match data.remove(item.key()) {
+            Some(content) => {
+                let mode = item.mode().map_or(mode, i32::unsigned_abs);
+                let file = File { content, mode, user: owner(item.user()) };
+                files.insert(item.path().to_owned(), file);
+            }
+            None if optional => {}
+            None => return Err(format!("references non-existent {kind} key: {}", item.key())),
+        }
+    }
+    Ok(files)
+}
+
+/// What the machine offers, where a container has no limit.
+pub(crate) type Allocatable = BTreeMap<String, Quantity>;

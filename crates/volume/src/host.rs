@@ -1,0 +1,67 @@
+//! Folders and files of the machine.
+
+use std::{
+    fs,
+    os::unix::fs::{FileTypeExt, PermissionsExt},
+    path::Path,
+};
+
+use crate::Error;
+
+/// Whether `path` is what `kind` says; the kinds that say so make it.
+pub fn check(path: &Path, kind: &str) -> Result<(), Error> {
+    let shown = path.display();
+    if path.components().any(|part| part == std::path::Component::ParentDir) {
+        return Err(Error::Invalid(format!("{shown}: must not contain '..'")));
+    }
+    let found = fs::metadata(path).ok();
+    let is = |what: &dyn Fn(&fs::Metadata) -> bool| found.as_ref().is_some_and(what);
+    let wrong = |what: &str| {
+        Err(Error::Invalid(format!("hostPath type check failed: {shown} is not a {what}")))
+    };
+    match kind {
+        "" => Ok(()),
+        "DirectoryOrCreate" if found.is_none() => {
+            fs::create_dir_all(path).map_err(Error::io(shown.to_string()))?;
+            dress(path, 0o755)
+        }
+        "FileOrCreate" if found.is_none() => {
+            fs::OpenOptions::new()
+                .create_new(true)
+                .write(true)
+                .open(path)
+                .map_err(Error::io(shown.to_string()))?;
+            dress(path, 0o644)
+        }
+        "Directory" | "DirectoryOrCreate" if is(&fs::Metadata::is_dir) => Ok(()),
+        "File" | "FileOrCreate" if is(&fs::Metadata::is_file) => Ok(()),
+        "Socket" if is(&|m| m.file_type().is_socket()) => Ok(()),
+        "CharDevice" if is(&|m| m.file_type().is_char_device()) => Ok(()),
+        "BlockDevice" if is(&|m| m.file_type().is_block_device()) => Ok(()),
+        "Directory" | "DirectoryOrCreate" => wrong("directory"),
+        "File" | "FileOrCreate" => wrong("file"),
+        "Socket" => wrong("socket file"),
+        "CharDevice" => wrong("character device"),
+        "BlockDevice" => wrong("block device"),
+        other => Err(Error::Invalid(format!("hostPath type {other:?} is not known"))),
+    }
+}
+
+fn dress(path: &Path, mode: u32) -> Result<(), Error> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(Error::io(path.display().to_string()))
+}
+
+#[test]
+fn kinds_are_checked_and_made() {
+    let root = tempfile::tempdir().unwrap();
+    let at = root.path().join("x");
+    for kind in ["Directory", "File", "Socket", "CharDevice", "BlockDevice", "Nonsense"] {
+        assert!(check(&at, kind).is_err(), "{kind}");
+    }
+    check(&at, "").unwrap();
+    check(&at, "DirectoryOrCreate").unwrap();
+    check(&at, "Directory").unwrap();
+    assert!(check(&at, "FileOrCreate").is_err());
+    check(Path::new("/dev/null"), "CharDevice").unwrap();
+}

@@ -1,0 +1,71 @@
+//! The end of a volume.
+
+use std::{
+    fs, io,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use crate::Error;
+
+/// Detaches what is mounted at or below `folder`, then removes it. What is mounted there
+/// from elsewhere is never touched; a missing folder is a success.
+pub fn remove(folder: &Path) -> Result<(), Error> {
+    let what = folder.display().to_string();
+    for _ in 0..8 {
+        let mounts = mounts_below(folder)?;
+        if mounts.is_empty() {
+            break;
+        }
+        for mount in mounts {
+            sys::mount::detach(&mount).map_err(Error::io(mount.display().to_string()))?;
+        }
+    }
+    if let Some(mount) = mounts_below(folder)?.first() {
+        return Err(Error::Invalid(format!("{} is still mounted", mount.display())));
+    }
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(what)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// What is mounted at or below a folder, the deepest first.
+pub fn mounts_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let table = fs::read("/proc/self/mountinfo").map_err(Error::io("/proc/self/mountinfo"))?;
+    let mut found: Vec<PathBuf> = table
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
+        .map(|path| PathBuf::from(std::ffi::OsString::from_vec(unescape(path))))
+        .filter(|path| path.starts_with(folder))
+        .collect();
+    found.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
+    Ok(found)
+}
+
+/// Spaces and the like stand as octal numbers.
+fn unescape(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, tail @ ..] = rest {
+        let octal = |digits: &[u8]| {
+            digits.iter().try_fold(0_u8, |n, digit| {
+                let digit = digit.checked_sub(b'0').filter(|digit| *digit < 8)?;
+                n.checked_mul(8)?.checked_add(digit)
+            })
+        };
+        if let (b'\\', Some(byte)) = (first, tail.get(..3).and_then(octal)) {
+            out.push(byte);
+            rest = &tail[3..];
+        } else {
+            out.push(*first);
+            rest = tail;
+        }
+    }
+    out
+}
+
+#[test]
+fn paths_with_spaces_are_read() {
+    assert_eq!(unescape(br"/a\040b\134c"), br"/a b\c");
+}
