@@ -1,1 +1,62 @@
-//! kubectl
+//! kubectl: the command line of Kubernetes, in upstream's words.
+//!
+//! ```text
+//!  main ── finds the command in `commands::COMMANDS`, reads its flags
+//!    └► Call ── flags, configuration, server; `select` finds the objects that are meant
+//!         └► commands/NAME.rs ── one file a command
+//!              └► print ── tables, YAML, JSON, JSONPath, columns
+//! ```
+
+#![allow(
+    clippy::format_push_string,
+    clippy::format_collect,
+    clippy::similar_names,
+    reason = "what is printed is short, and reads better this way"
+)]
+
+mod call;
+mod commands;
+mod describe;
+mod fail;
+mod flags;
+mod kubeconfig;
+mod merge;
+mod print;
+mod resources;
+mod select;
+mod server;
+mod streams;
+mod watching;
+
+use std::{ffi::OsString, io::Write as _, process::ExitCode};
+
+use self::call::Environment;
+
+/// Runs kubectl with these arguments (without the name of the program).
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    let args: Vec<String> =
+        args.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    match commands::run(&environment(), &args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fail) => {
+            let (text, code) = fail.report();
+            let _ = std::io::stderr().write_all(text.as_bytes());
+            ExitCode::from(code)
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
+fn environment() -> Environment {
+    let read = |name: &str| std::env::var(name).unwrap_or_default();
+    let editor =
+        [read("KUBE_EDITOR"), read("EDITOR")].into_iter().find(|editor| !editor.is_empty());
+    Environment {
+        kubeconfig: read("KUBECONFIG"),
+        home: read("HOME"),
+        editor: editor.unwrap_or_else(|| "vi".to_owned()),
+        path: read("PATH"),
+        service_host: read("KUBERNETES_SERVICE_HOST"),
+        service_port: read("KUBERNETES_SERVICE_PORT"),
+    }
+}

@@ -1,0 +1,295 @@
+//! One run of a command: its flags, the configuration, the server.
+
+use std::{cell::OnceCell, io::Write as _, path::Path, time::Duration};
+
+use client::Kubeconfig;
+use object::{Clock as _, SystemClock, Value, quote::quote, yaml};
+
+use crate::{
+    fail::{Fail, Result},
+    flags::{Flag, Given, Kind},
+    kubeconfig::{self, Files},
+    resources::Resources,
+    server::Server,
+};
+
+/// What comes from the environment, read once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment {
+    pub(crate) kubeconfig: String,
+    pub(crate) home: String,
+    pub(crate) editor: String,
+    pub(crate) path: String,
+    pub(crate) service_host: String,
+    pub(crate) service_port: String,
+}
+
+/// Flags that every command takes.
+pub(crate) const GLOBAL: &[Flag] = &[
+    Flag::text("kubeconfig"),
+    Flag::text("context"),
+    Flag::text("cluster"),
+    Flag::text("user"),
+    Flag::text("namespace").short('n'),
+    Flag::text("server").short('s'),
+    Flag::text("token"),
+    Flag::text("username"),
+    Flag::text("password"),
+    Flag::text("as"),
+    Flag::text("as-uid"),
+    Flag::new("as-group", Kind::Each),
+    Flag::new("as-user-extra", Kind::Each),
+    Flag::text("certificate-authority"),
+    Flag::text("client-certificate"),
+    Flag::text("client-key"),
+    Flag::bool("insecure-skip-tls-verify"),
+    Flag::text("tls-server-name"),
+    Flag::text("request-timeout").default("0"),
+    Flag::text("cache-dir"),
+    Flag::bool("disable-compression"),
+    Flag::new("v", Kind::Int32).short('v'),
+    Flag::bool("help").short('h'),
+];
+
+/// A command that is being run.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) environment: &'a Environment,
+    /// The words that lead to the command: `create secret generic`.
+    pub(crate) command: String,
+    pub(crate) flags: Given,
+    config: OnceCell<Value>,
+    server: OnceCell<Server>,
+    resources: OnceCell<Resources>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(environment: &'a Environment, command: String, flags: Given) -> Self {
+        Self {
+            environment,
+            command,
+            flags,
+            config: OnceCell::new(),
+            server: OnceCell::new(),
+            resources: OnceCell::new(),
+        }
+    }
+
+    pub(crate) fn words(&self) -> &[String] {
+        &self.flags.words
+    }
+
+    /// Prints to stdout; a reader that went away is no failure.
+    #[expect(clippy::unused_self, reason = "a call is what speaks")]
+    pub(crate) fn out(&self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+
+    #[expect(clippy::unused_self, reason = "a call is what speaks")]
+    pub(crate) fn say(&self, text: &str) {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    #[expect(clippy::unused_self, reason = "a call is what knows the time")]
+    pub(crate) fn now(&self) -> i64 {
+        SystemClock.now()
+    }
+
+    pub(crate) fn usage(&self, says: impl Into<String>) -> Fail {
+        Fail::usage(&self.command, says)
+    }
+
+    pub(crate) fn files(&self) -> Result<Files> {
+        let flag = self.flags.global("kubeconfig");
+        let paths = kubeconfig::paths(flag, &self.environment.kubeconfig, &self.environment.home);
+        Files::load(&paths, !flag.is_empty())
+    }
+
+    /// The merged configuration.
+    pub(crate) fn config(&self) -> Result<&Value> {
+        if let Some(config) = self.config.get() {
+            return Ok(config);
+        }
+        let config = self.files()?.merged(true);
+        Ok(self.config.get_or_init(|| config))
+    }
+
+    /// The context that is used: its name, and what it says.
+    pub(crate) fn context(&self) -> Result<(String, Value)> {
+        let config = self.config()?;
+        let given = self.flags.global("context");
+        let name = if given.is_empty() {
+            config["current-context"].as_str().unwrap_or_default()
+        } else {
+            given
+        };
+        let found = kubeconfig::entry(config, "contexts", "context", name).cloned();
+        match found {
+            Some(context) => Ok((name.to_owned(), context)),
+            None if name.is_empty() => Ok((String::new(), Value::Null)),
+            None if given.is_empty() => {
+                Err(Fail::error(format!("context was not found for specified context: {name}")))
+            }
+            None => Err(Fail::Plain(format!(
+                "Error in configuration: context was not found for specified context: {name}"
+            ))),
+        }
+    }
+
+    pub(crate) fn namespace_given(&self) -> bool {
+        !self.flags.global("namespace").is_empty()
+    }
+
+    pub(crate) fn namespace(&self) -> Result<String> {
+        let given = self.flags.global("namespace");
+        if !given.is_empty() {
+            return Ok(given.to_owned());
+        }
+        let context = self.context()?.1;
+        let set = context["namespace"].as_str().unwrap_or_default();
+        Ok(if set.is_empty() { "default" } else { set }.to_owned())
+    }
+
+    pub(crate) fn server(&self) -> Result<&Server> {
+        if let Some(server) = self.server.get() {
+            return Ok(server);
+        }
+        let server = self.connect()?;
+        Ok(self.server.get_or_init(|| server))
+    }
+
+    pub(crate) fn resources(&self) -> Result<&Resources> {
+        if let Some(resources) = self.resources.get() {
+            return Ok(resources);
+        }
+        let resources = Resources::load(self.server()?)?;
+        Ok(self.resources.get_or_init(|| resources))
+    }
+
+    /// The address of the server, as the configuration has it.
+    pub(crate) fn address(&self) -> Result<String> {
+        Ok(self.effective()?["clusters"].items()[0]["cluster"]["server"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
+    }
+
+    /// A configuration with one context, in which the flags have been taken in.
+    fn effective(&self) -> Result<Value> {
+        let context = self.context()?.1;
+        let config = self.config()?;
+        let named = |flag: &str, of: &str| match self.flags.global(flag) {
+            "" => context[of].as_str().unwrap_or_default().to_owned(),
+            given => given.to_owned(),
+        };
+        let (cluster_name, user_name) = (named("cluster", "cluster"), named("user", "user"));
+        let found = kubeconfig::entry(config, "clusters", "cluster", &cluster_name).cloned();
+        let mut cluster = found.unwrap_or_else(Value::object);
+        let found = kubeconfig::entry(config, "users", "user", &user_name).cloned();
+        if found.is_none() && !self.flags.global("user").is_empty() {
+            return Err(Fail::error(format!("auth info {} does not exist", quote(&user_name))));
+        }
+        let mut user = found.unwrap_or_else(Value::object);
+        let take = |tree: &mut Value, flag: &str, name: &str| {
+            if self.flags.has(flag) && !self.flags.global(flag).is_empty() {
+                tree[name] = self.flags.global(flag).into();
+            }
+        };
+        take(&mut cluster, "server", "server");
+        take(&mut cluster, "certificate-authority", "certificate-authority");
+        take(&mut cluster, "tls-server-name", "tls-server-name");
+        if self.flags.on("insecure-skip-tls-verify") {
+            cluster["insecure-skip-tls-verify"] = true.into();
+            cluster.remove("certificate-authority");
+            cluster.remove("certificate-authority-data");
+        }
+        for name in
+            ["client-certificate", "client-key", "token", "username", "password", "as", "as-uid"]
+        {
+            take(&mut user, name, name);
+        }
+        let groups = self.flags.all("as-group");
+        if !groups.is_empty() {
+            let groups: Vec<Value> = groups.iter().map(|group| group.as_str().into()).collect();
+            user["as-groups"] = Value::List(groups.into());
+        }
+        for extra in self.flags.all("as-user-extra") {
+            let (name, value) = extra.split_once('=').unwrap_or((extra, ""));
+            let mut values = user["as-user-extra"][name].items().to_vec();
+            values.push(value.into());
+            user["as-user-extra"][name] = Value::List(values.into());
+        }
+        if user["as"].is_null()
+            && !(user["as-groups"].is_null()
+                && user["as-uid"].is_null()
+                && user["as-user-extra"].is_null())
+        {
+            return Err(Fail::error(format!(
+                "requesting uid, groups or user-extra for {user_name} without impersonating a user"
+            )));
+        }
+        if cluster["server"].as_str().unwrap_or_default().is_empty() {
+            if !self.flags.global("cluster").is_empty() {
+                return Err(Fail::error(format!(
+                    "no server found for cluster {}",
+                    quote(&cluster_name)
+                )));
+            }
+            cluster["server"] = "http://localhost:8080".into();
+        }
+        let mut config = Value::object();
+        kubeconfig::put_entry(&mut config, "clusters", "cluster", "c", cluster);
+        kubeconfig::put_entry(&mut config, "users", "user", "u", user);
+        let mut context = Value::object();
+        context["cluster"] = "c".into();
+        context["user"] = "u".into();
+        kubeconfig::put_entry(&mut config, "contexts", "context", "x", context);
+        config["current-context"] = "x".into();
+        Ok(config)
+    }
+
+    fn connect(&self) -> Result<Server> {
+        let timeout = self.timeout()?;
+        let context = self.context()?;
+        if context.0.is_empty()
+            && !self.flags.has("server")
+            && !self.environment.service_host.is_empty()
+        {
+            let port = self.environment.service_port.parse().unwrap_or(443);
+            let address = format!("{}:{port}", self.environment.service_host);
+            let config = client::Config::in_cluster(&self.environment.service_host, port)
+                .map_err(Fail::from)?;
+            return Server::new(config.user_agent("kubectl"), address);
+        }
+        let tree = self.effective()?;
+        let mut kubeconfig = Kubeconfig::default();
+        kubeconfig.add(Path::new("config"), &yaml::to_yaml(&tree)).map_err(Fail::from)?;
+        let mut config = kubeconfig.config(None).map_err(Fail::from)?.user_agent("kubectl");
+        if let Some(timeout) = timeout {
+            config = config.timeout(timeout);
+        }
+        let address = tree["clusters"].items()[0]["cluster"]["server"].as_str().unwrap_or_default();
+        let address = address
+            .split_once("://")
+            .map_or(address, |(_, rest)| rest)
+            .trim_end_matches('/')
+            .to_owned();
+        Server::new(config, address)
+    }
+
+    fn timeout(&self) -> Result<Option<Duration>> {
+        let text = self.flags.text("request-timeout");
+        if text == "0" {
+            return Ok(None);
+        }
+        let whole = text.parse::<u64>().map(Duration::from_secs).ok();
+        let spelled = object::Duration::nanos(text)
+            .ok()
+            .and_then(|n| u64::try_from(n).ok())
+            .map(Duration::from_nanos);
+        whole.or(spelled).map(|time| Some(time).filter(|time| !time.is_zero())).ok_or_else(|| {
+            Fail::error("Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)")
+        })
+    }
+}

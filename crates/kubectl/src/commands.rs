@@ -1,0 +1,294 @@
+//! The commands, and how one is found.
+
+mod annotate;
+mod api;
+mod apply;
+mod auth;
+mod cluster_info;
+mod config;
+mod create;
+mod delete;
+mod describe;
+mod drain;
+mod edit;
+mod events;
+mod exec;
+mod explain;
+mod expose;
+mod generate;
+mod get;
+mod get_watch;
+mod logs;
+mod patch;
+mod port_forward;
+mod replace;
+mod rollout;
+mod run;
+mod scale;
+mod taint;
+mod version;
+mod wait;
+
+use self::get_watch::watch as get_watch;
+use crate::{
+    call::{Call, Environment, GLOBAL},
+    fail::{Fail, Result},
+    flags::{self, Flag},
+};
+
+/// A command: what it is called, what it takes, what it does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Command {
+    pub(crate) name: &'static str,
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) flags: &'static [&'static [Flag]],
+    pub(crate) run: fn(&Call<'_>) -> Result,
+    pub(crate) inner: &'static [Command],
+}
+
+impl Command {
+    pub(crate) const fn new(
+        name: &'static str,
+        flags: &'static [&'static [Flag]],
+        run: fn(&Call<'_>) -> Result,
+    ) -> Self {
+        Self { name, aliases: &[], flags, run, inner: &[] }
+    }
+
+    pub(crate) const fn aliases(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    pub(crate) const fn inner(self, inner: &'static [Command]) -> Self {
+        Self { inner, ..self }
+    }
+
+    /// A command that only leads to others.
+    pub(crate) const fn group(name: &'static str, inner: &'static [Command]) -> Self {
+        Self { name, aliases: &[], flags: &[], run: needs_more, inner }
+    }
+}
+
+/// Every command there is.
+pub(crate) const COMMANDS: &[Command] = &[
+    get::COMMAND,
+    describe::COMMAND,
+    create::COMMAND,
+    apply::COMMAND,
+    replace::COMMAND,
+    patch::COMMAND,
+    edit::COMMAND,
+    delete::COMMAND,
+    annotate::LABEL,
+    annotate::ANNOTATE,
+    scale::COMMAND,
+    rollout::COMMAND,
+    run::COMMAND,
+    expose::COMMAND,
+    logs::COMMAND,
+    exec::EXEC,
+    exec::ATTACH,
+    port_forward::COMMAND,
+    wait::COMMAND,
+    events::COMMAND,
+    explain::COMMAND,
+    api::RESOURCES,
+    api::VERSIONS,
+    auth::COMMAND,
+    drain::CORDON,
+    drain::UNCORDON,
+    drain::DRAIN,
+    taint::COMMAND,
+    config::COMMAND,
+    cluster_info::COMMAND,
+    version::COMMAND,
+];
+
+/// Finds the command in `args` and runs it.
+pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
+    let mut rest = args.to_vec();
+    let (mut known, mut path): (&[Command], Vec<&str>) = (COMMANDS, Vec::new());
+    let mut found: Option<&Command> = None;
+    while let Some(at) = next_word(&rest, found) {
+        let Some(command) =
+            known.iter().find(|c| c.name == rest[at] || c.aliases.contains(&rest[at].as_str()))
+        else {
+            break;
+        };
+        rest.remove(at);
+        path.push(command.name);
+        (known, found) = (command.inner, Some(command));
+        if known.is_empty() {
+            break;
+        }
+    }
+    let line = path.join(" ");
+    let Some(command) = found else {
+        let given = flags::parse("", &[GLOBAL], &rest)?;
+        return if let Some(word) = given.words.first() {
+            Err(Fail::Plain(format!(
+                "error: unknown command {} for \"kubectl\"",
+                object::quote::quote(word)
+            )))
+        } else {
+            let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
+            let mut out = std::io::stdout();
+            let _ = std::io::Write::write_all(
+                &mut out,
+                format!(
+                    "kubectl controls the Kubernetes cluster manager.\n\nCommands: {}\n",
+                    names.join(", ")
+                )
+                .as_bytes(),
+            );
+            Ok(())
+        };
+    };
+    let mut all: Vec<&[Flag]> = command.flags.to_vec();
+    all.push(GLOBAL);
+    let given = flags::parse(&line, &all, &rest)?;
+    let call = Call::new(environment, line, given);
+    if call.flags.on("help") {
+        help(&call, command);
+        return Ok(());
+    }
+    (command.run)(&call)
+}
+
+/// The first word that is no flag and no flag's value.
+fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
+    let own = command.map_or(&[][..], |command| command.flags);
+    let takes_value = |name: &str| {
+        let mut all = GLOBAL.iter().chain(own.iter().copied().flatten());
+        all.any(|flag| {
+            let same = name.strip_prefix("--").map_or_else(
+                || name.strip_prefix('-').map(str::to_owned) == flag.short.map(String::from),
+                |long| long == flag.name,
+            );
+            same && flag.bare.is_none()
+        })
+    };
+    let mut at = 0;
+    while let Some(arg) = args.get(at) {
+        if arg == "--" {
+            return None;
+        }
+        if !arg.starts_with('-') || arg == "-" {
+            return Some(at);
+        }
+        at += if takes_value(arg) { 2 } else { 1 };
+    }
+    None
+}
+
+fn help(call: &Call<'_>, command: &Command) {
+    let mut text = format!("Usage:\n  kubectl {} [flags] [options]\n", call.command);
+    if !command.inner.is_empty() {
+        text += "\nAvailable Commands:\n";
+        for inner in command.inner {
+            text += &format!("  {}\n", inner.name);
+        }
+    }
+    let own: Vec<&Flag> = command.flags.iter().copied().flatten().collect();
+    if !own.is_empty() {
+        text += "\nOptions:\n";
+    }
+    for flag in own {
+        let short = flag.short.map_or(String::from("    "), |c| format!("-{c}, "));
+        text += &format!(
+            "    {short}--{}={}\n",
+            flag.name,
+            if flag.default.is_empty() { "''" } else { flag.default }
+        );
+    }
+    call.out(&text);
+}
+
+fn needs_more(call: &Call<'_>) -> Result {
+    if let Some(word) = call.words().first() {
+        Err(call.usage(format!("unknown command {}", object::quote::quote(word))))
+    } else {
+        call.out(&format!("Usage:\n  kubectl {} [flags] [options]\n", call.command));
+        Ok(())
+    }
+}
+
+/// Flags that name files.
+pub(crate) const FILES: &[Flag] = &[
+    Flag::new("filename", flags::Kind::List).short('f'),
+    Flag::text("kustomize").short('k'),
+    Flag::bool("recursive").short('R'),
+];
+
+pub(crate) const SELECTOR: &[Flag] = &[Flag::text("selector").short('l')];
+pub(crate) const FIELD_SELECTOR: &[Flag] = &[Flag::text("field-selector")];
+pub(crate) const ALL: &[Flag] = &[Flag::bool("all")];
+pub(crate) const ALL_NAMESPACES: &[Flag] = &[Flag::bool("all-namespaces").short('A')];
+pub(crate) const DRY_RUN: &[Flag] = &[Flag::text("dry-run").default("none").bare("unchanged")];
+pub(crate) const FIELD_MANAGER: &[Flag] = &[Flag::text("field-manager")];
+pub(crate) const VALIDATE: &[Flag] = &[Flag::text("validate").default("strict").bare("strict")];
+pub(crate) const CHUNKS: &[Flag] = &[Flag::new("chunk-size", flags::Kind::Int64).default("500")];
+
+/// What `--dry-run` asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum DryRun {
+    No,
+    Client,
+    Server,
+}
+
+impl DryRun {
+    pub(crate) fn of(call: &Call<'_>) -> Result<Self> {
+        match call.flags.text("dry-run") {
+            "" | "none" | "false" => Ok(Self::No),
+            "client" => Ok(Self::Client),
+            "server" => Ok(Self::Server),
+            "unchanged" | "true" => {
+                let micros = object::Clock::micros(&object::SystemClock);
+                let now = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
+                let (now, pid) = (now.strftime("%m%d %H:%M:%S.%6f"), std::process::id());
+                call.say(&format!("W{now} {pid:7} helpers.go:1] --dry-run is deprecated and can be replaced with --dry-run=client."));
+                Ok(Self::Client)
+            }
+            other => Err(Fail::error(format!(
+                "Invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\"."
+            ))),
+        }
+    }
+
+    /// What is added to the words about something done.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::No => "",
+            Self::Client => " (dry run)",
+            Self::Server => " (server dry run)",
+        }
+    }
+}
+
+/// The query of a write.
+pub(crate) fn write_query(call: &Call<'_>, dry_run: DryRun, manager: &str) -> Result<String> {
+    let mut query = Vec::new();
+    if dry_run == DryRun::Server {
+        query.push("dryRun=All".to_owned());
+    }
+    let given = call.flags.text("field-manager");
+    let manager = if given.is_empty() { manager } else { given };
+    query.push(format!("fieldManager={}", crate::resources::escape(manager)));
+    if !call.flags.text("validate").is_empty() {
+        query.push(format!("fieldValidation={}", validation(call)?));
+    }
+    Ok(format!("?{}", query.join("&")))
+}
+
+fn validation(call: &Call<'_>) -> Result<&'static str> {
+    match call.flags.text("validate") {
+        "strict" | "true" => Ok("Strict"),
+        "warn" => Ok("Warn"),
+        "ignore" | "false" => Ok("Ignore"),
+        other => Err(Fail::error(format!(
+            "invalid - validate option {}; must be one of: strict (or true), warn, ignore (or false)",
+            object::quote::quote(other)
+        ))),
+    }
+}

@@ -1,0 +1,211 @@
+//! `label` and `annotate`: set and remove labels and annotations.
+
+use object::{Value, names, quote::quote};
+
+use super::{
+    ALL, ALL_NAMESPACES, Command, DRY_RUN, DryRun, FIELD_MANAGER, FIELD_SELECTOR, FILES, SELECTOR,
+    write_query,
+};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::Flag,
+    print::{self, Output},
+    select::{How, Info},
+    server::PatchType,
+};
+
+const FLAGS: &[&[Flag]] = &[
+    FILES,
+    SELECTOR,
+    FIELD_SELECTOR,
+    ALL,
+    ALL_NAMESPACES,
+    DRY_RUN,
+    FIELD_MANAGER,
+    print::FLAGS,
+    &[
+        Flag::bool("overwrite"),
+        Flag::bool("list"),
+        Flag::bool("local"),
+        Flag::text("resource-version"),
+    ],
+];
+
+pub(crate) const LABEL: Command = Command::new("label", FLAGS, |call| run(call, &LABELS));
+pub(crate) const ANNOTATE: Command =
+    Command::new("annotate", FLAGS, |call| run(call, &ANNOTATIONS));
+
+/// What is set: labels or annotations.
+struct What {
+    field: &'static str,
+    noun: &'static str,
+    done: &'static str,
+    undone: &'static str,
+}
+
+const LABELS: What = What { field: "labels", noun: "label", done: "labeled", undone: "unlabeled" };
+const ANNOTATIONS: What =
+    What { field: "annotations", noun: "annotation", done: "annotated", undone: "annotated" };
+
+fn run(call: &Call<'_>, what: &What) -> Result {
+    let is_change = |word: &String| {
+        !word.is_empty()
+            && (word.find('=').is_some_and(|at| at > 0) || word.ends_with('-') && word.len() > 1)
+    };
+    let split = call.words().iter().position(is_change).unwrap_or(call.words().len());
+    let (words, changes) = call.words().split_at(split);
+    if words.is_empty() && !call.has_files() {
+        return Err(Fail::error(
+            "one or more resources must be specified as <resource> <name> or <resource>/<name>",
+        ));
+    }
+    let list = call.flags.on("list");
+    if changes.is_empty() && !list {
+        return Err(Fail::error(format!("at least one {} update is required", what.noun)));
+    }
+    let (put, remove) = read(changes, what)?;
+    let local = call.flags.on("local");
+    if local && !call.has_files() {
+        return Err(Fail::error(
+            "you must specify resources by --filename when --local is set.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'",
+        ));
+    }
+    let dry_run = if local { DryRun::Client } else { DryRun::of(call)? };
+    let output = Output::of(call, false)?;
+    let query = write_query(
+        call,
+        dry_run,
+        &format!("kubectl-{}", if what.field == "labels" { "label" } else { "annotate" }),
+    )?;
+    let (infos, mut fails) =
+        call.select(words, How { fetch: !local, local: true, ..How::default() })?;
+    if infos.len() > 1 && !call.flags.text("resource-version").is_empty() {
+        return Err(Fail::error("--resource-version may only be used with a single resource"));
+    }
+    let many = infos.len() > 1;
+    for info in infos {
+        let change = Change { what, many, put: &put, remove: &remove, query: &query, dry_run };
+        if let Err(fail) = one(call, &info, &change, &output) {
+            fails.push(fail);
+        }
+    }
+    Fail::collect(fails)
+}
+
+/// What is set, and what is removed.
+type Changes<'a> = (Vec<(&'a str, &'a str)>, Vec<&'a str>);
+
+fn read<'a>(changes: &'a [String], what: &What) -> Result<Changes<'a>> {
+    let (mut put, mut remove) = (Vec::new(), Vec::new());
+    for change in changes {
+        if let Some((name, value)) = change.split_once('=') {
+            if what.field == "labels" {
+                let wrong = names::label_value(value);
+                if !wrong.is_empty() {
+                    return Err(Fail::error(format!(
+                        "invalid label value: {}: {}",
+                        quote(change),
+                        wrong.join(";")
+                    )));
+                }
+            }
+            put.push((name, value));
+        } else if let Some(name) = change.strip_suffix('-') {
+            remove.push(name);
+        } else {
+            return Err(Fail::error(format!("unknown {} spec: {change}", what.noun)));
+        }
+    }
+    for name in &remove {
+        if put.iter().any(|(other, _)| other == name) {
+            return Err(Fail::error(format!(
+                "can not both modify and remove {} in the same command",
+                article(what)
+            )));
+        }
+    }
+    Ok((put, remove))
+}
+
+fn article(what: &What) -> String {
+    if what.noun == "label" { "a label".to_owned() } else { "an annotation".to_owned() }
+}
+
+struct Change<'a> {
+    what: &'a What,
+    /// Whether there are other objects besides.
+    many: bool,
+    put: &'a [(&'a str, &'a str)],
+    remove: &'a [&'a str],
+    query: &'a str,
+    dry_run: DryRun,
+}
+
+fn one(call: &Call<'_>, info: &Info, change: &Change<'_>, output: &Output) -> Result {
+    let Change { what, many, put, remove, query, dry_run } = *change;
+    let there = info.object["metadata"][what.field].clone();
+    if !call.flags.on("overwrite") {
+        for (name, value) in put {
+            let old = &there[*name];
+            if !old.is_null() && old.as_str() != Some(value) {
+                let old = old.as_str().unwrap_or_default();
+                return Err(Fail::error(match what.noun {
+                    "label" => {
+                        format!("'{name}' already has a value ({old}), and --overwrite is false")
+                    }
+                    _ => format!(
+                        "--overwrite is false but found the following declared annotation(s): '{name}' already has a value ({old})"
+                    ),
+                }));
+            }
+        }
+    }
+    let mut wanted = there.clone();
+    let mut patch = Value::object();
+    for (name, value) in put {
+        wanted[*name] = (*value).into();
+        patch["metadata"][what.field][*name] = (*value).into();
+    }
+    for name in remove {
+        if there[*name].is_null() && what.noun == "label" {
+            call.out(&format!("label {} not found.\n", quote(name)));
+        }
+        wanted.remove(name);
+        *patch["metadata"][what.field].get_mut(name) = Value::Null;
+    }
+    let version = call.flags.text("resource-version");
+    if !version.is_empty() {
+        patch["metadata"]["resourceVersion"] = version.into();
+    }
+    let changed = wanted != there && !(wanted.entries().len() == 0 && there.entries().len() == 0);
+    let mut object = info.object.clone();
+    let no_change = !changed && version.is_empty();
+    if dry_run == DryRun::Client {
+        object["metadata"][what.field] = wanted;
+    } else if !no_change || what.noun == "annotation" {
+        object = call.server()?.patch(&(info.path() + query), PatchType::Merge, &patch)?;
+    }
+    if call.flags.on("list") {
+        if many {
+            call.out(
+                &format!(
+                    "Listing {} for {}.{}/{}:\n",
+                    what.field, info.resource.kind, info.resource.group, info.name
+                )
+                .replace("./", "/"),
+            );
+        }
+        for (name, value) in object["metadata"][what.field].entries() {
+            call.out(&format!("{name}={}\n", value.as_str().unwrap_or_default()));
+        }
+        return Ok(());
+    }
+    let done = match (what.noun, put.is_empty()) {
+        ("label", _) if no_change => "not labeled",
+        (_, true) => what.undone,
+        _ => what.done,
+    };
+    let suffix = if call.flags.on("local") { "" } else { dry_run.suffix() };
+    output.print(call, &object, &format!("{done}{suffix}"))
+}

@@ -1,0 +1,134 @@
+//! `api-resources` and `api-versions`: what the server serves.
+
+use object::{Value, yaml};
+
+use super::Command;
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::{Flag, Kind},
+    print::{json, table},
+    resources::Resource,
+};
+
+pub(crate) const RESOURCES: Command = Command::new(
+    "api-resources",
+    &[&[
+        Flag::text("output").short('o'),
+        Flag::text("api-group"),
+        Flag::new("verbs", Kind::List),
+        Flag::new("categories", Kind::List),
+        Flag::bool("namespaced").default("true"),
+        Flag::bool("no-headers"),
+        Flag::bool("cached"),
+        Flag::text("sort-by"),
+    ]],
+    resources,
+);
+pub(crate) const VERSIONS: Command = Command::new("api-versions", &[], versions);
+
+fn resources(call: &Call<'_>) -> Result {
+    let flags = &call.flags;
+    let (format, sort) = (flags.text("output"), flags.text("sort-by"));
+    if !matches!(sort, "" | "name" | "kind") {
+        return Err(Fail::error("--sort-by accepts only name or kind"));
+    }
+    if !matches!(format, "" | "wide" | "name" | "json" | "yaml") {
+        return Err(Fail::error(format!("--output {format} is not available")));
+    }
+    let all = call.resources()?;
+    let shown = |resource: &&Resource| {
+        let has = |flag: &str, list: &[String]| {
+            flags.all(flag).iter().all(|wanted| list.contains(wanted))
+        };
+        resource.preferred
+            && !resource.verbs.is_empty()
+            && (!flags.has("api-group") || resource.group == flags.text("api-group"))
+            && (!flags.has("namespaced") || resource.namespaced == flags.on("namespaced"))
+            && has("verbs", &resource.verbs)
+            && has("categories", &resource.categories)
+    };
+    let mut found: Vec<&Resource> = all.all.iter().filter(shown).collect();
+    found.sort_by(|a, b| match sort {
+        "kind" => (&a.kind, &a.group).cmp(&(&b.kind, &b.group)),
+        "name" => (&a.plural, &a.group).cmp(&(&b.plural, &b.group)),
+        _ => (&a.group, &a.plural).cmp(&(&b.group, &b.plural)),
+    });
+    match format {
+        "name" => call.out(&found.iter().map(|r| r.qualified() + "\n").collect::<String>()),
+        "json" | "yaml" => {
+            let list = as_list(&found);
+            call.out(&if format == "json" {
+                json::indented(&list) + "\n"
+            } else {
+                yaml::to_yaml(&list)
+            });
+        }
+        _ => {
+            let wide = format == "wide";
+            let mut text = String::new();
+            if !flags.on("no-headers") {
+                text += "NAME\tSHORTNAMES\tAPIVERSION\tNAMESPACED\tKIND";
+                text += if wide { "\tVERBS\tCATEGORIES\n" } else { "\n" };
+            }
+            for r in found {
+                text += &format!(
+                    "{}\t{}\t{}\t{}\t{}",
+                    r.plural,
+                    r.short_names.join(","),
+                    r.api_version(),
+                    r.namespaced,
+                    r.kind
+                );
+                text += &if wide {
+                    format!("\t{}\t{}\n", r.verbs.join(","), r.categories.join(","))
+                } else {
+                    "\n".to_owned()
+                };
+            }
+            call.out(&table::align(&text));
+        }
+    }
+    Ok(())
+}
+
+fn as_list(found: &[&Resource]) -> Value {
+    let texts =
+        |list: &[String]| Value::List(list.iter().map(|text| text.as_str().into()).collect());
+    let items = found.iter().map(|r| {
+        let mut item = Value::object();
+        item["name"] = r.plural.as_str().into();
+        item["singularName"] = r.singular.as_str().into();
+        item["namespaced"] = r.namespaced.into();
+        if !r.group.is_empty() {
+            item["group"] = r.group.as_str().into();
+        }
+        item["version"] = r.version.as_str().into();
+        item["kind"] = r.kind.as_str().into();
+        item["verbs"] = texts(&r.verbs);
+        if !r.short_names.is_empty() {
+            item["shortNames"] = texts(&r.short_names);
+        }
+        if !r.categories.is_empty() {
+            item["categories"] = texts(&r.categories);
+        }
+        item
+    });
+    let mut list = Value::object();
+    list["apiVersion"] = "v1".into();
+    list["kind"] = "APIResourceList".into();
+    list["groupVersion"] = "".into();
+    list["resources"] = Value::List(items.collect());
+    list
+}
+
+fn versions(call: &Call<'_>) -> Result {
+    if !call.words().is_empty() {
+        return Err(call.usage(format!("unexpected arguments: [{}]", call.words().join(" "))));
+    }
+    let mut all: Vec<String> = call.resources()?.all.iter().map(Resource::api_version).collect();
+    all.sort();
+    all.dedup();
+    call.out(&(all.join("\n") + "\n"));
+    Ok(())
+}

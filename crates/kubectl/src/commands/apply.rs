@@ -1,0 +1,302 @@
+//! `apply`: makes the server's objects what files say.
+
+use object::{Value, quote::quote};
+
+use super::{
+    ALL, Command, DRY_RUN, DryRun, FILES, SELECTOR, VALIDATE,
+    create::{last_applied, while_creating},
+};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::{Flag, Kind},
+    merge::{LAST_APPLIED, Lists, three_way},
+    print::{self, Output},
+    resources::escape,
+    select::{How, Info},
+    server::PatchType,
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "apply",
+    &[
+        FILES,
+        SELECTOR,
+        ALL,
+        DRY_RUN,
+        VALIDATE,
+        print::FLAGS,
+        &[
+            Flag::bool("server-side"),
+            Flag::bool("force-conflicts"),
+            Flag::text("field-manager"),
+            Flag::bool("prune"),
+            Flag::new("prune-allowlist", Kind::Each),
+        ],
+    ],
+    run,
+)
+.inner(&[
+    Command::new(
+        "view-last-applied",
+        &[FILES, SELECTOR, ALL, &[Flag::text("output").short('o').default("yaml")]],
+        view,
+    ),
+    Command::new(
+        "set-last-applied",
+        &[FILES, DRY_RUN, print::FLAGS, &[Flag::bool("create-annotation")]],
+        set,
+    ),
+]);
+
+fn run(call: &Call<'_>) -> Result {
+    if !call.words().is_empty() {
+        return Err(call.usage(format!("Unexpected args: [{}]", call.words().join(" "))));
+    }
+    let dry_run = DryRun::of(call)?;
+    let server_side = call.flags.on("server-side");
+    if call.flags.on("force-conflicts") && !server_side {
+        return Err(Fail::error("--force-conflicts only works with --server-side"));
+    }
+    if dry_run == DryRun::Client && server_side {
+        return Err(Fail::error(
+            "--dry-run=client doesn't work with --server-side (did you mean --dry-run=server instead?)",
+        ));
+    }
+    if call.flags.on("prune") {
+        if call.flags.text("selector").is_empty() && !call.flags.on("all") {
+            return Err(Fail::error(
+                "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all flag. If you did not mean to prune all resources, specify a label selector",
+            ));
+        }
+        return Err(Fail::error("--prune is not supported"));
+    }
+    if !call.has_files() {
+        return Err(Fail::error("must specify one of -f and -k"));
+    }
+    let output = Output::of(call, false)?;
+    let (infos, mut fails) = call.select(&[], How::default())?;
+    if infos.is_empty() && fails.is_empty() {
+        return Err(Fail::error("no objects passed to apply"));
+    }
+    let several = infos.len() > 1;
+    let mut shown = Vec::new();
+    for info in &infos {
+        let applied = if server_side {
+            apply_on_server(call, info, dry_run)
+        } else {
+            apply_here(call, info, dry_run)
+        };
+        match applied {
+            Ok((object, done)) if output.is_human() || matches!(output, Output::Name) => {
+                output.print(call, &object, &format!("{done}{}", dry_run.suffix()))?;
+            }
+            Ok((object, _)) => shown.push(object),
+            Err(fail) => fails.push(fail),
+        }
+    }
+    if several && shown.len() > 1 {
+        output.print(call, &print::list(shown), "")?;
+    } else if let Some(object) = shown.first() {
+        output.print(call, object, "")?;
+    }
+    Fail::collect(fails)
+}
+
+fn apply_on_server(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &'static str)> {
+    let manager = match call.flags.text("field-manager") {
+        "" => "kubectl",
+        given => given,
+    };
+    let mut query = format!("?fieldManager={}", escape(manager));
+    if dry_run == DryRun::Server {
+        query += "&dryRun=All";
+    }
+    query += &format!("&fieldValidation={}", super::validation(call)?);
+    query += &format!("&force={}", call.flags.on("force-conflicts"));
+    if info.name.is_empty() {
+        return Err(Fail::error(format!(
+            "error when retrieving current configuration of:\n{}\nfrom server for: {}: resource name may not be empty",
+            describe(info),
+            quote(&info.source)
+        )));
+    }
+    let object = call.server()?.patch(&(info.path() + &query), PatchType::Apply, &info.object).map_err(|fail| match &fail {
+        Fail::Server { status, .. } if status.is("Conflict") => {
+            let says = format!(
+                "Apply failed with {}\nPlease review the fields above--they currently have other managers. Here\nare the ways you can resolve this warning:\n* If you intend to manage all of these fields, please re-run the apply\n  command with the `--force-conflicts` flag.\n* If you do not intend to manage all of the fields, please edit your\n  manifest to remove references to the fields that should keep their\n  current managers.\n* You may co-own fields by updating your manifest to match the existing\n  value; in this case, you'll become the manager if the other manager(s)\n  stop managing the field (remove it from their configuration).\nSee https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts",
+                conflicts(status)
+            );
+            Fail::error(says)
+        }
+        _ => fail,
+    })?;
+    Ok((object, "serverside-applied"))
+}
+
+fn conflicts(status: &object::Status) -> String {
+    let message = status.message();
+    message.strip_prefix("Apply failed with ").unwrap_or(message).to_owned()
+}
+
+#[expect(clippy::too_many_lines, reason = "the steps of one apply, in order")]
+fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &'static str)> {
+    let mut query = format!(
+        "?fieldManager={}",
+        match call.flags.text("field-manager") {
+            "" => "kubectl-client-side-apply".to_owned(),
+            given => escape(given),
+        }
+    );
+    if dry_run == DryRun::Server {
+        query += "&dryRun=All";
+    }
+    query += &format!("&fieldValidation={}", super::validation(call)?);
+    let mut modified = info.object.clone();
+    let annotation = last_applied(&modified, true);
+    modified["metadata"]["annotations"][LAST_APPLIED] = annotation.as_str().into();
+    if info.name.is_empty() {
+        if modified["metadata"]["generateName"].is_null() {
+            return Err(Fail::error(format!(
+                "error when retrieving current configuration of:\n{}\nfrom server for: {}: resource name may not be empty",
+                describe(info),
+                quote(&info.source)
+            )));
+        }
+        return Err(Fail::error(format!(
+            "from {}: cannot use generate name with apply",
+            modified["metadata"]["generateName"].as_str().unwrap_or_default()
+        )));
+    }
+    let current = match call.server()?.get(&info.path()) {
+        Ok(current) => current,
+        Err(fail) if fail.is_not_found() => {
+            if dry_run == DryRun::Client {
+                return Ok((modified, "created"));
+            }
+            let path = info.resource.path(&info.namespace, "") + &query;
+            let made = call
+                .server()?
+                .post(&path, &modified)
+                .map_err(|fail| while_creating(fail, &info.source))?;
+            return Ok((made, "created"));
+        }
+        Err(fail) => {
+            let what = format!(
+                "error when retrieving current configuration of:\n{}\nfrom server for: {}",
+                describe(info),
+                quote(&info.source)
+            );
+            return Err(fail.while_doing(what));
+        }
+    };
+    let last = current["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
+    if last.is_empty() {
+        call.say(&format!(
+            "Warning: resource {}/{} is missing the {LAST_APPLIED} annotation which is required by kubectl apply. kubectl apply should only be used on resources created declaratively by either kubectl create --save-config or kubectl apply. The missing annotation will be patched automatically.",
+            info.resource.plural, info.name
+        ));
+    }
+    let original = if last.is_empty() {
+        Value::Null
+    } else {
+        object::from_json(last.as_bytes()).unwrap_or_default()
+    };
+    let custom = info.resource.group.contains('.') && !info.resource.group.ends_with(".k8s.io");
+    let (lists, kind) = if custom {
+        (Lists::Replace, PatchType::Merge)
+    } else {
+        (Lists::Merge, PatchType::Strategic)
+    };
+    let patch = three_way(&original, &modified, &current, lists);
+    if patch.entries().len() == 0 {
+        return Ok((current, "unchanged"));
+    }
+    if dry_run == DryRun::Client {
+        return Ok((current, "configured"));
+    }
+    let sent = call.server()?.patch(&(info.path() + &query), kind, &patch);
+    let patched = sent.map_err(|fail| match &fail {
+        Fail::Server { status, .. } if status.is("Invalid") => fail,
+        _ => {
+            let json = print::json::compact(&patch);
+            fail.while_doing(format!(
+                "error when applying patch:\n{json}\nto:\n{}\nfor: {}",
+                describe(info),
+                quote(&info.source)
+            ))
+        }
+    })?;
+    Ok((patched, "configured"))
+}
+
+fn describe(info: &Info) -> String {
+    format!(
+        "Resource: {}, GroupVersionKind: {}\nName: {}, Namespace: {}",
+        quote(&info.resource.gvr()),
+        quote(&info.resource.gvk()),
+        quote(&info.name),
+        quote(&info.namespace)
+    )
+}
+
+fn view(call: &Call<'_>) -> Result {
+    let format = call.flags.text("output");
+    if !matches!(format, "json" | "yaml" | "wide") {
+        return Err(call.usage(format!(
+            "Unexpected -o output mode: {format}, the flag 'output' must be one of yaml|json"
+        )));
+    }
+    let infos =
+        call.select_all_ok(call.words(), How { fetch: true, local: true, ..How::default() })?;
+    for info in infos {
+        let last =
+            info.object["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
+        if last.is_empty() {
+            continue;
+        }
+        let tree =
+            object::from_json(last.as_bytes()).map_err(|error| Fail::error(error.to_string()))?;
+        call.out(&match format {
+            "json" => indent_two(&tree),
+            _ => object::yaml::to_yaml(&tree),
+        });
+    }
+    Ok(())
+}
+
+fn indent_two(tree: &Value) -> String {
+    let text = print::json::indented(tree);
+    let halve = |line: &str| {
+        let spaces = line.len() - line.trim_start_matches(' ').len();
+        format!("{}{}\n", " ".repeat(spaces / 2), &line[spaces..])
+    };
+    text.lines().map(halve).collect()
+}
+
+fn set(call: &Call<'_>) -> Result {
+    let dry_run = DryRun::of(call)?;
+    let output = Output::of(call, false)?;
+    let (infos, fails) = call.select(&[], How::default())?;
+    Fail::collect(fails)?;
+    for info in infos {
+        let current = call.server()?.get(&info.path())?;
+        let there = !current["metadata"]["annotations"][LAST_APPLIED].is_null();
+        if !there && !call.flags.on("create-annotation") {
+            return Err(Fail::error(format!(
+                "no last-applied-configuration annotation found on resource: {}, to create the annotation, run the command with --create-annotation",
+                info.name
+            )));
+        }
+        let mut patch = Value::object();
+        patch["metadata"]["annotations"][LAST_APPLIED] =
+            last_applied(&info.object, false).as_str().into();
+        let mut object = current;
+        if dry_run != DryRun::Client {
+            let query = if dry_run == DryRun::Server { "?dryRun=All" } else { "" };
+            object = call.server()?.patch(&(info.path() + query), PatchType::Merge, &patch)?;
+        }
+        output.print(call, &object, &format!("configured{}", dry_run.suffix()))?;
+    }
+    Ok(())
+}

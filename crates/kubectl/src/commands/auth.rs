@@ -1,0 +1,178 @@
+//! `auth`: what one may do, and who one is.
+
+use object::Value;
+
+use super::{ALL_NAMESPACES, Command, create::tree};
+use crate::{
+    call::Call,
+    describe::rule_rows,
+    fail::{Fail, Result},
+    flags::Flag,
+    print::{self, Output, table},
+};
+
+pub(crate) const COMMAND: Command = Command::group(
+    "auth",
+    &[
+        Command::new(
+            "can-i",
+            &[
+                ALL_NAMESPACES,
+                &[
+                    Flag::bool("list"),
+                    Flag::bool("quiet").short('q'),
+                    Flag::text("subresource"),
+                    Flag::bool("no-headers"),
+                ],
+            ],
+            can_i,
+        ),
+        Command::new("whoami", &[print::FLAGS], whoami),
+    ],
+);
+
+const VERBS: &[&str] = &[
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "use",
+    "bind",
+    "impersonate",
+    "*",
+    "approve",
+    "sign",
+    "escalate",
+    "attest",
+];
+
+fn can_i(call: &Call<'_>) -> Result {
+    if call.flags.on("list") {
+        if !call.words().is_empty() {
+            return Err(Fail::error("list option must be specified with no arguments"));
+        }
+        return list(call);
+    }
+    let (verb, target, name) = match call.words() {
+        [verb, target] => (verb, target, ""),
+        [verb, target, name] => (verb, target, name.as_str()),
+        _ => {
+            return Err(Fail::error(
+                "you must specify two arguments: verb resource or verb resource/resourceName.\nSee 'kubectl auth can-i -h' for help and examples.",
+            ));
+        }
+    };
+    let mut review =
+        tree("{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectAccessReview, spec: {}}");
+    if target.starts_with('/') {
+        review["spec"]["nonResourceAttributes"]["path"] = target.as_str().into();
+        review["spec"]["nonResourceAttributes"]["verb"] = verb.as_str().into();
+    } else {
+        let (word, in_target) = target.split_once('/').unwrap_or((target, name));
+        if !VERBS.contains(&verb.as_str()) {
+            call.say(&format!("Warning: verb '{verb}' is not a known verb\n"));
+        }
+        let attributes = &mut review["spec"]["resourceAttributes"];
+        let (group, plural);
+        if word == "*" {
+            (group, plural) = ("*".to_owned(), "*".to_owned());
+        } else if let Ok(resource) = call.resources()?.find(word) {
+            (group, plural) = (resource.group.clone(), resource.plural.clone());
+            if !resource.namespaced && (call.namespace_given() || call.flags.on("all-namespaces")) {
+                call.say(&match group.as_str() {
+                    "" => format!("Warning: resource '{plural}' is not namespace scoped\n"),
+                    group => format!(
+                        "Warning: resource '{plural}' is not namespace scoped in group '{group}'\n"
+                    ),
+                });
+            }
+        } else {
+            let (name, in_group) = word.split_once('.').unwrap_or((word, ""));
+            call.say(&match in_group {
+                "" => format!("Warning: the server doesn't have a resource type '{name}'\n"),
+                group => format!(
+                    "Warning: the server doesn't have a resource type '{name}' in group '{group}'\n"
+                ),
+            });
+            (plural, group) = (name.to_owned(), in_group.to_owned());
+        }
+        attributes["verb"] = verb.as_str().into();
+        attributes["group"] = group.as_str().into();
+        attributes["resource"] = plural.as_str().into();
+        attributes["name"] = in_target.into();
+        attributes["subresource"] = call.flags.text("subresource").into();
+        if !call.flags.on("all-namespaces") {
+            attributes["namespace"] = call.namespace()?.as_str().into();
+        }
+    }
+    let answer =
+        call.server()?.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review)?;
+    let status = &answer["status"];
+    let allowed = status["allowed"].as_bool() == Some(true);
+    if !call.flags.on("quiet") {
+        let mut text = if allowed { "yes" } else { "no" }.to_owned();
+        if let (false, Some(reason)) =
+            (allowed, status["reason"].as_str().filter(|reason| !reason.is_empty()))
+        {
+            text += &format!(" - {reason}");
+        }
+        if let Some(error) = status["evaluationError"].as_str().filter(|error| !error.is_empty()) {
+            text += &format!(" - {error}");
+        }
+        call.out(&(text + "\n"));
+    }
+    if allowed { Ok(()) } else { Err(Fail::Code(1)) }
+}
+
+fn list(call: &Call<'_>) -> Result {
+    let mut review =
+        tree("{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectRulesReview, spec: {}}");
+    review["spec"]["namespace"] = call.namespace()?.as_str().into();
+    let answer =
+        call.server()?.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &review)?;
+    let status = &answer["status"];
+    let rules = [status["resourceRules"].items(), status["nonResourceRules"].items()].concat();
+    let mut text = if call.flags.on("no-headers") {
+        String::new()
+    } else {
+        "Resources\tNon-Resource URLs\tResource Names\tVerbs\n".to_owned()
+    };
+    for (_, row) in rule_rows(&rules) {
+        text += &format!("{row}\n");
+    }
+    call.out(&table::align(&text));
+    Ok(())
+}
+
+fn whoami(call: &Call<'_>) -> Result {
+    let output = Output::of(call, false)?;
+    let review = tree("{apiVersion: authentication.k8s.io/v1, kind: SelfSubjectReview}");
+    let answer =
+        call.server()?.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)?;
+    if !output.is_human() {
+        return output.print(call, &answer, "");
+    }
+    let user = &answer["status"]["userInfo"];
+    let list = |list: &Value| {
+        let texts: Vec<&str> = list.items().iter().filter_map(Value::as_str).collect();
+        format!("[{}]", texts.join(" "))
+    };
+    let mut text = "ATTRIBUTE\tVALUE\n".to_owned();
+    for (title, field) in [("Username", "username"), ("UID", "uid")] {
+        if let Some(value) = user[field].as_str().filter(|value| !value.is_empty()) {
+            text += &format!("{title}\t{value}\n");
+        }
+    }
+    if !user["groups"].items().is_empty() {
+        text += &format!("Groups\t{}\n", list(&user["groups"]));
+    }
+    for (name, values) in user["extra"].entries() {
+        text += &format!("Extra: {name}\t{}\n", list(values));
+    }
+    call.out(&table::align(&text));
+    Ok(())
+}

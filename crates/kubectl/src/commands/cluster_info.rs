@@ -1,0 +1,28 @@
+//! `cluster-info`: where the control plane is.
+
+use super::Command;
+use crate::{call::Call, fail::Result};
+
+pub(crate) const COMMAND: Command = Command::new("cluster-info", &[], run);
+
+fn run(call: &Call<'_>) -> Result {
+    let services = call.server()?.get("/api/v1/namespaces/kube-system/services?labelSelector=kubernetes.io%2Fcluster-service%3Dtrue")?;
+    let address = call.address()?;
+    let mut text = format!("Kubernetes control plane is running at {address}\n");
+    for service in services["items"].items() {
+        let meta = &service["metadata"];
+        let name = meta["name"].as_str().unwrap_or_default();
+        let label = meta["labels"]["kubernetes.io/name"].as_str().unwrap_or(name);
+        let ports = service["spec"]["ports"].items();
+        let port = ports
+            .first()
+            .and_then(|port| port["name"].as_str())
+            .map_or(String::new(), |port| format!(":{port}"));
+        text += &format!(
+            "{label} is running at {address}/api/v1/namespaces/kube-system/services/{name}{port}/proxy\n"
+        );
+    }
+    text += "\nTo further debug and diagnose cluster problems, use 'kubectl cluster-info dump'.\n";
+    call.out(&text);
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! `config view`: the configuration, without its secrets.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use object::{Value, yaml};
+
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    kubeconfig::{self, LISTS},
+    print::Output,
+    select::plain,
+};
+
+pub(super) fn run(call: &Call<'_>) -> Result {
+    if !call.flags.on("merge") && call.flags.text("kubeconfig").is_empty() {
+        return Err(Fail::error("if merge==false a precise file must be specified"));
+    }
+    let mut config = call.files()?.merged(call.flags.on("flatten"));
+    if call.flags.on("minify") {
+        minify(call, &mut config)?;
+    }
+    if call.flags.on("flatten") {
+        embed(&mut config)?;
+    }
+    if !call.flags.on("raw") && !call.flags.on("flatten") {
+        change(&mut config, &hide);
+    }
+    for (list, _) in LISTS {
+        if config[*list].items().is_empty() {
+            *config.get_mut(list) = Value::Null;
+        }
+    }
+    match Output::of(call, false)? {
+        Output::Human { .. } | Output::Yaml => call.out(&yaml::to_yaml(&config)),
+        output => output.print(call, &config, "")?,
+    }
+    Ok(())
+}
+
+fn minify(call: &Call<'_>, config: &mut Value) -> Result {
+    let name = match call.flags.text("context") {
+        "" => config["current-context"].as_str().unwrap_or_default().to_owned(),
+        given => given.to_owned(),
+    };
+    if name.is_empty() {
+        return Err(Fail::error("current-context must exist in order to minify"));
+    }
+    let Some(context) = kubeconfig::entry(config, "contexts", "context", &name).cloned() else {
+        return Err(Fail::error(format!("cannot locate context {name}")));
+    };
+    let keep = [
+        ("contexts", name.clone()),
+        ("clusters", text(&context["cluster"])),
+        ("users", text(&context["user"])),
+    ];
+    for (list, kept) in keep {
+        let entries = config[list]
+            .items()
+            .iter()
+            .filter(|entry| entry["name"].as_str() == Some(&kept))
+            .cloned();
+        let entries: Value = Value::List(entries.collect());
+        config[list] = entries;
+    }
+    config["current-context"] = name.as_str().into();
+    Ok(())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Changes what clusters, contexts and users hold.
+fn change(config: &mut Value, how: &dyn Fn(&mut Value)) {
+    for (list, of) in LISTS {
+        let mut entries = config[*list].items().to_vec();
+        for entry in &mut entries {
+            how(&mut entry[*of]);
+        }
+        config[*list] = Value::List(entries.into());
+    }
+}
+
+fn hide(entry: &mut Value) {
+    for name in ["certificate-authority-data", "client-certificate-data", "client-key-data"] {
+        if !entry[name].is_null() {
+            entry[name] = "DATA+OMITTED".into();
+        }
+    }
+    for name in ["token", "password"] {
+        if !entry[name].is_null() {
+            entry[name] = "REDACTED".into();
+        }
+    }
+}
+
+/// Takes files into the configuration.
+fn embed(config: &mut Value) -> Result {
+    let failed = std::cell::RefCell::new(None);
+    change(config, &|entry| {
+        for name in ["certificate-authority", "client-certificate", "client-key"] {
+            let file = text(&entry[name]);
+            if file.is_empty() {
+                continue;
+            }
+            match std::fs::read(&file) {
+                Ok(bytes) => {
+                    entry[&*format!("{name}-data")] = BASE64_STANDARD.encode(bytes).as_str().into();
+                    entry.remove(name);
+                }
+                Err(error) => {
+                    *failed.borrow_mut() = Some(format!("open {file}: {}", plain(&error)));
+                }
+            }
+        }
+    });
+    match failed.into_inner() {
+        None => Ok(()),
+        Some(says) => Err(Fail::error(says)),
+    }
+}

@@ -1,0 +1,193 @@
+//! `create`: makes objects from files, or from a few words.
+
+use object::{Value, yaml};
+
+use super::{
+    Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, SELECTOR, VALIDATE, generate, write_query,
+};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::Flag,
+    merge::LAST_APPLIED,
+    print::{self, Output, json},
+    select::How,
+    server::JSON,
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "create",
+    &[
+        FILES,
+        SELECTOR,
+        WRITES,
+        &[Flag::bool("edit"), Flag::text("raw"), Flag::bool("windows-line-endings")],
+    ],
+    files,
+)
+.inner(generate::COMMANDS);
+
+/// Flags of everything that makes an object.
+pub(crate) const WRITES: &[Flag] =
+    &concat([DRY_RUN, FIELD_MANAGER, VALIDATE, print::FLAGS, &[Flag::bool("save-config")]]);
+
+const fn concat(lists: [&[Flag]; 5]) -> [Flag; 8] {
+    let mut all = [Flag::bool(""); 8];
+    let (mut to, mut list) = (0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            all[to] = lists[list][at];
+            (to, at) = (to + 1, at + 1);
+        }
+        list += 1;
+    }
+    all
+}
+
+fn files(call: &Call<'_>) -> Result {
+    if let Some(word) = call.words().first().filter(|_| !call.has_files()) {
+        return Err(call.usage(format!("Unexpected args: [{word}]")).into_unknown(word));
+    }
+    if !call.has_files() {
+        return Err(Fail::error("must specify one of -f and -k"));
+    }
+    let raw = call.flags.text("raw");
+    if !raw.is_empty() {
+        if call.flags.on("edit") {
+            return Err(Fail::error("--raw and --edit are mutually exclusive"));
+        }
+        return raw_post(call, raw);
+    }
+    if call.flags.on("edit") {
+        return Err(Fail::error("--edit is not supported"));
+    }
+    let dry_run = DryRun::of(call)?;
+    let output = Output::of(call, false)?;
+    let query = write_query(call, dry_run, "kubectl-create")?;
+    let (infos, mut fails) = call.select(&[], How::default())?;
+    if infos.is_empty() && fails.is_empty() {
+        return Err(Fail::error("no objects passed to create"));
+    }
+    for info in infos {
+        let mut object = info.object.clone();
+        if call.flags.on("save-config") {
+            annotate(&mut object);
+        }
+        if dry_run != DryRun::Client {
+            match call.server()?.post(&(info.resource.path(&info.namespace, "") + &query), &object)
+            {
+                Ok(made) => object = made,
+                Err(fail) => {
+                    fails.push(while_creating(fail, &info.source));
+                    continue;
+                }
+            }
+        }
+        output.print(call, &object, &format!("created{}", dry_run.suffix()))?;
+    }
+    Fail::collect(fails)
+}
+
+/// What the server said of an object of a file; of a bad object it says all itself.
+pub(crate) fn while_creating(fail: Fail, source: &str) -> Fail {
+    match &fail {
+        Fail::Server { status, .. } if status.is("Invalid") => fail,
+        _ => fail.while_doing(format!("error when creating {}", object::quote::quote(source))),
+    }
+}
+
+fn raw_post(call: &Call<'_>, path: &str) -> Result {
+    let [file] = call.flags.all("filename") else {
+        return Err(Fail::error("--raw can only use a single local file or stdin"));
+    };
+    let text = std::fs::read(file)
+        .map_err(|error| Fail::error(format!("open {file}: {}", crate::select::plain(&error))))?;
+    let bytes = call.server()?.bytes(hyper::Method::POST, path, JSON, Some((JSON, text)))?;
+    call.out(&String::from_utf8_lossy(&bytes));
+    Ok(())
+}
+
+/// Keeps what is asked for with the object, for a later `apply`.
+pub(crate) fn annotate(object: &mut Value) {
+    let text = last_applied(object, true);
+    object["metadata"]["annotations"][LAST_APPLIED] = text.as_str().into();
+}
+
+/// The object as the annotation has it; `empty`: with annotations even if it has none.
+pub(crate) fn last_applied(object: &Value, empty: bool) -> String {
+    let mut object = object.clone();
+    if !object["metadata"]["annotations"].is_null() {
+        object["metadata"]["annotations"].remove(LAST_APPLIED);
+    }
+    let none = object["metadata"]["annotations"].entries().len() == 0;
+    if none && empty {
+        object["metadata"]["annotations"] = Value::object();
+    } else if none {
+        object["metadata"].remove("annotations");
+    }
+    json::compact(&object) + "\n"
+}
+
+/// Makes one object that a generator built.
+pub(crate) fn make(call: &Call<'_>, mut object: Value, resource: &str, failed: &str) -> Result {
+    let dry_run = DryRun::of(call)?;
+    let output = Output::of(call, false)?;
+    let query = write_query(call, dry_run, "kubectl-create")?;
+    if call.flags.on("save-config") {
+        annotate(&mut object);
+    }
+    if dry_run != DryRun::Client {
+        let resource = call.resources()?.find(resource)?.clone();
+        let path = resource.path(&call.namespace()?, "") + &query;
+        object = call.server()?.post(&path, &object).map_err(|fail| match failed {
+            "" => fail,
+            failed => Fail::error(format!("{failed}{}", fail.words())),
+        })?;
+    }
+    output.print(call, &object, &format!("created{}", dry_run.suffix()))
+}
+
+/// The one name that a generator takes.
+pub(crate) fn one_name(call: &Call<'_>) -> Result<String> {
+    let words = &call.words()[..call.flags.dash.unwrap_or(call.words().len())];
+    match words {
+        [name] => Ok(name.clone()),
+        _ => Err(call.usage(format!("exactly one NAME is required, got {}", words.len()))),
+    }
+}
+
+/// An object with its name, and the namespace if one was given.
+pub(crate) fn begin(
+    call: &Call<'_>,
+    api_version: &str,
+    kind: &str,
+    namespaced: bool,
+) -> Result<Value> {
+    let mut object = Value::object();
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
+    object["metadata"]["name"] = one_name(call)?.as_str().into();
+    if namespaced && call.namespace_given() {
+        object["metadata"]["namespace"] = call.namespace()?.as_str().into();
+    }
+    Ok(object)
+}
+
+/// A tree written as YAML in the code.
+pub(crate) fn tree(text: &str) -> Value {
+    yaml::from_yaml(text).expect("written in the code")
+}
+
+impl Fail {
+    fn into_unknown(self, word: &str) -> Fail {
+        match self {
+            Fail::Usage { command, help, .. } => Fail::Usage {
+                says: format!("unknown command {}", object::quote::quote(word)),
+                command,
+                help,
+            },
+            other => other,
+        }
+    }
+}

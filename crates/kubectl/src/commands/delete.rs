@@ -1,0 +1,231 @@
+//! `delete`: removes objects, and waits until they are gone.
+
+use object::{Value, quote::quote};
+
+use super::{
+    ALL, ALL_NAMESPACES, Command, DRY_RUN, DryRun, FIELD_SELECTOR, FILES, SELECTOR, create::tree,
+};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::{Flag, Kind},
+    select::{How, Info},
+    server::JSON,
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "delete",
+    &[
+        FILES,
+        SELECTOR,
+        FIELD_SELECTOR,
+        ALL,
+        ALL_NAMESPACES,
+        DRY_RUN,
+        &[
+            Flag::text("cascade").default("background").bare("background"),
+            Flag::new("grace-period", Kind::Int64).default("-1"),
+            Flag::bool("force"),
+            Flag::bool("now"),
+            Flag::bool("ignore-not-found"),
+            Flag::bool("wait").default("true"),
+            Flag::new("timeout", Kind::Duration),
+            Flag::text("output").short('o'),
+            Flag::text("raw"),
+            Flag::bool("interactive").short('i'),
+        ],
+    ],
+    run,
+);
+
+fn run(call: &Call<'_>) -> Result {
+    let raw = call.flags.text("raw");
+    if !raw.is_empty() {
+        let bytes = call.server()?.bytes(hyper::Method::DELETE, raw, JSON, None)?;
+        call.out(&String::from_utf8_lossy(&bytes));
+        return Ok(());
+    }
+    let options = Options::of(call)?;
+    let ignore = call.flags.on("ignore-not-found") || call.flags.on("all");
+    let (infos, mut fails) =
+        call.select(call.words(), How { local: true, ignore_missing: ignore, ..How::default() })?;
+    if infos.is_empty() && fails.is_empty() {
+        if options.short {
+            return Ok(());
+        }
+        call.out("No resources found\n");
+        return Ok(());
+    }
+    if call.flags.on("interactive") && !confirm(call, &infos) {
+        return Ok(());
+    }
+    if options.grace == Some(0) && !call.flags.on("now") && call.flags.on("force") {
+        call.say("Warning: Immediate deletion does not wait for confirmation that the running resource has been terminated. The resource may continue to run on the cluster indefinitely.");
+    }
+    if call.namespace_given() && infos.iter().any(|info| !info.resource.namespaced) {
+        call.say(
+            "Warning: deleting cluster-scoped resources, not scoped to the provided namespace",
+        );
+    }
+    let mut going = Vec::new();
+    for info in infos {
+        match delete(call, &info, &options) {
+            Ok(answer) => {
+                say(call, &info, &options);
+                going.push((info, answer));
+            }
+            Err(fail) if fail.is_not_found() && ignore => {}
+            Err(fail) => fails.push(fail),
+        }
+    }
+    Fail::collect(fails)?;
+    if call.flags.on("wait") && options.dry_run == DryRun::No {
+        for (info, answer) in going {
+            wait_gone(call, &info, &answer)?;
+        }
+    }
+    Ok(())
+}
+
+/// How objects are deleted.
+pub(crate) struct Options {
+    pub(crate) grace: Option<i64>,
+    pub(crate) propagation: &'static str,
+    pub(crate) dry_run: DryRun,
+    pub(crate) short: bool,
+    pub(crate) force: bool,
+}
+
+impl Options {
+    fn of(call: &Call<'_>) -> Result<Self> {
+        let propagation = match call.flags.text("cascade") {
+            "background" | "true" => "Background",
+            "foreground" => "Foreground",
+            "orphan" | "false" => "Orphan",
+            other => {
+                return Err(Fail::error(format!(
+                    "invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
+                )));
+            }
+        };
+        let short = match call.flags.text("output") {
+            "" => false,
+            "name" => true,
+            _ => {
+                return Err(call.usage(format!(
+                    "unexpected -o output mode: {}. We only support '-o name'",
+                    call.flags.text("output")
+                )));
+            }
+        };
+        let mut grace = Some(call.flags.int("grace-period")).filter(|n| *n >= 0);
+        if call.flags.on("now") {
+            if grace.is_some() {
+                return Err(Fail::error("--now and --grace-period cannot be specified together"));
+            }
+            grace = Some(1);
+        }
+        let force = call.flags.on("force");
+        if grace == Some(0) && !force {
+            // As little time as possible, but not without anybody being told.
+            grace = Some(1);
+        }
+        if force && grace.is_none() {
+            grace = Some(0);
+        }
+        if force && grace.is_some_and(|n| n > 0) {
+            return Err(Fail::error(
+                "--force and --grace-period greater than 0 cannot be specified together",
+            ));
+        }
+        Ok(Self { grace, propagation, dry_run: DryRun::of(call)?, short, force })
+    }
+}
+
+fn confirm(call: &Call<'_>, infos: &[Info]) -> bool {
+    call.out("You are about to delete the following ");
+    call.out(&format!("{} resource(s):\n", infos.len()));
+    for info in infos {
+        call.out(&format!("{}\n", info.named()));
+    }
+    call.out("Do you want to continue? (y/N): ");
+    let mut line = String::new();
+    let _ = std::io::stdin().read_line(&mut line);
+    let yes = matches!(line.trim(), "y" | "Y");
+    if !yes {
+        call.out("deletion is cancelled\n");
+    }
+    yes
+}
+
+fn delete(call: &Call<'_>, info: &Info, options: &Options) -> Result<Value> {
+    if options.dry_run == DryRun::Client {
+        return call.server()?.get(&info.path());
+    }
+    let mut body = tree("{apiVersion: v1, kind: DeleteOptions}");
+    body["propagationPolicy"] = options.propagation.into();
+    if let Some(grace) = options.grace {
+        body["gracePeriodSeconds"] = grace.into();
+    }
+    if options.dry_run == DryRun::Server {
+        body["dryRun"] = tree("[All]");
+    }
+    call.server()?.delete(&info.path(), &body)
+}
+
+fn say(call: &Call<'_>, info: &Info, options: &Options) {
+    if options.short {
+        call.out(&format!("{}\n", info.named()));
+        return;
+    }
+    let done = match options.grace {
+        Some(0) if options.force => "force deleted",
+        _ => "deleted",
+    };
+    let place = if info.namespace.is_empty() {
+        String::new()
+    } else {
+        format!(" from {} namespace", info.namespace)
+    };
+    call.out(&format!(
+        "{} {} {done}{place}{}\n",
+        info.resource.kind_name(),
+        quote(&info.name),
+        options.dry_run.suffix()
+    ));
+}
+
+/// Waits until an object, and not one made anew under its name, is gone.
+pub(crate) fn wait_gone(call: &Call<'_>, info: &Info, answer: &Value) -> Result {
+    let uid = if answer["kind"].as_str() == Some("Status") {
+        &answer["details"]["uid"]
+    } else {
+        &answer["metadata"]["uid"]
+    };
+    let uid = uid.as_str().unwrap_or_default().to_owned();
+    let timeout = match call.flags.duration("timeout") {
+        0 => None,
+        n if n < 0 => Some(7.0 * 24.0 * 3600.0),
+        #[expect(clippy::cast_precision_loss, reason = "a duration")]
+        n => Some(n as f64 / 1e9),
+    };
+    let gone = call.follow(info, timeout, |object| {
+        Ok(object.is_some_and(|object| {
+            uid.is_empty() || object["metadata"]["uid"].as_str() == Some(&uid)
+        }))
+    });
+    match gone {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let (plural, name) = (&info.resource.plural, &info.name);
+            Err(Fail::error(format!("timed out waiting for the condition on {plural}/{name}")))
+        }
+        // Who may delete need not be allowed to look.
+        Err(Fail::Server { status, .. })
+            if status.is("Forbidden") || status.is("MethodNotAllowed") =>
+        {
+            Ok(())
+        }
+        Err(fail) => Err(fail),
+    }
+}

@@ -1,0 +1,70 @@
+//! `describe`: shows objects at length, with what happened to them.
+
+use super::{ALL_NAMESPACES, CHUNKS, Command, FILES, SELECTOR};
+use crate::{
+    call::Call,
+    describe,
+    fail::{Fail, Result},
+    flags::Flag,
+    select::{How, Target, target},
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "describe",
+    &[FILES, SELECTOR, ALL_NAMESPACES, CHUNKS, &[Flag::bool("show-events").default("true")]],
+    run,
+);
+
+fn run(call: &Call<'_>) -> Result {
+    if call.words().is_empty() && !call.has_files() {
+        return Err(Fail::error(
+            "You must specify the type of resource to describe. Use \"kubectl api-resources\" for a complete list of supported resources.",
+        ));
+    }
+    let how = How { fetch: true, local: true, all_by_default: true, ..How::default() };
+    let (mut infos, mut fails) = call.select(call.words(), how)?;
+    if infos.is_empty() && fails.len() == 1 && fails[0].is_not_found() {
+        // A name that nothing has may still be the beginning of some.
+        let found = by_prefix(call)?;
+        if !found.is_empty() {
+            (infos, fails) = (found, Vec::new());
+        }
+    }
+    // Of several objects it is told only when it is asked for.
+    let events =
+        call.flags.on("show-events") && (infos.len() == 1 || call.flags.has("show-events"));
+    for (at, info) in infos.iter().enumerate() {
+        match describe::describe(call, info, events) {
+            Ok(text) if at == 0 => call.out(&text),
+            Ok(text) => call.out(&format!("\n\n{text}")),
+            Err(fail) => fails.push(fail),
+        }
+    }
+    if infos.is_empty() && fails.is_empty() {
+        if call.flags.on("all-namespaces") {
+            call.say("No resources found");
+        } else {
+            call.say(&format!("No resources found in {} namespace.", call.namespace()?));
+        }
+    }
+    Fail::collect(fails)
+}
+
+fn by_prefix(call: &Call<'_>) -> Result<Vec<crate::select::Info>> {
+    if call.has_files() {
+        return Ok(Vec::new());
+    }
+    let Target::Named(named) = target(call.words())? else { return Ok(Vec::new()) };
+    let [(word, prefix)] = &named[..] else { return Ok(Vec::new()) };
+    let resource = call.resources()?.find(word)?.clone();
+    let list = call.list(&resource)?;
+    let kind = list["kind"].as_str().unwrap_or_default();
+    let kind = kind.strip_suffix("List").unwrap_or(kind);
+    let infos = list["items"].items().iter().map(|item| {
+        let mut item = item.clone();
+        item["kind"] = kind.into();
+        item["apiVersion"] = list["apiVersion"].clone();
+        crate::select::Info::of(&resource, item)
+    });
+    Ok(infos.filter(|info| info.name.starts_with(prefix.as_str())).collect())
+}

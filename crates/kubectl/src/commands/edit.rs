@@ -1,0 +1,263 @@
+//! `edit`: objects in an editor, and the changes sent back.
+
+use std::process::Command as Process;
+
+use object::{Value, yaml};
+
+use super::{Command, FIELD_MANAGER, FILES, VALIDATE};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::Flag,
+    merge::{Lists, three_way},
+    print::{self, json},
+    select::{How, Info},
+    server::PatchType,
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "edit",
+    &[
+        FILES,
+        FIELD_MANAGER,
+        VALIDATE,
+        print::FLAGS,
+        &[
+            Flag::bool("output-patch"),
+            Flag::bool("save-config"),
+            Flag::bool("windows-line-endings"),
+            Flag::text("subresource"),
+        ],
+    ],
+    run,
+);
+
+const HEAD: &str = "# Please edit the object below. Lines beginning with a '#' will be ignored,\n# and an empty file will abort the edit. If an error occurs while saving this file will be\n# reopened with the relevant failures.\n#\n";
+
+#[expect(clippy::too_many_lines, reason = "one loop between editor and server")]
+fn run(call: &Call<'_>) -> Result {
+    let format = call.flags.text("output");
+    let as_json = match format {
+        "" | "yaml" => false,
+        "json" => true,
+        "kyaml" => return Err(Fail::error("the output format \"kyaml\" is not supported")),
+        other => {
+            return Err(Fail::error(format!(
+                "unable to match a printer suitable for the output format {}, allowed formats are: json,kyaml,yaml",
+                object::quote::quote(other)
+            )));
+        }
+    };
+    if call.flags.has("subresource") {
+        return Err(Fail::error("--subresource is not supported"));
+    }
+    let how = How { fetch: true, local: true, all_by_default: true, ..How::default() };
+    let infos = call.select_all_ok(call.words(), how)?;
+    if infos.is_empty() {
+        return Err(Fail::error("edit cancelled, no objects found"));
+    }
+    let mut shown: Vec<Value> = infos
+        .iter()
+        .map(|info| {
+            let mut object = info.object.clone();
+            if !call.flags.on("show-managed-fields") && !object["metadata"].is_null() {
+                object["metadata"].remove("managedFields");
+            }
+            object
+        })
+        .collect();
+    let whole = if shown.len() == 1 {
+        shown.remove(0)
+    } else {
+        let mut list = print::list(shown);
+        list["metadata"] = Value::object();
+        list
+    };
+    let body = if as_json { json::indented(&whole) + "\n" } else { yaml::to_yaml(&whole) };
+    let head = if as_json { "" } else { HEAD };
+    let mut text = format!("{head}{body}");
+    if call.flags.on("windows-line-endings") {
+        text = text.replace('\n', "\r\n");
+    }
+    let file = Scratch::new(if as_json { "json" } else { "yaml" }, &text)?;
+    let mut before = text;
+    let mut first = true;
+    loop {
+        file.edit(call)?;
+        let edited = file.read()?;
+        if edited == before && first {
+            call.say("Edit cancelled, no changes made.");
+            return Ok(());
+        }
+        let plain: String = edited
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        if plain.trim().is_empty() {
+            call.say("Edit cancelled, saved file was empty.");
+            return Ok(());
+        }
+        let failed = match yaml::from_yaml(&plain) {
+            Err(error) => Fail::error(error.to_string()),
+            Ok(tree) if tree == whole && first => {
+                call.say("Edit cancelled, no changes made.");
+                return Ok(());
+            }
+            Ok(tree) => match send(call, &infos, &tree) {
+                Ok(()) => return Ok(()),
+                Err(fail) => fail,
+            },
+        };
+        if edited == before && !first {
+            call.say(&format!(
+                "A copy of your changes has been stored to {}",
+                object::quote::quote(&file.keep())
+            ));
+            return Err(Fail::error("Edit cancelled, no valid changes were saved."));
+        }
+        let reasons: String = failed.report().0.lines().map(|line| format!("# {line}\n")).collect();
+        let subject = infos
+            .first()
+            .map(|info| {
+                format!("{} {}", info.resource.qualified(), object::quote::quote(&info.name))
+            })
+            .unwrap_or_default();
+        if matches!(&failed, Fail::Server { status, .. } if status.is("Invalid")) {
+            call.say(&format!("error: {subject} is invalid"));
+        } else if let Fail::Error(says) = &failed
+            && says.starts_with("At least one of")
+        {
+            call.say(&format!(
+                "A copy of your changes has been stored to {}",
+                object::quote::quote(&file.keep())
+            ));
+            return Err(failed);
+        }
+        before = format!("{head}{reasons}#\n{plain}");
+        file.write(&before)?;
+        first = false;
+    }
+}
+
+/// Sends what changed of each object.
+fn send(call: &Call<'_>, infos: &[Info], edited: &Value) -> Result {
+    let objects =
+        if infos.len() > 1 { edited["items"].items().to_vec() } else { vec![edited.clone()] };
+    let mut fails = Vec::new();
+    for object in objects {
+        let same = |info: &&Info| {
+            let old = &info.object;
+            old["kind"] == object["kind"]
+                && old["metadata"]["name"] == object["metadata"]["name"]
+                && old["apiVersion"] == object["apiVersion"]
+        };
+        let Some(info) = infos.iter().find(same) else {
+            return Err(Fail::error("At least one of apiVersion, kind and name was changed"));
+        };
+        let mut old = info.object.clone();
+        old["metadata"].remove("managedFields");
+        if old == object {
+            call.out(&format!("{} skipped\n", info.named()));
+            continue;
+        }
+        let custom = info.resource.group.contains('.') && !info.resource.group.ends_with(".k8s.io");
+        let (lists, kind) = if custom {
+            (Lists::Replace, PatchType::Merge)
+        } else {
+            (Lists::Merge, PatchType::Strategic)
+        };
+        let patch = three_way(&old, &object, &old, lists);
+        if call.flags.on("output-patch") {
+            call.out(&format!("Patch: {}\n", json::compact(&patch)));
+        }
+        match call.server()?.patch(
+            &(info.path() + "?fieldManager=kubectl-edit&fieldValidation=Strict"),
+            kind,
+            &patch,
+        ) {
+            Ok(changed) => match call.flags.text("output") {
+                "json" => call.out(&(json::indented(&without_managed(&changed)) + "\n")),
+                "yaml" => call.out(&yaml::to_yaml(&without_managed(&changed))),
+                _ => call.out(&format!("{} edited\n", info.named())),
+            },
+            Err(fail) => fails.push(fail),
+        }
+    }
+    Fail::collect(fails)
+}
+
+fn without_managed(object: &Value) -> Value {
+    let mut object = object.clone();
+    object["metadata"].remove("managedFields");
+    object
+}
+
+/// A file for the editor, which is gone when it is no longer needed.
+struct Scratch {
+    path: std::path::PathBuf,
+    kept: std::cell::Cell<bool>,
+}
+
+impl Scratch {
+    fn new(ending: &str, text: &str) -> Result<Self> {
+        let micros = object::Clock::micros(&object::SystemClock);
+        let path = std::env::temp_dir()
+            .join(format!("kubectl-edit-{}.{ending}", micros.unsigned_abs() % 10_000_000_000));
+        let this = Self { path, kept: std::cell::Cell::new(false) };
+        this.write(text)?;
+        Ok(this)
+    }
+
+    fn write(&self, text: &str) -> Result {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let opened = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&self.path);
+        let wrote =
+            opened.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+        wrote.map_err(|error| Fail::error(error.to_string()))
+    }
+
+    fn read(&self) -> Result<String> {
+        std::fs::read_to_string(&self.path).map_err(|error| Fail::error(error.to_string()))
+    }
+
+    fn edit(&self, call: &Call<'_>) -> Result {
+        let editor = &call.environment.editor;
+        let line = format!("{editor} '{}'", self.path.display());
+        let status = if editor.contains(' ') {
+            Process::new("sh").arg("-c").arg(line).status()
+        } else {
+            Process::new(editor).arg(&self.path).status()
+        };
+        let failed =
+            || Fail::error(format!("unable to launch the editor {}", object::quote::quote(editor)));
+        let status = status.map_err(|_| failed())?;
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(127) => Err(failed()),
+            _ => Err(Fail::error(format!(
+                "there was a problem with the editor {}",
+                object::quote::quote(editor)
+            ))),
+        }
+    }
+
+    /// Leaves the file where it is, and says where.
+    fn keep(&self) -> String {
+        self.kept.set(true);
+        self.path.display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.kept.get() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Roles and who has them.
+
+use object::Value;
+
+use super::{texts, values};
+use crate::{
+    call::Call,
+    commands::{
+        Command,
+        create::{WRITES, begin, make},
+    },
+    fail::{Fail, Result},
+    flags::{Flag, Kind},
+};
+
+const RULES: &[Flag] = &[
+    Flag::new("verb", Kind::List),
+    Flag::new("resource", Kind::List),
+    Flag::new("resource-name", Kind::Each),
+];
+const SUBJECTS: &[Flag] = &[
+    Flag::text("clusterrole"),
+    Flag::new("user", Kind::Each),
+    Flag::new("group", Kind::Each),
+    Flag::new("serviceaccount", Kind::Each),
+];
+
+pub(super) const ROLE: Command = Command::new("role", &[WRITES, RULES], role);
+pub(super) const CLUSTER_ROLE: Command = Command::new(
+    "clusterrole",
+    &[WRITES, RULES, &[Flag::new("non-resource-url", Kind::List), Flag::text("aggregation-rule")]],
+    cluster_role,
+);
+pub(super) const ROLE_BINDING: Command =
+    Command::new("rolebinding", &[SUBJECTS, WRITES, &[Flag::text("role")]], role_binding);
+pub(super) const CLUSTER_ROLE_BINDING: Command =
+    Command::new("clusterrolebinding", &[SUBJECTS, WRITES], cluster_role_binding);
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const API: &str = "rbac.authorization.k8s.io/v1";
+const VERBS: &[&str] = &[
+    "get",
+    "delete",
+    "list",
+    "create",
+    "update",
+    "patch",
+    "watch",
+    "proxy",
+    "deletecollection",
+    "use",
+    "bind",
+    "escalate",
+    "impersonate",
+    "approve",
+    "sign",
+    "attest",
+    "*",
+];
+
+fn role(call: &Call<'_>) -> Result {
+    let mut object = begin(call, API, "Role", true)?;
+    object["rules"] = values(rules(call)?);
+    make(call, object, "roles.rbac.authorization.k8s.io", "")
+}
+
+fn cluster_role(call: &Call<'_>) -> Result {
+    let mut object = begin(call, API, "ClusterRole", false)?;
+    let urls = call.flags.all("non-resource-url");
+    let aggregation = call.flags.text("aggregation-rule");
+    if !aggregation.is_empty() {
+        let others = ["verb", "resource", "resource-name", "non-resource-url"];
+        if others.iter().any(|flag| !call.flags.all(flag).is_empty()) {
+            return Err(Fail::error(
+                "aggregation rule must be specified without nonResourceURLs, verbs, resources or resourceNames",
+            ));
+        }
+        let mut selector = Value::object();
+        for pair in aggregation.split(',') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            selector["matchLabels"][key] = value.into();
+        }
+        object["aggregationRule"]["clusterRoleSelectors"] = values(vec![selector]);
+        object["rules"] = values(Vec::new());
+        return make(call, object, "clusterroles.rbac.authorization.k8s.io", "");
+    }
+    if urls.is_empty() || !call.flags.all("resource").is_empty() {
+        object["rules"] = values(rules(call)?);
+    } else {
+        if call.flags.all("verb").is_empty() {
+            return Err(Fail::error("at least one verb must be specified"));
+        }
+        let mut rule = Value::object();
+        rule["nonResourceURLs"] = texts(urls);
+        rule["verbs"] = texts(call.flags.all("verb"));
+        object["rules"] = values(vec![rule]);
+    }
+    make(call, object, "clusterroles.rbac.authorization.k8s.io", "")
+}
+
+/// One rule for each API group of the resources.
+fn rules(call: &Call<'_>) -> Result<Vec<Value>> {
+    let verbs = call.flags.all("verb");
+    if verbs.is_empty() {
+        return Err(Fail::error("at least one verb must be specified"));
+    }
+    if call.flags.all("resource").is_empty() {
+        return Err(Fail::error("at least one resource must be specified"));
+    }
+    for verb in verbs.iter().filter(|verb| !VERBS.contains(&verb.as_str())) {
+        call.say(&format!("Warning: '{verb}' is not a standard resource verb"));
+    }
+    let verbs =
+        if verbs.iter().any(|verb| verb == "*") { vec!["*".to_owned()] } else { dedup(verbs) };
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for word in call.flags.all("resource") {
+        let (name, sub) = word.split_once('/').unwrap_or((word, ""));
+        let (group, plural) = if name == "*" {
+            (String::new(), "*".to_owned())
+        } else {
+            let found = call.resources()?.find(name).map_err(|fail| Fail::Plain(fail.words()))?;
+            (found.group.clone(), found.plural.clone())
+        };
+        let full = if sub.is_empty() { plural } else { format!("{plural}/{sub}") };
+        match groups.iter_mut().find(|(other, _)| *other == group) {
+            Some((_, all)) if !all.contains(&full) => all.push(full),
+            Some(_) => {}
+            None => groups.push((group, vec![full])),
+        }
+    }
+    let rule = |(group, resources): (String, Vec<String>)| {
+        let mut rule = Value::object();
+        rule["apiGroups"] = texts(&[group]);
+        rule["resources"] = texts(&resources);
+        rule["verbs"] = texts(&verbs);
+        let names = call.flags.all("resource-name");
+        if !names.is_empty() {
+            rule["resourceNames"] = texts(names);
+        }
+        rule
+    };
+    Ok(groups.into_iter().map(rule).collect())
+}
+
+fn dedup(texts: &[String]) -> Vec<String> {
+    let mut all = Vec::new();
+    for text in texts {
+        if !all.contains(text) {
+            all.push(text.clone());
+        }
+    }
+    all
+}
+
+fn role_binding(call: &Call<'_>) -> Result {
+    let mut object = begin(call, API, "RoleBinding", true)?;
+    let (role, cluster_role) = (call.flags.text("role"), call.flags.text("clusterrole"));
+    let (kind, name) = match (role, cluster_role) {
+        (role, "") if !role.is_empty() => ("Role", role),
+        ("", role) if !role.is_empty() => ("ClusterRole", role),
+        _ => return Err(Fail::error("exactly one of clusterrole or role must be specified")),
+    };
+    bind(call, &mut object, kind, name)?;
+    make(call, object, "rolebindings.rbac.authorization.k8s.io", "failed to create rolebinding: ")
+}
+
+fn cluster_role_binding(call: &Call<'_>) -> Result {
+    let mut object = begin(call, API, "ClusterRoleBinding", false)?;
+    if !call.flags.has("clusterrole") {
+        return Err(Fail::error("required flag(s) \"clusterrole\" not set"));
+    }
+    bind(call, &mut object, "ClusterRole", call.flags.text("clusterrole"))?;
+    make(
+        call,
+        object,
+        "clusterrolebindings.rbac.authorization.k8s.io",
+        "failed to create clusterrolebinding: ",
+    )
+}
+
+fn bind(call: &Call<'_>, object: &mut Value, kind: &str, name: &str) -> Result {
+    let reference = |kind: &str, name: &str| {
+        let mut reference = Value::object();
+        reference["apiGroup"] = GROUP.into();
+        reference["kind"] = kind.into();
+        reference["name"] = name.into();
+        reference
+    };
+    object["roleRef"] = reference(kind, name);
+    let mut subjects: Vec<Value> = Vec::new();
+    subjects.extend(call.flags.all("user").iter().map(|user| reference("User", user)));
+    subjects.extend(call.flags.all("group").iter().map(|group| reference("Group", group)));
+    for account in call.flags.all("serviceaccount") {
+        match account.split_once(':') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+                let mut subject = Value::object();
+                subject["kind"] = "ServiceAccount".into();
+                subject["name"] = name.into();
+                subject["namespace"] = namespace.into();
+                subjects.push(subject);
+            }
+            _ => return Err(Fail::error("serviceaccount must be <namespace>:<name>")),
+        }
+    }
+    if !subjects.is_empty() {
+        object["subjects"] = values(subjects);
+    }
+    Ok(())
+}

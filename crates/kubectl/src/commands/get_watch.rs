@@ -1,0 +1,106 @@
+//! `get --watch`: shows objects, and again when they change.
+
+use object::Value;
+
+use super::get::{self, Part, TABLE_ACCEPT};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    print::{Output, tabs::TABLE},
+    resources::escape,
+    server::JSON,
+};
+
+pub(crate) fn watch(call: &Call<'_>, output: &Output) -> Result {
+    let (mut parts, fails) = get::parts(call)?;
+    Fail::collect(fails)?;
+    if parts.len() != 1 {
+        return Err(Fail::error("you may only specify a single resource type"));
+    }
+    let part = parts.remove(0);
+    let accept = if output.is_human() { TABLE_ACCEPT } else { JSON };
+    let query = if part.single { String::new() } else { call.list_query("") };
+    let first = match call.server()?.get_as(&(part.path.clone() + &query), accept) {
+        Err(fail) if fail.is_not_found() && call.flags.on("ignore-not-found") => return Ok(()),
+        other => other?,
+    };
+    let mut shown = Shown::new(call, output, &part);
+    if !call.flags.on("watch-only") {
+        shown.put(&first, "ADDED")?;
+    }
+    let path = watch_path(call, &part, &first);
+    let mut skip = part.single; // such a watch begins with what was just shown
+    call.server()?.watch(&path, accept, None, |kind, object| {
+        if !std::mem::take(&mut skip) {
+            shown.put(object, kind)?;
+        }
+        Ok(true)
+    })?;
+    Ok(())
+}
+
+fn watch_path(call: &Call<'_>, part: &Part, first: &Value) -> String {
+    let revision = first["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    if part.single {
+        let (collection, name) = part.path.rsplit_once('/').expect("a path has slashes");
+        let selector = escape(&format!("metadata.name={name}"));
+        return format!("{collection}?watch=true&resourceVersion=0&fieldSelector={selector}");
+    }
+    let query = call.list_query("");
+    let query: Vec<&str> = query
+        .trim_start_matches('?')
+        .split('&')
+        .filter(|part| !part.starts_with("limit=") && !part.is_empty())
+        .collect();
+    let more = if query.is_empty() { String::new() } else { format!("&{}", query.join("&")) };
+    format!("{}?watch=true&resourceVersion={revision}{more}", part.path)
+}
+
+/// What has been shown so far: later rows keep its columns.
+struct Shown<'a> {
+    call: &'a Call<'a>,
+    output: &'a Output,
+    options: crate::print::table::Options,
+    columns: Vec<Value>,
+    widths: Vec<usize>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(call: &'a Call<'a>, output: &'a Output, part: &Part) -> Self {
+        let wide = matches!(output, Output::Human { wide: true });
+        let options = get::options(call, &part.resource, wide, call.flags.on("show-kind"));
+        Self { call, output, options, columns: Vec::new(), widths: Vec::new() }
+    }
+
+    fn put(&mut self, object: &Value, event: &str) -> Result {
+        if !self.output.is_human() {
+            let items = match &object["items"] {
+                Value::List(items) => items.to_vec(),
+                _ => vec![object.clone()],
+            };
+            for mut item in items {
+                if item["kind"].is_null() {
+                    let kind = object["kind"].as_str().unwrap_or_default();
+                    item["kind"] = kind.strip_suffix("List").unwrap_or(kind).into();
+                    item["apiVersion"] = object["apiVersion"].clone();
+                }
+                self.output.print(self.call, &item, "")?;
+            }
+            return Ok(());
+        }
+        if self.call.flags.on("output-watch-events") {
+            self.options.event = Some(event.to_owned());
+        }
+        let first = self.widths.is_empty() && self.columns.is_empty();
+        if !object["columnDefinitions"].items().is_empty() {
+            self.columns = object["columnDefinitions"].items().to_vec();
+        }
+        let headers = first && !self.options.no_headers;
+        let text = crate::print::table::text(object, &self.columns, &self.options, headers);
+        if text.is_empty() && first {
+            self.columns.clear();
+        }
+        self.call.out(&TABLE.align_remembering(&text, &mut self.widths));
+        Ok(())
+    }
+}

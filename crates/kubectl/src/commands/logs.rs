@@ -1,0 +1,238 @@
+//! `logs`: what containers said.
+
+use std::io::Write as _;
+
+use object::{Value, quote::quote};
+
+use super::{Command, SELECTOR};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::{Flag, Kind},
+    resources::escape,
+    streams::{container_of, pod_of},
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "logs",
+    &[
+        SELECTOR,
+        &[
+            Flag::text("container").short('c'),
+            Flag::bool("follow").short('f'),
+            Flag::bool("previous").short('p'),
+            Flag::bool("timestamps"),
+            Flag::bool("prefix"),
+            Flag::bool("all-containers"),
+            Flag::bool("all-pods"),
+            Flag::bool("ignore-errors"),
+            Flag::new("tail", Kind::Int64).default("-1"),
+            Flag::new("since", Kind::Duration),
+            Flag::text("since-time"),
+            Flag::new("limit-bytes", Kind::Int64),
+            Flag::new("max-log-requests", Kind::Int32).default("5"),
+            Flag::new("pod-running-timeout", Kind::Duration).default("20s"),
+            Flag::bool("insecure-skip-tls-verify-backend"),
+        ],
+    ],
+    run,
+);
+
+/// One container whose log is shown.
+struct Source {
+    pod: String,
+    namespace: String,
+    container: String,
+}
+
+fn run(call: &Call<'_>) -> Result {
+    let flags = &call.flags;
+    let selecting = !flags.text("selector").is_empty();
+    let words = call.words();
+    let usage = "expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.\nPOD or TYPE/NAME is a required argument for the logs command";
+    if words.len() > 2 || words.is_empty() && !selecting {
+        return Err(call.usage(usage));
+    }
+    if selecting && words.len() == 1 {
+        return Err(call.usage("only a selector (-l) or a POD name is allowed"));
+    }
+    let named = words.get(1).map_or(flags.text("container"), String::as_str);
+    if flags.on("all-containers") && !named.is_empty() {
+        return Err(Fail::error(format!(
+            "--all-containers=true should not be specified with container name {named}"
+        )));
+    }
+    if flags.int("tail") < -1 {
+        return Err(Fail::error("--tail must be greater than or equal to -1"));
+    }
+    if flags.has("since") && flags.has("since-time") {
+        return Err(Fail::error("at most one of `sinceTime` or `sinceSeconds` may be specified"));
+    }
+    let pods = pods(call)?;
+    if pods.is_empty() {
+        call.say(&format!("No resources found in {} namespace.", call.namespace()?));
+        return Ok(());
+    }
+    let mut sources = Vec::new();
+    for pod in &pods {
+        sources.extend(sources_of(call, pod, named)?);
+    }
+    let most = flags.int("max-log-requests");
+    if flags.on("follow")
+        && i64::try_from(sources.len()).unwrap_or(i64::MAX) > most
+        && sources.len() > 1
+    {
+        return Err(Fail::error(format!(
+            "you are attempting to follow {} log streams, but maximum allowed concurrency is {most}, use --max-log-requests to increase the limit",
+            sources.len()
+        )));
+    }
+    let query = query(call, selecting);
+    if flags.on("follow") && sources.len() > 1 {
+        return follow(call, &sources, &query);
+    }
+    for source in &sources {
+        match show(call, source, &query) {
+            Err(fail) if flags.on("ignore-errors") => call.say(&format!("error: {}", fail.words())),
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+fn pods(call: &Call<'_>) -> Result<Vec<Value>> {
+    let namespace = call.namespace()?;
+    if !call.flags.text("selector").is_empty() {
+        let path = format!(
+            "/api/v1/namespaces/{namespace}/pods?labelSelector={}",
+            escape(call.flags.text("selector"))
+        );
+        return Ok(call.server()?.get(&path)?["items"].items().to_vec());
+    }
+    let word = &call.words()[0];
+    if call.flags.on("all-pods") {
+        return crate::streams::pods_of(call, word);
+    }
+    match pod_of(call, word) {
+        Err(Fail::Server { status, .. }) if status.is("NotFound") && !word.contains('/') => {
+            Err(Fail::error(format!(
+                "error from server (NotFound): pods {} not found in namespace {}",
+                quote(word),
+                quote(&namespace)
+            )))
+        }
+        Err(Fail::Error(says)) if says.starts_with("cannot attach to ") => {
+            Err(Fail::error(says.replace("cannot attach to", "cannot get the logs from")))
+        }
+        other => Ok(vec![other?]),
+    }
+}
+
+fn sources_of(call: &Call<'_>, pod: &Value, named: &str) -> Result<Vec<Source>> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let source = |container: String| Source {
+        pod: text(&pod["metadata"]["name"]),
+        namespace: text(&pod["metadata"]["namespace"]),
+        container,
+    };
+    if call.flags.on("all-containers") {
+        let lists = ["initContainers", "containers", "ephemeralContainers"];
+        let all = lists
+            .iter()
+            .flat_map(|list| pod["spec"][*list].items())
+            .map(|c| source(text(&c["name"])));
+        return Ok(all.collect());
+    }
+    Ok(vec![source(container_of(call, pod, named, false)?)])
+}
+
+fn query(call: &Call<'_>, selecting: bool) -> String {
+    let flags = &call.flags;
+    let mut query = Vec::new();
+    for name in ["follow", "previous", "timestamps"] {
+        if flags.on(name) {
+            query.push(format!("{name}=true"));
+        }
+    }
+    if flags.on("insecure-skip-tls-verify-backend") {
+        query.push("insecureSkipTLSVerifyBackend=true".to_owned());
+    }
+    let tail = if selecting && !flags.has("tail") { 10 } else { flags.int("tail") };
+    if tail >= 0 {
+        query.push(format!("tailLines={tail}"));
+    }
+    if flags.int("limit-bytes") > 0 {
+        query.push(format!("limitBytes={}", flags.int("limit-bytes")));
+    }
+    if flags.has("since") {
+        let seconds = flags.duration("since").div_euclid(1_000_000_000)
+            + i64::from(flags.duration("since") % 1_000_000_000 > 0);
+        query.push(format!("sinceSeconds={seconds}"));
+    }
+    if flags.has("since-time") {
+        query.push(format!("sinceTime={}", escape(flags.text("since-time"))));
+    }
+    query.join("&")
+}
+
+fn path(source: &Source, query: &str) -> String {
+    let Source { pod, namespace, container } = source;
+    let more = if query.is_empty() { String::new() } else { format!("&{query}") };
+    format!("/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}{more}")
+}
+
+fn show(call: &Call<'_>, source: &Source, query: &str) -> Result {
+    let prefix = prefix(call, source);
+    let mut at_start = true;
+    call.server()?.stream(&path(source, query), |bytes| {
+        let mut out = std::io::stdout().lock();
+        Ok(write(&mut out, bytes, &prefix, &mut at_start).is_ok())
+    })
+}
+
+fn prefix(call: &Call<'_>, source: &Source) -> String {
+    let wanted = call.flags.on("prefix") || call.flags.on("all-pods");
+    if wanted { format!("[pod/{}/{}] ", source.pod, source.container) } else { String::new() }
+}
+
+/// Writes with the prefix at the beginning of every line.
+fn write(
+    out: &mut impl std::io::Write,
+    bytes: &[u8],
+    prefix: &str,
+    at_start: &mut bool,
+) -> std::io::Result<()> {
+    if prefix.is_empty() {
+        out.write_all(bytes)?;
+        return out.flush();
+    }
+    for line in bytes.split_inclusive(|b| *b == b'\n') {
+        if *at_start {
+            out.write_all(prefix.as_bytes())?;
+        }
+        out.write_all(line)?;
+        *at_start = line.ends_with(b"\n");
+    }
+    out.flush()
+}
+
+/// Several at once, as their lines come.
+fn follow(call: &Call<'_>, sources: &[Source], query: &str) -> Result {
+    let server = call.server()?;
+    server.wait(async {
+        let work = sources.iter().map(|source| {
+            let (prefix, path) = (prefix(call, source), path(source, query));
+            async move {
+                let mut answer = server.open(&path).await?;
+                let mut at_start = true;
+                while let Some(chunk) = answer.chunk().await.map_err(Fail::from)? {
+                    let _ = write(&mut std::io::stdout().lock(), &chunk, &prefix, &mut at_start);
+                }
+                let _ = std::io::stdout().flush();
+                Ok::<(), Fail>(())
+            }
+        });
+        let done: Vec<Result> = futures_util::future::join_all(work).await;
+        Fail::collect(done.into_iter().filter_map(std::result::Result::err).collect())
+    })
+}

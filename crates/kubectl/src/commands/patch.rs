@@ -1,0 +1,100 @@
+//! `patch`: changes a few fields.
+
+use object::{Value, quote::quote, yaml};
+
+use super::{Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, write_query};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::Flag,
+    print::{self, Output},
+    select::{How, plain},
+    server::PatchType,
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "patch",
+    &[
+        FILES,
+        DRY_RUN,
+        FIELD_MANAGER,
+        print::FLAGS,
+        &[
+            Flag::text("patch").short('p'),
+            Flag::text("patch-file"),
+            Flag::text("type").default("strategic"),
+            Flag::text("subresource"),
+            Flag::bool("local"),
+        ],
+    ],
+    run,
+);
+
+fn run(call: &Call<'_>) -> Result {
+    let (inline, file) = (call.flags.text("patch"), call.flags.text("patch-file"));
+    if !inline.is_empty() && !file.is_empty() {
+        return Err(Fail::error("cannot specify --patch and --patch-file together"));
+    }
+    if inline.is_empty() && file.is_empty() {
+        return Err(Fail::error(
+            "must specify --patch or --patch-file containing the contents of the patch",
+        ));
+    }
+    let kind = match call.flags.text("type") {
+        "strategic" => PatchType::Strategic,
+        "merge" => PatchType::Merge,
+        "json" => PatchType::Json,
+        other => {
+            return Err(Fail::error(format!(
+                "--type must be one of [json merge strategic], not {}",
+                quote(other)
+            )));
+        }
+    };
+    if call.flags.on("local") {
+        return Err(Fail::error("--local is not supported"));
+    }
+    let text = if file.is_empty() {
+        inline.to_owned()
+    } else {
+        std::fs::read_to_string(file).map_err(|error| {
+            Fail::error(format!("unable to read patch file: open {file}: {}", plain(&error)))
+        })?
+    };
+    let patch: Value = yaml::from_yaml(&text)
+        .map_err(|error| Fail::error(format!("unable to parse {}: {error}", quote(&text))))?;
+    let dry_run = DryRun::of(call)?;
+    let output = Output::of(call, false)?;
+    let query = write_query(call, dry_run, "kubectl-patch")?;
+    let sub = match call.flags.text("subresource") {
+        "" => String::new(),
+        sub => format!("/{sub}"),
+    };
+    let (infos, mut fails) =
+        call.select(call.words(), How { fetch: true, local: true, ..How::default() })?;
+    for info in infos {
+        if dry_run == DryRun::Client {
+            output.print(call, &info.object, "patched")?;
+            continue;
+        }
+        match call.server()?.patch(&(info.path() + &sub + &query), kind, &patch) {
+            Ok(object) => {
+                let same = object["metadata"]["resourceVersion"]
+                    == info.object["metadata"]["resourceVersion"];
+                let done =
+                    if same && dry_run == DryRun::No { "patched (no change)" } else { "patched" };
+                output.print(call, &object, &format!("{done}{}", dry_run.suffix()))?;
+            }
+            Err(Fail::Server { status, .. }) if status.is("UnsupportedMediaType") => {
+                fails.push(Fail::error(format!(
+                    "{} is not supported by {}: {}",
+                    kind.media_type(),
+                    info.resource.gvk(),
+                    status.message()
+                )));
+            }
+            Err(fail) => fails.push(fail),
+        }
+    }
+    Fail::collect(fails)
+}

@@ -1,0 +1,135 @@
+//! `rollout`: watches, undoes, restarts and pauses changes of workloads.
+
+mod history;
+mod status;
+
+use object::{Time, Value, quote::quote};
+
+use super::{ALL, Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, SELECTOR};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::{Flag, Kind},
+    print::{self, Output},
+    select::{How, Info},
+    server::PatchType,
+};
+
+const REVISION: &[Flag] = &[Flag::new("revision", Kind::Int64)];
+
+pub(crate) const COMMAND: Command = Command::group(
+    "rollout",
+    &[
+        Command::new(
+            "status",
+            &[
+                FILES,
+                SELECTOR,
+                REVISION,
+                &[
+                    Flag::bool("watch").short('w').default("true"),
+                    Flag::new("timeout", Kind::Duration),
+                ],
+            ],
+            status::run,
+        ),
+        Command::new("history", &[FILES, SELECTOR, REVISION, print::FLAGS], history::run),
+        Command::new(
+            "undo",
+            &[FILES, SELECTOR, DRY_RUN, print::FLAGS, &[Flag::new("to-revision", Kind::Int64)]],
+            history::undo,
+        ),
+        Command::new("restart", &[FILES, SELECTOR, ALL, FIELD_MANAGER, print::FLAGS], restart),
+        Command::new("pause", &[FILES, SELECTOR, FIELD_MANAGER, print::FLAGS], |call| {
+            pause(call, true)
+        }),
+        Command::new("resume", &[FILES, SELECTOR, FIELD_MANAGER, print::FLAGS], |call| {
+            pause(call, false)
+        }),
+    ],
+);
+
+/// The workloads that the words mean, as they are now.
+fn workloads(call: &Call<'_>) -> Result<(Vec<Info>, Vec<Fail>)> {
+    if call.words().is_empty() && !call.has_files() {
+        return Err(Fail::error("required resource not specified"));
+    }
+    call.select(
+        call.words(),
+        How { fetch: true, local: true, all_by_default: true, ..How::default() },
+    )
+}
+
+fn qualified(info: &Info) -> String {
+    format!("{} {}", info.resource.qualified(), quote(&info.name))
+}
+
+fn restart(call: &Call<'_>) -> Result {
+    let output = Output::of(call, false)?;
+    let (infos, mut fails) = workloads(call)?;
+    if infos.is_empty() && fails.is_empty() {
+        call.say("No resources found in the namespace");
+    }
+    for info in infos {
+        let known = info.resource.group == "apps"
+            && matches!(info.resource.kind.as_str(), "Deployment" | "DaemonSet" | "StatefulSet");
+        if !known {
+            fails.push(Fail::error(format!("{} restarting is not supported", qualified(&info))));
+            continue;
+        }
+        if info.object["spec"]["paused"].as_bool() == Some(true) {
+            fails.push(Fail::error(format!(
+                "{} can't restart paused deployment (run rollout resume first)",
+                qualified(&info)
+            )));
+            continue;
+        }
+        let mut patch = Value::object();
+        let now = Time::text(call.now());
+        patch["spec"]["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"] =
+            now.into();
+        match call.server()?.patch(
+            &(info.path() + "?fieldManager=kubectl-rollout"),
+            PatchType::Strategic,
+            &patch,
+        ) {
+            Ok(object) => output.print(call, &object, "restarted")?,
+            Err(fail) => fails.push(fail),
+        }
+    }
+    Fail::collect(fails)
+}
+
+fn pause(call: &Call<'_>, pause: bool) -> Result {
+    let output = Output::of(call, false)?;
+    let (infos, mut fails) = workloads(call)?;
+    let (doing, done) = if pause { ("pausing", "paused") } else { ("resuming", "resumed") };
+    for info in infos {
+        if info.resource.kind != "Deployment" {
+            fails.push(Fail::error(format!("{} {doing} is not supported", qualified(&info))));
+            continue;
+        }
+        let paused = info.object["spec"]["paused"].as_bool() == Some(true);
+        if paused == pause {
+            let how = if pause { "already paused" } else { "not paused" };
+            fails.push(Fail::error(format!("{} is {how}", qualified(&info))));
+            continue;
+        }
+        let mut patch = Value::object();
+        *patch["spec"].get_mut("paused") = if pause { true.into() } else { Value::Null };
+        match call.server()?.patch(
+            &(info.path() + "?fieldManager=kubectl-rollout"),
+            PatchType::Strategic,
+            &patch,
+        ) {
+            Ok(object) => output.print(call, &object, done)?,
+            Err(fail) => fails.push(fail),
+        }
+    }
+    Fail::collect(fails)
+}
+
+/// What `undo` needs of the flags.
+fn dry_run(call: &Call<'_>) -> Result<(DryRun, Output)> {
+    Ok((DryRun::of(call)?, Output::of(call, false)?))
+}

@@ -1,0 +1,178 @@
+//! `taint`: marks nodes so that pods stay away.
+
+use object::{Value, names, quote::quote};
+
+use super::{ALL, Command, DRY_RUN, DryRun, FIELD_MANAGER, SELECTOR, write_query};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::Flag,
+    print::{self, Output},
+    select::How,
+    server::PatchType,
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "taint",
+    &[SELECTOR, ALL, DRY_RUN, FIELD_MANAGER, print::FLAGS, &[Flag::bool("overwrite")]],
+    run,
+);
+
+#[derive(Clone, PartialEq)]
+struct Taint {
+    key: String,
+    value: String,
+    effect: String,
+}
+
+fn run(call: &Call<'_>) -> Result {
+    let is_change = |word: &String| word.contains('=') || word.contains(':') || word.ends_with('-');
+    let split = call.words().iter().position(is_change).unwrap_or(call.words().len());
+    let (words, changes) = call.words().split_at(split);
+    if words.is_empty() {
+        return Err(Fail::error("one or more resources must be specified as <resource> <name>"));
+    }
+    if changes.is_empty() {
+        return Err(Fail::error("at least one taint update is required"));
+    }
+    let selecting = !call.flags.text("selector").is_empty() || call.flags.on("all");
+    let (put, remove) = read(call, changes)?;
+    if words.len() < 2 && !selecting && !words[0].contains('/') {
+        return Err(Fail::error(
+            "at least one resource name must be specified since 'all' parameter is not set",
+        ));
+    }
+    for taint in &remove {
+        if put.iter().any(|other| {
+            other.key == taint.key && (taint.effect.is_empty() || other.effect == taint.effect)
+        }) {
+            let shown = if taint.effect.is_empty() {
+                format!("{}=", taint.key)
+            } else {
+                format!("{}=:{}", taint.key, taint.effect)
+            };
+            return Err(Fail::error(format!(
+                "can not both modify and remove the following taint(s) in the same command: {shown}"
+            )));
+        }
+    }
+    let dry_run = DryRun::of(call)?;
+    let output = Output::of(call, false)?;
+    let query = write_query(call, dry_run, "kubectl-taint")?;
+    let (infos, mut fails) = call.select(words, How { fetch: true, ..How::default() })?;
+    for info in infos {
+        match one(call, &info, &put, &remove, &query, dry_run) {
+            Ok((object, done)) => output.print(call, &object, done)?,
+            Err(fail) => fails.push(fail),
+        }
+    }
+    Fail::collect(fails)
+}
+
+fn read(call: &Call<'_>, changes: &[String]) -> Result<(Vec<Taint>, Vec<Taint>)> {
+    let (mut put, mut remove): (Vec<Taint>, Vec<Taint>) = (Vec::new(), Vec::new());
+    for spec in changes {
+        let wrong = |why: String| call.usage(format!("invalid taint spec: {spec}, {why}"));
+        let (body, dropped) =
+            spec.strip_suffix('-').map_or((spec.as_str(), false), |body| (body, true));
+        let (pair, effect) = match body.split_once(':') {
+            Some((pair, effect)) => (pair, effect),
+            None if dropped => (body, ""),
+            // Without effect the whole is taken for a key.
+            None => {
+                let bad = names::qualified_name(body);
+                return Err(wrong(bad.join("; ")));
+            }
+        };
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let bad = names::qualified_name(key);
+        if !bad.is_empty() {
+            return Err(wrong(bad.join("; ")));
+        }
+        let bad = names::label_value(value);
+        if !bad.is_empty() {
+            return Err(wrong(bad.join("; ")));
+        }
+        let known = matches!(effect, "NoSchedule" | "PreferNoSchedule" | "NoExecute");
+        let any = dropped && effect.is_empty();
+        if !known && !any {
+            return Err(
+                call.usage(format!("invalid taint effect: {effect}, unsupported taint effect"))
+            );
+        }
+        let taint = Taint { key: key.into(), value: value.into(), effect: effect.into() };
+        if dropped {
+            remove.push(taint);
+            continue;
+        }
+        if put.iter().any(|other| other.key == taint.key && other.effect == taint.effect) {
+            return Err(call.usage(format!(
+                "duplicated taints with the same key and effect: {{{key} {value} {effect} <nil>}}"
+            )));
+        }
+        put.push(taint);
+    }
+    Ok((put, remove))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the change, and how it is made")]
+fn one(
+    call: &Call<'_>,
+    info: &crate::select::Info,
+    put: &[Taint],
+    remove: &[Taint],
+    query: &str,
+    dry_run: DryRun,
+) -> Result<(Value, &'static str)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let same = |value: &Value, taint: &Taint| {
+        text(&value["key"]) == taint.key
+            && (taint.effect.is_empty() || text(&value["effect"]) == taint.effect)
+    };
+    let there = info.object["spec"]["taints"].items().to_vec();
+    let mut taints = there.clone();
+    for taint in remove {
+        let before = taints.len();
+        taints.retain(|value| !same(value, taint));
+        if taints.len() == before {
+            let shown = if taint.effect.is_empty() {
+                taint.key.clone()
+            } else {
+                format!("{}:{}", taint.key, taint.effect)
+            };
+            return Err(Fail::error(format!("taint {} not found", quote(&shown))));
+        }
+    }
+    for (at, taint) in put.iter().enumerate() {
+        let exists = taints.iter().any(|value| same(value, taint));
+        if exists && !call.flags.on("overwrite") {
+            return Err(Fail::error(format!(
+                "node {} already has {} taint(s) with same effect(s) and --overwrite is false",
+                info.name, taint.key
+            )));
+        }
+        taints.retain(|value| !same(value, taint));
+        let mut made = Value::object();
+        made["key"] = taint.key.as_str().into();
+        made["effect"] = taint.effect.as_str().into();
+        if !taint.value.is_empty() {
+            made["value"] = taint.value.as_str().into();
+        }
+        taints.insert(at.min(taints.len()), made);
+    }
+    let done = match (put.is_empty(), remove.is_empty()) {
+        (true, _) => "untainted",
+        (false, true) if !call.flags.on("overwrite") => "tainted",
+        _ => "modified",
+    };
+    let mut object = info.object.clone();
+    let mut patch = Value::object();
+    *patch["spec"].get_mut("taints") =
+        if taints.is_empty() { Value::Null } else { Value::List(taints.into()) };
+    if dry_run == DryRun::Client {
+        object["spec"]["taints"] = patch["spec"]["taints"].clone();
+    } else {
+        object = call.server()?.patch(&(info.path() + query), PatchType::Merge, &patch)?;
+    }
+    Ok((object, done))
+}

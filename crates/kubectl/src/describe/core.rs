@@ -1,0 +1,348 @@
+//! Services, config maps, secrets, namespaces, accounts, claims.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use object::Value;
+
+use super::{either, moment, number, sheet::Sheet, text};
+use crate::{call::Call, fail::Result, print::table, resources::escape};
+
+/// What every sheet begins with.
+pub(super) fn begin(object: &Value, sheet: &mut Sheet) {
+    let meta = &object["metadata"];
+    sheet.put("Name", text(&meta["name"]));
+    if !meta["namespace"].is_null() {
+        sheet.put("Namespace", text(&meta["namespace"]));
+    }
+    sheet.labels("Labels", &meta["labels"]);
+    sheet.annotations("Annotations", &meta["annotations"]);
+}
+
+pub(super) fn service(call: &Call<'_>, service: &Value, sheet: &mut Sheet) -> Result {
+    let (meta, spec) = (&service["metadata"], &service["spec"]);
+    begin(service, sheet);
+    sheet.put("Selector", table::labels(&spec["selector"]));
+    sheet.put("Type", text(&spec["type"]));
+    sheet.some("IP Family Policy", &spec["ipFamilyPolicy"]);
+    sheet.put("IP Families", joined(&spec["ipFamilies"], "<none>"));
+    sheet.put("IP", text(&spec["clusterIP"]));
+    sheet.put("IPs", joined(&spec["clusterIPs"], "<none>"));
+    if !spec["externalIPs"].items().is_empty() {
+        sheet.put("External IPs", joined(&spec["externalIPs"], ""));
+    }
+    sheet.some("Desired LoadBalancer IP", &spec["loadBalancerIP"]);
+    sheet.some("External Name", &spec["externalName"]);
+    let ingress = service["status"]["loadBalancer"]["ingress"].items();
+    if !ingress.is_empty() {
+        let shown: Vec<String> = ingress
+            .iter()
+            .map(|entry| {
+                let mode = text(&entry["ipMode"]);
+                match (text(&entry["ip"]), mode) {
+                    ("", _) => text(&entry["hostname"]).to_owned(),
+                    (ip, "") => ip.to_owned(),
+                    (ip, mode) => format!("{ip} ({mode})"),
+                }
+            })
+            .collect();
+        sheet.put("LoadBalancer Ingress", shown.join(", "));
+    }
+    let selector = escape(&format!("kubernetes.io/service-name={}", text(&meta["name"])));
+    let path = format!(
+        "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices?labelSelector={selector}&limit=500",
+        text(&meta["namespace"])
+    );
+    let slices = call.server()?.get(&path)?;
+    for port in spec["ports"].items() {
+        let name = port["name"].as_str().unwrap_or("<unset>");
+        let protocol = text(&port["protocol"]);
+        sheet.put("Port", format!("{name}\t{}/{protocol}", number(&port["port"])));
+        sheet.put("TargetPort", format!("{}/{protocol}", either(&port["targetPort"])));
+        sheet.some("AppProtocol", &port["appProtocol"]);
+        if number(&port["nodePort"]) != 0 {
+            sheet.put("NodePort", format!("{name}\t{}/{protocol}", number(&port["nodePort"])));
+        }
+        sheet.put("Endpoints", endpoints(slices["items"].items(), text(&port["name"])));
+    }
+    sheet.put("Session Affinity", text(&spec["sessionAffinity"]));
+    sheet.some("External Traffic Policy", &spec["externalTrafficPolicy"]);
+    sheet.some("Internal Traffic Policy", &spec["internalTrafficPolicy"]);
+    if number(&spec["healthCheckNodePort"]) != 0 {
+        sheet.put("HealthCheck NodePort", number(&spec["healthCheckNodePort"]));
+    }
+    if !spec["loadBalancerSourceRanges"].items().is_empty() {
+        sheet.put("LoadBalancer Source Ranges", joined(&spec["loadBalancerSourceRanges"], ""));
+    }
+    sheet.some("Traffic Distribution", &spec["trafficDistribution"]);
+    Ok(())
+}
+
+fn endpoints(slices: &[Value], name: &str) -> String {
+    if slices.is_empty() {
+        return "<none>".to_owned();
+    }
+    let mut all = Vec::new();
+    for slice in slices {
+        let ports: Vec<Option<i64>> = match slice["ports"].items() {
+            [] => vec![None],
+            ports => ports
+                .iter()
+                .filter(|port| text(&port["name"]) == name)
+                .map(|port| port["port"].as_i64())
+                .collect(),
+        };
+        for port in ports {
+            for endpoint in slice["endpoints"].items() {
+                if endpoint["conditions"]["ready"].as_bool() == Some(false) {
+                    continue;
+                }
+                let address = endpoint["addresses"].items().first().map_or("", text);
+                all.push(match port {
+                    None => address.to_owned(),
+                    Some(port) if address.contains(':') => format!("[{address}]:{port}"),
+                    Some(port) => format!("{address}:{port}"),
+                });
+            }
+        }
+    }
+    let shown = all.iter().take(3).cloned().collect::<Vec<_>>().join(",");
+    if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }
+}
+
+pub(super) fn joined(list: &Value, none: &str) -> String {
+    let texts: Vec<String> = list.items().iter().map(either).collect();
+    if texts.is_empty() { none.to_owned() } else { texts.join(",") }
+}
+
+pub(super) fn config_map(map: &Value, sheet: &mut Sheet) {
+    begin(map, sheet);
+    sheet.line(0, "\nData\n====");
+    for (name, value) in map["data"].entries() {
+        sheet.line(0, &format!("{name}:\n----\n{}\n", text(value)));
+    }
+    sheet.line(0, "\nBinaryData\n====");
+    for (name, value) in map["binaryData"].entries() {
+        sheet.line(0, &format!("{name}: {} bytes", size(value)));
+    }
+    sheet.line(0, "");
+}
+
+fn size(value: &Value) -> usize {
+    BASE64_STANDARD.decode(text(value)).map_or(0, |bytes| bytes.len())
+}
+
+pub(super) fn secret(secret: &Value, sheet: &mut Sheet) {
+    begin(secret, sheet);
+    sheet.line(0, &format!("\nType:\t{}", text(&secret["type"])));
+    sheet.line(0, "\nData\n====");
+    for (name, value) in secret["data"].entries() {
+        if name == "token" && text(&secret["type"]) == "kubernetes.io/service-account-token" {
+            let token = BASE64_STANDARD.decode(text(value)).unwrap_or_default();
+            sheet.line(0, &format!("{name}:\t{}", String::from_utf8_lossy(&token)));
+        } else {
+            sheet.line(0, &format!("{name}:\t{} bytes", size(value)));
+        }
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one sheet, from top to bottom")]
+pub(super) fn namespace(call: &Call<'_>, namespace: &Value, sheet: &mut Sheet) -> Result {
+    begin(namespace, sheet);
+    sheet.put("Status", text(&namespace["status"]["phase"]));
+    let conditions = namespace["status"]["conditions"].items();
+    if !conditions.is_empty() {
+        sheet.line(0, "Conditions:");
+        sheet.line(1, "Type\tStatus\tLastTransitionTime\tReason\tMessage");
+        sheet.line(1, "----\t------\t------------------\t------\t-------");
+        for c in conditions {
+            sheet.line(
+                1,
+                &format!(
+                    "{}\t{}\t{}\t{}\t{}",
+                    text(&c["type"]),
+                    text(&c["status"]),
+                    moment(&c["lastTransitionTime"]),
+                    text(&c["reason"]),
+                    text(&c["message"])
+                ),
+            );
+        }
+    }
+    let name = text(&namespace["metadata"]["name"]);
+    let quotas =
+        call.server()?.get(&format!("/api/v1/namespaces/{name}/resourcequotas?limit=500"))?;
+    sheet.line(0, "");
+    if quotas["items"].items().is_empty() {
+        sheet.line(0, "No resource quota.");
+    } else {
+        sheet.line(0, "Resource Quotas");
+    }
+    for quota in quotas["items"].items() {
+        sheet.line(1, &format!("Name:\t{}", text(&quota["metadata"]["name"])));
+        let mut scopes: Vec<&str> = quota["spec"]["scopes"].items().iter().map(text).collect();
+        scopes.sort_unstable();
+        if !scopes.is_empty() {
+            sheet.line(1, &format!("Scopes:\t{}", scopes.join(", ")));
+        }
+        for scope in scopes {
+            let Some(help) = scope_help(scope) else { continue };
+            sheet.line(1, &format!("* {help}"));
+        }
+        sheet.line(1, "Resource\tUsed\tHard");
+        sheet.line(1, "--------\t---\t---");
+        for (name, hard) in quota["status"]["hard"].entries() {
+            let used = &quota["status"]["used"][name];
+            let used = if used.is_null() { "0".to_owned() } else { either(used) };
+            sheet.line(1, &format!("{name}\t{used}\t{}", either(hard)));
+        }
+    }
+    let ranges = call.server()?.get(&format!("/api/v1/namespaces/{name}/limitranges?limit=500"))?;
+    sheet.line(0, "");
+    if ranges["items"].items().is_empty() {
+        sheet.line(0, "No LimitRange resource.");
+        return Ok(());
+    }
+    sheet.line(0, "Resource Limits\n Type\tResource\tMin\tMax\tDefault Request\tDefault Limit\tMax Limit/Request Ratio");
+    sheet.line(
+        0,
+        " ----\t--------\t---\t---\t---------------\t-------------\t-----------------------",
+    );
+    for range in ranges["items"].items() {
+        for item in range["spec"]["limits"].items() {
+            let fields = ["min", "max", "defaultRequest", "default", "maxLimitRequestRatio"];
+            let mut names: Vec<&str> = fields
+                .iter()
+                .flat_map(|field| item[*field].entries().map(|entry| entry.0))
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            for name in names {
+                let cells: Vec<String> = fields
+                    .iter()
+                    .map(|field| match &item[*field][name] {
+                        Value::Null => "-".to_owned(),
+                        value => either(value),
+                    })
+                    .collect();
+                sheet.line(0, &format!(" {}\t{name}\t{}", text(&item["type"]), cells.join("\t")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a scope of a quota means.
+pub(super) fn scope_help(scope: &str) -> Option<&'static str> {
+    Some(match scope {
+        "Terminating" => {
+            "Matches all pods that have an active deadline. These pods have a limited lifespan on a node before being actively terminated by the system."
+        }
+        "NotTerminating" => {
+            "Matches all pods that do not have an active deadline. These pods usually include long running pods whose container command is not expected to terminate."
+        }
+        "BestEffort" => {
+            "Matches all pods that do not have resource requirements set. These pods have a best effort quality of service."
+        }
+        "NotBestEffort" => {
+            "Matches all pods that have at least one resource requirement set. These pods have a burstable or guaranteed quality of service."
+        }
+        _ => return None,
+    })
+}
+
+pub(super) fn service_account(account: &Value, sheet: &mut Sheet) {
+    begin(account, sheet);
+    let names: Vec<String> = account["imagePullSecrets"]
+        .items()
+        .iter()
+        .map(|secret| text(&secret["name"]).to_owned())
+        .collect();
+    if names.is_empty() {
+        sheet.line(0, "Image pull secrets:\t<none>");
+    }
+    for (at, name) in names.iter().enumerate() {
+        let title = if at == 0 { "Image pull secrets:" } else { "                   " };
+        sheet.line(0, &format!("{title}\t{name}"));
+    }
+}
+
+pub(super) fn claim(call: &Call<'_>, claim: &Value, sheet: &mut Sheet) -> Result {
+    let (meta, spec, status) = (&claim["metadata"], &claim["spec"], &claim["status"]);
+    sheet.put("Name", text(&meta["name"]));
+    sheet.put("Namespace", text(&meta["namespace"]));
+    sheet.put("StorageClass", text(&spec["storageClassName"]));
+    let phase = text(&status["phase"]);
+    match meta["deletionTimestamp"].as_str() {
+        Some(when) => sheet.put(
+            "Status",
+            format!("Terminating (lasts {})", crate::print::age::since(when, call.now())),
+        ),
+        None => sheet.put("Status", phase),
+    }
+    sheet.put("Volume", text(&spec["volumeName"]));
+    sheet.labels("Labels", &meta["labels"]);
+    sheet.annotations("Annotations", &meta["annotations"]);
+    let finalizers: Vec<&str> = meta["finalizers"].items().iter().map(text).collect();
+    sheet.put("Finalizers", format!("[{}]", finalizers.join(" ")));
+    let bound = !text(&spec["volumeName"]).is_empty();
+    let modes: Vec<&str> = status["accessModes"]
+        .items()
+        .iter()
+        .map(|mode| match text(mode) {
+            "ReadWriteOnce" => "RWO",
+            "ReadOnlyMany" => "ROX",
+            "ReadWriteMany" => "RWX",
+            "ReadWriteOncePod" => "RWOP",
+            other => other,
+        })
+        .collect();
+    sheet.put(
+        "Capacity",
+        if bound { either(&status["capacity"]["storage"]) } else { String::new() },
+    );
+    sheet.put("Access Modes", if bound { modes.join(",") } else { String::new() });
+    sheet.some("VolumeMode", &spec["volumeMode"]);
+    let source = &spec["dataSource"];
+    if !source.is_null() {
+        sheet.line(0, "DataSource:");
+        sheet.some("  APIGroup", &source["apiGroup"]);
+        sheet.line(1, &format!("Kind:\t{}", text(&source["kind"])));
+        sheet.line(1, &format!("Name:\t{}", text(&source["name"])));
+    }
+    let pods = call
+        .server()?
+        .get(&format!("/api/v1/namespaces/{}/pods?limit=500", text(&meta["namespace"])))?;
+    let uses = |pod: &&Value| {
+        pod["spec"]["volumes"]
+            .items()
+            .iter()
+            .any(|volume| volume["persistentVolumeClaim"]["claimName"] == meta["name"])
+    };
+    let users: Vec<String> = pods["items"]
+        .items()
+        .iter()
+        .filter(uses)
+        .map(|pod| text(&pod["metadata"]["name"]).to_owned())
+        .collect();
+    sheet.column("Used By", &users);
+    let conditions = status["conditions"].items();
+    if !conditions.is_empty() {
+        sheet.line(0, "Conditions:");
+        sheet.line(1, "Type\tStatus\tLastProbeTime\tLastTransitionTime\tReason\tMessage");
+        sheet.line(1, "----\t------\t-----------------\t------------------\t------\t-------");
+        for c in conditions {
+            sheet.line(
+                1,
+                &format!(
+                    "{} \t{} \t{} \t{} \t{} \t{}",
+                    text(&c["type"]),
+                    text(&c["status"]),
+                    moment(&c["lastProbeTime"]),
+                    moment(&c["lastTransitionTime"]),
+                    text(&c["reason"]),
+                    text(&c["message"])
+                ),
+            );
+        }
+    }
+    Ok(())
+}

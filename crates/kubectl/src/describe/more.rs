@@ -1,0 +1,226 @@
+//! Cron jobs, quotas, roles and their bindings, storage classes.
+
+use object::Value;
+
+use super::{core::begin, either, moment, number, sheet::Sheet, text, workload};
+
+fn or_unset(value: &Value) -> String {
+    if value.is_null() { "<unset>".to_owned() } else { either(value) }
+}
+
+pub(super) fn cron_job(object: &Value, sheet: &mut Sheet) {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    begin(object, sheet);
+    sheet.put("Schedule", text(&spec["schedule"]));
+    sheet.put("Concurrency Policy", text(&spec["concurrencyPolicy"]));
+    sheet.put(
+        "Suspend",
+        match spec["suspend"].as_bool() {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "<unset>",
+        },
+    );
+    sheet.put("Time Zone", or_unset(&spec["timeZone"]));
+    sheet.put("Successful Job History Limit", or_unset(&spec["successfulJobsHistoryLimit"]));
+    sheet.put("Failed Job History Limit", or_unset(&spec["failedJobsHistoryLimit"]));
+    let deadline = &spec["startingDeadlineSeconds"];
+    sheet.put(
+        "Starting Deadline Seconds",
+        deadline.as_i64().map_or("<unset>".to_owned(), |n| format!("{n}s")),
+    );
+    let job = &spec["jobTemplate"]["spec"];
+    sheet.put(
+        "Selector",
+        if job["selector"].is_null() {
+            "<unset>".to_owned()
+        } else {
+            workload::selector(&job["selector"])
+        },
+    );
+    sheet.put("Parallelism", or_unset(&job["parallelism"]));
+    sheet.put("Completions", or_unset(&job["completions"]));
+    if let Some(seconds) = job["activeDeadlineSeconds"].as_i64() {
+        sheet.put("Active Deadline Seconds", format!("{seconds}s"));
+    }
+    workload::template(&job["template"], sheet);
+    let last = &status["lastScheduleTime"];
+    sheet.put(
+        "Last Schedule Time",
+        if last.is_null() { "<unset>".to_owned() } else { moment(last) },
+    );
+    let active: Vec<&str> = status["active"].items().iter().map(|job| text(&job["name"])).collect();
+    sheet.put(
+        "Active Jobs",
+        if active.is_empty() { "<none>".to_owned() } else { active.join(", ") },
+    );
+}
+
+pub(super) fn quota(object: &Value, sheet: &mut Sheet) {
+    let meta = &object["metadata"];
+    sheet.put("Name", text(&meta["name"]));
+    sheet.put("Namespace", text(&meta["namespace"]));
+    let mut scopes: Vec<&str> = object["spec"]["scopes"].items().iter().map(text).collect();
+    scopes.sort_unstable();
+    if !scopes.is_empty() {
+        sheet.put("Scopes", scopes.join(", "));
+    }
+    for help in scopes.iter().filter_map(|scope| super::core::scope_help(scope)) {
+        sheet.line(0, &format!(" * {help}"));
+    }
+    sheet.line(0, "Resource\tUsed\tHard");
+    sheet.line(0, "--------\t----\t----");
+    for (name, hard) in object["status"]["hard"].entries() {
+        let used = &object["status"]["used"][name];
+        let used = if used.is_null() { "0".to_owned() } else { either(used) };
+        sheet.line(0, &format!("{name}\t{used}\t{}", either(hard)));
+    }
+}
+
+pub(super) fn role(object: &Value, sheet: &mut Sheet) {
+    let meta = &object["metadata"];
+    sheet.put("Name", text(&meta["name"]));
+    sheet.labels("Labels", &meta["labels"]);
+    sheet.annotations("Annotations", &meta["annotations"]);
+    sheet.line(0, "PolicyRule:");
+    sheet.line(1, "Resources\tNon-Resource URLs\tResource Names\tVerbs");
+    sheet.line(1, "---------\t-----------------\t--------------\t-----");
+    for (_, row) in rows(object["rules"].items()) {
+        sheet.line(1, &row);
+    }
+}
+
+/// A line for each resource and each address, with every verb that a rule gives.
+pub(crate) fn rows(rules: &[Value]) -> Vec<(String, String)> {
+    let texts =
+        |list: &Value| -> Vec<String> { list.items().iter().map(|t| text(t).to_owned()).collect() };
+    // Group, resource, name and address, and the verbs for it.
+    let mut found: Vec<([String; 4], Vec<String>)> = Vec::new();
+    let mut add = |what: [String; 4], verbs: &[String]| match found
+        .iter_mut()
+        .find(|(other, _)| *other == what)
+    {
+        Some((_, all)) => {
+            let more: Vec<String> =
+                verbs.iter().filter(|verb| !all.contains(verb)).cloned().collect();
+            all.extend(more);
+        }
+        None => found.push((what, verbs.to_vec())),
+    };
+    for rule in rules {
+        let verbs = texts(&rule["verbs"]);
+        let names = match texts(&rule["resourceNames"]) {
+            names if names.is_empty() => vec![String::new()],
+            names => names,
+        };
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                for name in &names {
+                    add([group.clone(), resource.clone(), name.clone(), String::new()], &verbs);
+                }
+            }
+        }
+        for url in texts(&rule["nonResourceURLs"]) {
+            add([String::new(), String::new(), String::new(), url], &verbs);
+        }
+    }
+    let line = |([group, resource, name, url], verbs): ([String; 4], Vec<String>)| {
+        let verbs = verbs.join(" ");
+        let full = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+        let key = format!("[{verbs}],[{group}],[{resource}],[{name}],[{url}]");
+        (key, format!("{full}\t[{url}]\t[{name}]\t[{verbs}]"))
+    };
+    let mut lines: Vec<(String, String)> = found.into_iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+pub(super) fn disruption_budget(object: &Value, sheet: &mut Sheet) {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    sheet.put("Name", text(&object["metadata"]["name"]));
+    sheet.put("Namespace", text(&object["metadata"]["namespace"]));
+    if spec["minAvailable"].is_null() {
+        sheet.put("Max unavailable", either(&spec["maxUnavailable"]));
+    } else {
+        sheet.put("Min available", either(&spec["minAvailable"]));
+    }
+    let selects = !spec["selector"].is_null();
+    sheet.put(
+        "Selector",
+        if selects { workload::selector(&spec["selector"]) } else { "<unset>".to_owned() },
+    );
+    sheet.line(0, "Status:");
+    for (title, field) in [
+        ("Allowed disruptions", "disruptionsAllowed"),
+        ("Current", "currentHealthy"),
+        ("Desired", "desiredHealthy"),
+        ("Total", "expectedPods"),
+    ] {
+        sheet.line(2, &format!("{title}:\t{}", number(&status[field])));
+    }
+}
+
+pub(super) fn priority_class(object: &Value, sheet: &mut Sheet) {
+    sheet.put("Name", text(&object["metadata"]["name"]));
+    sheet.put("Value", either(&object["value"]));
+    sheet.put("GlobalDefault", object["globalDefault"].as_bool().unwrap_or(false));
+    sheet.put("PreemptionPolicy", text(&object["preemptionPolicy"]));
+    sheet.put("Description", text(&object["description"]));
+    sheet.annotations("Annotations", &object["metadata"]["annotations"]);
+}
+
+pub(super) fn binding(object: &Value, sheet: &mut Sheet) {
+    let meta = &object["metadata"];
+    sheet.put("Name", text(&meta["name"]));
+    sheet.labels("Labels", &meta["labels"]);
+    sheet.annotations("Annotations", &meta["annotations"]);
+    sheet.line(0, "Role:");
+    sheet.line(1, &format!("Kind:\t{}", text(&object["roleRef"]["kind"])));
+    sheet.line(1, &format!("Name:\t{}", text(&object["roleRef"]["name"])));
+    sheet.line(0, "Subjects:");
+    sheet.line(1, "Kind\tName\tNamespace");
+    sheet.line(1, "----\t----\t---------");
+    for subject in object["subjects"].items() {
+        sheet.line(
+            1,
+            &format!(
+                "{}\t{}\t{}",
+                text(&subject["kind"]),
+                text(&subject["name"]),
+                text(&subject["namespace"])
+            ),
+        );
+    }
+}
+
+pub(super) fn storage_class(object: &Value, sheet: &mut Sheet) {
+    let meta = &object["metadata"];
+    sheet.put("Name", text(&meta["name"]));
+    let default = &meta["annotations"]["storageclass.kubernetes.io/is-default-class"];
+    sheet.put("IsDefaultClass", if default.as_str() == Some("true") { "Yes" } else { "No" });
+    let pairs = |map: &Value| -> String {
+        let all: Vec<String> =
+            map.entries().map(|(name, value)| format!("{name}={}", text(value))).collect();
+        if all.is_empty() { "<none>".to_owned() } else { all.join(",") }
+    };
+    sheet.put("Annotations", pairs(&meta["annotations"]));
+    sheet.put("Provisioner", text(&object["provisioner"]));
+    sheet.put("Parameters", pairs(&object["parameters"]));
+    sheet.put(
+        "AllowVolumeExpansion",
+        object["allowVolumeExpansion"]
+            .as_bool()
+            .map_or("<unset>", |on| if on { "True" } else { "False" }),
+    );
+    let options: Vec<&str> = object["mountOptions"].items().iter().map(text).collect();
+    if options.is_empty() {
+        sheet.put("MountOptions", "<none>");
+    } else {
+        sheet.line(0, "MountOptions:");
+        for option in options {
+            sheet.line(1, option);
+        }
+    }
+    sheet.some("ReclaimPolicy", &object["reclaimPolicy"]);
+    sheet.some("VolumeBindingMode", &object["volumeBindingMode"]);
+}

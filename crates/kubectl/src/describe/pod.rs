@@ -1,0 +1,155 @@
+//! Pods.
+
+use object::Value;
+
+use super::{containers, controller, moment, number, sheet::Sheet, text};
+use crate::{call::Call, print::age};
+
+#[expect(clippy::too_many_lines, reason = "one sheet, from top to bottom")]
+pub(super) fn describe(call: &Call<'_>, pod: &Value, sheet: &mut Sheet) {
+    let (meta, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
+    sheet.put("Name", text(&meta["name"]));
+    sheet.put("Namespace", text(&meta["namespace"]));
+    if let Some(priority) = spec["priority"].as_i64() {
+        sheet.put("Priority", priority);
+    }
+    sheet.some("Priority Class Name", &spec["priorityClassName"]);
+    sheet.some("Runtime Class Name", &spec["runtimeClassName"]);
+    sheet.some("Service Account", &spec["serviceAccountName"]);
+    match text(&spec["nodeName"]) {
+        "" => sheet.put("Node", "<none>"),
+        node => sheet.put("Node", format!("{node}/{}", text(&status["hostIP"]))),
+    }
+    if !status["startTime"].is_null() {
+        sheet.put("Start Time", moment(&status["startTime"]));
+    }
+    sheet.labels("Labels", &meta["labels"]);
+    sheet.annotations("Annotations", &meta["annotations"]);
+    let phase = text(&status["phase"]);
+    if !meta["deletionTimestamp"].is_null() && !matches!(phase, "Failed" | "Succeeded") {
+        let since = age::since(text(&meta["deletionTimestamp"]), call.now());
+        sheet.put("Status", format!("Terminating (lasts {since})"));
+        sheet.put(
+            "Termination Grace Period",
+            format!("{}s", number(&meta["deletionGracePeriodSeconds"])),
+        );
+    } else {
+        sheet.put("Status", phase);
+    }
+    sheet.some("Reason", &status["reason"]);
+    sheet.some("Message", &status["message"]);
+    sheet.some("SeccompProfile", &spec["securityContext"]["seccompProfile"]["type"]);
+    sheet.put("IP", text(&status["podIP"]));
+    if status["podIPs"].items().is_empty() {
+        sheet.line(0, "IPs:\t<none>");
+    } else {
+        sheet.line(0, "IPs:");
+        for ip in status["podIPs"].items() {
+            sheet.line(1, &format!("IP:\t{}", text(&ip["ip"])));
+        }
+    }
+    if let Some(owner) = controller(pod) {
+        sheet.put("Controlled By", owner);
+    }
+    sheet.some("NominatedNodeName", &status["nominatedNodeName"]);
+    if !spec["resources"].is_null() {
+        sheet.line(0, "Resources:");
+        containers::resources(&spec["resources"], 1, sheet);
+    }
+    if !spec["initContainers"].items().is_empty() {
+        containers::containers(
+            "Init Containers",
+            &spec["initContainers"],
+            Some(&status["initContainerStatuses"]),
+            pod,
+            sheet,
+        );
+    }
+    containers::containers(
+        "Containers",
+        &spec["containers"],
+        Some(&status["containerStatuses"]),
+        pod,
+        sheet,
+    );
+    if !spec["ephemeralContainers"].items().is_empty() {
+        containers::containers(
+            "Ephemeral Containers",
+            &spec["ephemeralContainers"],
+            Some(&status["ephemeralContainerStatuses"]),
+            pod,
+            sheet,
+        );
+    }
+    let conditions = status["conditions"].items();
+    if !spec["readinessGates"].items().is_empty() {
+        sheet.line(0, "Readiness Gates:\n  Type\tStatus");
+        for gate in spec["readinessGates"].items() {
+            let found = conditions.iter().find(|c| c["type"] == gate["conditionType"]);
+            let state = found.map_or("<none>", |c| text(&c["status"]));
+            sheet.line(1, &format!("{} \t{state} ", text(&gate["conditionType"])));
+        }
+    }
+    if !conditions.is_empty() {
+        sheet.line(0, "Conditions:\n  Type\tStatus");
+        for condition in conditions {
+            sheet.line(
+                1,
+                &format!("{} \t{} ", text(&condition["type"]), text(&condition["status"])),
+            );
+        }
+    }
+    containers::volumes(&spec["volumes"], "", sheet);
+    sheet.put("QoS Class", qos(pod));
+    sheet.labels("Node-Selectors", &spec["nodeSelector"]);
+    sheet.column("Tolerations", &containers::tolerations(&spec["tolerations"]));
+    let spread = spec["topologySpreadConstraints"].items();
+    if !spread.is_empty() {
+        let mut lines: Vec<String> = spread
+            .iter()
+            .map(|constraint| {
+                let mut line = format!(
+                    "{}:{} when max skew {} is exceeded",
+                    text(&constraint["topologyKey"]),
+                    text(&constraint["whenUnsatisfiable"]),
+                    number(&constraint["maxSkew"])
+                );
+                if let Ok(selector) =
+                    object::selector::Selector::from_tree(&constraint["labelSelector"])
+                    && !constraint["labelSelector"].is_null()
+                {
+                    line += &format!(" for selector {selector}");
+                }
+                line
+            })
+            .collect();
+        lines.sort();
+        sheet.column("Topology Spread Constraints", &lines);
+    }
+}
+
+/// As the server wrote it, or worked out from requests and limits.
+fn qos(pod: &Value) -> String {
+    if let Some(class) = pod["status"]["qosClass"].as_str() {
+        return class.to_owned();
+    }
+    let all: Vec<&Value> = pod["spec"]["containers"]
+        .items()
+        .iter()
+        .chain(pod["spec"]["initContainers"].items())
+        .collect();
+    let has = |c: &&Value, field: &str| {
+        c["resources"][field].entries().any(|(name, _)| matches!(name, "cpu" | "memory"))
+    };
+    if !all.iter().any(|c| has(c, "limits") || has(c, "requests")) {
+        return "BestEffort".to_owned();
+    }
+    let full = |c: &&Value| {
+        let (limits, requests) = (&c["resources"]["limits"], &c["resources"]["requests"]);
+        ["cpu", "memory"].iter().all(|name| {
+            !limits[*name].is_null()
+                && (requests[*name].is_null() || requests[*name] == limits[*name])
+        })
+    };
+    if all.iter().all(full) { "Guaranteed".to_owned() } else { "Burstable".to_owned() }
+}

@@ -1,0 +1,220 @@
+//! How objects are shown.
+
+pub(crate) mod age;
+pub(crate) mod columns;
+pub(crate) mod json;
+pub(crate) mod jsonpath;
+pub(crate) mod table;
+pub(crate) mod tabs;
+mod template;
+
+use std::fs;
+
+use object::{Value, quote::quote, yaml};
+
+use self::{columns::Columns, jsonpath::Template};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::Flag,
+    select::plain,
+};
+
+/// Flags of commands that print an object.
+pub(crate) const FLAGS: &[Flag] = &[
+    Flag::text("output").short('o'),
+    Flag::text("template"),
+    Flag::bool("allow-missing-template-keys").default("true"),
+    Flag::bool("show-managed-fields"),
+];
+
+/// What `-o` asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Output {
+    /// Words or a table.
+    Human {
+        wide: bool,
+    },
+    Json,
+    Yaml,
+    Name,
+    Path {
+        template: Template,
+        text: String,
+        json: bool,
+    },
+    Columns {
+        columns: Columns,
+        headers: bool,
+    },
+    Template {
+        template: template::Template,
+        text: String,
+    },
+}
+
+const ALLOWED: &str = "go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-file,kyaml,name,template,templatefile,yaml";
+
+impl Output {
+    /// Reads the flags; `tables`: whether `wide` and columns are possible.
+    pub(crate) fn of(call: &Call<'_>, tables: bool) -> Result<Self> {
+        let given = call.flags.text("output");
+        let (format, argument) = given.split_once('=').map_or((given, None), |(f, a)| (f, Some(a)));
+        let argument =
+            argument.or(Some(call.flags.text("template")).filter(|text| !text.is_empty()));
+        let needs = |argument: Option<&str>| match argument {
+            Some(text) if !text.is_empty() => Ok(text.to_owned()),
+            _ => Err(Fail::error("template format specified but no template given")),
+        };
+        let from_file = |argument: Option<&str>| {
+            let file = needs(argument)?;
+            fs::read_to_string(&file).map_err(|error| {
+                Fail::error(format!(
+                    "error reading --template {file}, open {file}: {}\n",
+                    plain(&error)
+                ))
+            })
+        };
+        Ok(match format {
+            "" => Self::Human { wide: false },
+            "wide" if tables => Self::Human { wide: true },
+            "json" => Self::Json,
+            "yaml" => Self::Yaml,
+            "name" => Self::Name,
+            "jsonpath" => Self::path(call, needs(argument)?, false)?,
+            "jsonpath-as-json" => Self::path(call, needs(argument)?, true)?,
+            "jsonpath-file" => Self::path(call, from_file(argument)?, false)?,
+            "custom-columns" if tables => {
+                let columns = Columns::parse(argument.unwrap_or_default()).map_err(Fail::error)?;
+                Self::Columns { columns, headers: !call.flags.on("no-headers") }
+            }
+            "custom-columns-file" if tables => {
+                let Some(file) = argument.filter(|file| !file.is_empty()) else {
+                    return Err(Fail::error(
+                        "custom-columns format specified but no custom columns given",
+                    ));
+                };
+                let text = fs::read_to_string(file).map_err(|error| {
+                    Fail::error(format!(
+                        "error reading template {file}, open {file}: {}\n",
+                        plain(&error)
+                    ))
+                })?;
+                let columns = Columns::parse_file(&text).map_err(Fail::error)?;
+                Self::Columns { columns, headers: !call.flags.on("no-headers") }
+            }
+            "go-template" | "template" => Self::template(call, needs(argument)?)?,
+            "go-template-file" | "templatefile" => Self::template(call, from_file(argument)?)?,
+            "kyaml" => return Err(Fail::error("the output format \"kyaml\" is not supported")),
+            _ => {
+                let allowed = if tables {
+                    format!("custom-columns,custom-columns-file,{ALLOWED},wide")
+                        .replace("yaml,wide", "wide,yaml")
+                } else {
+                    ALLOWED.to_owned()
+                };
+                return Err(Fail::error(format!(
+                    "unable to match a printer suitable for the output format {}, allowed formats are: {allowed}",
+                    quote(given)
+                )));
+            }
+        })
+    }
+
+    fn path(call: &Call<'_>, text: String, json: bool) -> Result<Self> {
+        let mut template = Template::parse(&text)
+            .map_err(|error| Fail::error(format!("error parsing jsonpath {text}, {error}")))?;
+        template.strict = !call.flags.on("allow-missing-template-keys");
+        Ok(Self::Path { template, text, json })
+    }
+
+    fn template(call: &Call<'_>, text: String) -> Result<Self> {
+        let mut template = template::Template::parse(&text)
+            .map_err(|error| Fail::error(format!("error parsing template {text}, {error}")))?;
+        template.strict = !call.flags.on("allow-missing-template-keys");
+        Ok(Self::Template { template, text })
+    }
+
+    pub(crate) fn is_human(&self) -> bool {
+        matches!(self, Self::Human { .. })
+    }
+
+    /// One object; `done` is what is said of it in words.
+    pub(crate) fn print(&self, call: &Call<'_>, object: &Value, done: &str) -> Result {
+        let object = &shown(call, object);
+        match self {
+            Self::Human { .. } => call.out(&format!("{} {done}\n", name(object))),
+            Self::Name => call.out(&format!("{}\n", name(object))),
+            Self::Json => call.out(&(json::indented(object) + "\n")),
+            Self::Yaml => call.out(&yaml::to_yaml(object)),
+            Self::Path { template, text, json } => {
+                let rendered =
+                    if *json { template.render_json(object) } else { template.render(object) };
+                call.out(&rendered.map_err(|error| {
+                    Fail::error(format!(
+                        "error executing jsonpath {}: Error executing template: {error}. Printing more information for debugging the template:\n\ttemplate was:\n\t\t{text}\n\tobject given to jsonpath engine was:\n\t\tmap[string]interface {{}}{{{}}}\n\n",
+                        quote(text), json::compact(object)
+                    ))
+                })?);
+            }
+            Self::Template { template, text } => {
+                let rendered = template.render(object);
+                call.out(&rendered.map_err(|error| {
+                    Fail::error(format!("error executing template {}: {error}", quote(text)))
+                })?);
+            }
+            Self::Columns { columns, headers } => {
+                let objects = if object["kind"].as_str().is_some_and(|kind| kind.ends_with("List"))
+                    && matches!(object["items"], Value::List(_))
+                {
+                    object["items"].items().to_vec()
+                } else {
+                    vec![object.clone()]
+                };
+                call.out(&columns.render(&objects, *headers).map_err(Fail::error)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Objects as one list.
+pub(crate) fn list(items: Vec<Value>) -> Value {
+    let mut list = Value::object();
+    list["apiVersion"] = "v1".into();
+    list["kind"] = "List".into();
+    list["metadata"]["resourceVersion"] = "".into();
+    list["items"] = Value::List(items.into());
+    list
+}
+
+/// `pod/web`, `deployment.apps/web`.
+pub(crate) fn name(object: &Value) -> String {
+    let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
+    let name =
+        object["metadata"]["name"].as_str().filter(|name| !name.is_empty()).unwrap_or("<unknown>");
+    match object["apiVersion"].as_str().unwrap_or_default().split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{name}"),
+        None => format!("{kind}/{name}"),
+    }
+}
+
+/// The object without its managed fields, unless they are asked for.
+fn shown(call: &Call<'_>, object: &Value) -> Value {
+    let mut object = object.clone();
+    if !call.flags.on("show-managed-fields") {
+        hide(&mut object);
+    }
+    object
+}
+
+fn hide(object: &mut Value) {
+    if !object["metadata"]["managedFields"].is_null() {
+        object["metadata"].remove("managedFields");
+    }
+    if matches!(object["items"], Value::List(_)) {
+        let mut items = object["items"].items().to_vec();
+        items.iter_mut().for_each(hide);
+        object["items"] = Value::List(items.into());
+    }
+}

@@ -1,0 +1,106 @@
+//! Tables as the server makes them, with what kubectl adds.
+
+use object::Value;
+
+use super::{json, tabs::TABLE};
+
+/// What is asked of a table besides its cells.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent wishes")]
+pub(crate) struct Options {
+    pub(crate) wide: bool,
+    pub(crate) no_headers: bool,
+    pub(crate) with_namespace: bool,
+    /// Stands before names: `pod`.
+    pub(crate) with_kind: Option<String>,
+    pub(crate) show_labels: bool,
+    pub(crate) label_columns: Vec<String>,
+    /// A first column with what happened.
+    pub(crate) event: Option<String>,
+}
+
+/// A table as text with tabs, and whether it has rows. `headers`: print them.
+pub(crate) fn text(table: &Value, columns: &[Value], options: &Options, headers: bool) -> String {
+    let rows = table["rows"].items();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let shown: Vec<usize> = (0..columns.len())
+        .filter(|at| options.wide || columns[*at]["priority"].as_i64().unwrap_or(0) == 0)
+        .collect();
+    let mut out = String::new();
+    if headers {
+        let mut names = Vec::new();
+        names.extend(options.event.as_ref().map(|_| "EVENT".to_owned()));
+        names.extend(options.with_namespace.then(|| "NAMESPACE".to_owned()));
+        names.extend(
+            shown.iter().map(|at| columns[*at]["name"].as_str().unwrap_or_default().to_uppercase()),
+        );
+        names.extend(
+            options
+                .label_columns
+                .iter()
+                .map(|label| label.rsplit('/').next().unwrap_or_default().to_uppercase()),
+        );
+        names.extend(options.show_labels.then(|| "LABELS".to_owned()));
+        out += &(names.join("\t") + "\n");
+    }
+    let name_column = columns
+        .iter()
+        .position(|c| c["format"].as_str() == Some("name") && c["type"].as_str() == Some("string"));
+    for row in rows {
+        let meta = &row["object"]["metadata"];
+        let mut cells = Vec::new();
+        cells.extend(options.event.clone());
+        cells.extend(
+            options
+                .with_namespace
+                .then(|| meta["namespace"].as_str().unwrap_or_default().to_owned()),
+        );
+        for at in &shown {
+            let cell = row["cells"].items().get(*at).unwrap_or(&object::NULL);
+            let text = cell_text(cell);
+            cells.push(match &options.with_kind {
+                Some(kind) if name_column == Some(*at) => format!("{kind}/{text}"),
+                _ => text,
+            });
+        }
+        let label =
+            |name: &String| meta["labels"][name.as_str()].as_str().unwrap_or_default().to_owned();
+        cells.extend(options.label_columns.iter().map(label));
+        cells.extend(options.show_labels.then(|| labels(&meta["labels"])));
+        out += &(cells.join("\t") + "\n");
+    }
+    out
+}
+
+/// Text with tabs as aligned columns.
+pub(crate) fn align(text: &str) -> String {
+    TABLE.align(text)
+}
+
+/// `a=b,c=d`, or `<none>`.
+pub(crate) fn labels(labels: &Value) -> String {
+    if labels.entries().len() == 0 {
+        return "<none>".to_owned();
+    }
+    let pairs: Vec<String> = labels
+        .entries()
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    pairs.join(",")
+}
+
+/// A cell on one line, with nothing that could command a terminal.
+fn cell_text(cell: &Value) -> String {
+    let text = match cell {
+        Value::Null => return String::new(),
+        Value::Text(text) => text.to_string(),
+        other => json::compact(other),
+    };
+    let cut = match text.find(['\n', '\r', '\u{c}']) {
+        Some(at) => format!("{}...", &text[..at]),
+        None => text,
+    };
+    cut.replace('\u{1b}', "^[")
+}

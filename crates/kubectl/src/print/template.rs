@@ -1,0 +1,92 @@
+//! Go templates, as far as people use them to print objects: fields, variables,
+//! `if`, `range`, `with`, pipelines and the usual functions.
+
+mod parse;
+mod run;
+
+use object::Value;
+
+/// A template, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    nodes: Vec<Node>,
+    /// Whether a field that is not there is an error.
+    pub(crate) strict: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    Text(String),
+    /// A pipeline whose value is printed, unless it goes into a variable.
+    Print(Pipeline),
+    If(Pipeline, Vec<Node>, Vec<Node>),
+    With(Pipeline, Vec<Node>, Vec<Node>),
+    Range(Pipeline, Vec<Node>, Vec<Node>),
+}
+
+/// Commands, each of which takes the value of the one before as its last argument.
+#[derive(Clone, Debug, Default)]
+struct Pipeline {
+    /// `$a := …`, `$a = …`; `range` takes two.
+    variables: Vec<String>,
+    declares: bool,
+    commands: Vec<Vec<Term>>,
+}
+
+#[derive(Clone, Debug)]
+enum Term {
+    /// `.a.b`, and `.` itself.
+    Field(Vec<String>),
+    /// `$x.a`.
+    Variable(String, Vec<String>),
+    Literal(Value),
+    Function(String),
+    /// `(…).a`.
+    Group(Pipeline, Vec<String>),
+}
+
+impl Template {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self { nodes: parse::parse(text)?, strict: false })
+    }
+
+    pub(crate) fn render(&self, value: &Value) -> Result<String, String> {
+        run::run(&self.nodes, value, self.strict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(template: &str) -> String {
+        let json = br#"{"kind":"List","items":[{"name":"a","n":1},{"name":"b","n":2}],"data":{"x":"aGk=","z":"1"},"none":[]}"#;
+        let value = object::from_json(json).expect("JSON");
+        Template::parse(template)
+            .and_then(|t| t.render(&value))
+            .unwrap_or_else(|e| format!("error: {e}"))
+    }
+
+    #[test]
+    fn renders_as_go_does() {
+        for (template, right) in [
+            ("{{.kind}}", "List"),
+            ("{{.nope}} {{.nope.deeper}}", "<no value> <no value>"),
+            ("{{range .items}}{{.name}}{{\"\\n\"}}{{end}}", "a\nb\n"),
+            ("{{range $i, $p := .items}}{{$i}}={{$p.name}};{{end}}", "0=a;1=b;"),
+            ("{{range .none}}x{{else}}none{{end}}", "none"),
+            ("{{range .items}}{{if eq .name \"b\"}}{{.n}}{{else}}-{{end}}{{end}}", "-2"),
+            ("{{(index .items 0).name}} {{index .data \"z\"}}", "a 1"),
+            ("{{.data.x | base64decode}}", "hi"),
+            ("{{.kind | printf \"%q\"}}", "\"List\""),
+            ("{{.data}}", "map[x:aGk= z:1]"),
+            ("{{with .data}}{{.z}}{{end}}{{$x := 5}}{{$x}}", "15"),
+            ("a {{- \" b \" -}} c", "a b c"),
+            ("{{len .items}}{{if and (gt (len .items) 1) (not .nope)}}!{{end}}", "2!"),
+            ("{{", "error: template: output:1: unclosed action"),
+            ("{{if .x}}", "error: template: output:1: unexpected EOF"),
+        ] {
+            assert_eq!(render(template), right, "{template}");
+        }
+    }
+}

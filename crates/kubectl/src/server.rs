@@ -1,0 +1,234 @@
+//! The API server, one request after the other: commands are plain code that waits.
+
+use std::{cell::RefCell, collections::HashSet, io::Write as _};
+
+use bytes::Bytes;
+use client::{Client, Config, Error, Response, WebSocket};
+use hyper::{
+    HeaderMap, Method,
+    header::{ACCEPT, CONTENT_TYPE, HeaderValue},
+};
+use object::{Value, from_json};
+use tokio::runtime::Runtime;
+
+use crate::{
+    fail::{Fail, Result},
+    print::json,
+};
+
+pub(crate) const JSON: &str = "application/json";
+
+/// A connection, and the runtime that drives it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    client: Client,
+    runtime: Runtime,
+    /// Host and port, for messages.
+    pub(crate) address: String,
+    /// What the server warned of already.
+    warned: RefCell<HashSet<String>>,
+}
+
+/// A change to an object, by its media type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl PatchType {
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json-patch+json",
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+            Self::Apply => "application/apply-patch+yaml",
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn new(config: Config, address: String) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Fail::error(error.to_string()))?;
+        let guard = runtime.enter();
+        let client = Client::new(config);
+        drop(guard);
+        Ok(Self { client, runtime, address, warned: RefCell::default() })
+    }
+
+    /// Waits for what needs more than one request at a time.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<Value> {
+        self.get_as(path, JSON)
+    }
+
+    pub(crate) fn get_as(&self, path: &str, accept: &str) -> Result<Value> {
+        let bytes = self.bytes(Method::GET, path, accept, None)?;
+        decode(&bytes)
+    }
+
+    pub(crate) fn post(&self, path: &str, object: &Value) -> Result<Value> {
+        let body = (JSON, json::compact(object).into_bytes());
+        decode(&self.bytes(Method::POST, path, JSON, Some(body))?)
+    }
+
+    pub(crate) fn put(&self, path: &str, object: &Value) -> Result<Value> {
+        let body = (JSON, json::compact(object).into_bytes());
+        decode(&self.bytes(Method::PUT, path, JSON, Some(body))?)
+    }
+
+    pub(crate) fn patch(&self, path: &str, kind: PatchType, patch: &Value) -> Result<Value> {
+        let body = (kind.media_type(), json::compact(patch).into_bytes());
+        decode(&self.bytes(Method::PATCH, path, JSON, Some(body))?)
+    }
+
+    pub(crate) fn delete(&self, path: &str, options: &Value) -> Result<Value> {
+        let body = (JSON, json::compact(options).into_bytes());
+        decode(&self.bytes(Method::DELETE, path, JSON, Some(body))?)
+    }
+
+    /// Any request, and all of the answer.
+    pub(crate) fn bytes(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        body: Option<(&str, Vec<u8>)>,
+    ) -> Result<Bytes> {
+        self.runtime.block_on(async {
+            let answer = self.send(method, path, accept, body).await?;
+            answer.bytes().await.map_err(|error| self.fail(error))
+        })
+    }
+
+    /// Hands each piece of a long answer to `take`, until that says no more.
+    pub(crate) fn stream(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<bool>) -> Result {
+        self.runtime.block_on(async {
+            let mut answer = self.send(Method::GET, path, JSON, None).await?;
+            while let Some(chunk) = answer.chunk().await.map_err(|error| self.fail(error))? {
+                if !take(&chunk)? {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Hands each event of a watch to `take`, until that says no more, the server ends
+    /// the watch, or `seconds` have passed; whether it was `take`.
+    pub(crate) fn watch(
+        &self,
+        path: &str,
+        accept: &str,
+        seconds: Option<f64>,
+        mut take: impl FnMut(&str, &Value) -> Result<bool>,
+    ) -> Result<bool> {
+        let watching = async {
+            let mut answer = self.send(Method::GET, path, accept, None).await?;
+            let mut buffer: Vec<u8> = Vec::new();
+            while let Some(chunk) = answer.chunk().await.map_err(|error| self.fail(error))? {
+                buffer.extend_from_slice(&chunk);
+                while let Some(end) = buffer.iter().position(|b| *b == b'\n') {
+                    let line: Vec<u8> = buffer.drain(..=end).collect();
+                    let event = decode(&line)?;
+                    let kind = event["type"].as_str().unwrap_or_default();
+                    if kind == "ERROR" {
+                        let status = object::Status::from(event["object"].clone());
+                        return Err(Fail::Server { status, doing: String::new() });
+                    }
+                    if !take(kind, &event["object"])? {
+                        return Ok(true);
+                    }
+                }
+            }
+            Ok(false)
+        };
+        self.runtime.block_on(async {
+            match seconds {
+                None => watching.await,
+                Some(seconds) => {
+                    let limit = std::time::Duration::from_secs_f64(seconds.max(0.0));
+                    tokio::time::timeout(limit, watching).await.unwrap_or(Ok(false))
+                }
+            }
+        })
+    }
+
+    /// An answer whose body comes piece by piece.
+    pub(crate) async fn open(&self, path: &str) -> Result<Response> {
+        self.send(Method::GET, path, JSON, None).await
+    }
+
+    pub(crate) async fn websocket(&self, path: &str, protocols: &[&str]) -> Result<WebSocket> {
+        self.client.upgrade(path, protocols).await.map_err(|error| self.fail(error))
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        body: Option<(&str, Vec<u8>)>,
+    ) -> Result<Response> {
+        let mut headers = HeaderMap::new();
+        let value = |text: &str| {
+            HeaderValue::try_from(text).map_err(|error| Fail::error(error.to_string()))
+        };
+        headers.insert(ACCEPT, value(accept)?);
+        let mut bytes = Vec::new();
+        if let Some((media_type, body)) = body {
+            headers.insert(CONTENT_TYPE, value(media_type)?);
+            bytes = body;
+        }
+        let answer = self
+            .client
+            .request(method, path, headers, bytes.into())
+            .await
+            .map_err(|error| self.fail(error))?;
+        for warning in answer.headers.get_all("warning") {
+            let text = warning.to_str().unwrap_or_default();
+            let text = text
+                .split_once('"')
+                .map_or(text, |(_, text)| text.strip_suffix('"').unwrap_or(text));
+            let text = text.replace("\\\"", "\"");
+            if self.warned.borrow_mut().insert(text.clone()) {
+                let _ = writeln!(std::io::stderr(), "Warning: {text}");
+            }
+        }
+        answer.success().await.map_err(|error| self.fail(error))
+    }
+
+    fn fail(&self, error: Error) -> Fail {
+        match error {
+            Error::Unavailable(why) if why.to_lowercase().contains("refused") => {
+                Fail::Plain(format!(
+                    "The connection to the server {} was refused - did you specify the right host or port?",
+                    self.address
+                ))
+            }
+            Error::Unavailable(why) => {
+                Fail::Plain(format!("Unable to connect to the server: {why}"))
+            }
+            Error::Status(mut status) if status.message() == "404 page not found" => {
+                status.set_message("the server could not find the requested resource");
+                Error::Status(status).into()
+            }
+            other => other.into(),
+        }
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Value> {
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    from_json(bytes).map_err(|error| Fail::error(error.to_string()))
+}

@@ -1,0 +1,56 @@
+//! Following one object until something is so.
+
+use object::Value;
+
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    resources::escape,
+    select::Info,
+    server::JSON,
+};
+
+impl Call<'_> {
+    /// Shows the object, as it is and whenever it changes, to `take`, until that says no
+    /// more (then `true`) or `seconds` have passed. An object that is gone is `None`.
+    pub(crate) fn follow(
+        &self,
+        info: &Info,
+        seconds: Option<f64>,
+        mut take: impl FnMut(Option<&Value>) -> Result<bool>,
+    ) -> Result<bool> {
+        let started = std::time::Instant::now();
+        let selector = escape(&format!("metadata.name={}", info.name));
+        let collection = info.resource.path(&info.namespace, "");
+        loop {
+            let list = self.server()?.get(&format!("{collection}?fieldSelector={selector}"))?;
+            let item = list["items"].items().first().map(|item| {
+                let mut item = item.clone();
+                item["apiVersion"] = info.resource.api_version().as_str().into();
+                item["kind"] = info.resource.kind.as_str().into();
+                item
+            });
+            if !take(item.as_ref())? {
+                return Ok(true);
+            }
+            let left = seconds.map(|seconds| seconds - started.elapsed().as_secs_f64());
+            if left.is_some_and(|left| left <= 0.0) {
+                return Ok(false);
+            }
+            let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+            let path = format!(
+                "{collection}?watch=true&resourceVersion={version}&fieldSelector={selector}"
+            );
+            let ended = self.server()?.watch(&path, JSON, left, |kind, object| {
+                if kind == "DELETED" { take(None) } else { take(Some(object)) }
+            });
+            match ended {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                // Too old for the server: begin anew.
+                Err(Fail::Server { status, .. }) if status.code() == 410 => {}
+                Err(fail) => return Err(fail),
+            }
+        }
+    }
+}
