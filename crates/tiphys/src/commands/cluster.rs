@@ -1,0 +1,113 @@
+//! `up` and its family.
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+use clap::Parser;
+
+use super::{parse, run_async};
+use crate::up::{self, Layout};
+
+const DEFAULT: &str = "/var/lib/tiphys";
+
+#[derive(Parser)]
+struct UpArguments {
+    #[command(flatten)]
+    up: up::start::Up,
+}
+
+#[derive(Parser)]
+struct Where {
+    /// Where everything of the cluster is kept.
+    #[arg(long, default_value = DEFAULT)]
+    data_dir: PathBuf,
+}
+
+#[derive(Parser)]
+struct Down {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// Delete the data folder too.
+    #[arg(long)]
+    wipe: bool,
+}
+
+#[derive(clap::Args)]
+struct WhereArgs {
+    /// Where everything of the cluster is kept.
+    #[arg(long, default_value = DEFAULT)]
+    data_dir: PathBuf,
+}
+
+pub(super) fn up(args: Vec<OsString>) -> ExitCode {
+    match parse::<UpArguments>("up", args) {
+        Ok(UpArguments { up }) => run_async("up", up::start::run(up)),
+        Err(code) => code,
+    }
+}
+
+pub(super) fn down(args: Vec<OsString>) -> ExitCode {
+    match parse::<Down>("down", args) {
+        Ok(Down { place, wipe }) => run_async("down", async move {
+            let dir = std::path::absolute(&place.data_dir)?;
+            up::down::run(&Layout::new(&dir), wipe).await
+        }),
+        Err(code) => code,
+    }
+}
+
+pub(super) fn status(args: Vec<OsString>) -> ExitCode {
+    match parse::<Where>("status", args) {
+        Ok(Where { data_dir }) => up::status::print(&Layout::new(&data_dir)),
+        Err(code) => code,
+    }
+}
+
+pub(super) fn logs(args: Vec<OsString>) -> ExitCode {
+    let layout = match parse::<Where>("logs", args) {
+        Ok(Where { data_dir }) => Layout::new(&data_dir),
+        Err(code) => return code,
+    };
+    for name in ["supervisor", "control", "node"] {
+        let path = layout.path("log").join(format!("{name}.log"));
+        match std::fs::read_to_string(&path) {
+            Ok(text) => text.lines().for_each(|line| println!("{name}: {line}")),
+            Err(error) => eprintln!("{}: {error}", path.display()),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+pub(super) fn check(args: Vec<OsString>) -> ExitCode {
+    #[derive(Parser)]
+    struct Nothing {}
+    match parse::<Nothing>("check", args) {
+        Ok(Nothing {}) if up::check::print() => ExitCode::SUCCESS,
+        Ok(Nothing {}) => ExitCode::FAILURE,
+        Err(code) => code,
+    }
+}
+
+pub(super) fn supervise(args: Vec<OsString>) -> ExitCode {
+    match parse::<Where>("supervise", args) {
+        Ok(Where { data_dir }) => {
+            run_async("supervise", async move { up::supervise::run(&Layout::new(&data_dir)).await })
+        }
+        Err(code) => code,
+    }
+}
+
+pub(super) fn control(args: Vec<OsString>) -> ExitCode {
+    match parse::<Where>("control", args) {
+        Ok(Where { .. }) => run_async("control", up::control::run()),
+        Err(code) => code,
+    }
+}
+
+pub(super) fn node(args: Vec<OsString>) -> ExitCode {
+    match parse::<Where>("node", args) {
+        Ok(Where { data_dir }) => {
+            run_async("node", async move { up::node::run(&Layout::new(&data_dir)).await })
+        }
+        Err(code) => code,
+    }
+}

@@ -1,0 +1,95 @@
+//! What the machine must have, and a line for each thing that it lacks.
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Result, bail};
+
+/// One thing to have.
+struct Need {
+    what: &'static str,
+    /// Why it is needed, or what to do about it.
+    hint: &'static str,
+    /// The kernel module to try, if it is one.
+    module: &'static str,
+    is: fn() -> bool,
+}
+
+const NEEDS: &[Need] = &[
+    Need {
+        what: "overlayfs",
+        hint: "images are layers of it: the kernel needs CONFIG_OVERLAY_FS",
+        module: "overlay",
+        is: || filesystem("overlay"),
+    },
+    Need {
+        what: "nf_tables",
+        hint: "services and masquerading need it: CONFIG_NF_TABLES",
+        module: "nf_tables",
+        is: tables,
+    },
+    Need {
+        what: "cgroups",
+        hint: "mount cgroup v2 or the v1 controllers cpu, memory and pids at /sys/fs/cgroup",
+        module: "",
+        is: || sys::cgroup::Hierarchies::detect().is_ok(),
+    },
+    Need {
+        what: "namespaces",
+        hint: "the kernel needs pid, net, ipc, uts and mount namespaces",
+        module: "",
+        is: || {
+            ["pid", "net", "ipc", "uts", "mnt"]
+                .iter()
+                .all(|ns| Path::new(&format!("/proc/self/ns/{ns}")).exists())
+        },
+    },
+];
+
+/// Prints a line for each need. Gives whether all are met.
+pub(crate) fn print() -> bool {
+    let mut all = true;
+    for need in NEEDS {
+        let met = met(need);
+        all &= met;
+        if met {
+            println!("  ok       {}", need.what);
+        } else {
+            println!("  missing  {}: {}", need.what, need.hint);
+        }
+    }
+    all
+}
+
+/// Fails with the first thing that is missing: no half cluster.
+pub(super) fn demand() -> Result<()> {
+    for need in NEEDS {
+        if !met(need) {
+            bail!("this machine lacks {}: {}", need.what, need.hint);
+        }
+    }
+    Ok(())
+}
+
+fn met(need: &Need) -> bool {
+    if (need.is)() {
+        return true;
+    }
+    if !need.module.is_empty() {
+        let _ = Command::new("modprobe").arg(need.module).output();
+    }
+    (need.is)()
+}
+
+fn filesystem(name: &str) -> bool {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    known.lines().any(|line| line.split_whitespace().last() == Some(name))
+}
+
+/// Whether the kernel understands nf_tables: it is asked to remove what is not there.
+fn tables() -> bool {
+    let nothing = sys::nft::Batch::remove_table(sys::nft::Family::Ip, "tiphys-check");
+    match nothing.commit() {
+        Ok(()) => true,
+        Err(error) => error.is_missing(),
+    }
+}

@@ -1,0 +1,81 @@
+//! `control`: the API server, the controllers and the scheduler in one process of
+//! an ordinary user. They meet only through the API, each under its own identity.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::Result;
+use apiserver::{Config, Flags, Running, start_on};
+use client::Client;
+use runtime::Context;
+use server::User;
+use tracing::info;
+
+use super::{Settings, sockets::Sockets};
+
+/// Where the data folder is to a process that could not go there by its path.
+const DATA: &str = "/proc/self/fd/3";
+
+pub(crate) async fn run() -> Result<()> {
+    sys::process::no_new_privileges()?;
+    let sockets = Sockets::passed()?;
+    let data = Path::new(DATA);
+    let settings = Settings::load(&data.join("config.yaml"))?;
+    let flags = Flags {
+        service_cluster_ip_range: settings.service_cidr.clone(),
+        secure_port: settings.port,
+        advertise_address: Some(settings.node_ip),
+        ..Flags::new(data)
+    };
+    let listener = tokio::net::TcpListener::from_std(sockets.tls)?;
+    let running = Arc::new(start_on(Config::new(flags)?, Some(listener)).await?);
+    let node = format!("system:node:{}", settings.node_name);
+    let node = User::new(&node, &["system:nodes", "system:authenticated"]);
+    running.socket(tokio::net::UnixListener::from_std(sockets.node)?, node, 0);
+    let proxy = User::new("system:kube-proxy", &["system:node-proxier", "system:authenticated"]);
+    running.socket(tokio::net::UnixListener::from_std(sockets.proxy)?, proxy, 0);
+    info!(port = settings.port, "the API server answers");
+    let mut parts = Vec::new();
+    if !settings.disables("controllers") {
+        parts.push(controllers(&running, &settings));
+    }
+    if !settings.disables("scheduler") {
+        let cx = Context::new(&as_user(&running, "system:kube-scheduler"));
+        scheduler::start(&cx, scheduler::Config::default());
+        parts.push(cx);
+    }
+    crate::commands::asked_to_stop().await?;
+    for part in parts {
+        part.stop().await;
+    }
+    running.stop().await;
+    Ok(())
+}
+
+/// Caches are shared and read as the controller manager; each controller writes as
+/// its own service account.
+fn controllers(running: &Arc<Running>, settings: &Settings) -> Context {
+    let cx = Context::new(&as_user(running, "system:kube-controller-manager"));
+    let config = controllers::Config {
+        cluster_cidr: settings.cluster_cidr.clone(),
+        service_cidr: settings.service_cidr.clone(),
+        root_ca: running.cluster.ca.certificate_pem(),
+        ..controllers::Config::default()
+    };
+    let identity = |name: &str| account(running, name);
+    controllers::start(&cx, &config, &identity);
+    cx
+}
+
+fn as_user(running: &Running, name: &str) -> Client {
+    let user = User::new(name, &["system:authenticated"]);
+    let manager = name.rsplit(':').next().unwrap_or(name);
+    Client::new(client::Config::pipe(running.pipe(user)).manager(manager).user_agent(manager))
+}
+
+fn account(running: &Running, name: &str) -> Client {
+    let user = User::new(
+        &format!("system:serviceaccount:kube-system:{name}"),
+        &["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
+    );
+    Client::new(client::Config::pipe(running.pipe(user)).manager(name).user_agent(name))
+}

@@ -1,0 +1,76 @@
+//! Where things are below the data folder.
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+
+pub(crate) const DEFAULT: &str = "/var/lib/tiphys";
+
+#[derive(Clone, Debug)]
+pub(crate) struct Layout(PathBuf);
+
+impl Layout {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self(dir.to_owned())
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Makes all folders. Those that `control` writes to are its user's.
+    pub(crate) fn make(&self, control: u32) -> Result<()> {
+        folder(&self.0, 0o711)?;
+        for name in ["node", "run", "log", "bin", "manifests", "addons"] {
+            folder(&self.path(name), 0o700)?;
+        }
+        for name in ["pki", "store", "kubeconfig"] {
+            let path = self.path(name);
+            folder(&path, 0o700)?;
+            give(&path, control)?;
+        }
+        Ok(())
+    }
+
+    /// What runs is a copy, so that a new build does not touch a running cluster.
+    pub(crate) fn executable(&self) -> Result<PathBuf> {
+        let own = fs::read("/proc/self/exe").context("cannot read our own executable")?;
+        let digest = ring::digest::digest(&ring::digest::SHA256, &own);
+        let name: String = digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let dir = self.path("bin").join(name);
+        let path = dir.join("tiphys");
+        if !path.exists() {
+            folder(&self.path("bin"), 0o711)?;
+            folder(&dir, 0o711)?;
+            let temporary = dir.join(".tiphys");
+            fs::write(&temporary, own)?;
+            fs::set_permissions(&temporary, fs::Permissions::from_mode(0o755))?;
+            fs::rename(&temporary, &path)?;
+        }
+        folder(&self.path("bin"), 0o711)?;
+        Ok(path)
+    }
+}
+
+fn folder(path: &Path, mode: u32) -> Result<()> {
+    let made = fs::DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
+        .with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// Gives a folder and what is in it to a user. Files in it are ours alone.
+fn give(path: &Path, user: u32) -> io::Result<()> {
+    std::os::unix::fs::lchown(path, Some(user), Some(user))?;
+    for entry in fs::read_dir(path)? {
+        std::os::unix::fs::lchown(entry?.path(), Some(user), Some(user))?;
+    }
+    Ok(())
+}

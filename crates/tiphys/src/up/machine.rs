@@ -1,0 +1,140 @@
+//! What the machine is called, where it is, and which ranges are free on it.
+
+use std::{
+    fmt, fs,
+    net::{IpAddr, Ipv4Addr, UdpSocket},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+/// A range of IPv4 addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    base: u32,
+    bits: u8,
+}
+
+impl Range {
+    fn new(base: Ipv4Addr, bits: u8) -> Self {
+        let mask = if bits == 0 { 0 } else { u32::MAX << (32 - bits) };
+        Self { base: u32::from(base) & mask, bits }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let (base, bits) = text.split_once('/').context("a range is ADDRESS/BITS")?;
+        let (base, bits) = (base.parse()?, bits.parse()?);
+        anyhow::ensure!(bits <= 28, "{text} has too few addresses");
+        Ok(Self::new(base, bits))
+    }
+
+    pub(crate) fn nth(&self, n: u32) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::from(self.base + n))
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let bits = self.bits.min(other.bits);
+        let mask = if bits == 0 { 0 } else { u32::MAX << (32 - bits) };
+        self.base & mask == other.base & mask
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv4Addr::from(self.base), self.bits)
+    }
+}
+
+/// Ranges for pods and services that the machine has no route to.
+pub(crate) fn ranges(pods: Option<&str>, services: Option<&str>) -> Result<(Range, Range)> {
+    let taken = routes(&fs::read_to_string("/proc/net/route").unwrap_or_default());
+    let services_first = Range::new(Ipv4Addr::new(10, 96, 0, 0), 16);
+    let pods_first = Range::new(Ipv4Addr::new(10, 244, 0, 0), 16);
+    let pods = match pods {
+        Some(text) => Range::parse(text).context("--cluster-cidr")?,
+        None => free(pods_first, &taken)?,
+    };
+    let services = match services {
+        Some(text) => Range::parse(text).context("--service-cluster-ip-range")?,
+        None => free(services_first, &[&taken[..], &[pods]].concat())?,
+    };
+    if pods.overlaps(&services) {
+        bail!("pods ({pods}) and services ({services}) need ranges of their own");
+    }
+    Ok((pods, services))
+}
+
+/// The wanted range, or the next free one of 10/8, then of 172.16/12.
+fn free(wanted: Range, taken: &[Range]) -> Result<Range> {
+    let tens = (0..=255).map(|n| Range::new(Ipv4Addr::new(10, n, 0, 0), 16));
+    let others = (16..32).map(|n| Range::new(Ipv4Addr::new(172, n, 0, 0), 16));
+    let mut all = std::iter::once(wanted).chain(tens).chain(others);
+    let free = all.find(|range| !taken.iter().any(|other| other.overlaps(range)));
+    free.with_context(|| {
+        let routes: Vec<_> = taken.iter().map(ToString::to_string).collect();
+        format!("no range is free beside the machine's routes: {}", routes.join(", "))
+    })
+}
+
+/// The destinations of `/proc/net/route`, the default route aside.
+fn routes(table: &str) -> Vec<Range> {
+    let hex = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::swap_bytes);
+    let route = |line: &str| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let (base, mask) = (hex(columns.get(1)?)?, hex(columns.get(7)?)?);
+        let bits = u8::try_from(mask.leading_ones()).ok()?;
+        (bits > 0).then(|| Range::new(Ipv4Addr::from(base), bits))
+    };
+    table.lines().skip(1).filter_map(route).collect()
+}
+
+/// The source of the default route.
+pub(crate) fn address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?; // sends nothing: only asks for the route
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_unspecified() && !address.is_loopback()).then_some(address)
+}
+
+pub(crate) fn host_name() -> Result<String> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").context("no host name")?;
+    let name = name.trim().to_lowercase().replace('_', "-");
+    anyhow::ensure!(
+        object::names::dns1123_subdomain(&name).is_empty(),
+        "the host name {name:?} is no name for a node: give one with --node-name"
+    );
+    Ok(name)
+}
+
+/// The user `tiphys`, else a numeric one that nobody has.
+pub(crate) fn user() -> u32 {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let users: Vec<(&str, u32)> = passwd
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            Some((fields.next()?, fields.nth(1)?.parse().ok()?))
+        })
+        .collect();
+    if let Some((_, id)) = users.iter().find(|(name, _)| *name == "tiphys") {
+        return *id;
+    }
+    (61_184..=65_519).find(|id| !users.iter().any(|(_, taken)| taken == id)).unwrap_or(61_184)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_avoid_the_machines_routes() {
+        let table = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n\
+                     eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\n\
+                     eth0\t0000F40A\t00000000\t0001\t0\t0\t0\t0000FFFF\n";
+        let taken = routes(table);
+        assert_eq!(taken.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.244.0.0/16"]);
+        let wanted = Range::parse("10.244.0.0/16").unwrap();
+        assert_eq!(free(wanted, &taken).unwrap().to_string(), "10.0.0.0/16");
+        assert_eq!(free(wanted, &[]).unwrap(), wanted);
+        assert_eq!(wanted.nth(10), IpAddr::from([10, 244, 0, 10]));
+    }
+}

@@ -1,0 +1,99 @@
+//! `node`: the container runtime, the pod network, the kubelet and the proxy, as root.
+
+mod images;
+mod network;
+mod runtime;
+
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc};
+
+use ::runtime::Context;
+use anyhow::{Context as _, Result, anyhow};
+use client::{Client, Config};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub(crate) use self::{images::import, runtime::IMAGE};
+pub(super) use self::{
+    network::PodNetwork,
+    runtime::{cgroup_root, open_images, settings_of},
+};
+use super::{Layout, Settings};
+
+pub(crate) async fn run(layout: &Layout) -> Result<()> {
+    let settings = Settings::load(&layout.path("config.yaml"))?;
+    let network = Arc::new(PodNetwork::new(layout, &settings)?);
+    let stop = CancellationToken::new();
+    let serving = runtime::serve(layout, network.clone(), stop.clone()).await?;
+    info!("the runtime answers");
+
+    let client = local(layout, "node.sock", "kubelet");
+    let cx = Context::new(&client);
+    kubelet::start(&cx, kubelet_config(layout, &settings)?).await.context("kubelet")?;
+    let proxied = local(layout, "proxy.sock", "kube-proxy");
+    let proxy_cx = Context::new(&proxied);
+    if !settings.disables("proxy") {
+        proxy::start(&proxy_cx, proxy::Config { node: proxy_node_of(&settings)? });
+    }
+    routes(&proxy_cx, &settings, network.clone());
+
+    crate::commands::asked_to_stop().await?;
+    cx.stop().await;
+    proxy_cx.stop().await;
+    stop.cancel();
+    serving.await?;
+    Ok(())
+}
+
+/// The API through a socket that says who we are.
+fn local(layout: &Layout, socket: &str, name: &str) -> Client {
+    let path: PathBuf = layout.path("run").join(socket);
+    Client::new(Config::unix(&path).manager(name).user_agent(name))
+}
+
+/// Other nodes' pods are behind these nodes.
+fn routes(cx: &Context, settings: &Settings, network: Arc<PodNetwork>) {
+    let own = settings.node_name.clone();
+    proxy::watch_routes(cx, &own, move |peers: BTreeMap<String, IpAddr>| {
+        if let Err(error) = network.set_routes(peers) {
+            warn!(%error, "cannot set the routes between nodes");
+        }
+    });
+}
+
+fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Config> {
+    let ca = std::fs::read(layout.path("pki/ca.crt")).context("the cluster's authority")?;
+    Ok(kubelet::Config {
+        node_ips: vec![settings.node_ip],
+        root: layout.path("node/kubelet"),
+        logs: layout.path("node/logs"),
+        static_pods: Some(layout.path("manifests")),
+        cluster_dns: vec![settings.dns],
+        clients: Some(pki::Trust::new(&pki::certificates(&ca)?)?),
+        cgroup_root: cgroup_root(layout),
+        port: 0, // any: several clusters may share a machine
+        ..kubelet::Config::new(&settings.node_name, layout.path("run/cri.sock"))
+    })
+}
+
+fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {
+    let mut node =
+        proxy_node(&settings.node_name, vec![settings.node_ip], &[settings.cluster_cidr.clone()])?;
+    node.services = vec![settings.service_cidr.parse().map_err(|error| anyhow!("{error}"))?];
+    Ok(node)
+}
+
+/// A node as the proxy sees it.
+pub(crate) fn proxy_node(name: &str, ips: Vec<IpAddr>, cluster: &[String]) -> Result<proxy::Node> {
+    let cluster: Result<Vec<_>> =
+        cluster.iter().map(|range| range.parse().map_err(|error| anyhow!("{error}"))).collect();
+    Ok(proxy::Node {
+        name: name.to_owned(),
+        zone: String::new(),
+        node_port_ips: ips.clone(),
+        ips,
+        cluster: cluster?,
+        services: Vec::new(),
+        masquerade_all: false,
+        masquerade_bit: 14,
+    })
+}

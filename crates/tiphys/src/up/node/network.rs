@@ -1,0 +1,130 @@
+//! The pod network behind the runtime's seam. The node's range is the API's to
+//! give, so the network begins when it is known; after that it is remembered.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::IpAddr,
+    path::PathBuf,
+    sync::{Mutex, OnceLock},
+};
+
+use anyhow::{Result, anyhow};
+use container::cni::{Cni, NetworkError, NetworkStatus, Protocol, SandboxNetwork};
+use network::{Attachment, Builtin, Cidr, Cni as _, Config, PortMapping};
+
+use crate::up::{Layout, Settings};
+
+const MTU: u32 = 1500;
+
+#[derive(Debug)]
+pub(in crate::up) struct PodNetwork {
+    directory: PathBuf,
+    cluster: Cidr,
+    network: OnceLock<Builtin>,
+    starting: Mutex<()>,
+}
+
+impl PodNetwork {
+    /// Goes on with the range of an earlier start, if there was one.
+    pub(in crate::up) fn new(layout: &Layout, settings: &Settings) -> Result<Self> {
+        let directory = layout.path("node/network");
+        fs::create_dir_all(&directory)?;
+        let cluster = settings.cluster_cidr.parse().map_err(|error| anyhow!("{error}"))?;
+        let network =
+            Self { directory, cluster, network: OnceLock::new(), starting: Mutex::default() };
+        if let Some(range) = range_of(layout) {
+            network.start(&range).map_err(|error| anyhow!("the pod network: {error}"))?;
+        }
+        Ok(network)
+    }
+
+    /// Begins with this range. A node keeps its range.
+    fn start(&self, range: &str) -> Result<(), NetworkError> {
+        let _one = self.starting.lock().expect("not poisoned");
+        if self.network.get().is_some() {
+            return Ok(());
+        }
+        let wrong = |error: &dyn std::fmt::Display| NetworkError(error.to_string());
+        let pods: Cidr = range.parse().map_err(|error| wrong(&error))?;
+        let config = Config {
+            directory: self.directory.clone(),
+            pods: vec![pods],
+            cluster: vec![self.cluster],
+            mtu: MTU,
+        };
+        let network = Builtin::start(config).map_err(|error| wrong(&error))?;
+        fs::write(self.directory.join("range"), range).map_err(|error| wrong(&error))?;
+        self.network.set(network).map_err(|_| NetworkError("started twice".to_owned()))
+    }
+
+    fn ready(&self) -> Result<&Builtin, NetworkError> {
+        self.network.get().ok_or_else(|| NetworkError("the node has no pod range yet".to_owned()))
+    }
+
+    pub(in crate::up) fn set_routes(&self, peers: BTreeMap<String, IpAddr>) -> Result<()> {
+        let network = self.ready()?.clone();
+        let peers = peers.into_iter().filter_map(|(range, ip)| Some((range.parse().ok()?, ip)));
+        let peers: BTreeMap<Cidr, IpAddr> = peers.collect();
+        tokio::runtime::Handle::current().spawn(async move { network.set_routes(peers).await });
+        Ok(())
+    }
+
+    /// Removes interfaces, rules and addresses.
+    pub(in crate::up) async fn down(&self) -> Result<()> {
+        if let Some(network) = self.network.get() {
+            network.down().await?;
+        }
+        Ok(())
+    }
+}
+
+/// The range of an earlier start.
+pub(in crate::up) fn range_of(layout: &Layout) -> Option<String> {
+    fs::read_to_string(layout.path("node/network/range")).ok().filter(|range| !range.is_empty())
+}
+
+#[tonic::async_trait]
+impl Cni for PodNetwork {
+    async fn add(&self, sandbox: &SandboxNetwork) -> Result<NetworkStatus, NetworkError> {
+        let added = self.ready()?.add(&attachment(sandbox)).await;
+        let added = added.map_err(|error| NetworkError(error.to_string()))?;
+        Ok(NetworkStatus { ips: added.ips })
+    }
+
+    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError> {
+        let removed = self.ready()?.remove(&attachment(sandbox)).await;
+        removed.map_err(|error| NetworkError(error.to_string()))
+    }
+
+    async fn status(&self) -> Result<(), NetworkError> {
+        self.ready()?.status().await.map_err(|error| NetworkError(error.to_string()))
+    }
+
+    async fn set_pod_cidr(&self, cidr: &str) -> Result<(), NetworkError> {
+        let first = cidr.split(',').next().unwrap_or_default();
+        if first.is_empty() { Ok(()) } else { self.start(first) }
+    }
+}
+
+fn attachment(sandbox: &SandboxNetwork) -> Attachment {
+    let ports = sandbox.ports.iter().filter(|port| port.host_port != 0).map(|port| PortMapping {
+        host_port: port.host_port,
+        container_port: port.container_port,
+        protocol: match port.protocol {
+            Protocol::Tcp => network::Protocol::Tcp,
+            Protocol::Udp => network::Protocol::Udp,
+            Protocol::Sctp => network::Protocol::Sctp,
+        },
+        host_ip: port.host_ip.parse().ok(),
+    });
+    Attachment {
+        id: sandbox.id.clone(),
+        netns: sandbox.netns.clone(),
+        namespace: sandbox.namespace.clone(),
+        name: sandbox.name.clone(),
+        uid: sandbox.uid.clone(),
+        ports: ports.collect(),
+        bandwidth: None,
+    }
+}

@@ -1,0 +1,73 @@
+//! The container runtime as part of a node: its folders, its images, its socket.
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use container::{
+    Config, Server,
+    image::{Builtin, Registries, Store},
+};
+use tokio::{net::UnixListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use super::PodNetwork;
+use crate::up::Layout;
+
+/// The image that holds this executable: the name server runs from it.
+pub(crate) const IMAGE: &str = concat!("tiphys.local/tiphys:", env!("CARGO_PKG_VERSION"));
+const HELLO: &str = "tiphys.local/hello:1";
+
+/// Serves CRI on `run/cri.sock` until `stop`; pods go on.
+pub(super) async fn serve(
+    layout: &Layout,
+    network: Arc<PodNetwork>,
+    stop: CancellationToken,
+) -> Result<JoinHandle<()>> {
+    let store = open_images(layout).await?;
+    super::images::serve(layout, store.clone(), stop.clone())?;
+    let server = Server::build(settings_of(layout)?, network, store).await.context("runtime")?;
+    let socket = layout.path("run/cri.sock");
+    let _ = fs::remove_file(&socket);
+    let listener =
+        UnixListener::bind(&socket).with_context(|| format!("cannot make {}", socket.display()))?;
+    Ok(tokio::runtime::Handle::current().spawn(async move {
+        if let Err(error) = server.serve(listener, stop).await {
+            error!(%error, "the runtime has stopped");
+        }
+    }))
+}
+
+pub(in crate::up) fn settings_of(layout: &Layout) -> Result<Config> {
+    Ok(Config {
+        root: layout.path("node/runtime"),
+        cgroup_root: cgroup_root(layout),
+        shim: std::env::current_exe()?,
+        shim_args: vec!["shim".into()],
+        streaming: ([127, 0, 0, 1], 0).into(),
+    })
+}
+
+/// A name of its own for each data folder, so that two clusters never see each
+/// other's groups.
+pub(in crate::up) fn cgroup_root(layout: &Layout) -> String {
+    let path = layout.dir().canonicalize().unwrap_or_else(|_| layout.dir().to_owned());
+    let digest = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
+    let hash: String = digest.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("/tiphys-{hash}")
+}
+
+/// The image store, with the images that are in this executable.
+pub(in crate::up) async fn open_images(layout: &Layout) -> Result<Store> {
+    let store = Store::open(&layout.path("node/images"), Registries::default())?;
+    let executable: PathBuf = std::env::current_exe()?;
+    let image = |name: &str, cmd: Vec<String>| Builtin {
+        name: name.to_owned(),
+        executable: executable.clone(),
+        entrypoint: vec!["/tiphys".to_owned()],
+        cmd,
+    };
+    store.register(image(IMAGE, Vec::new())).await?;
+    store.register(image(HELLO, vec!["hello".to_owned()])).await?;
+    Ok(store)
+}

@@ -1,0 +1,151 @@
+//! `config.yaml`: what the first start chose. Not changed after.
+
+use std::{fs, net::IpAddr, path::Path};
+
+use anyhow::{Context as _, Result};
+use object::{Value, yaml};
+
+use super::machine;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) node_name: String,
+    pub(crate) node_ip: IpAddr,
+    pub(crate) port: u16,
+    pub(crate) cluster_cidr: String,
+    pub(crate) service_cidr: String,
+    /// The address of the cluster's name server: the tenth of the services.
+    pub(crate) dns: IpAddr,
+    /// The user that `control` runs as.
+    pub(crate) user: u32,
+    pub(crate) disable: Vec<String>,
+}
+
+/// What a user asked for; the rest is chosen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wishes {
+    pub(crate) node_name: Option<String>,
+    pub(crate) port: Option<u16>,
+    pub(crate) cluster_cidr: Option<String>,
+    pub(crate) service_cidr: Option<String>,
+    pub(crate) disable: Vec<String>,
+}
+
+impl Settings {
+    /// What was chosen before; else chooses and keeps it.
+    pub(crate) fn load_or_choose(path: &Path, wishes: &Wishes) -> Result<Self> {
+        if path.exists() {
+            let settings = Self::load(path)?;
+            settings.agrees(wishes)?;
+            return Ok(settings);
+        }
+        let settings = Self::choose(wishes)?;
+        fs::write(path, yaml::to_yaml(&settings.to_tree()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(settings)
+    }
+
+    pub(crate) fn load(path: &Path) -> Result<Self> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let tree = yaml::from_yaml(&text)?;
+        Self::from_tree(&tree).with_context(|| format!("{} is not complete", path.display()))
+    }
+
+    fn choose(wishes: &Wishes) -> Result<Self> {
+        let (pods, services) =
+            machine::ranges(wishes.cluster_cidr.as_deref(), wishes.service_cidr.as_deref())?;
+        let node_name = match &wishes.node_name {
+            Some(name) => name.clone(),
+            None => machine::host_name()?,
+        };
+        Ok(Self {
+            node_name,
+            node_ip: machine::address().unwrap_or(pods.nth(1)),
+            port: wishes.port.unwrap_or(6443),
+            dns: services.nth(10),
+            cluster_cidr: pods.to_string(),
+            service_cidr: services.to_string(),
+            user: machine::user(),
+            disable: wishes.disable.clone(),
+        })
+    }
+
+    /// A wish that another start has decided otherwise is an error, not ignored.
+    fn agrees(&self, wishes: &Wishes) -> Result<()> {
+        let differs = |what: &str, is: &str, wish: Option<&str>| match wish {
+            Some(wish) if wish != is => {
+                anyhow::bail!(
+                    "--{what} {wish}: this cluster was made with {is}; use another --data-dir"
+                )
+            }
+            _ => Ok(()),
+        };
+        let port = wishes.port.map(|port| port.to_string());
+        differs("node-name", &self.node_name, wishes.node_name.as_deref())?;
+        differs("port", &self.port.to_string(), port.as_deref())?;
+        differs("cluster-cidr", &self.cluster_cidr, wishes.cluster_cidr.as_deref())?;
+        differs("service-cluster-ip-range", &self.service_cidr, wishes.service_cidr.as_deref())
+    }
+
+    pub(crate) fn disables(&self, part: &str) -> bool {
+        self.disable.iter().any(|own| own == part)
+    }
+
+    fn to_tree(&self) -> Value {
+        let mut tree = Value::object();
+        tree["nodeName"] = self.node_name.as_str().into();
+        tree["nodeIP"] = self.node_ip.to_string().into();
+        tree["port"] = i32::from(self.port).into();
+        tree["clusterCIDR"] = self.cluster_cidr.as_str().into();
+        tree["serviceCIDR"] = self.service_cidr.as_str().into();
+        tree["clusterDNS"] = self.dns.to_string().into();
+        tree["controlUser"] = i64::from(self.user).into();
+        tree["disable"] = self.disable.iter().map(String::as_str).collect();
+        tree
+    }
+
+    fn from_tree(tree: &Value) -> Option<Self> {
+        let text = |name: &str| tree.get(name).as_str().map(str::to_owned);
+        let number = |name: &str| tree.get(name).as_i64();
+        Some(Self {
+            node_name: text("nodeName")?,
+            node_ip: text("nodeIP")?.parse().ok()?,
+            port: number("port")?.try_into().ok()?,
+            cluster_cidr: text("clusterCIDR")?,
+            service_cidr: text("serviceCIDR")?,
+            dns: text("clusterDNS")?.parse().ok()?,
+            user: number("controlUser")?.try_into().ok()?,
+            disable: tree
+                .get("disable")
+                .items()
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_chosen_is_kept() {
+        let settings = Settings {
+            node_name: "n".to_owned(),
+            node_ip: "192.0.2.1".parse().unwrap(),
+            port: 6443,
+            cluster_cidr: "10.244.0.0/16".to_owned(),
+            service_cidr: "10.96.0.0/16".to_owned(),
+            dns: "10.96.0.10".parse().unwrap(),
+            user: 61_184,
+            disable: vec!["dns".to_owned()],
+        };
+        assert_eq!(Settings::from_tree(&settings.to_tree()), Some(settings.clone()));
+        let wish = Wishes { port: Some(7443), ..Wishes::default() };
+        assert!(settings.agrees(&wish).is_err());
+        assert!(settings.agrees(&Wishes::default()).is_ok());
+    }
+}

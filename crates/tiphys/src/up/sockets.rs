@@ -1,0 +1,80 @@
+//! The sockets that `control` answers on. The supervisor holds them, so that a
+//! restart of `control` refuses nobody.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    net::{SocketAddr, TcpListener},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{fs::PermissionsExt, net::UnixListener},
+    },
+    path::Path,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+/// In the order in which they are passed, behind the data folder.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    pub(crate) data: OwnedFd,
+    pub(crate) tls: TcpListener,
+    pub(crate) node: UnixListener,
+    pub(crate) proxy: UnixListener,
+}
+
+impl Sockets {
+    pub(super) fn open(dir: &Path, port: u16) -> Result<Self> {
+        let address = SocketAddr::from(([0, 0, 0, 0], port));
+        let tls = match TcpListener::bind(address) {
+            Ok(listener) => listener,
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                bail!("port {port} is taken by another program: choose one with --port")
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot listen on {address}")),
+        };
+        Ok(Self {
+            data: fs::File::open(dir)?.into(),
+            tls,
+            node: local(&dir.join("run/node.sock"))?,
+            proxy: local(&dir.join("run/proxy.sock"))?,
+        })
+    }
+
+    /// Copies to pass on.
+    pub(super) fn copies(&self) -> Result<Vec<OwnedFd>> {
+        let all = [self.data.as_fd(), self.tls.as_fd(), self.node.as_fd(), self.proxy.as_fd()];
+        let copies: std::io::Result<_> =
+            all.iter().map(rustix::fd::BorrowedFd::try_clone_to_owned).collect();
+        Ok(copies?)
+    }
+
+    /// Takes what the supervisor has passed.
+    pub(super) fn passed() -> Result<Self> {
+        let take = |at| sys::spawn::passed(at).context("started by the supervisor only");
+        let sockets = Self {
+            data: take(0)?,
+            tls: take(1)?.into(),
+            node: take(2)?.into(),
+            proxy: take(3)?.into(),
+        };
+        sockets.tls.set_nonblocking(true)?;
+        sockets.node.set_nonblocking(true)?;
+        sockets.proxy.set_nonblocking(true)?;
+        Ok(sockets)
+    }
+}
+
+/// Whoever may open the socket is somebody: only root may.
+fn local(path: &Path) -> Result<UnixListener> {
+    let _ = fs::remove_file(path);
+    // A path may be too long for a socket; its folder's descriptor has a short name.
+    let folder = fs::File::open(path.parent().context("a socket has a folder")?)?;
+    let name = path.file_name().context("a socket has a name")?;
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&folder);
+    let short = Path::new("/proc/self/fd").join(fd.to_string()).join(name);
+    let listener =
+        UnixListener::bind(&short).with_context(|| format!("cannot make {}", path.display()))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}

@@ -1,0 +1,227 @@
+//! The command `up`: prepares the machine, starts the supervisor, waits until the
+//! node is ready, and says what to do next.
+
+use std::{
+    fs,
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use api::core::Node;
+use clap::Args;
+use client::{Api, Client, Kubeconfig};
+use object::Key;
+use tokio::time::{Instant, sleep};
+
+use super::{Layout, Settings, check, demo, layout::DEFAULT, settings::Wishes, supervise};
+
+/// So long a start may take before it is called a failure.
+const PATIENCE: Duration = Duration::from_mins(1);
+const PARTS: [&str; 5] = ["scheduler", "controllers", "proxy", "dns", "kubelet"];
+
+#[derive(Args, Debug)]
+pub(crate) struct Up {
+    /// Where everything of the cluster is kept.
+    #[arg(long, default_value = DEFAULT)]
+    pub(crate) data_dir: PathBuf,
+    /// Where the administrator's kubeconfig is written besides.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The port of the API server.
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
+    /// What this machine is called in the cluster.
+    #[arg(long)]
+    pub(crate) node_name: Option<String>,
+    /// The range of pods' addresses.
+    #[arg(long)]
+    pub(crate) cluster_cidr: Option<String>,
+    /// The range of services' addresses.
+    #[arg(long)]
+    pub(crate) service_cluster_ip_range: Option<String>,
+    /// Parts to leave out: scheduler, controllers, proxy, dns, kubelet.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) disable: Vec<String>,
+    /// Run a small web application and show where it answers.
+    #[arg(long)]
+    pub(crate) demo: bool,
+    /// Stay in the foreground, for service managers.
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+pub(crate) async fn run(up: Up) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "tiphys up needs root: it makes containers and networks"
+    );
+    for part in &up.disable {
+        ensure!(
+            PARTS.contains(&part.as_str()),
+            "--disable {part:?}: the parts are {}",
+            PARTS.join(", ")
+        );
+    }
+    check::demand()?;
+    let dir = std::path::absolute(&up.data_dir)?;
+    let layout = Layout::new(&dir);
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let wishes = Wishes {
+        node_name: up.node_name.clone(),
+        port: up.port,
+        cluster_cidr: up.cluster_cidr.clone(),
+        service_cidr: up.service_cluster_ip_range.clone(),
+        disable: up.disable.clone(),
+    };
+    let settings = Settings::load_or_choose(&layout.path("config.yaml"), &wishes)?;
+    layout.make(settings.user)?;
+    let executable = layout.executable()?;
+    if let Some(pid) = super::status::pid(&layout.path("run/supervisor.pid")) {
+        bail!("a cluster already runs on {} (pid {pid}): see `tiphys status`", dir.display());
+    }
+    if up.foreground {
+        return supervise::run(&layout).await;
+    }
+    let began = Instant::now();
+    let mut progress = Progress::new();
+    progress.say("starting the supervisor");
+    launch(&layout, &executable)?;
+    progress.say("waiting for the API server");
+    let client = connect(&layout, began).await?;
+    if let Some(path) = &up.kubeconfig {
+        copy_kubeconfig(&layout, path)?;
+    }
+    if !settings.disables("kubelet") {
+        progress.say("waiting for the node");
+        node_ready(&layout, &client, &settings.node_name, began).await?;
+    }
+    if !settings.disables("dns") {
+        name_server(&layout, &client, &settings).await.context("the name server")?;
+    }
+    progress.done(&format!("the cluster is up ({:.1} s)", began.elapsed().as_secs_f64()));
+    next_steps(&layout, &up);
+    if up.demo {
+        demo::run(&client, &settings).await?;
+    }
+    Ok(())
+}
+
+/// Applied once per version: what a user deleted or took over is not brought back.
+async fn name_server(layout: &Layout, client: &Client, settings: &Settings) -> Result<()> {
+    let done = layout.path(concat!("addons/dns-", env!("CARGO_PKG_VERSION")));
+    if done.exists() {
+        return Ok(());
+    }
+    demo::apply(client, &dns::manifest(super::IMAGE, settings.dns, "cluster.local")).await?;
+    fs::write(done, "")?;
+    Ok(())
+}
+
+fn launch(layout: &Layout, executable: &Path) -> Result<()> {
+    let log = supervise::log(&layout.path("log/supervisor.log"))?;
+    let mut command = Command::new(executable);
+    command.arg("supervise").arg("--data-dir").arg(layout.dir()).current_dir("/");
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    sys::spawn::pass(&mut command, Vec::new());
+    command.spawn().context("cannot start the supervisor")?;
+    Ok(())
+}
+
+/// A client as the administrator, once the server answers.
+async fn connect(layout: &Layout, began: Instant) -> Result<Client> {
+    let path = layout.path("kubeconfig/admin");
+    loop {
+        if let Ok(kubeconfig) = Kubeconfig::read(&path) {
+            let client =
+                Client::new(kubeconfig.config(None)?.manager("tiphys").user_agent("tiphys"));
+            let nodes = Api::<Node>::new(&client);
+            if nodes.list(&client::Selection::default(), &client::Page::default()).await.is_ok() {
+                return Ok(client);
+            }
+        }
+        patience(layout, began, "the API server does not answer")?;
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn node_ready(layout: &Layout, client: &Client, name: &str, began: Instant) -> Result<()> {
+    let nodes = Api::<Node>::new(client);
+    loop {
+        let node = nodes.get(&Key::new("", name)).await;
+        let ready = |node: &Node| {
+            let condition = node.status().conditions().find(|own| own.type_() == "Ready");
+            condition.is_some_and(|condition| condition.status() == "True")
+        };
+        if node.is_ok_and(|node| ready(&node)) {
+            return Ok(());
+        }
+        patience(layout, began, "the node does not become ready")?;
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn patience(layout: &Layout, began: Instant, what: &str) -> Result<()> {
+    let supervisor = super::status::pid(&layout.path("run/supervisor.pid"));
+    let gone = supervisor.is_none() && began.elapsed() > Duration::from_secs(3);
+    if began.elapsed() < PATIENCE && !gone {
+        return Ok(());
+    }
+    let last = |name: &str| {
+        let text = fs::read_to_string(layout.path("log").join(name)).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(3).collect();
+        lines.into_iter().rev().map(|line| format!("\n  {name}: {line}")).collect::<String>()
+    };
+    let logs = ["supervisor.log", "control.log", "node.log"].map(last).concat();
+    bail!("{what}; the logs in {} say:{logs}", layout.path("log").display())
+}
+
+fn copy_kubeconfig(layout: &Layout, to: &Path) -> Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let content = fs::read(layout.path("kubeconfig/admin"))?;
+    let mut file =
+        fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(to)?;
+    file.write_all(&content).with_context(|| format!("cannot write {}", to.display()))
+}
+
+fn next_steps(layout: &Layout, up: &Up) {
+    let own = layout.path("kubeconfig/admin");
+    let kubeconfig = up.kubeconfig.as_ref().unwrap_or(&own);
+    let dir = if up.data_dir == Path::new(DEFAULT) {
+        String::new()
+    } else {
+        format!(" --data-dir {}", layout.dir().display())
+    };
+    println!("\n  export KUBECONFIG={}", kubeconfig.display());
+    println!("  tiphys kubectl get nodes");
+    println!("  tiphys status{dir}     tiphys logs{dir}     tiphys down{dir}\n");
+}
+
+/// One line that changes, where somebody looks; lines, where nobody does.
+struct Progress {
+    live: bool,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { live: std::io::stdout().is_terminal() }
+    }
+
+    fn say(&mut self, what: &str) {
+        if self.live {
+            print!("\r\x1b[K{what}…");
+            let _ = std::io::stdout().flush();
+        } else {
+            println!("{what}");
+        }
+    }
+
+    fn done(&mut self, what: &str) {
+        if self.live {
+            print!("\r\x1b[K");
+        }
+        println!("{what}");
+    }
+}

@@ -1,0 +1,139 @@
+//! The supervisor: starts `control` and `node`, restarts each alone, ends both.
+
+use std::{
+    fs,
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use tokio::{
+    process::Child,
+    time::{Instant, sleep, timeout},
+};
+use tracing::{info, warn};
+
+use super::{Layout, Settings, sockets::Sockets};
+
+const FIRST_RETRY: Duration = Duration::from_millis(200);
+const LAST_RETRY: Duration = Duration::from_secs(10);
+/// Who ran that long was not at fault from the start.
+const STABLE: Duration = Duration::from_secs(30);
+const GRACE: Duration = Duration::from_secs(15);
+
+/// Runs until it is asked to stop.
+pub(crate) async fn run(layout: &Layout) -> Result<()> {
+    let lock = lock(layout)?;
+    let settings = Settings::load(&layout.path("config.yaml"))?;
+    let sockets = Sockets::open(layout.dir(), settings.port)?;
+    fs::write(layout.path("run/supervisor.pid"), std::process::id().to_string())?;
+    let control =
+        Part { name: "control", layout, user: Some(settings.user), sockets: Some(&sockets) };
+    let node = Part { name: "node", layout, user: None, sockets: None };
+    let stop = crate::commands::asked_to_stop();
+    tokio::pin!(stop);
+    if settings.disables("kubelet") {
+        tokio::select! {
+            () = control.keep() => {}
+            stopped = &mut stop => stopped?,
+        }
+    } else {
+        tokio::select! {
+            () = control.keep() => {}
+            () = node.keep() => {}
+            stopped = &mut stop => stopped?,
+        }
+    }
+    info!("stopping");
+    node.end().await;
+    control.end().await;
+    let _ = fs::remove_file(layout.path("run/supervisor.pid"));
+    drop(lock);
+    Ok(())
+}
+
+/// Held while a supervisor runs: a second one on the same data refuses.
+fn lock(layout: &Layout) -> Result<OwnedFd> {
+    let path = layout.path("run/lock");
+    let file =
+        fs::File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!("a cluster already runs on {}: see `tiphys status`", layout.dir().display());
+    }
+    Ok(file.into())
+}
+
+/// One of the processes.
+struct Part<'a> {
+    name: &'static str,
+    layout: &'a Layout,
+    user: Option<u32>,
+    sockets: Option<&'a Sockets>,
+}
+
+impl Part<'_> {
+    /// Starts the process again whenever it ends.
+    async fn keep(&self) {
+        let mut retry = FIRST_RETRY;
+        loop {
+            let began = Instant::now();
+            match self.start() {
+                Ok(mut child) => {
+                    let ended = child.wait().await;
+                    warn!(part = self.name, ?ended, "ended; starting it again");
+                }
+                Err(error) => warn!(part = self.name, %error, "cannot start"),
+            }
+            retry =
+                if began.elapsed() > STABLE { FIRST_RETRY } else { (retry * 2).min(LAST_RETRY) };
+            sleep(retry).await;
+        }
+    }
+
+    fn start(&self) -> Result<Child> {
+        let executable = std::env::current_exe()?;
+        let log = log(&self.layout.path("log").join(format!("{}.log", self.name)))?;
+        let mut command = Command::new(executable);
+        command.arg(self.name).arg("--data-dir").arg(self.layout.dir());
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        let passed = self.sockets.map(Sockets::copies).transpose()?.unwrap_or_default();
+        sys::spawn::pass(&mut command, passed);
+        let child = tokio::process::Command::from(command).spawn()?;
+        let pid = child.id().unwrap_or_default();
+        fs::write(self.pid_file(), pid.to_string())?;
+        info!(part = self.name, pid, "started");
+        Ok(child)
+    }
+
+    /// Asks the process to end, and waits; then it has to.
+    async fn end(&self) {
+        let Some(pid) = super::status::pid(&self.pid_file()) else { return };
+        let _ = sys::process::kill(pid, 15);
+        let gone = async {
+            while Path::new(&format!("/proc/{pid}")).exists() && !super::status::is_zombie(pid) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if timeout(GRACE, gone).await.is_err() {
+            warn!(part = self.name, "does not end by itself");
+            let _ = sys::process::kill(pid, 9);
+        }
+        let _ = fs::remove_file(self.pid_file());
+    }
+
+    fn pid_file(&self) -> std::path::PathBuf {
+        self.layout.path("run").join(format!("{}.pid", self.name))
+    }
+}
+
+pub(super) fn log(path: &Path) -> Result<fs::File> {
+    let file = fs::OpenOptions::new().create(true).append(true).open(path);
+    file.with_context(|| format!("cannot write {}", path.display()))
+}

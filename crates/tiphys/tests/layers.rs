@@ -1,0 +1,201 @@
+//! The architecture as a test: which crate may use which, what may not be used at
+//! all, and where `unsafe` may stand. Read from `cargo metadata` and the sources.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use object::{Value, from_json};
+
+/// Every crate, from the bottom up. Arrows point down only, and within a layer
+/// only where `BESIDE` says so.
+const LAYERS: &[&[&str]] = &[
+    &["macros", "object"],
+    &["schema"],
+    &["api", "cel"],
+    &["store", "client", "pki", "sys"],
+    &["server", "runtime", "container", "network", "volume"],
+    COMPONENTS,
+    &["tiphys", "testkit"],
+    &["bench"],
+];
+
+/// They meet only through the API.
+const COMPONENTS: &[&str] = &[
+    "apiserver",
+    "controllers",
+    "scheduler",
+    "kubelet",
+    "proxy",
+    "dns",
+    "metrics",
+    "cloud",
+    "kubectl",
+    "dashboard",
+];
+
+/// Who uses whom within a layer.
+const BESIDE: &[(&str, &str)] = &[("object", "macros")];
+
+/// A crate, what it must not use, and why.
+const FORBIDDEN: &[(&str, &[&str], &str)] = &[
+    ("server", &["api"], "the machinery knows no kind by name"),
+    ("client", &["api"], "the client knows no kind by name"),
+    ("runtime", &["api"], "the runtime knows no kind by name"),
+    ("object", IO, "words do no I/O"),
+    ("schema", IO, "shapes do no I/O"),
+    ("cel", IO, "expressions do no I/O"),
+    ("api", IO, "kinds do no I/O"),
+];
+
+const IO: &[&str] = &["tokio", "hyper", "hyper-util", "tonic"];
+
+/// The only ones that see the store; all others see the API.
+const STORES: &[&str] = &["server", "apiserver", "tiphys", "testkit", "bench"];
+
+/// A package's name, its folder, and what it depends on, tests apart.
+struct Package {
+    folder: PathBuf,
+    uses: BTreeSet<String>,
+    tests_use: BTreeSet<String>,
+}
+
+#[test]
+fn arrows_point_down() {
+    let packages = packages();
+    let wrong: Vec<String> = pairs(&packages)
+        .filter(|(from, to)| {
+            let up = layer(from) < layer(to);
+            let beside = layer(from) == layer(to) && !BESIDE.contains(&(from, to));
+            up || beside
+        })
+        .map(|(from, to)| format!("{from} uses {to}, which is not below it"))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_crate_has_a_layer() {
+    let known: BTreeSet<&str> = LAYERS.iter().flat_map(|layer| layer.iter().copied()).collect();
+    let lost: Vec<String> =
+        packages().into_keys().filter(|name| !known.contains(name.as_str())).collect();
+    assert!(lost.is_empty(), "in no layer: {lost:?}");
+}
+
+#[test]
+fn components_meet_only_through_the_api() {
+    let packages = packages();
+    let wrong: Vec<_> = pairs(&packages)
+        .filter(|(from, to)| COMPONENTS.contains(from) && COMPONENTS.contains(to))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn only_the_server_sees_the_store() {
+    let packages = packages();
+    let wrong: Vec<_> =
+        pairs(&packages).filter(|(from, to)| *to == "store" && !STORES.contains(from)).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn what_is_pure_stays_pure() {
+    let packages = packages();
+    let mut wrong = Vec::new();
+    for (name, banned, why) in FORBIDDEN {
+        let Some(package) = packages.get(*name) else { continue };
+        for banned in banned.iter().filter(|banned| package.uses.contains(**banned)) {
+            wrong.push(format!("{name} uses {banned}: {why}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn tests_use_nothing_above_but_the_testkit() {
+    let packages = packages();
+    let mut wrong = Vec::new();
+    for (name, package) in &packages {
+        for to in package.tests_use.iter().filter(|to| packages.contains_key(*to)) {
+            let above = layer(name) < layer(to);
+            if above && to != "testkit" {
+                wrong.push(format!("tests of {name} use {to}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn unsafe_stands_in_one_crate() {
+    let mut wrong = Vec::new();
+    for (name, package) in packages() {
+        if name != "sys" {
+            sources(&package.folder, &mut |path, text| {
+                let is_unsafe = |line: &str| {
+                    let code = line.split("//").next().unwrap_or_default();
+                    ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "allow(unsafe_code"]
+                        .iter()
+                        .any(|word| code.contains(word) && !code.contains('"'))
+                };
+                wrong.extend(
+                    text.lines()
+                        .filter(|line| is_unsafe(line))
+                        .map(|line| format!("{}: {}", path.display(), line.trim())),
+                );
+            });
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+fn layer(name: &str) -> usize {
+    LAYERS.iter().position(|layer| layer.contains(&name)).unwrap_or(usize::MAX)
+}
+
+/// Who uses whom, among our own.
+fn pairs(packages: &BTreeMap<String, Package>) -> impl Iterator<Item = (&str, &str)> {
+    packages.iter().flat_map(move |(from, package)| {
+        let own = package.uses.iter().filter(|to| packages.contains_key(*to));
+        own.map(move |to| (from.as_str(), to.as_str()))
+    })
+}
+
+fn packages() -> BTreeMap<String, Package> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo metadata: {said}");
+    let metadata = from_json(&output.stdout).expect("cargo writes JSON");
+    metadata.get("packages").items().iter().map(package).collect()
+}
+
+fn package(tree: &Value) -> (String, Package) {
+    let text = |name: &str| tree.get(name).as_str().expect("cargo says so").to_owned();
+    let manifest = PathBuf::from(text("manifest_path"));
+    let folder = manifest.parent().expect("a file is in a folder").to_owned();
+    let of = |tests: bool| {
+        let all = tree.get("dependencies").items().iter();
+        let some = all.filter(|one| (one.get("kind").as_str() == Some("dev")) == tests);
+        some.filter_map(|one| one.get("name").as_str().map(str::to_owned)).collect()
+    };
+    (text("name"), Package { folder, uses: of(false), tests_use: of(true) })
+}
+
+/// Calls `visit` with every source below a folder.
+fn sources(folder: &Path, visit: &mut impl FnMut(&Path, &str)) {
+    for entry in fs::read_dir(folder).expect("the folder of a package") {
+        let path = entry.expect("readable").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            sources(&path, visit);
+        } else if name.ends_with(".rs") {
+            visit(&path, &fs::read_to_string(&path).expect("sources are text"));
+        }
+    }
+}
