@@ -1,6 +1,6 @@
 //! A container as the runtime is told of it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::Path};
 
 use api::core::{Container as Spec, Pod, SeccompProfile};
 use container::cri::{
@@ -39,6 +39,9 @@ pub(crate) struct Parts {
     /// Whose processes an ephemeral container sees.
     pub(crate) target: Option<String>,
 }
+
+/// There only where the kernel enforces labels; elsewhere they mean nothing.
+const SELINUX: &str = "/sys/fs/selinux/enforce";
 
 pub(crate) fn config(pod: &Pod, spec: &Spec, parts: Parts) -> Result<ContainerConfig, String> {
     check_user(pod, spec, &parts.image)?;
@@ -146,6 +149,17 @@ fn security(
     target: Option<String>,
 ) -> Result<LinuxContainerSecurityContext, String> {
     let (own, all) = (spec.security_context(), pod.spec().security_context());
+    let armor = own.and_then(|own| own.app_armor_profile());
+    let armor = armor.or(all.and_then(|all| all.app_armor_profile()));
+    if armor.is_some_and(|profile| profile.type_() == "Localhost") {
+        return Err("Cannot enforce AppArmor: profiles of the host are not supported".into());
+    }
+    let labels = own.and_then(|own| own.se_linux_options());
+    if labels.or(all.and_then(|all| all.se_linux_options())).is_some()
+        && Path::new(SELINUX).exists()
+    {
+        return Err("SELinux labels are not supported, and this machine enforces them".into());
+    }
     let privileged = own.and_then(api::core::SecurityContext::privileged) == Some(true);
     let id = |own: Option<i64>, all: Option<i64>| own.or(all).map(|value| Int64Value { value });
     let run_as_user = id(
@@ -236,6 +250,15 @@ mod tests {
         assert!(made(must, named.clone()).unwrap_err().contains("non-numeric user (web)"));
         made(must, uid(7)).unwrap();
         made("{name: a, securityContext: {runAsNonRoot: true, runAsUser: 7}}", named).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_enforced_is_refused() {
+        let with = |kind: &str| {
+            format!("{{name: a, securityContext: {{appArmorProfile: {{type: {kind}}}}}}}")
+        };
+        assert!(made(&with("Localhost"), Image::default()).unwrap_err().contains("AppArmor"));
+        made(&with("RuntimeDefault"), Image::default()).unwrap();
     }
 
     #[test]
