@@ -280,9 +280,7 @@ fn checks(registry: &Arc<Registry>) -> Vec<Check> {
     vec![
         Check::new("ping", true, || Ok(())),
         Check::new("log", true, || Ok(())),
-        Check::new("etcd", true, move || {
-            if engine.durable() > 0 { Ok(()) } else { Err("the store is empty".to_owned()) }
-        }),
+        Check::new("etcd", true, move || engine.health().map_err(|error| error.to_string())),
     ]
 }
 

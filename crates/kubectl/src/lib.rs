@@ -10,7 +10,6 @@
 #![allow(
     clippy::format_push_string,
     clippy::format_collect,
-    clippy::similar_names,
     reason = "what is printed is short, and reads better this way"
 )]
 

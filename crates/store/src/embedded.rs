@@ -98,6 +98,10 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
         self.core.writer().durable
     }
 
+    fn health(&self) -> Result<(), Error> {
+        if self.core.writer().broken { Err(Error::Broken) } else { Ok(()) }
+    }
+
     fn notes(&self, after: u64) -> Vec<Note> {
         self.core.writer().notes(after)
     }

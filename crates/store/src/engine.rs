@@ -99,6 +99,9 @@ pub trait Engine<V>: fmt::Debug + Send + Sync {
     /// The newest durable revision.
     fn durable(&self) -> u64;
 
+    /// Whether writes are taken at all; the error says why not.
+    fn health(&self) -> Result<(), Error>;
+
     /// The notes of the newest writes, oldest first, from behind a revision.
     fn notes(&self, after: u64) -> Vec<Note>;
 }

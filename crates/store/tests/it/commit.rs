@@ -92,7 +92,9 @@ fn after_a_failed_append_nothing_is_written_or_shown() {
     let (log, _batches, ends) = gate();
     ends.send(Err(io::Error::other("it is gone"))).unwrap();
     let store = open(log, events(9)).unwrap();
+    assert_eq!(store.engine.health(), Ok(()));
     assert_eq!(store.write(put(A, 0, "1")), Err(Error::Broken));
+    assert_eq!(store.engine.health(), Err(Error::Broken));
     assert_eq!(store.write(put(B, 0, "1")), Err(Error::Broken));
     assert_eq!(keys(&store.pods.pin()), [""; 0]);
 }
