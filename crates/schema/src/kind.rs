@@ -194,6 +194,8 @@ pub trait Kind: Lens {
     const GENERATION: bool = false;
     /// After how long an object goes by itself.
     const TTL: Option<Duration> = None;
+    /// Whether a deletion is answered with what was deleted, or with a status.
+    const SHOWS_DELETED: bool = false;
     /// Whether it is served without being asked for.
     const DEFAULT_ON: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[];

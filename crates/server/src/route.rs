@@ -171,22 +171,10 @@ async fn object(
     Ok(reply)
 }
 
-/// Kinds whose deletion answers with what was deleted, as upstream's do; the
-/// others answer with a status.
-const SHOWN: [&str; 7] = [
-    "pods",
-    "services",
-    "persistentvolumeclaims",
-    "persistentvolumes",
-    "serviceaccounts",
-    "resourcequotas",
-    "podtemplates",
-];
-
 fn gone_reply(served: &Served, gone: &Version<Value>, form: Form, now: i64) -> Reply {
     let names = &served.definition.names;
     let meta = Object::view(&gone.object).metadata();
-    if names.group.is_empty() && SHOWN.contains(&names.plural) {
+    if served.definition.shows_deleted {
         return one(served, 200, gone, form, now);
     }
     let details = StatusDetails::new()

@@ -92,6 +92,7 @@ impl Kind for PersistentVolumeClaim {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("persistentvolumeclaims", "v1");
+    const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "PersistentVolumeClaim", &["get", "patch", "update"])];
     const COLUMNS: &'static [Column<Self>] = &[

@@ -34,6 +34,7 @@ impl Kind for PodTemplate {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("podtemplates", "v1");
+    const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Containers", "string", |this, _| columns::containers(this.template().spec())),

@@ -63,6 +63,7 @@ impl Kind for ResourceQuota {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("resourcequotas", "v1");
+    const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "ResourceQuota", &["get", "patch", "update"])];
     const COLUMNS: &'static [Column<Self>] = &[

@@ -29,6 +29,7 @@ impl Kind for ServiceAccount {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("serviceaccounts", "v1");
+    const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("token", "TokenRequest", &["create"])];
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];

@@ -309,6 +309,7 @@ impl Kind for PersistentVolume {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("persistentvolumes", "v1");
+    const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "PersistentVolume", &["get", "patch", "update"])];
     const COLUMNS: &'static [Column<Self>] = &[

@@ -16,6 +16,7 @@ impl Kind for Pod {
         categories: &["all"],
     };
     const STORAGE: Storage = Storage::new("pods", "v1");
+    const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("attach", "PodAttachOptions", &["create", "get"]),

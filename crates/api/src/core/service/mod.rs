@@ -141,6 +141,7 @@ impl Kind for Service {
         categories: &["all"],
     };
     const STORAGE: Storage = Storage::new("services/specs", "v1");
+    const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new(
             "proxy",
