@@ -1,13 +1,15 @@
 //! `control`: the API server, the controllers and the scheduler in one process of
 //! an ordinary user. They meet only through the API, each under its own identity.
 
-use std::{path::Path, sync::Arc};
+use std::{os::fd::AsFd, path::Path, sync::Arc};
 
 use anyhow::Result;
 use apiserver::{Config, Flags, Running, start_on};
 use client::Client;
 use runtime::Context;
+use rustix::fs::{Mode, OFlags, open};
 use server::User;
+use sys::landlock::{self, Access};
 use tracing::info;
 
 use super::{Settings, sockets::Sockets};
@@ -15,8 +17,21 @@ use super::{Settings, sockets::Sockets};
 /// Where the data folder is to a process that could not go there by its path.
 const DATA: &str = "/proc/self/fd/3";
 
-pub(crate) async fn run() -> Result<()> {
+/// Gives up what the process never needs. Both promises are a thread's, so they
+/// come before there is a second one.
+pub(crate) fn confine() -> Result<()> {
     sys::process::no_new_privileges()?;
+    let folder = |path: &str| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let (data, names, processes) = (folder(DATA)?, folder("/etc")?, folder("/proc")?);
+    let read = Access::Read;
+    let kept = [(data.as_fd(), Access::All), (names.as_fd(), read), (processes.as_fd(), read)];
+    if !landlock::confine(&kept)? {
+        eprintln!("this kernel has no landlock: only file modes keep control in its folders");
+    }
+    Ok(())
+}
+
+pub(crate) async fn run() -> Result<()> {
     let sockets = Sockets::passed()?;
     let data = Path::new(DATA);
     let settings = Settings::load(&data.join("config.yaml"))?;
