@@ -2,7 +2,7 @@
 //! them.
 //!
 //! ```text
-//!  source::{api, file} ─► Pods: a worker each ── look ─► plan ─► steps ─► CRI, volume
+//!  source::{api, file, url} ─► Pods: a worker each ── look ─► plan ─► steps ─► CRI, volume
 //!                            ▲                             │
 //!  events (CRI), probes ─────┘                             └─► Statuses ─► API
 //!  node: registration, status, lease      server: logs, exec, metrics
@@ -86,9 +86,7 @@ const RUNTIME: Duration = Duration::from_mins(1);
 
 /// Starts all parts. The context's client is the node's own identity.
 pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
-    if config.manifest_url.is_some() {
-        return Err(Error::Unsupported("--manifest-url"));
-    }
+    config.manifest_url.as_deref().map(source::url::check).transpose()?;
     let runtime = connect(&config).await?;
     if config.node_ips.is_empty() {
         config.node_ips.extend(node::machine::address());
@@ -129,11 +127,12 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     Statuses::start(&host);
     events::start(&host);
     source::api::start(&host);
-    let mut files = source::file::start(&host);
+    let (mut files, mut pages) = (source::file::start(&host), source::url::start(&host));
     source::mirror::start(&host);
     let waiting = host.clone();
     cx.spawn("sources", async move {
-        if files.wait_for(|read| *read).await.is_ok() {
+        let files = files.wait_for(|read| *read).await.is_ok();
+        if files && pages.wait_for(|read| *read).await.is_ok() {
             waiting.sources.send_replace(true);
         }
     });

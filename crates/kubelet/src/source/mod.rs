@@ -2,4 +2,6 @@
 
 pub(crate) mod api;
 pub(crate) mod file;
+mod manifest;
 pub(crate) mod mirror;
+pub(crate) mod url;

@@ -1,0 +1,92 @@
+//! Static pods: those that a file or an address describes, whatever the API says.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::core::Pod;
+use object::{Time, Value, to_json};
+use schema::Kind;
+use tracing::{info, warn};
+
+use crate::Host;
+
+/// The pods of one source, by the places that describe them.
+#[derive(Debug, Default)]
+pub(super) struct Named(BTreeMap<String, String>);
+
+impl Named {
+    /// Starts what is new and ends what has gone.
+    pub(super) fn replace(&mut self, host: &Arc<Host>, found: Vec<(String, Result<Pod, String>)>) {
+        let mut now = BTreeMap::new();
+        for (place, read) in found {
+            match read {
+                Ok(pod) => {
+                    let uid = pod.metadata().uid().to_owned();
+                    now.insert(place, uid.clone());
+                    if !host.pods.has(&uid) {
+                        info!(pod = pod.metadata().name(), "a static pod");
+                        host.pods.want(host, pod, None, true);
+                    }
+                }
+                Err(error) => {
+                    warn!(place, %error, "not a static pod");
+                    // half-written: what runs stays until the place reads again or has gone
+                    now.extend(self.0.get(&place).map(|uid| (place, uid.clone())));
+                }
+            }
+        }
+        for uid in self.0.values().filter(|uid| !now.values().any(|other| other == *uid)) {
+            host.pods.unwant(host, uid);
+        }
+        self.0 = now;
+    }
+}
+
+/// A pod as its author describes it, with the names that this node gives it.
+pub(super) fn parse(host: &Host, source: &str, mut tree: Value) -> Result<Pod, String> {
+    if tree["kind"].as_str() != Some("Pod") || tree["apiVersion"].as_str() != Some("v1") {
+        return Err("it is not a v1 Pod".into());
+    }
+    let mut unknown = schema::Unknown::default();
+    schema::conform(<Pod as object::Lens>::SHAPE, &mut tree, &mut unknown)?;
+    let node = &host.config.node_name;
+    let hash = fingerprint(&[to_json(&tree).as_slice(), node.as_bytes(), source.as_bytes()]);
+    let meta = &mut tree["metadata"];
+    let name = meta["name"].as_str().ok_or("it has no name")?.to_owned();
+    meta["name"] = format!("{name}-{}", node.to_lowercase()).into();
+    if meta["namespace"].is_null() {
+        meta["namespace"] = "default".into();
+    }
+    if meta["uid"].is_null() {
+        meta["uid"] = (&*hash).into();
+    }
+    let uid = meta["uid"].as_str().unwrap_or_default().to_owned();
+    let notes = &mut meta["annotations"];
+    notes["kubernetes.io/config.hash"] = uid.into();
+    notes["kubernetes.io/config.source"] = source.split(':').next().unwrap_or_default().into();
+    notes["kubernetes.io/config.seen"] = Time::text(host.now()).into();
+    tree["spec"]["nodeName"] = (&**node).into();
+    let mut toleration = Value::object();
+    (toleration["operator"], toleration["effect"]) = ("Exists".into(), "NoExecute".into());
+    let old = tree["spec"]["tolerations"].items().to_vec();
+    tree["spec"]["tolerations"] = old.into_iter().chain([toleration]).collect();
+    tree.remove("status");
+    schema::normalize(<Pod as object::Lens>::SHAPE, &mut tree);
+    let mut pod = Pod::from(tree);
+    pod.default_fields();
+    if pod.spec().containers().is_empty() {
+        return Err("it has no containers".into());
+    }
+    Ok(pod)
+}
+
+/// 32 hexadecimal digits that stand for the content.
+fn fingerprint(parts: &[&[u8]]) -> String {
+    let mut hashes = [0xcbf2_9ce4_8422_2325_u64, 0x6c62_272e_07bb_0142];
+    for (at, byte) in parts.iter().flat_map(|part| part.iter()).enumerate() {
+        for (which, hash) in hashes.iter_mut().enumerate() {
+            let salt = u64::try_from(at * which).unwrap_or_default();
+            *hash = (*hash ^ u64::from(*byte) ^ salt).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    hashes.map(|hash| format!("{hash:016x}")).concat()
+}

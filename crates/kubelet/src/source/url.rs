@@ -1,0 +1,115 @@
+//! Static pods: what an address answers with, asked again and again.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use client::{Client, Tcp};
+use http::{HeaderMap, Method, Uri};
+use object::{Value, yaml::from_yaml};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tracing::warn;
+
+use super::manifest::{self, Named};
+use crate::{Error, Host};
+
+/// Nobody tells us when the answer changes.
+const ASK: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Whether pods can be asked for there.
+pub(crate) fn check(url: &str) -> Result<Uri, Error> {
+    let uri = url.parse::<Uri>().ok().filter(|uri| uri.host().is_some());
+    uri.filter(|uri| uri.scheme_str() == Some("http"))
+        .ok_or(Error::Unsupported("a --manifest-url that does not begin with http://"))
+}
+
+/// Asks the address; turns true after the first answer.
+pub(crate) fn start(host: &Arc<Host>) -> watch::Receiver<bool> {
+    let (done, on_read) = watch::channel(false);
+    let Some(uri) = host.config.manifest_url.as_deref().and_then(|url| check(url).ok()) else {
+        done.send_replace(true);
+        return on_read;
+    };
+    let host = host.clone();
+    let cx = host.cx.clone();
+    cx.spawn("pods by URL", async move {
+        let name = uri.host().unwrap_or_default();
+        let tcp = Tcp::new(name, uri.port_u16().unwrap_or(80), None);
+        let client = Client::new(client::Config::new(Arc::new(tcp)).user_agent("kubelet"));
+        let mut named = Named::default();
+        loop {
+            match ask(&client, &uri).await {
+                Ok(answer) => {
+                    let source = format!("http:{uri}");
+                    let pods = pods(answer).into_iter().enumerate().map(|(at, tree)| {
+                        let place = tree["metadata"]["name"].as_str().map(str::to_owned);
+                        let pod = manifest::parse(&host, &source, tree);
+                        (place.unwrap_or_else(|| at.to_string()), pod)
+                    });
+                    named.replace(&host, pods.collect());
+                    done.send_replace(true);
+                    host.mirrors.notify_one();
+                }
+                // What runs stays: an address that is away says nothing about its pods.
+                Err(error) => warn!(%uri, error, "pods cannot be read"),
+            }
+            sleep(ASK).await;
+        }
+    });
+    on_read
+}
+
+async fn ask(client: &Client, uri: &Uri) -> Result<Value, String> {
+    let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let answer = client.request(Method::GET, path, HeaderMap::new(), Bytes::new());
+    let answer = timeout(LIMIT, answer).await.map_err(|_| "no answer".to_owned())?;
+    let answer = answer.map_err(|error| error.to_string())?;
+    if answer.status != http::StatusCode::OK {
+        return Err(format!("the answer is {}", answer.status));
+    }
+    let body = timeout(LIMIT, answer.bytes()).await.map_err(|_| "no end".to_owned())?;
+    let body = body.map_err(|error| error.to_string())?;
+    let text = std::str::from_utf8(&body).map_err(|error| error.to_string())?;
+    from_yaml(text).map_err(|error| error.to_string())
+}
+
+/// One pod, or the pods of a list.
+fn pods(answer: Value) -> Vec<Value> {
+    if !matches!(answer["kind"].as_str(), Some("PodList" | "List")) {
+        return vec![answer];
+    }
+    let pods = answer["items"].items().iter().cloned();
+    let said = |mut pod: Value| {
+        if pod["kind"].is_null() {
+            (pod["kind"], pod["apiVersion"]) = ("Pod".into(), "v1".into());
+        }
+        pod
+    };
+    pods.map(said).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_pod_or_a_list() {
+        let names = |text: &str| {
+            let pods = pods(from_yaml(text).expect("a manifest"));
+            pods.iter().map(|pod| pod["kind"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("{kind: Pod, apiVersion: v1}"), ["Pod"]);
+        assert_eq!(names("{kind: PodList, items: [{metadata: {name: a}}, {}]}"), ["Pod", "Pod"]);
+        assert_eq!(names("{kind: List, items: [{kind: Secret}]}"), ["Secret"]);
+    }
+
+    #[test]
+    fn only_what_can_be_asked() {
+        assert!(check("http://192.0.2.1:8080/pods").is_ok());
+        assert!(check("https://192.0.2.1/pods").is_err());
+        assert!(check("nonsense").is_err());
+    }
+}
