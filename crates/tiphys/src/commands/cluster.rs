@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 
-use super::{parse, run_async};
+use super::{exit, parse, run_async};
 use crate::up::{self, Layout};
 
 const DEFAULT: &str = "/var/lib/tiphys";
@@ -41,6 +41,18 @@ struct WhereArgs {
 pub(super) fn up(args: Vec<OsString>) -> ExitCode {
     match parse::<UpArguments>("up", args) {
         Ok(UpArguments { up }) => run_async("up", up::start::run(up)),
+        Err(code) => code,
+    }
+}
+
+pub(super) fn join(args: Vec<OsString>) -> ExitCode {
+    #[derive(Parser)]
+    struct JoinArguments {
+        #[command(flatten)]
+        join: up::join::Join,
+    }
+    match parse::<JoinArguments>("join", args) {
+        Ok(JoinArguments { join }) => run_async("join", up::join::run(join)),
         Err(code) => code,
     }
 }
@@ -98,7 +110,10 @@ pub(super) fn supervise(args: Vec<OsString>) -> ExitCode {
 
 pub(super) fn control(args: Vec<OsString>) -> ExitCode {
     match parse::<Where>("control", args) {
-        Ok(Where { .. }) => run_async("control", up::control::run()),
+        Ok(Where { .. }) => match up::control::confine() {
+            Ok(()) => run_async("control", up::control::run()),
+            Err(error) => exit("control", Err(error)),
+        },
         Err(code) => code,
     }
 }

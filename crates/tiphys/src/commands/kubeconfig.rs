@@ -1,13 +1,14 @@
 //! `kubeconfig`: signs a certificate for a person or a further node.
 
-use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, fs, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use object::{Clock, SystemClock};
 use pki::{Authority, Leaf};
 
-use super::parse;
+use super::{exit, parse};
+use crate::up::{Layout, Settings, membership};
 
 #[derive(Parser)]
 struct Arguments {
@@ -15,14 +16,17 @@ struct Arguments {
     #[arg(long, default_value = "/var/lib/tiphys")]
     data_dir: PathBuf,
     /// The user's name.
-    #[arg(long)]
-    user: String,
+    #[arg(long, required_unless_present = "node")]
+    user: Option<String>,
     /// A group that the user is in.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "node")]
     group: Vec<String>,
+    /// The name of a further node: prints what `tiphys join` wants there.
+    #[arg(long, conflicts_with = "user")]
+    node: Option<String>,
     /// How the user reaches the API server: https://HOST:PORT.
-    #[arg(long, default_value = "https://127.0.0.1:6443")]
-    server: String,
+    #[arg(long)]
+    server: Option<String>,
 }
 
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {
@@ -30,25 +34,33 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    match sign(&arguments) {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("kubeconfig: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit("kubeconfig", sign(&arguments).map(|text| print!("{text}")))
 }
 
 fn sign(arguments: &Arguments) -> Result<String> {
+    let layout = Layout::new(&arguments.data_dir);
     let read = |name: &str| {
-        let path = arguments.data_dir.join("pki").join(name);
+        let path = layout.path("pki").join(name);
         fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
     };
     let authority = Authority::from_pem(&read("ca.crt")?, &read("ca.key")?)?;
-    let groups: Vec<&str> = arguments.group.iter().map(String::as_str).collect();
-    let pair = authority.issue(&Leaf::client(&arguments.user, &groups), SystemClock.now())?;
-    Ok(pair.kubeconfig(&arguments.server, &authority)?)
+    let issue = |user: &str, groups: &[&str]| {
+        authority.issue(&Leaf::client(user, groups), SystemClock.now())
+    };
+    let settings = Settings::load(&layout.path("config.yaml"));
+    let server = match (&arguments.server, &settings) {
+        (Some(server), _) => server.clone(),
+        (None, Ok(own)) => format!("https://{}", SocketAddr::new(own.node_ip, own.port)),
+        (None, Err(_)) => "https://127.0.0.1:6443".to_owned(),
+    };
+    let Some(name) = &arguments.node else {
+        let user = arguments.user.as_deref().unwrap_or_default();
+        let groups: Vec<&str> = arguments.group.iter().map(String::as_str).collect();
+        return Ok(issue(user, &groups)?.kubeconfig(&server, &authority)?);
+    };
+    let kubelet = issue(&format!("system:node:{name}"), &["system:nodes"])?;
+    let proxy = issue("system:kube-proxy", &["system:node-proxier"])?;
+    let both = [kubelet, proxy].map(|pair| pair.kubeconfig(&server, &authority));
+    let [kubelet, proxy] = both;
+    membership::write(&settings?, &kubelet?, &proxy?)
 }

@@ -34,6 +34,7 @@ const COMMANDS: &[Command] = &[
     new("why", "why an object is as it is: the chain of causes", why::why),
     new("history", "what was written to an object, by whom and why", why::history),
     new("image", "import, list, pull and remove images", image::run),
+    new("join", "make this machine a further node of a cluster", cluster::join),
     new("kubeconfig", "sign a kubeconfig for a person or a node", kubeconfig::run),
     new("manifest", "print what runs the name server", manifest::run),
     new("kubectl", "the command line client", kubectl::main),
@@ -96,6 +97,11 @@ fn run_async<F: Future<Output = anyhow::Result<()>>>(name: &str, task: F) -> Exi
     crate::logging::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ended = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(task));
+    exit(name, ended)
+}
+
+/// Says what went wrong, if something did.
+fn exit(name: &str, ended: anyhow::Result<()>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -5,13 +5,17 @@
 //!   │                  └──────► node      runtime, kubelet, network, proxy: root
 //!   └─waits for the node, then says what to do next
 //! ```
+//!
+//! `tiphys join` starts the same without `control`.
 
 pub(crate) mod check;
 pub(crate) mod control;
 pub(crate) mod demo;
 pub(crate) mod down;
+pub(crate) mod join;
 mod layout;
 mod machine;
+pub(crate) mod membership;
 pub(crate) mod node;
 mod settings;
 mod sockets;

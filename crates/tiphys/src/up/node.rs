@@ -10,14 +10,14 @@ use ::runtime::Context;
 use anyhow::{Context as _, Result, anyhow};
 use client::{Client, Config};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 pub(crate) use self::{images::import, runtime::IMAGE};
 pub(super) use self::{
     network::PodNetwork,
     runtime::{cgroup_root, open_images, settings_of},
 };
-use super::{Layout, Settings};
+use super::{Layout, Settings, join::MEMBERSHIP, membership};
 
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let settings = Settings::load(&layout.path("config.yaml"))?;
@@ -26,10 +26,12 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let serving = runtime::serve(layout, network.clone(), stop.clone()).await?;
     info!("the runtime answers");
 
-    let client = local(layout, "node.sock", "kubelet");
+    let client = connect(layout, &settings, "node.sock", membership::KUBELET)?;
     let cx = Context::new(&client);
-    kubelet::start(&cx, kubelet_config(layout, &settings)?).await.context("kubelet")?;
-    let proxied = local(layout, "proxy.sock", "kube-proxy");
+    if !settings.disables("kubelet") {
+        kubelet::start(&cx, kubelet_config(layout, &settings)?).await.context("kubelet")?;
+    }
+    let proxied = connect(layout, &settings, "proxy.sock", membership::PROXY)?;
     let proxy_cx = Context::new(&proxied);
     if !settings.disables("proxy") {
         proxy::start(&proxy_cx, proxy::Config { node: proxy_node_of(&settings)? });
@@ -44,19 +46,21 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The API through a socket that says who we are.
-fn local(layout: &Layout, socket: &str, name: &str) -> Client {
+/// The API through a socket that says who we are; on a node that has joined, as its
+/// membership says.
+fn connect(layout: &Layout, settings: &Settings, socket: &str, name: &str) -> Result<Client> {
+    if settings.disables("control") {
+        return membership::client(&layout.path(MEMBERSHIP), name);
+    }
     let path: PathBuf = layout.path("run").join(socket);
-    Client::new(Config::unix(&path).manager(name).user_agent(name))
+    Ok(Client::new(Config::unix(&path).manager(name).user_agent(name)))
 }
 
 /// Other nodes' pods are behind these nodes.
 fn routes(cx: &Context, settings: &Settings, network: Arc<PodNetwork>) {
     let own = settings.node_name.clone();
     proxy::watch_routes(cx, &own, move |peers: BTreeMap<String, IpAddr>| {
-        if let Err(error) = network.set_routes(peers) {
-            warn!(%error, "cannot set the routes between nodes");
-        }
+        network.set_routes(peers);
     });
 }
 

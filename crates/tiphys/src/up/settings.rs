@@ -40,9 +40,13 @@ impl Settings {
             return Ok(settings);
         }
         let settings = Self::choose(wishes)?;
-        fs::write(path, yaml::to_yaml(&settings.to_tree()))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        settings.keep(path)?;
         Ok(settings)
+    }
+
+    pub(crate) fn keep(&self, path: &Path) -> Result<()> {
+        fs::write(path, yaml::to_yaml(&self.to_tree()))
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
     pub(crate) fn load(path: &Path) -> Result<Self> {
@@ -85,7 +89,9 @@ impl Settings {
         differs("node-name", &self.node_name, wishes.node_name.as_deref())?;
         differs("port", &self.port.to_string(), port.as_deref())?;
         differs("cluster-cidr", &self.cluster_cidr, wishes.cluster_cidr.as_deref())?;
-        differs("service-cluster-ip-range", &self.service_cidr, wishes.service_cidr.as_deref())
+        differs("service-cluster-ip-range", &self.service_cidr, wishes.service_cidr.as_deref())?;
+        let disable = (!wishes.disable.is_empty()).then(|| wishes.disable.join(","));
+        differs("disable", &self.disable.join(","), disable.as_deref())
     }
 
     pub(crate) fn disables(&self, part: &str) -> bool {
@@ -145,6 +151,8 @@ mod tests {
         };
         assert_eq!(Settings::from_tree(&settings.to_tree()), Some(settings.clone()));
         let wish = Wishes { port: Some(7443), ..Wishes::default() };
+        assert!(settings.agrees(&wish).is_err());
+        let wish = Wishes { disable: vec!["proxy".to_owned()], ..Wishes::default() };
         assert!(settings.agrees(&wish).is_err());
         assert!(settings.agrees(&Wishes::default()).is_ok());
     }

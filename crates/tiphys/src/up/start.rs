@@ -79,9 +79,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
     let settings = Settings::load_or_choose(&layout.path("config.yaml"), &wishes)?;
     layout.make(settings.user)?;
     let executable = layout.executable()?;
-    if let Some(pid) = super::status::pid(&layout.path("run/supervisor.pid")) {
-        bail!("a cluster already runs on {} (pid {pid}): see `tiphys status`", dir.display());
-    }
+    refuse_second(&layout)?;
     if up.foreground {
         return supervise::run(&layout).await;
     }
@@ -120,7 +118,16 @@ async fn name_server(layout: &Layout, client: &Client, settings: &Settings) -> R
     Ok(())
 }
 
-fn launch(layout: &Layout, executable: &Path) -> Result<()> {
+/// Two clusters on the same data would be one too many.
+pub(super) fn refuse_second(layout: &Layout) -> Result<()> {
+    let running = super::status::pid(&layout.path("run/supervisor.pid"));
+    running.map_or(Ok(()), |pid| {
+        let dir = layout.dir().display();
+        bail!("a cluster already runs on {dir} (pid {pid}): see `tiphys status`")
+    })
+}
+
+pub(super) fn launch(layout: &Layout, executable: &Path) -> Result<()> {
     let log = supervise::log(&layout.path("log/supervisor.log"))?;
     let mut command = Command::new(executable);
     command.arg("supervise").arg("--data-dir").arg(layout.dir()).current_dir("/");
@@ -147,7 +154,12 @@ async fn connect(layout: &Layout, began: Instant) -> Result<Client> {
     }
 }
 
-async fn node_ready(layout: &Layout, client: &Client, name: &str, began: Instant) -> Result<()> {
+pub(super) async fn node_ready(
+    layout: &Layout,
+    client: &Client,
+    name: &str,
+    began: Instant,
+) -> Result<()> {
     let nodes = Api::<Node>::new(client);
     loop {
         let node = nodes.get(&Key::new("", name)).await;

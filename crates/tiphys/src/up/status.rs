@@ -2,13 +2,16 @@
 
 use std::{fs, path::Path, process::ExitCode};
 
-use super::Layout;
+use super::{Layout, Settings};
 
 /// Prints the processes of the cluster. Fails if it does not run.
 pub(crate) fn print(layout: &Layout) -> ExitCode {
     let mut all = true;
     println!("cluster on {}", layout.dir().display());
-    for name in ["supervisor", "control", "node"] {
+    let settings = Settings::load(&layout.path("config.yaml"));
+    let wanted = |name: &str| settings.as_ref().is_ok_and(|own| !own.disables(name));
+    let parts = [("supervisor", true), ("control", wanted("control")), ("node", true)];
+    for (name, _) in parts.into_iter().filter(|(_, wanted)| *wanted) {
         if let Some(pid) = pid(&layout.path("run").join(format!("{name}.pid"))) {
             println!("  {name:<12} running (pid {pid}, {} kB)", memory(pid))
         } else {

@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::{fd::OwnedFd, unix::process::CommandExt},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -19,37 +19,34 @@ use tracing::{info, warn};
 use super::{Layout, Settings, sockets::Sockets};
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
-const LAST_RETRY: Duration = Duration::from_secs(10);
+const LAST_RETRY: Duration = Duration::from_secs(3);
 /// Who ran that long was not at fault from the start.
-const STABLE: Duration = Duration::from_secs(30);
+const STABLE: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Runs until it is asked to stop.
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let lock = lock(layout)?;
     let settings = Settings::load(&layout.path("config.yaml"))?;
-    let sockets = Sockets::open(layout.dir(), settings.port)?;
+    // After a crash of the supervisor the others are still there: pods outlive them.
+    end(layout, "node").await;
+    end(layout, "control").await;
+    let sockets = match settings.disables("control") {
+        true => None,
+        false => Some(Sockets::open(layout.dir(), settings.port)?),
+    };
     fs::write(layout.path("run/supervisor.pid"), std::process::id().to_string())?;
     let control =
-        Part { name: "control", layout, user: Some(settings.user), sockets: Some(&sockets) };
+        Part { name: "control", layout, user: Some(settings.user), sockets: sockets.as_ref() };
     let node = Part { name: "node", layout, user: None, sockets: None };
-    let stop = crate::commands::asked_to_stop();
-    tokio::pin!(stop);
-    if settings.disables("kubelet") {
-        tokio::select! {
-            () = control.keep() => {}
-            stopped = &mut stop => stopped?,
-        }
-    } else {
-        tokio::select! {
-            () = control.keep() => {}
-            () = node.keep() => {}
-            stopped = &mut stop => stopped?,
-        }
+    tokio::select! {
+        () = control.keep(), if !settings.disables("control") => {}
+        () = node.keep() => {}
+        stopped = crate::commands::asked_to_stop() => stopped?,
     }
     info!("stopping");
-    node.end().await;
-    control.end().await;
+    end(layout, "node").await;
+    end(layout, "control").await;
     let _ = fs::remove_file(layout.path("run/supervisor.pid"));
     drop(lock);
     Ok(())
@@ -107,30 +104,31 @@ impl Part<'_> {
         sys::spawn::pass(&mut command, passed);
         let child = tokio::process::Command::from(command).spawn()?;
         let pid = child.id().unwrap_or_default();
-        fs::write(self.pid_file(), pid.to_string())?;
+        fs::write(pid_file(self.layout, self.name), pid.to_string())?;
         info!(part = self.name, pid, "started");
         Ok(child)
     }
+}
 
-    /// Asks the process to end, and waits; then it has to.
-    async fn end(&self) {
-        let Some(pid) = super::status::pid(&self.pid_file()) else { return };
-        let _ = sys::process::kill(pid, 15);
-        let gone = async {
-            while Path::new(&format!("/proc/{pid}")).exists() && !super::status::is_zombie(pid) {
-                sleep(Duration::from_millis(20)).await;
-            }
-        };
-        if timeout(GRACE, gone).await.is_err() {
-            warn!(part = self.name, "does not end by itself");
-            let _ = sys::process::kill(pid, 9);
+/// Asks a part to end, and waits; then it has to.
+async fn end(layout: &Layout, name: &str) {
+    let file = pid_file(layout, name);
+    let Some(pid) = super::status::pid(&file) else { return };
+    let _ = sys::process::kill(pid, 15);
+    let gone = async {
+        while Path::new(&format!("/proc/{pid}")).exists() && !super::status::is_zombie(pid) {
+            sleep(Duration::from_millis(20)).await;
         }
-        let _ = fs::remove_file(self.pid_file());
+    };
+    if timeout(GRACE, gone).await.is_err() {
+        warn!(part = name, "does not end by itself");
+        let _ = sys::process::kill(pid, 9);
     }
+    let _ = fs::remove_file(file);
+}
 
-    fn pid_file(&self) -> std::path::PathBuf {
-        self.layout.path("run").join(format!("{}.pid", self.name))
-    }
+fn pid_file(layout: &Layout, name: &str) -> PathBuf {
+    layout.path("run").join(format!("{name}.pid"))
 }
 
 pub(super) fn log(path: &Path) -> Result<fs::File> {

@@ -1,11 +1,9 @@
 //! The first minute, as a user has it: one command from nothing to an application
 //! that answers, on real containers, in a network namespace without a way out.
 
-mod world;
-
 use std::{thread::sleep, time::Duration};
 
-use world::World;
+use crate::world::World;
 
 #[test]
 fn up_runs_an_application_heals_and_leaves_nothing() {

@@ -17,32 +17,56 @@ pub(crate) struct World {
     namespace: String,
     folder: TempDir,
     machine: String,
+    links: String,
 }
 
 impl World {
+    /// A machine whose only cable ends in itself.
     pub(crate) fn new(name: &str) -> Self {
         let machine = machine();
-        let namespace = format!("tiphys-{name}-{}", std::process::id());
-        let ip = |args: &str| run(Command::new("ip").args(args.split(' ')));
-        ip(&format!("netns add {namespace}"));
-        ip(&format!("-n {namespace} link set lo up"));
+        let namespace = namespace(name);
         ip(&format!("-n {namespace} link add out type veth peer name end"));
-        ip(&format!("-n {namespace} address add 192.0.2.2/24 dev out"));
-        ip(&format!("-n {namespace} link set out up"));
         ip(&format!("-n {namespace} link set end up"));
-        ip(&format!("-n {namespace} route add default via 192.0.2.1"));
-        let folder = tempfile::Builder::new().prefix("tiphys").tempdir().expect("a folder");
-        Self { namespace, folder, machine }
+        Self::with_address(namespace, machine, 2)
     }
 
-    fn path(&self) -> &Path {
+    /// Two machines, and a cable from one to the other.
+    pub(crate) fn pair(name: &str) -> (Self, Self) {
+        let machine = machine();
+        let (one, other) = (namespace(name), namespace(&format!("{name}-2")));
+        ip(&format!("-n {one} link add out type veth peer name out netns {other}"));
+        let one = Self::with_address(one, machine.clone(), 2);
+        (one, Self::with_address(other, machine, 3))
+    }
+
+    fn with_address(namespace: String, machine: String, last: u8) -> Self {
+        ip(&format!("-n {namespace} address add 192.0.2.{last}/24 dev out"));
+        ip(&format!("-n {namespace} link set out up"));
+        ip(&format!("-n {namespace} route add default via 192.0.2.1"));
+        let folder = tempfile::Builder::new().prefix("tiphys").tempdir().expect("a folder");
+        let links = ip(&format!("-n {namespace} -o link"));
+        Self { namespace, folder, machine, links: names(&links) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// Writes a file beside the data; gives its path.
+    pub(crate) fn file(&self, name: &str, content: &str) -> String {
+        let path = self.path().join(name);
+        fs::write(&path, content).expect("a test has room for a file");
+        path.to_str().expect("text").to_owned()
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.inside(env!("CARGO_BIN_EXE_tiphys"), args)
+    }
+
+    /// A program of the machine, in this network.
+    pub(crate) fn inside(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", self.namespace));
-        command.arg(env!("CARGO_BIN_EXE_tiphys")).args(args);
+        command.arg(format!("--net=/run/netns/{}", self.namespace)).arg(program).args(args);
         command
     }
 
@@ -71,12 +95,20 @@ impl World {
         run(&mut self.kubectl_command(args))
     }
 
+    /// What it said on its standard output, whether it succeeds or not.
     pub(crate) fn try_kubectl(&self, args: &[&str]) -> String {
         let out = output(&mut self.kubectl_command(args));
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    fn kubectl_command(&self, args: &[&str]) -> Command {
+    /// What it complained of. It has to.
+    pub(crate) fn refused(&self, args: &[&str]) -> String {
+        let out = output(&mut self.kubectl_command(args));
+        assert!(!out.status.success(), "kubectl {args:?}: {}", said(&out));
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    }
+
+    pub(crate) fn kubectl_command(&self, args: &[&str]) -> Command {
         let mut command = self.command(&["kubectl", "--kubeconfig"]);
         command.arg(self.path().join("kubeconfig/admin")).args(args);
         command
@@ -86,16 +118,43 @@ impl World {
         run(&mut self.command(&["hello", "--fetch", url]))
     }
 
-    /// Ends one of our own processes, without a word.
-    pub(crate) fn kill(&self, part: &str) {
-        let pid = fs::read_to_string(self.path().join(format!("run/{part}.pid"))).expect("a pid");
-        run(Command::new("kill").arg("-9").arg(pid.trim()));
+    /// The process of a pod that runs `hello`, as the machine numbers it.
+    pub(crate) fn process(&self, pod: &str) -> String {
+        let uid = "jsonpath={.metadata.uid} {.metadata.annotations.kubernetes\\.io/config\\.hash}";
+        let uids = self.kubectl(&["get", "pod", pod, "-o", uid]);
+        let uid = uids.split_whitespace().last().expect("a pod has a uid");
+        let all = run(Command::new("pgrep").args(["-f", "^/tiphys hello"]));
+        let of_pod = |pid: &&str| {
+            let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+            groups.contains(uid)
+        };
+        all.lines().find(of_pod).expect("the container runs").to_owned()
     }
 
-    pub(crate) fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+    /// Ends one of our own processes, without a word.
+    pub(crate) fn kill(&self, part: &str) {
+        let pid = self.pid(part).expect("a pid");
+        run(Command::new("kill").arg("-9").arg(pid));
+    }
+
+    pub(crate) fn runs(&self, part: &str) -> bool {
+        let alive = |pid: String| Path::new("/proc").join(pid).join("root").exists();
+        self.pid(part).is_some_and(alive)
+    }
+
+    fn pid(&self, part: &str) -> Option<String> {
+        let pid = fs::read_to_string(self.path().join(format!("run/{part}.pid"))).ok()?;
+        Some(pid.trim().to_owned())
+    }
+
+    pub(crate) fn until(&self, what: &str, holds: impl FnMut() -> bool) {
+        self.within(PATIENCE, what, holds);
+    }
+
+    pub(crate) fn within(&self, patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
         let began = Instant::now();
         while !holds() {
-            assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}\n{}", self.logs());
+            assert!(began.elapsed() < patience, "{what}: not within {patience:?}\n{}", self.logs());
             sleep(Duration::from_millis(200));
         }
     }
@@ -111,14 +170,8 @@ impl World {
         assert_eq!(said(&processes), "");
         let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
         assert!(!mounts.contains(folder), "{mounts}");
-        let inside = |program: &str, args: &[&str]| {
-            let mut command = Command::new("nsenter");
-            command.arg(format!("--net=/run/netns/{}", self.namespace)).arg(program).args(args);
-            run(&mut command)
-        };
-        assert_eq!(inside("nft", &["list", "tables"]), "");
-        let links = inside("ip", &["-o", "link"]);
-        assert_eq!(links.lines().count(), 3, "lo and one pair: {links}");
+        assert_eq!(run(&mut self.inside("nft", &["list", "tables"])), "");
+        assert_eq!(names(&run(&mut self.inside("ip", &["-o", "link"]))), self.links);
         assert_eq!(self.machine, machine(), "the machine itself has changed");
     }
 }
@@ -132,23 +185,38 @@ impl Drop for World {
 
 /// What a test must not touch.
 fn machine() -> String {
-    let links = run(Command::new("ip").args(["-o", "link"]));
-    let names: Vec<&str> = links.lines().filter_map(|line| line.split(':').nth(1)).collect();
-    let routes = run(Command::new("ip").arg("route"));
+    let links = names(&ip("-o link"));
+    let routes = ip("route");
     let tables = run(Command::new("nft").args(["list", "tables"]));
-    format!("{names:?}\n{routes}\n{tables}")
+    format!("{links}\n{routes}\n{tables}")
 }
 
-fn output(command: &mut Command) -> Output {
+fn namespace(name: &str) -> String {
+    let namespace = format!("tiphys-{name}-{}", std::process::id());
+    ip(&format!("netns add {namespace}"));
+    ip(&format!("-n {namespace} link set lo up"));
+    namespace
+}
+
+fn names(links: &str) -> String {
+    let names: Vec<&str> = links.lines().filter_map(|line| line.split(':').nth(1)).collect();
+    names.concat()
+}
+
+fn ip(args: &str) -> String {
+    run(Command::new("ip").args(args.split(' ')))
+}
+
+pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let out = output(command);
     assert!(out.status.success(), "{command:?}: {}", said(&out));
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-fn said(out: &Output) -> String {
+pub(crate) fn said(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }

@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Result, anyhow};
 use container::cni::{Cni, NetworkError, NetworkStatus, Protocol, SandboxNetwork};
 use network::{Attachment, Builtin, Cidr, Cni as _, Config, PortMapping};
+use tracing::warn;
 
 use crate::up::{Layout, Settings};
 
@@ -23,6 +24,8 @@ pub(in crate::up) struct PodNetwork {
     cluster: Cidr,
     network: OnceLock<Builtin>,
     starting: Mutex<()>,
+    /// Where other nodes' pods are. Known, perhaps, before our own range is.
+    peers: Mutex<BTreeMap<Cidr, IpAddr>>,
 }
 
 impl PodNetwork {
@@ -31,8 +34,13 @@ impl PodNetwork {
         let directory = layout.path("node/network");
         fs::create_dir_all(&directory)?;
         let cluster = settings.cluster_cidr.parse().map_err(|error| anyhow!("{error}"))?;
-        let network =
-            Self { directory, cluster, network: OnceLock::new(), starting: Mutex::default() };
+        let network = Self {
+            directory,
+            cluster,
+            network: OnceLock::new(),
+            starting: Mutex::default(),
+            peers: Mutex::default(),
+        };
         if let Some(range) = range_of(layout) {
             network.start(&range).map_err(|error| anyhow!("the pod network: {error}"))?;
         }
@@ -55,19 +63,32 @@ impl PodNetwork {
         };
         let network = Builtin::start(config).map_err(|error| wrong(&error))?;
         fs::write(self.directory.join("range"), range).map_err(|error| wrong(&error))?;
-        self.network.set(network).map_err(|_| NetworkError("started twice".to_owned()))
+        self.network.set(network).map_err(|_| NetworkError("started twice".to_owned()))?;
+        self.route();
+        Ok(())
     }
 
     fn ready(&self) -> Result<&Builtin, NetworkError> {
         self.network.get().ok_or_else(|| NetworkError("the node has no pod range yet".to_owned()))
     }
 
-    pub(in crate::up) fn set_routes(&self, peers: BTreeMap<String, IpAddr>) -> Result<()> {
-        let network = self.ready()?.clone();
+    pub(in crate::up) fn set_routes(&self, peers: BTreeMap<String, IpAddr>) {
         let peers = peers.into_iter().filter_map(|(range, ip)| Some((range.parse().ok()?, ip)));
-        let peers: BTreeMap<Cidr, IpAddr> = peers.collect();
-        tokio::runtime::Handle::current().spawn(async move { network.set_routes(peers).await });
-        Ok(())
+        *self.peers.lock().expect("not poisoned") = peers.collect();
+        self.route();
+    }
+
+    fn route(&self) {
+        let Some(network) = self.network.get().cloned() else { return };
+        let peers = self.peers.lock().expect("not poisoned").clone();
+        if peers.is_empty() {
+            return;
+        }
+        tokio::runtime::Handle::current().spawn(async move {
+            if let Err(error) = network.set_routes(peers).await {
+                warn!(%error, "cannot set the routes between nodes");
+            }
+        });
     }
 
     /// Removes interfaces, rules and addresses.

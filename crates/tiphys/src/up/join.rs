@@ -1,0 +1,85 @@
+//! The command `join`: the same supervisor and the same `node`, without `control`:
+//! the API server is another machine's.
+
+use std::{
+    fs,
+    io::Write,
+    net::IpAddr,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use tokio::time::Instant;
+
+use super::{
+    Layout, Settings, check,
+    layout::DEFAULT,
+    machine,
+    membership::{self, KUBELET, Membership},
+    start::{launch, node_ready, refuse_second},
+};
+
+/// Where a joined node keeps its membership.
+pub(super) const MEMBERSHIP: &str = "kubeconfig/node";
+
+#[derive(Args, Debug)]
+pub(crate) struct Join {
+    /// What `tiphys kubeconfig --node NAME` printed where the cluster is.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: PathBuf,
+    /// Where everything of this node is kept.
+    #[arg(long, default_value = DEFAULT)]
+    data_dir: PathBuf,
+    /// The address that the other nodes reach this one at.
+    #[arg(long)]
+    node_ip: Option<IpAddr>,
+}
+
+pub(crate) async fn run(join: Join) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "tiphys join needs root: it makes containers and networks"
+    );
+    check::demand()?;
+    let membership = Membership::read(&join.kubeconfig)?;
+    let dir = std::path::absolute(&join.data_dir)?;
+    let layout = Layout::new(&dir);
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    refuse_second(&layout)?;
+    let settings = settings(&membership, join.node_ip)?;
+    layout.make(settings.user)?;
+    settings.keep(&layout.path("config.yaml"))?;
+    write(&layout.path("pki/ca.crt"), &membership.authorities)?;
+    write(&layout.path(MEMBERSHIP), &fs::read(&join.kubeconfig)?)?;
+    let executable = layout.executable()?;
+    let began = Instant::now();
+    launch(&layout, &executable)?;
+    let client = membership::client(&layout.path(MEMBERSHIP), KUBELET)?;
+    node_ready(&layout, &client, &settings.node_name, began).await?;
+    println!("{} has joined ({:.1} s)", settings.node_name, began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn settings(membership: &Membership, address: Option<IpAddr>) -> Result<Settings> {
+    let address = address.or_else(machine::address);
+    Ok(Settings {
+        node_name: membership.node_name.clone(),
+        node_ip: address.context("this machine has no address to be reached at: --node-ip")?,
+        port: 0,
+        cluster_cidr: membership.cluster_cidr.clone(),
+        service_cidr: membership.service_cidr.clone(),
+        dns: membership.dns,
+        user: machine::user(),
+        disable: vec!["control".to_owned(), "dns".to_owned()],
+    })
+}
+
+/// For root alone.
+fn write(path: &Path, content: &[u8]) -> Result<()> {
+    let file =
+        fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(content))
+        .with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,91 @@
+//! What a further node must know, in one file: a kubeconfig with a context for the
+//! kubelet and one for the proxy, and the ranges of the cluster beside the server.
+
+use std::{fs, net::IpAddr, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+use client::{Client, Kubeconfig};
+use object::{Value, from_json, to_json};
+
+use super::Settings;
+
+/// The context of the kubelet, and of the proxy.
+pub(crate) const KUBELET: &str = "kubelet";
+pub(crate) const PROXY: &str = "kube-proxy";
+const EXTENSION: &str = "tiphys";
+const NODE: &str = "system:node:";
+
+/// One kubeconfig of the kubelet's and the proxy's.
+pub(crate) fn write(settings: &Settings, kubelet: &str, proxy: &str) -> Result<String> {
+    let (mut file, proxy) = (from_json(kubelet.as_bytes())?, from_json(proxy.as_bytes())?);
+    let mut ranges = Value::object();
+    ranges["clusterCIDR"] = settings.cluster_cidr.as_str().into();
+    ranges["serviceCIDR"] = settings.service_cidr.as_str().into();
+    ranges["clusterDNS"] = settings.dns.to_string().into();
+    let mut extension = Value::object();
+    extension["name"] = EXTENSION.into();
+    extension["extension"] = ranges;
+    let mut cluster = file["clusters"].items()[0].clone();
+    cluster["cluster"]["extensions"] = std::iter::once(extension).collect();
+    file["clusters"] = std::iter::once(cluster).collect();
+    for list in ["users", "contexts"] {
+        let mut entries = [file[list].items()[0].clone(), proxy[list].items()[0].clone()];
+        if list == "contexts" {
+            entries[0]["name"] = KUBELET.into();
+            entries[1]["name"] = PROXY.into();
+        }
+        file[list] = entries.into_iter().collect();
+    }
+    file["current-context"] = KUBELET.into();
+    Ok(format!("{}\n", String::from_utf8(to_json(&file))?))
+}
+
+/// The same, read.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    pub(crate) node_name: String,
+    pub(crate) cluster_cidr: String,
+    pub(crate) service_cidr: String,
+    pub(crate) dns: IpAddr,
+    /// The certificates that the API server and its calls to this node are known by.
+    pub(crate) authorities: Vec<u8>,
+}
+
+impl Membership {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let tree = object::yaml::from_yaml(&text)?;
+        Self::of(&tree).with_context(|| {
+            format!("{} is not of `tiphys kubeconfig --node NAME`", path.display())
+        })
+    }
+
+    fn of(tree: &Value) -> Result<Self> {
+        let user = tree["users"].items().first().and_then(|user| user["name"].as_str());
+        let node_name = user.and_then(|user| user.strip_prefix(NODE)).context("no node's name")?;
+        let cluster = tree["clusters"].items().first().context("no cluster")?.get("cluster");
+        let extensions = cluster["extensions"].items().iter();
+        let ranges = extensions.map(|own| own.get("extension")).next().context("no ranges")?;
+        let text = |name: &str| {
+            let text = ranges[name].as_str().with_context(|| format!("no {name}"))?;
+            anyhow::Ok(text.to_owned())
+        };
+        let authorities = cluster["certificate-authority-data"].as_str().unwrap_or_default();
+        let authorities = base64::Engine::decode(&base64::prelude::BASE64_STANDARD, authorities)?;
+        ensure!(!authorities.is_empty(), "no authority");
+        Ok(Self {
+            node_name: node_name.to_owned(),
+            cluster_cidr: text("clusterCIDR")?,
+            service_cidr: text("serviceCIDR")?,
+            dns: text("clusterDNS")?.parse()?,
+            authorities,
+        })
+    }
+}
+
+/// The API server, as one of the two.
+pub(crate) fn client(path: &Path, context: &str) -> Result<Client> {
+    let config = Kubeconfig::read(path)?.config(Some(context))?;
+    Ok(Client::new(config.manager(context).user_agent(context)))
+}

@@ -1,0 +1,81 @@
+//! What users get wrong: a precise answer, nothing lost, nothing hangs.
+
+use crate::world::{World, output, said};
+
+const UNKNOWN_FIELD: &str = r"
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  nonsense: 1
+  containers: [{name: c, image: tiphys.local/hello:1}]
+";
+const INVALID: &str = r"
+apiVersion: v1
+kind: Pod
+metadata: {name: Not_a_name}
+spec:
+  restartPolicy: Sometimes
+  containers: []
+";
+const UNKNOWN_KIND: &str = "apiVersion: example.org/v1\nkind: Nonsense\nmetadata: {name: n}";
+const BROKEN: &str = "apiVersion: v1\nkind: [\n";
+/// Nothing listens there.
+const MISSING_IMAGE: &str = r"
+apiVersion: v1
+kind: Pod
+metadata: {name: missing}
+spec:
+  containers: [{name: c, image: '127.0.0.1:1/none:1'}]
+";
+
+#[test]
+fn bad_requests_get_upstreams_answers() {
+    let world = World::new("bad");
+    world.tiphys(&["up", "--node-name", "n1"]);
+    let create = |name: &str, text: &str| {
+        let path = world.file(name, text);
+        world.refused(&["create", "-f", &path])
+    };
+    let answer = create("field.yaml", UNKNOWN_FIELD);
+    assert!(answer.starts_with("Error from server (BadRequest): "), "{answer}");
+    assert!(answer.contains("strict decoding error: unknown field \"spec.nonsense\""), "{answer}");
+    let answer = create("invalid.yaml", INVALID);
+    assert!(answer.contains("The Pod \"Not_a_name\" is invalid"), "{answer}");
+    assert!(answer.contains("spec.containers: Required value"), "{answer}");
+    assert!(answer.contains("Unsupported value: \"Sometimes\""), "{answer}");
+    let answer = create("kind.yaml", UNKNOWN_KIND);
+    assert!(
+        answer.contains("no matches for kind \"Nonsense\" in version \"example.org/v1\""),
+        "{answer}"
+    );
+    assert!(answer.contains("ensure CRDs are installed first"), "{answer}");
+    let answer = create("broken.yaml", BROKEN);
+    assert!(answer.contains("error parsing") && answer.contains("line"), "{answer}");
+    assert_eq!(world.kubectl(&["get", "pods", "-o", "name"]), "");
+
+    let stranger = [
+        "kubectl",
+        "--server=https://127.0.0.1:6443",
+        "--insecure-skip-tls-verify",
+        "--token=wrong",
+        "get",
+        "pods",
+    ];
+    let answer = said(&output(&mut world.command(&stranger)));
+    assert!(answer.contains("You must be logged in to the server (Unauthorized)"), "{answer}");
+
+    let path = world.file("missing.yaml", MISSING_IMAGE);
+    world.kubectl(&["create", "-f", &path]);
+    let reason = "jsonpath={.status.containerStatuses[0].state.waiting.reason}";
+    world.until("the missing image is told", || {
+        let reason = world.try_kubectl(&["get", "pod", "missing", "-o", reason]);
+        reason == "ErrImagePull" || reason == "ImagePullBackOff"
+    });
+    world.until("it is told as an event", || {
+        world.try_kubectl(&["describe", "pod", "missing"]).contains("Failed to pull image")
+    });
+    world.kubectl(&["delete", "pod", "missing", "--grace-period=1"]);
+    world.tiphys(&["down"]);
+    world.assert_nothing_left();
+}

@@ -1,0 +1,113 @@
+//! Any of our processes may die at any moment: what was acknowledged stays, containers
+//! live on, everything converges.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, sleep},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use crate::world::{World, output};
+
+const ROUNDS: u32 = 20;
+const PARTS: [&str; 3] = ["control", "node", "supervisor"];
+
+#[test]
+fn nothing_acknowledged_is_lost_whoever_dies() {
+    let world = Arc::new(World::new("kills"));
+    let said = world.tiphys(&["up", "--node-name", "n1", "--demo"]);
+    let url = said.split_whitespace().find(|word| word.starts_with("http://")).expect("an address");
+    let containers = containers(&world);
+    let recorder = Recorder::start(&world);
+
+    let mut random = Random::new();
+    for round in 0..ROUNDS {
+        sleep(Duration::from_millis(random.below(700)));
+        let victim = PARTS[usize::try_from(random.below(3)).expect("small")];
+        world.until("the victim is back from its last death", || world.runs(victim));
+        world.kill(victim);
+        assert!(world.fetch(url).contains("Hello from hello-"), "round {round}: without {victim}");
+        if victim == "supervisor" {
+            world.tiphys(&["up"]);
+        }
+    }
+    world.until("the node is ready", || world.try_kubectl(&["get", "nodes"]).contains(" Ready "));
+
+    let (made, deleted) = recorder.stop();
+    assert!(made.len() > 20, "the recorder got little done: {}", made.len());
+    let there = world.kubectl(&["get", "configmaps", "-o", "name"]);
+    let there: Vec<&str> = there.lines().collect();
+    let lost: Vec<_> = made.iter().filter(|name| !there.contains(&name.as_str())).collect();
+    let back: Vec<_> = deleted.iter().filter(|name| there.contains(&name.as_str())).collect();
+    assert!(lost.is_empty() && back.is_empty(), "lost: {lost:?}, came back: {back:?}");
+    assert_eq!(self::containers(&world), containers, "containers live on");
+
+    world.tiphys(&["down"]);
+    world.assert_nothing_left();
+}
+
+fn containers(world: &World) -> String {
+    let ids = "jsonpath={.items[*].status.containerStatuses[*].containerID}";
+    world.kubectl(&["get", "pods", "-l", "app=hello", "--sort-by", "metadata.name", "-o", ids])
+}
+
+/// Creates and deletes from outside, and notes what the server has acknowledged.
+struct Recorder {
+    enough: Arc<AtomicBool>,
+    thread: thread::JoinHandle<(Vec<String>, Vec<String>)>,
+}
+
+impl Recorder {
+    fn start(world: &Arc<World>) -> Self {
+        let enough = Arc::new(AtomicBool::new(false));
+        let (world, stop) = (world.clone(), enough.clone());
+        let thread = thread::spawn(move || {
+            let (mut made, mut deleted) = (Vec::new(), Vec::new());
+            for n in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let name = format!("configmap/note-{n}");
+                let create = ["create", "configmap", &name[10..]];
+                if !output(&mut world.kubectl_command(&create)).status.success() {
+                    continue;
+                }
+                // Every third goes again; one whose deletion has no answer may be either way.
+                if n % 3 != 0 {
+                    made.push(name);
+                } else if output(&mut world.kubectl_command(&["delete", &name])).status.success() {
+                    deleted.push(name);
+                }
+            }
+            (made, deleted)
+        });
+        Self { enough, thread }
+    }
+
+    fn stop(self) -> (Vec<String>, Vec<String>) {
+        self.enough.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the recorder does not panic")
+    }
+}
+
+/// Different each time; the seed is told, so that a failure can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+        let seed = now.as_millis().try_into().unwrap_or(1) | 1_u64;
+        println!("seed {seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}

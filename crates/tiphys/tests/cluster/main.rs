@@ -1,0 +1,9 @@
+//! Whole clusters as users have them: the built executable, real containers, network
+//! namespaces without a way out. One story a file.
+
+mod bad_input;
+mod components;
+mod first_minute;
+mod kills;
+mod second_node;
+mod world;

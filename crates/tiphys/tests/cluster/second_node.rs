@@ -1,0 +1,107 @@
+//! A second machine joins, takes its share, stops, and comes back.
+
+use std::{process::Command, time::Duration};
+
+use crate::world::{World, run};
+
+/// Nobody waits five minutes here before pods leave a node that is away.
+const APPLICATION: &str = r"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      tolerations:
+      - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 1}
+      - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 1}
+      containers:
+      - name: hello
+        image: tiphys.local/hello:1
+        readinessProbe: {httpGet: {path: /, port: 80}, periodSeconds: 1}
+";
+/// A lease that is not renewed is noticed after 50 s.
+const NOTICED: Duration = Duration::from_secs(120);
+
+#[test]
+fn pods_leave_a_node_that_stops_and_it_can_come_back() {
+    let (first, second) = World::pair("join");
+    first.tiphys(&["up", "--node-name", "n1"]);
+    let membership = second.file("membership", &first.tiphys(&["kubeconfig", "--node", "n2"]));
+    let join = ["join", "--kubeconfig", &membership];
+    let said = second.tiphys(&join);
+    assert!(said.contains("n2 has joined"), "{said}");
+
+    let application = first.file("web.yaml", APPLICATION);
+    first.kubectl(&["apply", "-f", &application]);
+    first.until("all pods are ready", || ready(&first) == "4");
+    assert!(nodes_of(&first).contains("n1") && nodes_of(&first).contains("n2"));
+    pods_reach_each_other(&first);
+
+    // A container that dies is started again.
+    kill_a_container(&first);
+    first.until("the container is back", || restarts(&first) == 1 && ready(&first) == "4");
+
+    second.kill("supervisor");
+    second.kill("node");
+    first.within(NOTICED, "all pods are ready on the node that is left", || {
+        ready(&first) == "4" && !running_on(&first).contains("n2")
+    });
+
+    second.tiphys(&join);
+    first.until("the node is ready again", || {
+        first.try_kubectl(&["get", "node", "n2"]).contains(" Ready ")
+    });
+    first.until("what it ran before has ended", || nodes_of(&first).split(' ').count() == 4);
+
+    second.tiphys(&["down"]);
+    second.assert_nothing_left();
+    first.tiphys(&["down"]);
+    first.assert_nothing_left();
+}
+
+fn ready(world: &World) -> String {
+    world.try_kubectl(&["get", "deploy", "web", "-o", "jsonpath={.status.readyReplicas}"])
+}
+
+fn nodes_of(world: &World) -> String {
+    world.kubectl(&["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"])
+}
+
+/// The nodes of those pods that nobody has deleted.
+fn running_on(world: &World) -> String {
+    let lines =
+        "jsonpath={range .items[*]}{.spec.nodeName} {.metadata.deletionTimestamp}{\"\\n\"}{end}";
+    let lines = world.kubectl(&["get", "pods", "-o", lines]);
+    lines.lines().filter(|line| line.ends_with(' ')).collect()
+}
+
+fn restarts(world: &World) -> u32 {
+    let counts = "jsonpath={.items[*].status.containerStatuses[*].restartCount}";
+    let counts = world.kubectl(&["get", "pods", "-o", counts]);
+    counts.split(' ').filter_map(|count| count.parse::<u32>().ok()).sum()
+}
+
+/// From a pod on one node to one on the other, by address.
+fn pods_reach_each_other(world: &World) {
+    let of = |node: &str, what: &str| {
+        let selector = format!("spec.nodeName={node}");
+        let path = format!("jsonpath={{.items[0].{what}}}");
+        world.kubectl(&["get", "pods", "-l", "app=web", "--field-selector", &selector, "-o", &path])
+    };
+    for (from, to) in [("n1", "n2"), ("n2", "n1")] {
+        let (pod, url) = (of(from, "metadata.name"), format!("http://{}/", of(to, "status.podIP")));
+        let answer = world.kubectl(&["exec", &pod, "--", "/tiphys", "hello", "--fetch", &url]);
+        assert!(answer.contains("Hello from web-"), "{from} to {to}: {answer}");
+    }
+}
+
+fn kill_a_container(world: &World) {
+    let pod = ["get", "pods", "-l", "app=web", "-o", "jsonpath={.items[0].metadata.name}"];
+    let pid = world.process(&world.kubectl(&pod));
+    run(Command::new("kill").args(["-9", &pid]));
+}
