@@ -85,7 +85,7 @@ pub fn expand(text: &str, known: impl Fn(&str) -> Option<String>) -> String {
             after.strip_prefix('(').and_then(|after| after.split_once(')'))
         {
             if let Some(value) = known(name) {
-                out.push_str(&value)
+                out.push_str(&value);
             } else {
                 out.push_str("$(");
                 out.push_str(name);

@@ -202,6 +202,7 @@ impl Host {
     }
 
     /// Tells an event about a pod, or about one of its containers.
+    #[expect(clippy::too_many_arguments, reason = "an event is these five")]
     pub(crate) fn tell(
         &self,
         pod: &Pod,

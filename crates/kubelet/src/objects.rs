@@ -16,9 +16,11 @@ const RENEW_PERCENT: i64 = 80;
 pub(crate) struct Objects {
     /// Absent: there is no API.
     client: Option<Client>,
-    /// By pod, volume and path: the token, and when to ask for another.
-    tokens: Mutex<HashMap<(String, String, String), (String, i64)>>,
+    tokens: Mutex<Tokens>,
 }
+
+/// By pod, volume and path: the token, and when to ask for another.
+type Tokens = HashMap<(String, String, String), (String, i64)>;
 
 /// What a pod wants a token for.
 #[derive(Clone, Debug)]

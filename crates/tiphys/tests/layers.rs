@@ -194,7 +194,7 @@ fn sources(folder: &Path, visit: &mut impl FnMut(&Path, &str)) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() && name != "target" && !name.starts_with('.') {
             sources(&path, visit);
-        } else if name.ends_with(".rs") {
+        } else if path.extension().is_some_and(|end| end == "rs") {
             visit(&path, &fs::read_to_string(&path).expect("sources are text"));
         }
     }

@@ -64,7 +64,7 @@ pub(crate) async fn of(host: &Host, port: u16) -> Value {
                 status["features"]["supplementalGroupsPolicy"] =
                     features.supplemental_groups_policy.into();
             }
-            readiness(answer.status.map(|status| status.conditions).unwrap_or_default())
+            readiness(&answer.status.map(|status| status.conditions).unwrap_or_default())
         }
         Err(error) => Err(format!("container runtime is down: {}", error.message())),
     };
@@ -101,7 +101,7 @@ pub(crate) fn architecture() -> &'static str {
 }
 
 /// What stands against running pods.
-fn readiness(conditions: Vec<container::cri::RuntimeCondition>) -> Result<(), String> {
+fn readiness(conditions: &[container::cri::RuntimeCondition]) -> Result<(), String> {
     let find = |name: &str| conditions.iter().find(|one| one.r#type == name);
     match find("RuntimeReady") {
         Some(one) if one.status => {}
@@ -196,8 +196,8 @@ fn a_node_is_ready_when_its_runtime_and_network_are() {
         reason: "R".into(),
         message: "m".into(),
     };
-    assert_eq!(readiness(vec![one("RuntimeReady", true), one("NetworkReady", true)]), Ok(()));
-    assert!(readiness(vec![]).is_err());
-    let why = readiness(vec![one("RuntimeReady", true), one("NetworkReady", false)]).unwrap_err();
+    assert_eq!(readiness(&[one("RuntimeReady", true), one("NetworkReady", true)]), Ok(()));
+    assert!(readiness(&[]).is_err());
+    let why = readiness(&[one("RuntimeReady", true), one("NetworkReady", false)]).unwrap_err();
     assert_eq!(why, "container runtime network not ready: NetworkReady=false reason:R message:m");
 }

@@ -115,8 +115,7 @@ async fn answer(host: &Arc<Host>, user: Option<auth::User>, request: Request<Inc
         ["healthz" | "healthz/"] | ["healthz", "ping" | "syncloop" | "log"] => {
             text(StatusCode::OK, "ok")
         }
-        ["pods"] => json(&pods(host)),
-        ["runningpods"] => json(&pods(host)),
+        ["pods" | "runningpods"] => json(&pods(host)),
         ["configz"] => json(&configz(host)),
         ["containerLogs", namespace, pod, container] => {
             logs::answer(host, namespace, pod, container, request.uri().query()).await

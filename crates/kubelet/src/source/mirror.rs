@@ -43,14 +43,14 @@ pub(crate) fn start(host: &Arc<Host>) {
             for wish in
                 host.pods.all().iter().filter(|wish| wish.is_static && wish.ending.is_none())
             {
-                good &= told(keep(&host, &objects, &wish.pod).await);
+                good &= told(&keep(&host, &objects, &wish.pod).await);
             }
             let wished = host.pods.all();
             let wanted = |pod: &Pod| {
                 wished.iter().any(|wish| wish.is_static && is_of(pod, wish.pod.metadata().uid()))
             };
             for pod in objects.all().iter().filter(|pod| is_mirror(pod) && !wanted(pod)) {
-                good &= told(remove(&objects, pod).await);
+                good &= told(&remove(&objects, pod).await);
             }
             let wait = if good { Duration::from_mins(5) } else { RETRY };
             let _ = timeout(wait, host.mirrors.notified()).await; // either is a reason to look
@@ -96,8 +96,8 @@ async fn remove(objects: &runtime::Objects<Pod>, pod: &Pod) -> Result<(), Error>
     objects.delete_with(pod, delete).await
 }
 
-fn told(result: Result<(), Error>) -> bool {
-    if let Err(error) = &result {
+fn told(result: &Result<(), Error>) -> bool {
+    if let Err(error) = result {
         warn!(%error, "a mirror pod cannot be written; will retry");
     }
     result.is_ok()

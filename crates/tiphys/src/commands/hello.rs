@@ -34,7 +34,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     };
     run_async("hello", async move {
         if let Some(url) = url {
-            print!("{}", fetch(&url).await?)
+            print!("{}", fetch(&url).await?);
         } else {
             tokio::select! {
                 served = serve(port) => served?,

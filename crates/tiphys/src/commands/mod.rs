@@ -78,6 +78,7 @@ pub(crate) fn help() -> String {
 }
 
 /// The keeper of a pod's processes. It must be the only thread there is.
+#[expect(clippy::needless_pass_by_value, reason = "as every command")]
 fn shim(args: Vec<OsString>) -> ExitCode {
     container::shim::main(&args)
 }

@@ -13,7 +13,7 @@ pub(crate) fn print(layout: &Layout) -> ExitCode {
     let parts = [("supervisor", true), ("control", wanted("control")), ("node", true)];
     for (name, _) in parts.into_iter().filter(|(_, wanted)| *wanted) {
         if let Some(pid) = pid(&layout.path("run").join(format!("{name}.pid"))) {
-            println!("  {name:<12} running (pid {pid}, {} kB)", memory(pid))
+            println!("  {name:<12} running (pid {pid}, {} kB)", memory(pid));
         } else {
             all = false;
             println!("  {name:<12} not running");

@@ -31,9 +31,10 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
     // After a crash of the supervisor the others are still there: pods outlive them.
     end(layout, "node").await;
     end(layout, "control").await;
-    let sockets = match settings.disables("control") {
-        true => None,
-        false => Some(Sockets::open(layout.dir(), settings.port)?),
+    let sockets = if settings.disables("control") {
+        None
+    } else {
+        Some(Sockets::open(layout.dir(), settings.port)?)
     };
     fs::write(layout.path("run/supervisor.pid"), std::process::id().to_string())?;
     let control =

@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, sleep},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use crate::world::{World, output};
@@ -98,8 +98,7 @@ struct Random(u64);
 
 impl Random {
     fn new() -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-        let seed = now.as_millis().try_into().unwrap_or(1) | 1_u64;
+        let seed = u64::from(std::process::id()) << 20 | 1;
         println!("seed {seed}");
         Self(seed)
     }

@@ -25,7 +25,7 @@ spec:
         readinessProbe: {httpGet: {path: /, port: 80}, periodSeconds: 1}
 ";
 /// A lease that is not renewed is noticed after 50 s.
-const NOTICED: Duration = Duration::from_secs(120);
+const NOTICED: Duration = Duration::from_mins(2);
 
 #[test]
 fn pods_leave_a_node_that_stops_and_it_can_come_back() {

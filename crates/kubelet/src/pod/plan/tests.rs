@@ -62,7 +62,11 @@ fn policies_decide_what_runs_again() {
         ("Never", 1, &stop),
     ] {
         let exited = [container("a", State::Exited, code)];
-        assert_eq!(steps(&one(policy), &seen(&exited)), [want.clone()], "{policy} {code}");
+        assert_eq!(
+            steps(&one(policy), &seen(&exited)),
+            *std::slice::from_ref(want),
+            "{policy} {code}"
+        );
     }
 }
 
@@ -90,7 +94,7 @@ fn init_containers_run_one_after_the_other() {
     );
     assert_eq!(steps(&pod, &seen(&[])), [start("x", Role::Init, 0)]);
     let x = container("x", State::Exited, 0);
-    assert_eq!(steps(&pod, &seen(&[x.clone()])), [start("side", Role::Sidecar, 0)]);
+    assert_eq!(steps(&pod, &seen(std::slice::from_ref(&x))), [start("side", Role::Sidecar, 0)]);
     let side = container("side", State::Running, 0);
     let both = seen(&[side.clone(), x.clone()]);
     assert_eq!(steps(&pod, &both), [], "it has not started yet");
