@@ -1,83 +1,93 @@
-//! How fast the API server is on this machine: creation of pods by many clients at
-//! once, and lists of all of them, through every filter and an in-memory pipe.
+//! The API server beside upstream's, in one run on one machine: what a request costs
+//! the server, what its objects take, how soon it answers. The load comes from this
+//! process, on one core of its own; servers have the others.
 //!
-//! `cargo run -p bench --release`
+//! `cargo run -p bench --release -- --ours target/…/release/tiphys [--upstream DIR]`
+//!
+//! DIR holds upstream's `kube-apiserver` and `etcd`; without it, ours alone is measured.
 
-use std::time::{Duration, Instant};
+mod load;
+mod peer;
 
-use api::core::{Pod, ServiceAccount};
-use client::{Api, Client, Page, Resource, Selection};
-use object::{Value, from_json};
-use testkit::Cluster;
-use tokio::task::JoinSet;
+use std::{path::PathBuf, time::Duration};
 
-const CLIENTS: u32 = 64;
-const PODS: u32 = 10_000;
-const LISTS: u32 = 10;
+use clap::Parser;
 
-#[tokio::main]
-async fn main() {
-    let cluster = Cluster::start().await;
-    let admin = cluster.admin();
-    let account = tree(r#"{"metadata":{"name":"default"}}"#);
-    let accounts = Api::<Value>::of(&admin, Resource::of::<ServiceAccount>()).namespaced("default");
-    accounts.create(account).await.expect("a new cluster has none");
-    let (wall, cpu) = timed(create(&cluster)).await;
-    let rate = f64::from(PODS) / wall.as_secs_f64();
-    println!("create {PODS} pods, {CLIENTS} clients: {rate:.0}/s, {:.2} CPU s", cpu.as_secs_f64());
-    let (wall, cpu) = timed(list(&admin)).await;
-    let each = wall / LISTS;
-    println!("list {PODS} pods: {each:.1?} each, {:.3} CPU s each", (cpu / LISTS).as_secs_f64());
-    cluster.stop().await;
+use self::{
+    load::Load,
+    peer::{Peer, Usage},
+};
+
+#[derive(Parser)]
+struct Arguments {
+    /// Our executable.
+    #[arg(long)]
+    ours: PathBuf,
+    /// A folder with upstream's kube-apiserver and etcd.
+    #[arg(long)]
+    upstream: Option<PathBuf>,
+    /// How many pods there are.
+    #[arg(long, default_value_t = 10_000)]
+    pods: u32,
 }
 
-async fn create(cluster: &Cluster) {
-    let mut tasks = JoinSet::new();
-    for client in 0..CLIENTS {
-        let pods = pods(&cluster.admin());
-        tasks.spawn(async move {
-            for at in (client..PODS).step_by(CLIENTS as usize) {
-                pods.create(pod(at)).await.expect("a pod is created");
-            }
+/// What was measured of one server.
+struct Figures {
+    ready: Duration,
+    rows: Vec<(&'static str, Duration, Duration)>,
+    memory: u64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let ours = measure(Peer::ours(&arguments.ours).await?, arguments.pods).await?;
+    let theirs = match &arguments.upstream {
+        Some(folder) => Some(measure(Peer::upstream(folder).await?, arguments.pods).await?),
+        None => None,
+    };
+    print(&ours, theirs.as_ref());
+    Ok(())
+}
+
+async fn measure(peer: Peer, pods: u32) -> anyhow::Result<Figures> {
+    let load = Load::new(&peer, pods);
+    load.prepare().await?;
+    let mut rows = Vec::new();
+    for (name, times) in
+        [("create", pods), ("get", pods), ("list, JSON", 10), ("list, protobuf", 10)]
+    {
+        let before = peer.usage();
+        let began = std::time::Instant::now();
+        match name {
+            "create" => load.create().await?,
+            "get" => load.get().await?,
+            "list, JSON" => load.list("application/json", times).await?,
+            _ => load.list("application/vnd.kubernetes.protobuf", times).await?,
+        }
+        let Usage { cpu, .. } = peer.usage();
+        rows.push((name, (cpu.saturating_sub(before.cpu)) / times, began.elapsed() / times));
+    }
+    let figures = Figures { ready: peer.ready, rows, memory: peer.usage().memory };
+    peer.stop();
+    Ok(figures)
+}
+
+fn print(ours: &Figures, theirs: Option<&Figures>) {
+    println!("{:<28} {:>12} {:>12} {:>8}", "", "ours", "upstream", "ratio");
+    let line = |name: &str, own: f64, other: Option<f64>, unit: &str| {
+        let other = other.map_or((String::new(), String::new()), |other| {
+            (format!("{other:.3} {unit}"), format!("{:.3}", own / other))
         });
+        println!("{name:<28} {:>12} {:>12} {:>8}", format!("{own:.3} {unit}"), other.0, other.1);
+    };
+    let millis = |time: Duration| time.as_secs_f64() * 1000.0;
+    line("start to ready", millis(ours.ready), theirs.map(|own| millis(own.ready)), "ms");
+    for (at, (name, cpu, wall)) in ours.rows.iter().enumerate() {
+        let other = theirs.map(|own| own.rows[at]);
+        line(&format!("{name}: server CPU"), millis(*cpu), other.map(|row| millis(row.1)), "ms");
+        line(&format!("{name}: wall"), millis(*wall), other.map(|row| millis(row.2)), "ms");
     }
-    while let Some(done) = tasks.join_next().await {
-        done.expect("no client fails");
-    }
-}
-
-async fn list(admin: &Client) {
-    for _ in 0..LISTS {
-        let list = pods(admin).list(&Selection::default(), &Page::default()).await;
-        assert_eq!(list.expect("a list").items.len(), PODS as usize);
-    }
-}
-
-fn pods(client: &Client) -> Api<Value> {
-    Api::<Value>::of(client, Resource::of::<Pod>()).namespaced("default")
-}
-
-fn pod(at: u32) -> Value {
-    tree(&format!(
-        r#"{{"metadata":{{"name":"p{at}","labels":{{"app":"a{}"}}}},"spec":{{"containers":[
-        {{"name":"c","image":"i","resources":{{"requests":{{"cpu":"100m","memory":"64Mi"}}}}}}]}}}}"#,
-        at % 10
-    ))
-}
-
-fn tree(text: &str) -> Value {
-    from_json(text.as_bytes()).expect("written here")
-}
-
-/// How long something takes, and how much of the processors, clients included.
-async fn timed(work: impl Future<Output = ()>) -> (Duration, Duration) {
-    let (began, before) = (Instant::now(), cpu());
-    work.await;
-    (began.elapsed(), cpu().saturating_sub(before))
-}
-
-fn cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), nanos)
+    let mega = |bytes: u64| f64::from(u32::try_from(bytes >> 10).unwrap_or(u32::MAX)) / 1024.0;
+    line("memory with these pods", mega(ours.memory), theirs.map(|own| mega(own.memory)), "MB");
 }

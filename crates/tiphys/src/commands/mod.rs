@@ -3,6 +3,7 @@
 mod apiserver;
 mod cluster;
 mod controller_manager;
+mod cri;
 mod dns;
 pub(crate) mod hello;
 mod image;
@@ -43,6 +44,7 @@ const COMMANDS: &[Command] = &[
     new("kube-scheduler", "the scheduler", scheduler::run),
     new("kubelet", "the node agent", kubelet::run),
     new("kube-proxy", "services on a node", proxy::run),
+    new("cri", "the container runtime, for any kubelet", cri::run),
     new("dns", "the cluster's name server", dns::run),
     new("hello", "a small web application", hello::run),
     new("shim", "", shim),

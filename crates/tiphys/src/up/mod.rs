@@ -25,6 +25,6 @@ pub(crate) mod supervise;
 
 pub(crate) use self::{
     layout::Layout,
-    node::{IMAGE, import, proxy_node},
+    node::{IMAGE, Plugged, import, proxy_node},
     settings::Settings,
 };

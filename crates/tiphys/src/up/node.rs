@@ -12,6 +12,7 @@ use client::{Client, Config};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+pub(crate) use self::network::Plugged;
 pub(crate) use self::{images::import, runtime::IMAGE};
 pub(super) use self::{
     network::PodNetwork,

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Result, anyhow};
 use container::cni::{Cni, NetworkError, NetworkStatus, Protocol, SandboxNetwork};
-use network::{Attachment, Builtin, Cidr, Cni as _, Config, PortMapping};
+use network::{Attachment, Builtin, Cidr, Config, PortMapping};
 use tracing::warn;
 
 use crate::up::{Layout, Settings};
@@ -22,7 +22,7 @@ const MTU: u32 = 1500;
 pub(in crate::up) struct PodNetwork {
     directory: PathBuf,
     cluster: Cidr,
-    network: OnceLock<Builtin>,
+    network: OnceLock<Plugged<Builtin>>,
     starting: Mutex<()>,
     /// Where other nodes' pods are. Known, perhaps, before our own range is.
     peers: Mutex<BTreeMap<Cidr, IpAddr>>,
@@ -63,12 +63,12 @@ impl PodNetwork {
         };
         let network = Builtin::start(config).map_err(|error| wrong(&error))?;
         fs::write(self.directory.join("range"), range).map_err(|error| wrong(&error))?;
-        self.network.set(network).map_err(|_| NetworkError("started twice".to_owned()))?;
+        self.network.set(Plugged(network)).map_err(|_| NetworkError("started twice".to_owned()))?;
         self.route();
         Ok(())
     }
 
-    fn ready(&self) -> Result<&Builtin, NetworkError> {
+    fn ready(&self) -> Result<&Plugged<Builtin>, NetworkError> {
         self.network.get().ok_or_else(|| NetworkError("the node has no pod range yet".to_owned()))
     }
 
@@ -79,7 +79,8 @@ impl PodNetwork {
     }
 
     fn route(&self) {
-        let Some(network) = self.network.get().cloned() else { return };
+        let Some(Plugged(network)) = self.network.get() else { return };
+        let network = network.clone();
         let peers = self.peers.lock().expect("not poisoned").clone();
         if peers.is_empty() {
             return;
@@ -93,7 +94,7 @@ impl PodNetwork {
 
     /// Removes interfaces, rules and addresses.
     pub(in crate::up) async fn down(&self) -> Result<()> {
-        if let Some(network) = self.network.get() {
+        if let Some(Plugged(network)) = self.network.get() {
             network.down().await?;
         }
         Ok(())
@@ -108,24 +109,46 @@ pub(in crate::up) fn range_of(layout: &Layout) -> Option<String> {
 #[tonic::async_trait]
 impl Cni for PodNetwork {
     async fn add(&self, sandbox: &SandboxNetwork) -> Result<NetworkStatus, NetworkError> {
-        let added = self.ready()?.add(&attachment(sandbox)).await;
-        let added = added.map_err(|error| NetworkError(error.to_string()))?;
-        Ok(NetworkStatus { ips: added.ips })
+        self.ready()?.add(sandbox).await
     }
 
     async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError> {
-        let removed = self.ready()?.remove(&attachment(sandbox)).await;
-        removed.map_err(|error| NetworkError(error.to_string()))
+        self.ready()?.remove(sandbox).await
     }
 
     async fn status(&self) -> Result<(), NetworkError> {
-        self.ready()?.status().await.map_err(|error| NetworkError(error.to_string()))
+        self.ready()?.status().await
     }
 
     async fn set_pod_cidr(&self, cidr: &str) -> Result<(), NetworkError> {
         let first = cidr.split(',').next().unwrap_or_default();
         if first.is_empty() { Ok(()) } else { self.start(first) }
     }
+}
+
+/// Any network in the runtime's seam.
+#[derive(Debug)]
+pub(crate) struct Plugged<N>(pub(crate) N);
+
+#[tonic::async_trait]
+impl<N: network::Cni + std::fmt::Debug> Cni for Plugged<N> {
+    async fn add(&self, sandbox: &SandboxNetwork) -> Result<NetworkStatus, NetworkError> {
+        let added = self.0.add(&attachment(sandbox)).await.map_err(told)?;
+        Ok(NetworkStatus { ips: added.ips })
+    }
+
+    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError> {
+        self.0.remove(&attachment(sandbox)).await.map_err(told)
+    }
+
+    async fn status(&self) -> Result<(), NetworkError> {
+        self.0.status().await.map_err(told)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn told(error: network::Error) -> NetworkError {
+    NetworkError(error.to_string())
 }
 
 fn attachment(sandbox: &SandboxNetwork) -> Attachment {

@@ -1,0 +1,109 @@
+//! The requests: pods made by many clients at once, read one by one, listed whole.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use client::{Auth, Client, Config, Tcp, Tls};
+use http::{HeaderMap, HeaderValue, Method, header};
+use tokio::task::JoinSet;
+
+use crate::peer::Peer;
+
+const CLIENTS: u32 = 64;
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+pub(crate) struct Load {
+    /// A connection each.
+    clients: Vec<Client>,
+    pods: u32,
+}
+
+impl Load {
+    pub(crate) fn new(peer: &Peer, pods: u32) -> Self {
+        let tls = Arc::new(Tls { insecure: true, ..Tls::default() });
+        let client = |_| {
+            let tcp = Tcp::new("127.0.0.1", peer.port, Some(tls.clone()));
+            Client::new(Config::new(Arc::new(tcp)).auth(Auth::Token(peer.token.as_str().into())))
+        };
+        Self { clients: (0..CLIENTS).map(client).collect(), pods }
+    }
+
+    /// What pods need before they can be made.
+    pub(crate) async fn prepare(&self) -> Result<()> {
+        let account =
+            r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#;
+        let path = "/api/v1/namespaces/default/serviceaccounts";
+        post(&self.clients[0], path, account.to_owned()).await
+    }
+
+    pub(crate) async fn create(&self) -> Result<()> {
+        self.spread(|client, at| async move { post(&client, PODS, pod(at)).await }).await
+    }
+
+    pub(crate) async fn get(&self) -> Result<()> {
+        self.spread(|client, at| async move {
+            read(&client, &format!("{PODS}/p{at}"), "application/json").await.map(drop)
+        })
+        .await
+    }
+
+    pub(crate) async fn list(&self, accept: &'static str, times: u32) -> Result<()> {
+        for _ in 0..times {
+            let size = read(&self.clients[0], PODS, accept).await?;
+            ensure!(size > self.pods as usize * 100, "the list is too short: {size} bytes");
+        }
+        Ok(())
+    }
+
+    /// Every pod's number to one of the clients, all clients at once.
+    async fn spread<F>(&self, work: impl Fn(Client, u32) -> F + Copy + Send + 'static) -> Result<()>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let mut tasks = JoinSet::new();
+        for (first, client) in (0..).zip(&self.clients) {
+            let (client, pods) = (client.clone(), self.pods);
+            tasks.spawn(async move {
+                for at in (first..pods).step_by(CLIENTS as usize) {
+                    work(client.clone(), at).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        Ok(())
+    }
+}
+
+async fn post(client: &Client, path: &str, body: String) -> Result<()> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let answer = client.request(Method::POST, path, headers, Bytes::from(body)).await?;
+    answer.success().await.with_context(|| path.to_owned())?.bytes().await?;
+    Ok(())
+}
+
+/// How many bytes the answer has.
+async fn read(client: &Client, path: &str, accept: &'static str) -> Result<usize> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+    let answer = client.request(Method::GET, path, headers, Bytes::new()).await?;
+    let mut answer = answer.success().await.with_context(|| path.to_owned())?;
+    let mut size = 0;
+    while let Some(chunk) = answer.chunk().await? {
+        size += chunk.len();
+    }
+    Ok(size)
+}
+
+fn pod(at: u32) -> String {
+    let app = at % 10;
+    format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p{at}","labels":{{"app":"a{app}"}}}},
+        "spec":{{"containers":[{{"name":"c","image":"i","env":[{{"name":"A","value":"b"}}],
+        "resources":{{"requests":{{"cpu":"100m","memory":"64Mi"}}}}}}]}}}}"#
+    )
+}

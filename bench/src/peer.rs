@@ -1,0 +1,173 @@
+//! A server under load: its processes, how to reach it, what it uses.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use client::{Client, Config, Tcp, Tls};
+use http::{HeaderMap, Method};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use tempfile::TempDir;
+
+const TOKEN: &str = "benchmark";
+const PATIENCE: Duration = Duration::from_secs(60);
+/// As /proc counts.
+const TICKS_PER_SECOND: u64 = 100;
+
+pub(crate) struct Peer {
+    pub(crate) port: u16,
+    pub(crate) token: String,
+    /// From the start of the last process to the first good answer.
+    pub(crate) ready: Duration,
+    processes: Vec<Child>,
+    _folder: TempDir,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Usage {
+    pub(crate) cpu: Duration,
+    /// Proportional share, in bytes.
+    pub(crate) memory: u64,
+}
+
+impl Peer {
+    pub(crate) async fn ours(executable: &Path) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let port = free_port()?;
+        let mut command = Command::new(executable);
+        command.arg("kube-apiserver").arg("--data-dir").arg(folder.path());
+        command.arg("--token-auth-file").arg(tokens(folder.path())?);
+        command.args(["--secure-port", &port.to_string(), "--advertise-address", "127.0.0.1"]);
+        let process = start(command, folder.path())?;
+        Self::wait(port, vec![process], folder).await
+    }
+
+    pub(crate) async fn upstream(programs: &Path) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let (port, store, peers) = (free_port()?, free_port()?, free_port()?);
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let mut etcd = Command::new(programs.join("etcd"));
+        etcd.arg("--data-dir").arg(folder.path().join("etcd"));
+        etcd.args(["--listen-client-urls", &url(store), "--advertise-client-urls", &url(store)]);
+        etcd.args(["--listen-peer-urls", &url(peers), "--initial-advertise-peer-urls"]);
+        etcd.args([url(peers), "--initial-cluster".to_owned(), format!("default={}", url(peers))]);
+        let etcd = start(etcd, folder.path())?;
+        listens(store).await?;
+        let key = folder.path().join("sa.key");
+        fs::write(&key, pki::Key::generate()?.to_pem())?;
+        let mut server = Command::new(programs.join("kube-apiserver"));
+        server.args(["--etcd-servers", &url(store), "--secure-port", &port.to_string()]);
+        server.args(["--bind-address", "127.0.0.1", "--service-cluster-ip-range", "10.96.0.0/16"]);
+        server.args([
+            "--authorization-mode",
+            "Node,RBAC",
+            "--service-account-issuer",
+            "https://a.example",
+        ]);
+        server.arg("--service-account-key-file").arg(&key);
+        server.arg("--service-account-signing-key-file").arg(&key);
+        server.arg("--token-auth-file").arg(tokens(folder.path())?);
+        server.arg("--cert-dir").arg(folder.path().join("certificates"));
+        let server = start(server, folder.path())?;
+        Self::wait(port, vec![server, etcd], folder).await
+    }
+
+    async fn wait(port: u16, processes: Vec<Child>, folder: TempDir) -> Result<Self> {
+        let began = Instant::now();
+        let tls = Arc::new(Tls { insecure: true, ..Tls::default() });
+        while !answers(port, &tls).await {
+            ensure!(began.elapsed() < PATIENCE, "no server answers on port {port}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let ready = began.elapsed();
+        Ok(Self { port, token: TOKEN.to_owned(), ready, processes, _folder: folder })
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let mut all = Usage { cpu: Duration::ZERO, memory: 0 };
+        for process in &self.processes {
+            all.cpu += cpu(process.id());
+            all.memory += memory(process.id());
+        }
+        all
+    }
+
+    pub(crate) fn stop(mut self) {
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// The last core for the load, the others for servers.
+fn cores(servers: bool) -> Result<CpuSet> {
+    let count = fs::read_to_string("/proc/cpuinfo")?
+        .lines()
+        .filter(|line| line.starts_with("processor"))
+        .count();
+    let last = count.saturating_sub(1);
+    let mut set = CpuSet::new();
+    (0..count).filter(|core| (*core != last) == servers).for_each(|core| set.set(core));
+    if set.count() == 0 {
+        set.set(last);
+    }
+    Ok(set)
+}
+
+/// Starts a server on its cores: a process has those of its parent's thread.
+fn start(mut command: Command, folder: &Path) -> Result<Child> {
+    let log = fs::File::options().create(true).append(true).open(folder.join("log"))?;
+    let program = command.get_program().to_owned();
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    sched_setaffinity(None, &cores(true)?)?;
+    let child = command.spawn().with_context(|| format!("cannot start {}", program.display()));
+    sched_setaffinity(None, &cores(false)?)?;
+    child
+}
+
+fn tokens(folder: &Path) -> Result<PathBuf> {
+    let path = folder.join("tokens");
+    fs::write(&path, format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
+    Ok(path)
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+async fn listens(port: u16) -> Result<()> {
+    let began = Instant::now();
+    while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+        ensure!(began.elapsed() < PATIENCE, "nothing listens on port {port}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+async fn answers(port: u16, tls: &Arc<Tls>) -> bool {
+    let client = Client::new(Config::new(Arc::new(Tcp::new("127.0.0.1", port, Some(tls.clone())))));
+    let answer = client.request(Method::GET, "/readyz", HeaderMap::new(), bytes::Bytes::new());
+    answer.await.is_ok_and(|answer| answer.status == http::StatusCode::OK)
+}
+
+fn cpu(pid: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let ticks: u64 =
+        fields.split(' ').skip(11).take(2).filter_map(|own| own.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+}
+
+fn memory(pid: u32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default()
+        << 10
+}

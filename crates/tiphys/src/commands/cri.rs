@@ -1,0 +1,108 @@
+//! `cri`: the container runtime alone, for any kubelet.
+
+use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use clap::Parser;
+use container::{
+    Config, Server,
+    cni::Cni,
+    image::{Registries, Store},
+};
+use network::{Builtin, Exec, ExecConfig};
+use tokio::net::UnixListener;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::{asked_to_stop, parse, run_async};
+use crate::up::Plugged;
+
+/// The longest that a network plugin may run.
+const PLUGIN: Duration = Duration::from_secs(60);
+const MTU: u32 = 1500;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Where images and containers are kept.
+    #[arg(long, default_value = "/var/lib/tiphys-cri")]
+    root: PathBuf,
+    /// The socket to serve on.
+    #[arg(long, default_value = "unix:///run/tiphys-cri.sock")]
+    listen: String,
+    /// The group above containers whose pods name none.
+    #[arg(long, default_value = "")]
+    cgroup_root: String,
+    /// Where a registry's images are asked for: HOST=URL; `*` stands for every host.
+    #[arg(long, value_name = "HOST=URL")]
+    registry: Vec<String>,
+    /// The folder of CNI configurations; the first by name counts.
+    #[arg(long, default_value = "/etc/cni/net.d")]
+    cni_conf_dir: PathBuf,
+    /// Folders of CNI plugins, in search order.
+    #[arg(long, default_value = "/opt/cni/bin", value_delimiter = ',')]
+    cni_bin_dir: Vec<PathBuf>,
+    /// The range of this node's pods: our own network instead of CNI plugins.
+    #[arg(long, value_name = "RANGE")]
+    pod_cidr: Option<String>,
+}
+
+pub(super) fn run(args: Vec<OsString>) -> ExitCode {
+    match parse::<Arguments>("cri", args) {
+        Ok(flags) => run_async("cri", serve(flags)),
+        Err(code) => code,
+    }
+}
+
+async fn serve(flags: Arguments) -> Result<()> {
+    ensure!(rustix::process::geteuid().is_root(), "tiphys cri needs root: it makes containers");
+    fs::create_dir_all(&flags.root)
+        .with_context(|| format!("cannot make {}", flags.root.display()))?;
+    let store = Store::open(&flags.root.join("images"), registries(&flags.registry)?)?;
+    let config = Config {
+        root: flags.root.join("runtime"),
+        cgroup_root: flags.cgroup_root.clone(),
+        shim: std::env::current_exe()?,
+        shim_args: vec!["shim".into()],
+        streaming: ([127, 0, 0, 1], 0).into(),
+    };
+    let server = Server::build(config, network(&flags)?, store).await?;
+    let socket = PathBuf::from(flags.listen.strip_prefix("unix://").unwrap_or(&flags.listen));
+    let _ = fs::remove_file(&socket); // of an earlier run
+    let listener = UnixListener::bind(&socket)
+        .with_context(|| format!("cannot listen on {}", socket.display()))?;
+    info!(socket = %socket.display(), "serving");
+    let stop = CancellationToken::new();
+    let ended = async {
+        asked_to_stop().await?;
+        stop.cancel();
+        anyhow::Ok(())
+    };
+    let (served, asked) = tokio::join!(server.serve(listener, stop.clone()), ended);
+    served?;
+    asked
+}
+
+fn registries(flags: &[String]) -> Result<Registries> {
+    let mut registries = Registries::default();
+    for flag in flags {
+        let (host, url) = flag.split_once('=').context("--registry is HOST=URL")?;
+        registries.endpoints.entry(host.to_owned()).or_default().push(url.to_owned());
+    }
+    Ok(registries)
+}
+
+fn network(flags: &Arguments) -> Result<Arc<dyn Cni>> {
+    let directory = flags.root.join("network");
+    fs::create_dir_all(&directory)?;
+    let Some(range) = &flags.pod_cidr else {
+        return Ok(Arc::new(Plugged(Exec::new(ExecConfig {
+            configuration: flags.cni_conf_dir.clone(),
+            programs: flags.cni_bin_dir.clone(),
+            directory,
+            deadline: PLUGIN,
+        }))));
+    };
+    let range = range.parse().map_err(|error| anyhow!("--pod-cidr {range}: {error}"))?;
+    let config = network::Config { directory, pods: vec![range], cluster: vec![range], mtu: MTU };
+    Ok(Arc::new(Plugged(Builtin::start(config)?)))
+}
