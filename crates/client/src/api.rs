@@ -153,8 +153,7 @@ impl<K: Tree> Api<K> {
         if codec::as_status(&tree).is_some() {
             return Ok(Deletion::Gone(None));
         }
-        let meta = meta(&tree);
-        if meta.is_terminating() && !meta.is_final() {
+        if meta(&tree).is_terminating() && !Object::view(&tree).is_final() {
             Ok(Deletion::Terminating(K::from(tree)))
         } else {
             Ok(Deletion::Gone(Some(K::from(tree))))

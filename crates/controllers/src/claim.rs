@@ -1,6 +1,11 @@
 //! Whose an object is. One that carries the right labels and has no controller is
 //! adopted; one that no longer carries them is released.
 
+use api::{
+    apps::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
+    batch::Job,
+    core::ReplicationController,
+};
 use client::{Error, Patch};
 use object::{Key, Lens, ObjectMeta, Text, Value, selector::Selector};
 use runtime::Objects;
@@ -11,11 +16,53 @@ const ORPHANS: &str = "orphans";
 
 /// What belongs to an owner, and what shall.
 #[derive(Debug)]
-pub(crate) struct Claim<K> {
+struct Claim<K> {
     /// It controls them and they match.
-    pub(crate) mine: Vec<K>,
-    pub(crate) adopt: Vec<K>,
-    pub(crate) release: Vec<K>,
+    mine: Vec<K>,
+    adopt: Vec<K>,
+    release: Vec<K>,
+}
+
+/// A workload: it controls what carries the labels it selects.
+pub(crate) trait Selects: Kind {
+    fn selects(&self) -> Selector;
+}
+
+impl Selects for Deployment {
+    fn selects(&self) -> Selector {
+        selector(self.spec().selector())
+    }
+}
+
+impl Selects for ReplicaSet {
+    fn selects(&self) -> Selector {
+        selector(self.spec().selector())
+    }
+}
+
+impl Selects for DaemonSet {
+    fn selects(&self) -> Selector {
+        selector(self.spec().selector())
+    }
+}
+
+impl Selects for StatefulSet {
+    fn selects(&self) -> Selector {
+        selector(self.spec().selector())
+    }
+}
+
+impl Selects for Job {
+    fn selects(&self) -> Selector {
+        selector(self.spec().selector())
+    }
+}
+
+impl Selects for ReplicationController {
+    fn selects(&self) -> Selector {
+        let labels = self.spec().selector();
+        if labels.is_empty() { Selector::nothing() } else { Selector::labels(labels.iter()) }
+    }
 }
 
 /// The selector of a workload. One that cannot be read selects nothing: the server
@@ -35,11 +82,28 @@ pub(crate) fn index_orphans<K: Kind>(objects: &Objects<K>) {
     });
 }
 
-pub(crate) fn claim<O: Kind, K: Kind>(
+/// The workloads that could adopt an object which nobody controls.
+pub(crate) fn wanted_by<O: Selects, K: Kind>(object: &K, owners: &Objects<O>) -> Vec<Key> {
+    if object.meta().controller().is_some() {
+        return Vec::new();
+    }
+    let all = owners.in_namespace(object.meta().namespace()).into_iter();
+    all.filter(|owner| owner.selects().matches(object.meta().labels()))
+        .map(|owner| Key::of(owner.meta()))
+        .collect()
+}
+
+/// What of `objects` is the owner's.
+pub(crate) async fn claimed<O: Selects, K: Kind>(
     owner: &O,
-    selector: &Selector,
+    owners: &Objects<O>,
     objects: &Objects<K>,
-) -> Claim<K> {
+) -> Result<Vec<K>, Error> {
+    settle(owner, owners, claim(owner, objects), objects).await
+}
+
+fn claim<O: Selects, K: Kind>(owner: &O, objects: &Objects<K>) -> Claim<K> {
+    let selector = &owner.selects();
     let orphans = if owner.is_terminating() || selector.is_empty() {
         Vec::new()
     } else {
@@ -57,7 +121,7 @@ fn sort<K: Kind>(selector: &Selector, controlled: Vec<K>, mut orphans: Vec<K>) -
 }
 
 /// Carries out the claim; what was adopted is among what is given back.
-pub(crate) async fn settle<O: Kind, K: Kind>(
+async fn settle<O: Kind, K: Kind>(
     owner: &O,
     owners: &Objects<O>,
     claim: Claim<K>,

@@ -20,7 +20,7 @@ const MANAGED: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    let slices = Slices { pods: cx.objects(), slices: cx.objects(), services: cx.objects() };
+    let slices = Backends { pods: cx.objects(), slices: cx.objects(), services: cx.objects() };
     let services = slices.services.clone();
     Controller::new("endpointslice", cx, slices)
         .watches::<Pod>(move |pod| selecting(pod, &services))
@@ -49,7 +49,7 @@ fn selector(service: &Service) -> Option<Selector> {
 }
 
 #[derive(Debug)]
-struct Slices {
+struct Backends {
     services: Objects<Service>,
     pods: Objects<Pod>,
     slices: Objects<EndpointSlice>,
@@ -62,7 +62,7 @@ enum Act {
     Delete(EndpointSlice),
 }
 
-impl Reconcile for Slices {
+impl Reconcile for Backends {
     type Kind = Service;
 
     async fn reconcile(&self, key: &Key, service: Option<Service>) -> Result<Next, Error> {

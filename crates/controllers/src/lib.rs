@@ -4,12 +4,15 @@
 
 mod claim;
 mod cluster_role_aggregation;
+mod daemon_set;
 mod deployment;
 mod endpoint_slice;
 mod garbage;
+mod history;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
+mod pods;
 mod replica_set;
 mod root_ca;
 mod service_account;
@@ -80,6 +83,12 @@ pub const CONTROLLERS: &[Entry] = &[
     entry("endpoints-controller", "endpoint-controller", endpoint_slice::start_endpoints),
     entry("deployment-controller", "deployment-controller", deployment::start),
     entry("replicaset-controller", "replicaset-controller", replica_set::start),
+    entry(
+        "replicationcontroller-controller",
+        "replication-controller",
+        replica_set::start_replication,
+    ),
+    entry("daemonset-controller", "daemon-set-controller", daemon_set::start),
     entry("namespace-controller", "namespace-controller", namespace::start),
     entry("node-lifecycle-controller", "node-controller", node_lifecycle::start),
     entry("taint-eviction-controller", "node-controller", node_lifecycle::eviction::start),

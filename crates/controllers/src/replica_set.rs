@@ -1,20 +1,23 @@
-//! Keeps `spec.replicas` pods alive for every ReplicaSet.
+//! Keeps `spec.replicas` pods alive for every ReplicaSet and ReplicationController.
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc, time::Duration};
 
 use api::{
     apps::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus},
-    core::{ContainerStatus, Pod, PodCondition},
+    core::{
+        ContainerStatus, Pod, PodCondition, PodTemplateSpec, ReplicationController,
+        ReplicationControllerStatus,
+    },
 };
 use client::Error;
-use futures_util::future::join_all;
-use object::{Clock, Key, Time, count};
-use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder, Step};
+use object::{Clock, Key, Lens, NULL, Time, Value, View, count, selector::Selector};
+use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
 use schema::Kind;
 
 use crate::{
     Config,
-    claim::{claim, index_orphans, selector, settle},
+    claim::{Selects, claimed, index_orphans, wanted_by},
+    pods::{Pods, slow_start},
     template,
 };
 
@@ -22,35 +25,96 @@ use crate::{
 const BURST: usize = 500;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
-    let sets = ReplicaSets {
+    start_of::<ReplicaSet>("replicaset", "replicaset-controller", cx, config);
+}
+
+/// The same for the older kind.
+pub(crate) fn start_replication(cx: &Context, config: &Config) {
+    start_of::<ReplicationController>("replication", "replication-controller", cx, config);
+}
+
+fn start_of<S: Replicated>(name: &'static str, component: &str, cx: &Context, config: &Config) {
+    let sets = ReplicaSets::<S> {
         sets: cx.objects(),
-        pods: cx.objects(),
-        events: Recorder::start(cx, "replicaset-controller", ""),
+        pods: Pods::new(cx, component),
         clock: config.clock.clone(),
     };
-    index_orphans(&sets.pods);
+    index_orphans(&sets.pods.objects);
     let known = sets.sets.clone();
-    Controller::new("replicaset", cx, sets)
+    Controller::new(name, cx, sets)
         .owns::<Pod>()
         .watches::<Pod>(move |pod| wanted_by(pod, &known))
         .start();
 }
 
+/// A kind that wants a number of equal pods.
+trait Replicated: Selects {
+    fn replicas(&self) -> i32;
+    fn min_ready_seconds(&self) -> i32;
+    fn template(&self) -> &PodTemplateSpec;
+    /// The fields of both kinds have the same names.
+    fn status(&self) -> &ReplicaSetStatus;
+    fn with_status(self, status: ReplicaSetStatus) -> Self;
+}
+
+impl Replicated for ReplicaSet {
+    fn replicas(&self) -> i32 {
+        self.spec().replicas()
+    }
+
+    fn min_ready_seconds(&self) -> i32 {
+        self.spec().min_ready_seconds()
+    }
+
+    fn template(&self) -> &PodTemplateSpec {
+        self.spec().template()
+    }
+
+    fn status(&self) -> &ReplicaSetStatus {
+        self.status()
+    }
+
+    fn with_status(self, status: ReplicaSetStatus) -> Self {
+        self.with_status(status)
+    }
+}
+
+impl Replicated for ReplicationController {
+    fn replicas(&self) -> i32 {
+        self.spec().replicas()
+    }
+
+    fn min_ready_seconds(&self) -> i32 {
+        self.spec().min_ready_seconds()
+    }
+
+    fn template(&self) -> &PodTemplateSpec {
+        self.spec().template().unwrap_or_else(|| PodTemplateSpec::view(&NULL))
+    }
+
+    fn status(&self) -> &ReplicaSetStatus {
+        ReplicaSetStatus::view(self.status().tree())
+    }
+
+    fn with_status(self, mut status: ReplicaSetStatus) -> Self {
+        status.clear_terminating_replicas();
+        self.with_status(ReplicationControllerStatus::from(Value::from(status)))
+    }
+}
+
 #[derive(Debug)]
-struct ReplicaSets {
-    sets: Objects<ReplicaSet>,
-    pods: Objects<Pod>,
-    events: Recorder,
+struct ReplicaSets<S> {
+    sets: Objects<S>,
+    pods: Pods,
     clock: Arc<dyn Clock>,
 }
 
-impl Reconcile for ReplicaSets {
-    type Kind = ReplicaSet;
+impl<S: Replicated> Reconcile for ReplicaSets<S> {
+    type Kind = S;
 
-    async fn reconcile(&self, _: &Key, set: Option<ReplicaSet>) -> Result<Next, Error> {
+    async fn reconcile(&self, _: &Key, set: Option<S>) -> Result<Next, Error> {
         let Some(set) = set else { return Ok(Next::OnChange) }; // its pods are the collector's
-        let claim = claim(&set, &selector(set.spec().selector()), &self.pods);
-        let pods = settle(&set, &self.sets, claim, &self.pods).await?;
+        let pods = claimed(&set, &self.sets, &self.pods.objects).await?;
         let near = self.neighbours(&set);
         let now = self.clock.now();
         let (mut creates, mut deletes) = (Vec::new(), Vec::new());
@@ -60,103 +124,35 @@ impl Reconcile for ReplicaSets {
                 Act::Delete(pod) => deletes.push((pod, because)),
             }
         }
-        let made = slow_start(creates, |(pod, because)| self.create(&set, pod, because)).await;
-        let made = made.map_err(|error| ("FailedCreate", error));
-        let ended = join_all(deletes.iter().map(|(pod, cause)| self.delete(&set, pod, cause)));
-        let ended: Result<(), Error> = ended.await.into_iter().collect();
+        let create = async |(pod, because)| self.pods.create(&set, pod, &because).await;
+        let made = slow_start(creates, create).await.map_err(|error| ("FailedCreate", error));
+        let ended = self.pods.delete_all(&set, &deletes).await;
         let failed = made.and(ended.map_err(|error| ("FailedDelete", error)));
 
         let why = failed.as_ref().err().map(|(reason, error)| (*reason, error.to_string()));
-        let status = status(&set, &pods, why, now);
-        if status != *set.status() {
+        let wanted = set.clone().with_status(status(&set, &pods, why, now));
+        if wanted.status() != set.status() {
             let because = set.causes("status has changed");
-            let set = set.clone().with_status(status);
-            self.sets.because(&because).update_status(set).await?;
+            self.sets.because(&because).update_status(wanted).await?;
         }
         failed.map_err(|(_, error)| error)?;
         Ok(next(&set, &pods, now))
     }
 }
 
-impl ReplicaSets {
-    async fn create(
-        &self,
-        set: &ReplicaSet,
-        pod: Pod,
-        because: object::Cause,
-    ) -> Result<(), Error> {
-        match self.pods.because(&because).create(pod).await {
-            Ok(pod) => {
-                let message = format!("Created pod: {}", pod.metadata().name());
-                self.events.normal(set, "SuccessfulCreate", message);
-                Ok(())
-            }
-            Err(error) if error.is_namespace_terminating() => Ok(()),
-            Err(error) => {
-                self.events.warning(set, "FailedCreate", format!("Error creating: {error}"));
-                Err(error)
-            }
-        }
-    }
-
-    async fn delete(
-        &self,
-        set: &ReplicaSet,
-        pod: &Pod,
-        because: &object::Cause,
-    ) -> Result<(), Error> {
-        let name = pod.metadata().name();
-        match self.pods.because(because).delete(pod).await {
-            Ok(()) => {
-                self.events.normal(set, "SuccessfulDelete", format!("Deleted pod: {name}"));
-                Ok(())
-            }
-            Err(error) => {
-                self.events.warning(set, "FailedDelete", format!("Error deleting: {error}"));
-                Err(error)
-            }
-        }
-    }
-
+impl<S: Replicated> ReplicaSets<S> {
     /// How many active pods of the same Deployment each node has.
-    fn neighbours(&self, set: &ReplicaSet) -> HashMap<String, usize> {
-        let siblings = match set.metadata().controller() {
+    fn neighbours(&self, set: &S) -> HashMap<String, usize> {
+        let siblings = match set.meta().controller() {
             Some(owner) => self.sets.cache().controlled_by(owner.uid()),
             None => vec![set.clone()],
         };
-        let pods = siblings.iter().flat_map(|set| self.pods.owned_by(set));
+        let pods = siblings.iter().flat_map(|set| self.pods.objects.owned_by(set));
         let mut near = HashMap::new();
         for pod in pods.filter(Pod::is_active) {
             *near.entry(pod.spec().node_name().to_owned()).or_default() += 1;
         }
         near
-    }
-}
-
-/// The sets that could adopt a pod which nobody controls.
-fn wanted_by(pod: &Pod, sets: &Objects<ReplicaSet>) -> Vec<Key> {
-    if pod.metadata().controller().is_some() {
-        return Vec::new();
-    }
-    let all = sets.in_namespace(pod.metadata().namespace()).into_iter();
-    all.filter(|set| selector(set.spec().selector()).matches(pod.metadata().labels()))
-        .map(|set| Key::of(set.metadata()))
-        .collect()
-}
-
-/// Does one, then two, then four…: if the first fails, the others are not tried.
-pub(crate) async fn slow_start<T, F: Future<Output = Result<(), Error>>>(
-    items: Vec<T>,
-    mut act: impl FnMut(T) -> F,
-) -> Result<(), Error> {
-    let (mut items, mut batch) = (items.into_iter(), 1);
-    loop {
-        let some: Vec<_> = items.by_ref().take(batch).map(&mut act).collect();
-        if some.is_empty() {
-            return Ok(());
-        }
-        join_all(some).await.into_iter().collect::<Result<(), Error>>()?;
-        batch *= 2;
     }
 }
 
@@ -167,12 +163,17 @@ enum Act {
 }
 
 /// Decides what to do. Pure, so its tests need no cluster.
-fn plan(set: &ReplicaSet, pods: &[Pod], near: &HashMap<String, usize>, now: i64) -> Vec<Step<Act>> {
+fn plan<S: Replicated>(
+    set: &S,
+    pods: &[Pod],
+    near: &HashMap<String, usize>,
+    now: i64,
+) -> Vec<Step<Act>> {
     if set.is_terminating() {
         return Vec::new();
     }
     let mut active: Vec<Pod> = pods.iter().filter(|pod| pod.is_active()).cloned().collect();
-    let want = usize::try_from(set.spec().replicas()).unwrap_or_default();
+    let want = usize::try_from(set.replicas()).unwrap_or_default();
     let missing = want.saturating_sub(active.len()).min(BURST);
     let extra = active.len().saturating_sub(want).min(BURST);
     if extra > 0 {
@@ -180,7 +181,7 @@ fn plan(set: &ReplicaSet, pods: &[Pod], near: &HashMap<String, usize>, now: i64)
     }
     active.truncate(extra);
     let step = |rule| move |act| Step { act, because: set.causes(rule) };
-    let create = || Act::Create(template::new_pod(set, set.spec().template()));
+    let create = || Act::Create(template::new_pod(set, set.template()));
     let creates = (0..missing).map(|_| create()).map(step("too few pods"));
     let deletes = active.into_iter().map(Act::Delete).map(step("too many pods"));
     creates.chain(deletes).collect()
@@ -219,24 +220,24 @@ fn worth(pod: &Pod, near: &HashMap<String, usize>, now: i64) -> Worth {
     )
 }
 
-fn status(
-    set: &ReplicaSet,
+fn status<S: Replicated>(
+    set: &S,
     pods: &[Pod],
     failed: Option<(&str, String)>,
     now: i64,
 ) -> ReplicaSetStatus {
-    let template = selector_of_template(set);
+    let template = Selector::labels(set.template().metadata().labels().iter());
     let going = pods.iter().filter(|pod| pod.is_terminating() && !pod.is_finished()).count();
     let active: Vec<_> = pods.iter().filter(|pod| pod.is_active()).collect();
     let how_many = |is: &dyn Fn(&Pod) -> bool| count(active.iter().filter(|pod| is(pod)).count());
-    let wait = set.spec().min_ready_seconds();
+    let wait = set.min_ready_seconds();
     let mut status = ReplicaSetStatus::new()
         .with_replicas(count(active.len()))
         .with_fully_labeled_replicas(how_many(&|pod| template.matches(pod.metadata().labels())))
         .with_ready_replicas(how_many(&Pod::is_ready))
         .with_available_replicas(how_many(&|pod| pod.is_available(wait, now)))
         .with_terminating_replicas(count(going))
-        .with_observed_generation(set.metadata().generation());
+        .with_observed_generation(set.meta().generation());
     if let Some((reason, message)) = failed {
         let before = set.status().conditions().find(|c| c.type_() == "ReplicaFailure");
         let condition = before.cloned().unwrap_or_else(|| {
@@ -252,13 +253,9 @@ fn status(
     status
 }
 
-fn selector_of_template(set: &ReplicaSet) -> object::selector::Selector {
-    object::selector::Selector::labels(set.spec().template().metadata().labels().iter())
-}
-
 /// Pods become available by time alone.
-fn next(set: &ReplicaSet, pods: &[Pod], now: i64) -> Next {
-    let wait = i64::from(set.spec().min_ready_seconds());
+fn next<S: Replicated>(set: &S, pods: &[Pod], now: i64) -> Next {
+    let wait = i64::from(set.min_ready_seconds());
     let left = |ready: &PodCondition| {
         Time::seconds(ready.last_transition_time()).map(|since| since + wait - now)
     };
@@ -344,16 +341,5 @@ mod tests {
         assert_eq!(early.conditions().iter().next().unwrap().reason(), "FailedCreate");
         assert_eq!(next(&set, &pods, at), Next::After(Duration::from_secs(6)));
         assert_eq!(status(&set, &pods, None, at + 6).available_replicas(), 1);
-    }
-
-    #[tokio::test]
-    async fn the_first_failure_ends_it() {
-        let tried = std::cell::Cell::new(0);
-        let done = slow_start((0..100).collect(), |at| {
-            tried.set(tried.get() + 1);
-            async move { if at == 2 { Err(Error::Invalid("no".into())) } else { Ok(()) } }
-        });
-        assert!(done.await.is_err());
-        assert_eq!(tried.get(), 3);
     }
 }

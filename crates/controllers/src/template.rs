@@ -29,6 +29,11 @@ pub(crate) fn new_pod<O: Kind>(owner: &O, template: &PodTemplateSpec) -> Pod {
 pub(crate) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> Text {
     let mut bytes = to_json(template.tree());
     bytes.extend(collisions.into_iter().flat_map(i32::to_le_bytes));
+    encode_sum(&bytes)
+}
+
+/// A short name for some bytes.
+pub(crate) fn encode_sum(bytes: &[u8]) -> Text {
     let sum = bytes
         .iter()
         .fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193));

@@ -10,6 +10,8 @@ use schema::Kind;
 pub trait Cached: Tree + Clone + Debug + Sync {
     fn about(&self) -> &ObjectMeta;
 
+    fn whole(&self) -> &Object;
+
     /// Names and values of the indexes that its kind declares.
     fn entries(&self) -> Vec<(&'static str, Text)>;
 }
@@ -17,6 +19,10 @@ pub trait Cached: Tree + Clone + Debug + Sync {
 impl<K: Kind> Cached for K {
     fn about(&self) -> &ObjectMeta {
         self.meta()
+    }
+
+    fn whole(&self) -> &Object {
+        Object::view(self.tree())
     }
 
     fn entries(&self) -> Vec<(&'static str, Text)> {
@@ -54,6 +60,10 @@ impl From<Any> for Value {
 impl Cached for Any {
     fn about(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn whole(&self) -> &Object {
+        Object::view(&self.0)
     }
 
     fn entries(&self) -> Vec<(&'static str, Text)> {

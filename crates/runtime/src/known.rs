@@ -38,7 +38,7 @@ impl<K> Default for Known<K> {
 impl<K: Cached> Known<K> {
     /// Our own write counts, unless the watch has been there already.
     pub(super) fn wrote(&mut self, object: &K) -> Option<Change<K>> {
-        if object.about().is_final() {
+        if object.whole().is_final() {
             self.gone(object) // the write that took the last finalizer off
         } else if object.about().revision() > self.seen {
             self.put(object)

@@ -28,7 +28,7 @@ use schema::Kind;
 use self::plan::{Act, Scene, plan};
 use crate::{
     Config,
-    claim::{claim, index_orphans, selector, settle},
+    claim::{claimed, index_orphans, wanted_by},
 };
 
 pub(crate) fn start(cx: &Context, config: &Config) {
@@ -62,8 +62,7 @@ impl Reconcile for Rollouts {
 
     async fn reconcile(&self, _: &Key, deployment: Option<Deployment>) -> Result<Next, Error> {
         let Some(deployment) = deployment else { return Ok(Next::OnChange) };
-        let claim = claim(&deployment, &selector(deployment.spec().selector()), &self.sets);
-        let sets = settle(&deployment, &self.deployments, claim, &self.sets).await?;
+        let sets = claimed(&deployment, &self.deployments, &self.sets).await?;
         let pods = sets.iter().flat_map(|set| self.pods.owned_by(set)).collect();
         let now = self.clock.now();
         let steps = plan(&Scene { deployment: &deployment, sets, pods, now });
@@ -140,17 +139,6 @@ impl Rollouts {
         status::progress(old.status_mut(), "True", "NewReplicaSetCreated", why, now);
         self.deployments.because(because).update_status(old).await
     }
-}
-
-/// The Deployments that could adopt a set which nobody controls.
-fn wanted_by(set: &ReplicaSet, deployments: &Objects<Deployment>) -> Vec<Key> {
-    if set.metadata().controller().is_some() {
-        return Vec::new();
-    }
-    let all = deployments.in_namespace(set.metadata().namespace()).into_iter();
-    all.filter(|one| selector(one.spec().selector()).matches(set.metadata().labels()))
-        .map(|one| Key::of(one.metadata()))
-        .collect()
 }
 
 /// A Deployment that recreates its pods waits for the old ones to end.

@@ -47,8 +47,10 @@ fn names_the_pods_and_their_ports() {
 #[test]
 fn changes_nothing_that_is_right_and_little_that_is_not() {
     let (service, first) = (service(0), pod("a", "10.0.0.1", true));
-    let Act::Create(slice) = only(plan(&service, &[first.clone()], Vec::new())) else { panic!() };
-    assert!(plan(&service, &[first.clone()], vec![slice.clone()]).is_empty());
+    let Act::Create(slice) = only(plan(&service, std::slice::from_ref(&first), Vec::new())) else {
+        panic!()
+    };
+    assert!(plan(&service, std::slice::from_ref(&first), vec![slice.clone()]).is_empty());
     let changed = plan(&service, &[first, pod("b", "10.0.0.2", true)], vec![slice.clone()]);
     assert!(matches!(only(changed), Act::Update(new) if new.endpoints().len() == 2));
     let mut other = service;

@@ -1,0 +1,229 @@
+//! Decides what to do for a DaemonSet. Pure, so its tests need no cluster.
+
+use std::collections::{BTreeMap, HashSet};
+
+use api::{
+    apps::{ControllerRevision, DaemonSet, DaemonSetStatus},
+    core::{Node, Pod},
+};
+use object::Text;
+use runtime::Step;
+use schema::Kind;
+
+use super::{
+    place::{Placing, target},
+    rollout::{self, Limits},
+    status,
+};
+use crate::{
+    history::{self, History},
+    pods::seniority,
+    template,
+};
+
+/// More at a time would only make failures more.
+const BURST: usize = 250;
+
+/// What there is.
+#[derive(Debug)]
+pub(super) struct Scene<'a> {
+    pub(super) set: &'a DaemonSet,
+    pub(super) pods: Vec<Pod>,
+    pub(super) revisions: Vec<ControllerRevision>,
+    pub(super) nodes: Vec<Node>,
+    /// Nodes on which a failed pod is left alone for now.
+    pub(super) resting: HashSet<Text>,
+    pub(super) now: i64,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Act {
+    /// The template has no revision yet.
+    Record(ControllerRevision),
+    Renumber(ControllerRevision),
+    Forget(ControllerRevision),
+    Relabel(Pod, Text),
+    Create(Pod),
+    Delete(Pod),
+    /// It has ended, and another will take its place.
+    Replace {
+        pod: Pod,
+        node: Text,
+    },
+    Report(DaemonSetStatus),
+}
+
+/// The pods of each node, of which those that are over and deleted do not count.
+pub(super) type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Pod>>;
+
+pub(super) fn by_node<'a>(scene: &'a Scene<'_>) -> ByNode<'a> {
+    let mut nodes = ByNode::new();
+    for pod in scene.pods.iter().filter(|pod| !(pod.is_terminating() && pod.is_finished())) {
+        if let Some(node) = target(pod) {
+            nodes.entry(node).or_default().push(pod);
+        }
+    }
+    for pods in nodes.values_mut() {
+        pods.sort_by_cached_key(|pod| seniority(pod));
+    }
+    nodes
+}
+
+pub(super) fn plan(scene: &Scene<'_>) -> Vec<Step<Act>> {
+    let set = scene.set;
+    let step = |rule: &str| {
+        let because = set.causes(rule);
+        move |act| Step { act, because: because.clone() }
+    };
+    let patch = history::patch(set.spec().template());
+    let history = History::new(scene.revisions.clone(), &patch);
+    let Some(current) = history.current.last() else {
+        let hash = template::hash(set.spec().template(), set.status().collision_count());
+        let mut labels = set.spec().template().metadata().labels().clone();
+        labels.insert(history::HASH, hash.clone());
+        let new = history::revision(set, &labels, (&hash, patch), history.number());
+        return vec![step("the template has no revision")(Act::Record(new))];
+    };
+    let mut steps: Vec<_> =
+        number(scene, &history, current).into_iter().map(step("the revision is current")).collect();
+    let hash = hash_of(current);
+    let daemons = Daemons { scene, placing: Placing::of(set), nodes: by_node(scene), hash };
+    let managed = daemons.manage();
+    if managed.is_empty() && set.spec().update_strategy().type_() == "RollingUpdate" {
+        let rolled = daemons.roll();
+        steps.extend(rolled.into_iter().map(step("the template has changed")));
+    }
+    steps.extend(managed.into_iter().map(step("every node has one pod")));
+    steps.extend(daemons.forget(&history).into_iter().map(step("the history is too long")));
+    let status = status::status(scene, &daemons.placing, &daemons.nodes, hash);
+    let changed = (status != *set.status()).then_some(Act::Report(status));
+    steps.extend(changed.into_iter().map(step("status has changed")));
+    steps
+}
+
+pub(super) fn hash_of(revision: &ControllerRevision) -> &str {
+    let meta = revision.metadata();
+    meta.labels().get(history::HASH).unwrap_or(meta.name())
+}
+
+/// The current revision has the highest number, and is the only one of its kind.
+fn number(scene: &Scene<'_>, history: &History, current: &ControllerRevision) -> Vec<Act> {
+    let mut acts = Vec::new();
+    if current.revision() < history.number() {
+        acts.push(Act::Renumber(current.clone().with_revision(history.number())));
+    }
+    let hash = hash_of(current);
+    let [doubles @ .., _] = &*history.current else { return acts };
+    if !doubles.is_empty() {
+        let other = |pod: &&Pod| {
+            let label = pod.metadata().labels().get(history::HASH);
+            doubles.iter().any(|double| label == Some(hash_of(double)))
+        };
+        let moved = scene.pods.iter().filter(other);
+        acts.extend(moved.map(|pod| Act::Relabel(pod.clone(), hash.into())));
+        acts.extend(doubles.iter().cloned().map(Act::Forget));
+    }
+    acts
+}
+
+struct Daemons<'a> {
+    scene: &'a Scene<'a>,
+    placing: Placing<'a>,
+    nodes: ByNode<'a>,
+    hash: &'a str,
+}
+
+impl Daemons<'_> {
+    /// One pod on every node that the set fits, and none elsewhere.
+    fn manage(&self) -> Vec<Act> {
+        let (mut acts, mut known) = (Vec::new(), HashSet::new());
+        for node in &self.scene.nodes {
+            let name = node.metadata().name();
+            known.insert(name);
+            let (fit, pods) = (self.placing.fit(node), self.nodes.get(name));
+            match pods {
+                None if fit.starts => acts.push(self.create(name)),
+                None => {}
+                Some(pods) if fit.stays => acts.extend(self.keep(name, pods, fit.starts)),
+                Some(pods) => acts.extend(delete(pods.iter().copied())),
+            }
+        }
+        // No scheduler will ever place these.
+        let lost = self.nodes.iter().filter(|(node, _)| !known.contains(*node));
+        let lost =
+            lost.flat_map(|(_, pods)| pods.iter().copied()).filter(|pod| !pod.is_scheduled());
+        acts.extend(delete(lost));
+        limit(acts)
+    }
+
+    /// What becomes of the pods of a node that the set fits.
+    fn keep(&self, node: &str, pods: &[&Pod], starts: bool) -> Vec<Act> {
+        let alive = pods.iter().copied().filter(|pod| !pod.is_terminating());
+        let (ended, running): (Vec<&Pod>, Vec<&Pod>) = alive.partition(|pod| pod.is_finished());
+        let rests =
+            |pod: &&&Pod| pod.status().phase() == "Failed" && self.scene.resting.contains(node);
+        let replaced = ended.iter().filter(|pod| !rests(pod));
+        let mut acts: Vec<Act> =
+            replaced.map(|pod| Act::Replace { pod: (*pod).clone(), node: node.into() }).collect();
+        if !Limits::surges(self.scene.set) {
+            acts.extend(delete(running.into_iter().skip(1)));
+            return acts;
+        }
+        if running.is_empty() && starts {
+            acts.push(self.create(node));
+        } else if running.len() > 1 {
+            acts.extend(self.keep_two(&running));
+        }
+        acts
+    }
+
+    /// An old pod stays beside a new one as long as it serves and the new one does not.
+    fn keep_two(&self, running: &[&Pod]) -> Vec<Act> {
+        let is_new = |pod: &&&Pod| pod.metadata().labels().get(history::HASH) == Some(self.hash);
+        let (new, old): (Vec<&Pod>, Vec<&Pod>) = running.iter().partition(|pod| is_new(pod));
+        let extra = new.iter().skip(1).chain(old.iter().skip(1)).copied();
+        let mut acts: Vec<Act> = delete(extra).collect();
+        if let (Some(new), Some(old)) = (new.first(), old.first())
+            && (!old.is_ready() || rollout::is_available(new, self.scene))
+        {
+            acts.push(Act::Delete((*old).clone()));
+        }
+        acts
+    }
+
+    fn roll(&self) -> Vec<Act> {
+        let rolled = rollout::roll(self.scene, &self.placing, &self.nodes, self.hash);
+        let created = rolled.nodes.into_iter().map(|node| self.create(node));
+        let deleted = rolled.pods.into_iter().map(|pod| Act::Delete(pod.clone()));
+        limit(created.chain(deleted).collect())
+    }
+
+    fn create(&self, node: &str) -> Act {
+        Act::Create(self.placing.pod(node, self.hash))
+    }
+
+    fn forget(&self, history: &History) -> Vec<Act> {
+        let used = self.scene.pods.iter();
+        let used = used.filter_map(|pod| pod.metadata().labels().get(history::HASH)).collect();
+        let limit = self.scene.set.spec().revision_history_limit();
+        let gone = history.outdated(limit, &used, hash_of);
+        gone.into_iter().cloned().map(Act::Forget).collect()
+    }
+}
+
+fn delete<'a>(pods: impl Iterator<Item = &'a Pod>) -> impl Iterator<Item = Act> {
+    pods.filter(|pod| !pod.is_terminating()).map(|pod| Act::Delete(pod.clone()))
+}
+
+fn limit(mut acts: Vec<Act>) -> Vec<Act> {
+    let (mut creates, mut deletes) = (0, 0);
+    acts.retain(|act| {
+        let counted = if matches!(act, Act::Create(_)) { &mut creates } else { &mut deletes };
+        *counted += 1;
+        *counted <= BURST
+    });
+    acts
+}
+
+#[cfg(test)]
+mod tests;

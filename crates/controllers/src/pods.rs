@@ -1,0 +1,111 @@
+//! Pods as workloads make and end them: with an event for each, and not all at once
+//! when the first fails.
+
+use api::core::Pod;
+use client::Error;
+use futures_util::future::join_all;
+use object::{Cause, Text};
+use runtime::{Context, Objects, Recorder};
+use schema::Kind;
+
+/// The pods, and the voice of who makes them.
+#[derive(Debug)]
+pub(crate) struct Pods {
+    pub(crate) objects: Objects<Pod>,
+    pub(crate) events: Recorder,
+}
+
+impl Pods {
+    /// Tells as `component`.
+    pub(crate) fn new(cx: &Context, component: &str) -> Self {
+        Self { objects: cx.objects(), events: Recorder::start(cx, component, "") }
+    }
+
+    /// Makes a pod. A namespace that is going away needs none.
+    pub(crate) async fn create<O: Kind>(
+        &self,
+        owner: &O,
+        pod: Pod,
+        because: &Cause,
+    ) -> Result<Option<Pod>, Error> {
+        match self.objects.because(because).create(pod).await {
+            Ok(pod) => {
+                let message = format!("Created pod: {}", pod.metadata().name());
+                self.events.normal(owner, "SuccessfulCreate", message);
+                Ok(Some(pod))
+            }
+            Err(error) if error.is_namespace_terminating() => Ok(None),
+            Err(error) => {
+                self.events.warning(owner, "FailedCreate", format!("Error creating: {error}"));
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) async fn delete<O: Kind>(
+        &self,
+        owner: &O,
+        pod: &Pod,
+        because: &Cause,
+    ) -> Result<(), Error> {
+        let name = pod.metadata().name();
+        match self.objects.because(because).delete(pod).await {
+            Ok(()) => {
+                self.events.normal(owner, "SuccessfulDelete", format!("Deleted pod: {name}"));
+                Ok(())
+            }
+            Err(error) => {
+                self.events.warning(owner, "FailedDelete", format!("Error deleting: {error}"));
+                Err(error)
+            }
+        }
+    }
+
+    /// Deletes all, and tells the first failure.
+    pub(crate) async fn delete_all<O: Kind>(
+        &self,
+        owner: &O,
+        pods: &[(Pod, Cause)],
+    ) -> Result<(), Error> {
+        let ended = pods.iter().map(|(pod, because)| self.delete(owner, pod, because));
+        join_all(ended).await.into_iter().collect()
+    }
+}
+
+/// Does one, then two, then four…: if the first fails, the others are not tried.
+pub(crate) async fn slow_start<T, R, F: Future<Output = Result<R, Error>>>(
+    items: Vec<T>,
+    mut act: impl FnMut(T) -> F,
+) -> Result<(), Error> {
+    let (mut items, mut batch) = (items.into_iter(), 1);
+    loop {
+        let some: Vec<_> = items.by_ref().take(batch).map(&mut act).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        join_all(some).await.into_iter().collect::<Result<Vec<_>, Error>>()?;
+        batch *= 2;
+    }
+}
+
+/// In the order in which workloads prefer them: placed ones first, the oldest first.
+pub(crate) fn seniority(pod: &Pod) -> (bool, Text, Text) {
+    let meta = pod.metadata();
+    (!pod.is_scheduled(), meta.creation_timestamp().into(), meta.name().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_failure_ends_it() {
+        let tried = std::cell::Cell::new(0);
+        let done = slow_start((0..100).collect(), |at| {
+            tried.set(tried.get() + 1);
+            async move { if at == 2 { Err(Error::Invalid("no".into())) } else { Ok(()) } }
+        });
+        assert!(done.await.is_err());
+        assert_eq!(tried.get(), 3);
+    }
+}

@@ -1,0 +1,6 @@
+//! Controllers on a real API server: what they make of what is written there.
+
+mod daemon_set;
+mod world;
+
+use self::world::World;

@@ -1,0 +1,180 @@
+//! A cluster whose nodes are the test's own: it says what pods do.
+
+use std::{fmt::Debug, panic::Location, time::Duration};
+
+use api::core::{Event, Node, Pod, PodCondition, PodStatus, ServiceAccount};
+use client::{Api, Client};
+use controllers::Config;
+use object::{Key, Time, Value, from_json};
+use runtime::Context;
+use schema::{Kind, Scope};
+use testkit::Cluster;
+use tokio::time::{sleep, timeout};
+
+/// Longer than anything takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) admin: Client,
+    cx: Context,
+}
+
+impl World {
+    /// Runs these controllers, each as its own account.
+    pub(crate) async fn start(controllers: &[&str]) -> Self {
+        Self::start_with(Config {
+            controllers: controllers.iter().map(ToString::to_string).collect(),
+            ..Config::default()
+        })
+        .await
+    }
+
+    pub(crate) async fn start_with(config: Config) -> Self {
+        let cluster = Cluster::start().await;
+        let admin = cluster.admin();
+        let cx = Context::new(&cluster.client("system:kube-controller-manager", &[]));
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+        controllers::start(&cx, &config, &|account| {
+            cluster.client(&format!("system:serviceaccount:kube-system:{account}"), &groups)
+        });
+        let world = Self { cluster, admin, cx };
+        world.make::<ServiceAccount>(r#"{"metadata":{"name":"default"}}"#).await;
+        world
+    }
+
+    /// The objects of a kind, in the namespace `default`.
+    pub(crate) fn api<K: Kind>(&self) -> Api<K> {
+        let api = Api::new(&self.admin);
+        if K::SCOPE == Scope::Namespaced { api.namespaced("default") } else { api }
+    }
+
+    pub(crate) async fn make<K: Kind>(&self, text: &str) -> K {
+        self.api().create(K::from(tree(text))).await.expect("it is well formed")
+    }
+
+    pub(crate) async fn node(&self, name: &str) {
+        self.make::<Node>(&format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
+    }
+
+    pub(crate) async fn all<K: Kind>(&self) -> Vec<K> {
+        self.api::<K>().list_all(&client::Selection::default()).await.expect("a list").items
+    }
+
+    /// Changes an object by a merge patch.
+    pub(crate) async fn change<K: Kind>(&self, name: &str, patch: &str) -> K {
+        let patch = client::Patch::Merge(tree(patch));
+        self.api::<K>().patch(&key::<K>(name), &patch).await.expect("it may be changed")
+    }
+
+    pub(crate) async fn delete<K: Kind>(&self, name: &str) {
+        let now = client::Delete { grace_seconds: Some(0), ..client::Delete::default() };
+        self.api::<K>().delete(&key::<K>(name), &now).await.expect("it was there");
+    }
+
+    /// Waits until all objects of a kind together are as they should be.
+    #[track_caller]
+    pub(crate) fn until_all<K: Kind>(
+        &self,
+        what: impl Debug,
+        mut is: impl FnMut(&[K]) -> bool,
+    ) -> impl Future<Output = Vec<K>> {
+        until(what, async move || {
+            let all = self.all::<K>().await;
+            if is(&all) { Ok(all) } else { Err(all) }
+        })
+    }
+
+    /// Waits until one object is as it should be.
+    #[track_caller]
+    pub(crate) fn until_one<K: Kind>(
+        &self,
+        name: &str,
+        what: impl Debug,
+        mut is: impl FnMut(&K) -> bool,
+    ) -> impl Future<Output = K> {
+        let name = name.to_owned();
+        let found = self.until_all::<K>(what, {
+            let name = name.clone();
+            move |all| all.iter().any(|one| one.meta().name() == name && is(one))
+        });
+        async move {
+            let mut found = found.await.into_iter();
+            found.find(|one| one.meta().name() == name).expect("it was found")
+        }
+    }
+
+    /// What kubelets would say: every pod of `default` runs, and is ready.
+    pub(crate) async fn run_pods(&self) {
+        for pod in self.all::<Pod>().await {
+            if pod.is_active() && !pod.is_ready() {
+                self.phase(&pod, "Running", true).await;
+            }
+        }
+    }
+
+    pub(crate) async fn phase(&self, pod: &Pod, phase: &str, ready: bool) {
+        let since = Time::text(Time::seconds("2026-01-01T00:00:00Z").expect("a time"));
+        let condition = PodCondition::new()
+            .with_type("Ready")
+            .with_status(if ready { "True" } else { "False" })
+            .with_last_transition_time(since);
+        let mut pod = pod.clone();
+        pod.set_status(PodStatus::new().with_phase(phase).with_conditions([condition]));
+        match self.api::<Pod>().update_status(pod).await {
+            Err(error) if error.is_conflict() || error.is_not_found() => {}
+            written => drop(written.expect("a status")),
+        }
+    }
+
+    /// Waits for an event about the object of this name.
+    #[track_caller]
+    pub(crate) fn until_event(&self, about: &str, reason: &str) -> impl Future<Output = Event> {
+        let (about, reason) = (about.to_owned(), reason.to_owned());
+        let is = {
+            let (about, reason) = (about.clone(), reason.clone());
+            move |event: &Event| event.involved_object().name() == about && event.reason() == reason
+        };
+        let found = self.until_all::<Event>(format!("{reason} about {about}"), {
+            let is = is.clone();
+            move |all| all.iter().any(&is)
+        });
+        async move { found.await.into_iter().find(|event| is(event)).expect("it was found") }
+    }
+
+    pub(crate) async fn stop(self) {
+        self.cx.stop().await;
+        self.cluster.stop().await;
+    }
+}
+
+/// Waits until `look` finds what it looks for; says what it found instead.
+#[track_caller]
+pub(crate) fn until<T, E: Debug>(
+    what: impl Debug,
+    mut look: impl AsyncFnMut() -> Result<T, E>,
+) -> impl Future<Output = T> {
+    let at = Location::caller();
+    async move {
+        let mut last = None;
+        let found = async {
+            loop {
+                match look().await {
+                    Ok(found) => return found,
+                    Err(instead) => last = Some(instead),
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let found = timeout(PATIENCE, found).await.ok();
+        found.unwrap_or_else(|| panic!("{at}: waited in vain for {what:?}: {last:#?}"))
+    }
+}
+
+pub(crate) fn tree(text: &str) -> Value {
+    from_json(text.as_bytes()).expect("written in a test")
+}
+
+pub(crate) fn key<K: Kind>(name: &str) -> Key {
+    Key::new(if K::SCOPE == Scope::Namespaced { "default" } else { "" }, name)
+}
