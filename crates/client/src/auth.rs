@@ -3,6 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use futures_util::future::BoxFuture;
 use http::HeaderValue;
 
 use crate::{Error, exec::Exec, tls};
@@ -22,6 +23,17 @@ pub enum Auth {
     },
     /// A program gives a token or a certificate.
     Exec(Arc<Exec>),
+    /// Somebody in this process gives tokens.
+    Issued(Arc<dyn Issue>),
+}
+
+/// Gives tokens, and new ones when they become old. What it gives is kept by it: it is
+/// asked for each request.
+pub trait Issue: Send + Sync {
+    fn token(&self) -> BoxFuture<'_, Result<String, Error>>;
+
+    /// The last token was refused.
+    fn forget(&self);
 }
 
 impl fmt::Debug for Auth {
@@ -32,6 +44,7 @@ impl fmt::Debug for Auth {
             Self::TokenFile(_) => "TokenFile",
             Self::Basic { .. } => "Basic",
             Self::Exec(_) => "Exec",
+            Self::Issued(_) => "Issued",
         })
     }
 }
@@ -53,6 +66,7 @@ impl Auth {
                 Some(token) => format!("Bearer {token}"),
                 None => return Ok(None),
             },
+            Self::Issued(issuer) => format!("Bearer {}", issuer.token().await?),
         };
         let mut value = HeaderValue::try_from(text)
             .map_err(|_| Error::Invalid("the credentials cannot stand in a header".into()))?;
@@ -73,6 +87,10 @@ impl Auth {
         match self {
             Self::Exec(exec) => {
                 exec.forget().await;
+                true
+            }
+            Self::Issued(issuer) => {
+                issuer.forget();
                 true
             }
             _ => false,

@@ -30,7 +30,7 @@ mod watch;
 
 pub use self::{
     api::{Api, Tree},
-    auth::Auth,
+    auth::{Auth, Issue},
     cause::{CAUSE_HEADER, cause_from_header, cause_to_header},
     client::Client,
     config::{Config, OnWarning},

@@ -2,6 +2,7 @@
 //! `start` → struct → `reconcile` → `plan` → tests. To add one, add its file and a
 //! line in `CONTROLLERS`.
 
+mod account;
 mod claim;
 mod cluster_role_aggregation;
 mod daemon_set;
@@ -23,6 +24,8 @@ use std::{sync::Arc, time::Duration};
 use client::Client;
 use object::{Clock, SystemClock};
 use runtime::Context;
+
+pub use self::account::as_account;
 
 /// What controllers must know that is not in the API.
 #[derive(Clone, Debug)]
@@ -60,63 +63,88 @@ impl Default for Config {
 pub struct Entry {
     /// What `--controllers` calls it.
     pub name: &'static str,
+    /// What it was called before; empty: nothing else.
+    pub alias: &'static str,
     /// The service account in kube-system that it writes as.
     pub account: &'static str,
+    /// Whether `*` means it too.
+    pub usual: bool,
     start: fn(&Context, &Config),
 }
 
-const fn entry(name: &'static str, account: &'static str, start: fn(&Context, &Config)) -> Entry {
-    Entry { name, account, start }
+const fn entry(
+    name: &'static str,
+    alias: &'static str,
+    account: &'static str,
+    start: fn(&Context, &Config),
+) -> Entry {
+    Entry { name, alias, account, usual: true, start }
 }
 
 /// All there are.
+#[rustfmt::skip]
 pub const CONTROLLERS: &[Entry] = &[
-    entry("serviceaccount-controller", "service-account-controller", service_account::start),
-    entry("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", root_ca::start),
-    entry(
-        "clusterrole-aggregation-controller",
-        "clusterrole-aggregation-controller",
-        cluster_role_aggregation::start,
-    ),
-    entry("node-ipam-controller", "node-controller", node_ipam::start),
-    entry("endpointslice-controller", "endpointslice-controller", endpoint_slice::start),
-    entry("endpoints-controller", "endpoint-controller", endpoint_slice::start_endpoints),
-    entry("deployment-controller", "deployment-controller", deployment::start),
-    entry("replicaset-controller", "replicaset-controller", replica_set::start),
-    entry(
-        "replicationcontroller-controller",
-        "replication-controller",
-        replica_set::start_replication,
-    ),
-    entry("daemonset-controller", "daemon-set-controller", daemon_set::start),
-    entry("namespace-controller", "namespace-controller", namespace::start),
-    entry("node-lifecycle-controller", "node-controller", node_lifecycle::start),
-    entry("taint-eviction-controller", "node-controller", node_lifecycle::eviction::start),
-    entry("garbage-collector-controller", "generic-garbage-collector", garbage::start),
+    entry("serviceaccount-controller", "serviceaccount", "service-account-controller", service_account::start),
+    entry("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", "root-ca-cert-publisher", root_ca::start),
+    entry("clusterrole-aggregation-controller", "clusterrole-aggregation", "clusterrole-aggregation-controller", cluster_role_aggregation::start),
+    entry("node-ipam-controller", "nodeipam", "node-controller", node_ipam::start),
+    entry("endpointslice-controller", "endpointslice", "endpointslice-controller", endpoint_slice::start),
+    entry("endpoints-controller", "endpoint", "endpoint-controller", endpoint_slice::start_endpoints),
+    entry("deployment-controller", "deployment", "deployment-controller", deployment::start),
+    entry("replicaset-controller", "replicaset", "replicaset-controller", replica_set::start),
+    entry("replicationcontroller-controller", "replicationcontroller", "replication-controller", replica_set::start_replication),
+    entry("daemonset-controller", "daemonset", "daemon-set-controller", daemon_set::start),
+    entry("namespace-controller", "namespace", "namespace-controller", namespace::start),
+    entry("node-lifecycle-controller", "nodelifecycle", "node-controller", node_lifecycle::start),
+    entry("taint-eviction-controller", "", "node-controller", node_lifecycle::eviction::start),
+    entry("garbage-collector-controller", "garbagecollector", "generic-garbage-collector", garbage::start),
 ];
 
 /// Starts every controller that `config` asks for, each writing as its own account:
 /// `identity` gives the client of `system:serviceaccount:kube-system:ACCOUNT`.
 pub fn start(cx: &Context, config: &Config, identity: &dyn Fn(&str) -> Client) {
-    for entry in CONTROLLERS.iter().filter(|entry| config.runs(entry.name)) {
+    for entry in CONTROLLERS.iter().filter(|entry| config.runs(entry)) {
         (entry.start)(&cx.writing_as(&identity(entry.account)), config);
     }
 }
 
+/// Checks a word of `--controllers`: `*`, or the name of a controller, perhaps after `-`.
+pub fn check_word(word: &str) -> Result<(), String> {
+    let name = word.strip_prefix('-').unwrap_or(word);
+    if word == "*" || CONTROLLERS.iter().any(|entry| entry.is(name)) {
+        return Ok(());
+    }
+    Err(format!("{name:?} is not in the list of known controllers"))
+}
+
+impl Entry {
+    fn is(&self, name: &str) -> bool {
+        !name.is_empty() && (self.name == name || self.alias == name)
+    }
+}
+
 impl Config {
-    fn runs(&self, name: &str) -> bool {
-        let named = |word: &str| self.controllers.iter().any(|known| known == word);
-        named(name) || named("*") && !named(&format!("-{name}"))
+    fn runs(&self, entry: &Entry) -> bool {
+        let words = || self.controllers.iter().map(String::as_str);
+        if words().any(|word| entry.is(word)) {
+            return true;
+        }
+        let barred = words().filter_map(|word| word.strip_prefix('-')).any(|word| entry.is(word));
+        !barred && entry.usual && words().any(|word| word == "*")
     }
 }
 
 #[test]
 fn controllers_are_chosen_by_name() {
-    let config = |words: &[&str]| Config {
-        controllers: words.iter().map(ToString::to_string).collect(),
-        ..Config::default()
+    let runs = |words: &[&str], usual| {
+        let controllers = words.iter().map(ToString::to_string).collect();
+        let entry = Entry { usual, ..entry("job-controller", "job", "job-controller", |_, _| ()) };
+        Config { controllers, ..Config::default() }.runs(&entry)
     };
-    assert!(config(&["*"]).runs("a"));
-    assert!(!config(&["*", "-a"]).runs("a"));
-    assert!(config(&["a"]).runs("a") && !config(&["a"]).runs("b"));
+    assert!(runs(&["*"], true) && !runs(&["*"], false));
+    assert!(!runs(&["*", "-job-controller"], true) && !runs(&["*", "-job"], true));
+    assert!(runs(&["job-controller"], false) && runs(&["*", "job"], false));
+    assert!(!runs(&["cronjob"], true) && !runs(&[""], true));
+    assert!(check_word("-daemonset").is_ok() && check_word("*").is_ok());
+    assert_eq!(check_word("-x").unwrap_err(), r#""x" is not in the list of known controllers"#);
 }

@@ -7,6 +7,7 @@
 mod base;
 mod endpoints;
 mod input;
+mod manifest;
 mod names;
 mod part;
 mod proxy;
@@ -18,6 +19,7 @@ mod tracker;
 
 pub use endpoints::{Choice, choose};
 pub use input::{Endpoint, Node, Protocol, Service, ServiceName, ServicePort};
+pub use manifest::manifest;
 pub use proxy::{Proxy, cleanup};
 pub use route::watch_routes;
 pub use run::{Config, start};

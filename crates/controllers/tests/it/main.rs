@@ -1,6 +1,7 @@
 //! Controllers on a real API server: what they make of what is written there.
 
 mod daemon_set;
+mod identity;
 mod world;
 
 use self::world::World;

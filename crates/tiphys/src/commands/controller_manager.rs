@@ -1,14 +1,16 @@
 //! `kube-controller-manager`.
 
-use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use client::{Client, Kubeconfig};
 use controllers::Config;
 use runtime::{Context, Election};
 
 use super::{asked_to_stop, identity, parse, run_async};
+
+const NAME: &str = "kube-controller-manager";
 
 #[derive(Parser)]
 struct Arguments {
@@ -16,8 +18,14 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
     /// Which controllers run: `*`, `name`, `-name`.
-    #[arg(long, default_value = "*", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(long, default_value = "*", value_delimiter = ',', allow_hyphen_values = true, value_parser = known)]
     controllers: Vec<String>,
+    /// Each controller has a service account of its own.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    use_service_account_credentials: bool,
+    /// Nodes get ranges of pods' addresses.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    allocate_node_cidrs: bool,
     /// The range of pods' addresses.
     #[arg(long, default_value = "")]
     cluster_cidr: String,
@@ -30,39 +38,54 @@ struct Arguments {
     /// The certificates that pods trust the API server by.
     #[arg(long, value_name = "FILE")]
     root_ca_file: Option<PathBuf>,
+    /// Without a sign of life for that long, a node's state is unknown.
+    #[arg(long, default_value = "50s", value_parser = duration)]
+    node_monitor_grace_period: Duration,
+    #[command(flatten)]
+    election: ElectionFlags,
+}
+
+#[derive(clap::Args)]
+struct ElectionFlags {
     /// Only one of several runs.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     leader_elect: bool,
+    /// Without a sign of life for that long, another takes over.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    leader_elect_lease_duration: Duration,
+    /// One that could not renew for that long gives up.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    leader_elect_renew_deadline: Duration,
+    /// How often to try.
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    leader_elect_retry_period: Duration,
+    /// The lease's namespace.
+    #[arg(long, default_value = "kube-system")]
+    leader_elect_resource_namespace: String,
+    /// The lease's name.
+    #[arg(long, default_value = NAME)]
+    leader_elect_resource_name: String,
 }
 
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {
-    let flags = match parse::<Arguments>("kube-controller-manager", args) {
+    let flags = match parse::<Arguments>(NAME, args) {
         Ok(flags) => flags,
         Err(code) => return code,
     };
-    run_async("kube-controller-manager", async move {
+    run_async(NAME, async move {
         let kubeconfig = Kubeconfig::read(&flags.kubeconfig)?;
-        let name = "kube-controller-manager";
-        let client = Client::new(kubeconfig.config(None)?.manager(name).user_agent(name));
-        let root_ca = match &flags.root_ca_file {
-            Some(path) => fs::read_to_string(path)
-                .with_context(|| format!("--root-ca-file {}", path.display()))?,
-            None => String::new(),
-        };
-        let config = Config {
-            controllers: flags.controllers,
-            cluster_cidr: flags.cluster_cidr,
-            node_cidr_mask: flags.node_cidr_mask_size,
-            service_cidr: flags.service_cluster_ip_range,
-            root_ca,
-            ..Config::default()
-        };
+        let client = Client::new(kubeconfig.config(None)?.manager(NAME).user_agent(NAME));
+        let config = flags.config()?;
+        let own = flags.use_service_account_credentials;
         let start = move |cx: &Context, client: &Client| {
-            controllers::start(cx, &config, &|account| client.manager(account));
+            controllers::start(cx, &config, &|account| match own {
+                true => controllers::as_account(client, client.config(), account),
+                false => client.manager(account),
+            });
         };
         let cx = Context::new(&client);
-        if flags.leader_elect {
-            let election = Election::new("kube-system", name, &identity());
+        if flags.election.leader_elect {
+            let election = flags.election.election();
             let (leading, client) = (cx.clone(), client.clone());
             cx.spawn("election", async move {
                 election.lead(&leading, |part| start(part, &client)).await;
@@ -74,4 +97,112 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         cx.stop().await;
         Ok(())
     })
+}
+
+impl Arguments {
+    fn config(&self) -> anyhow::Result<Config> {
+        let read = |path: &Option<PathBuf>, flag: &str| match path {
+            Some(path) => {
+                fs::read_to_string(path).with_context(|| format!("--{flag} {}", path.display()))
+            }
+            None => Ok(String::new()),
+        };
+        let cluster_cidr =
+            if self.allocate_node_cidrs { self.cluster_cidr.clone() } else { String::new() };
+        Ok(Config {
+            controllers: self.controllers.clone(),
+            cluster_cidr,
+            node_cidr_mask: self.node_cidr_mask_size,
+            service_cidr: self.service_cluster_ip_range.clone(),
+            root_ca: read(&self.root_ca_file, "root-ca-file")?,
+            node_monitor_grace: self.node_monitor_grace_period,
+            ..Config::default()
+        })
+    }
+}
+
+impl ElectionFlags {
+    fn election(&self) -> Election {
+        let (namespace, name) =
+            (&self.leader_elect_resource_namespace, &self.leader_elect_resource_name);
+        Election {
+            lease: self.leader_elect_lease_duration,
+            renew: self.leader_elect_renew_deadline,
+            retry: self.leader_elect_retry_period,
+            ..Election::new(namespace, name, &identity())
+        }
+    }
+}
+
+fn known(word: &str) -> Result<String, String> {
+    controllers::check_word(word).map(|()| word.to_owned())
+}
+
+/// A length of time as Go writes it.
+fn duration(text: &str) -> Result<Duration, String> {
+    let nanos = object::Duration::nanos(text)?;
+    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(words: &[&str]) -> Arguments {
+        let words = [&["--kubeconfig=/k"], words].concat().iter().map(OsString::from).collect();
+        let Ok(flags) = parse::<Arguments>(NAME, words) else { panic!("refused") };
+        flags
+    }
+
+    fn refused(words: &[&str]) -> bool {
+        let words = [&["--kubeconfig=/k"], words].concat().iter().map(OsString::from).collect();
+        parse::<Arguments>(NAME, words).is_err()
+    }
+
+    #[test]
+    fn flags_become_the_configuration() {
+        let usual = flags(&[]).config().unwrap();
+        assert_eq!((usual.controllers, usual.cluster_cidr), (vec!["*".to_owned()], String::new()));
+        assert!(!flags(&[]).use_service_account_credentials);
+        assert!(flags(&["--use-service-account-credentials"]).use_service_account_credentials);
+
+        let file = std::env::temp_dir().join(format!("root-ca-{}", std::process::id()));
+        fs::write(&file, "certificates").unwrap();
+        let root_ca = format!("--root-ca-file={}", file.display());
+        let config = flags(&[
+            "--controllers=*,-daemonset,deployment-controller",
+            "--allocate-node-cidrs=true",
+            "--cluster-cidr=10.1.0.0/16",
+            "--node-cidr-mask-size=25",
+            "--service-cluster-ip-range=10.2.0.0/16",
+            "--node-monitor-grace-period=1m20s",
+            &root_ca,
+        ]);
+        let config = config.config().unwrap();
+        fs::remove_file(file).unwrap();
+        assert_eq!(config.controllers, ["*", "-daemonset", "deployment-controller"]);
+        assert_eq!((&*config.cluster_cidr, config.node_cidr_mask), ("10.1.0.0/16", 25));
+        assert_eq!((&*config.service_cidr, &*config.root_ca), ("10.2.0.0/16", "certificates"));
+        assert_eq!(config.node_monitor_grace, Duration::from_secs(80));
+        let unused = flags(&["--cluster-cidr=10.1.0.0/16"]).config().unwrap();
+        assert!(unused.cluster_cidr.is_empty(), "not without --allocate-node-cidrs");
+        assert!(flags(&["--root-ca-file=/nowhere"]).config().is_err());
+        assert!(refused(&["--controllers=*,nothing"]) && refused(&["--unknown-flag"]));
+    }
+
+    #[test]
+    fn flags_become_the_election() {
+        let election = flags(&[
+            "--leader-elect-lease-duration=30s",
+            "--leader-elect-renew-deadline=20s",
+            "--leader-elect-retry-period=5s",
+            "--leader-elect-resource-namespace=ns",
+            "--leader-elect-resource-name=lease",
+        ]);
+        let election = election.election.election();
+        let seconds = [election.lease, election.renew, election.retry].map(|it| it.as_secs());
+        assert_eq!((seconds, election.key.to_string()), ([30, 20, 5], "ns/lease".to_owned()));
+        assert!(flags(&[]).election.leader_elect);
+        assert!(!flags(&["--leader-elect=false"]).election.leader_elect);
+    }
 }

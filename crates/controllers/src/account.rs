@@ -1,0 +1,104 @@
+//! Each controller as its own service account: a token by the TokenRequest API, a new one
+//! before the last one ends.
+
+use std::sync::{Arc, Mutex};
+
+use api::{
+    authentication::{TokenRequest, TokenRequestSpec},
+    core::{Namespace, ServiceAccount},
+};
+use client::{Api, Auth, Client, Error, Issue};
+use futures_util::{FutureExt, future::BoxFuture};
+use object::{Clock, Key, ObjectMeta, SystemClock, Time, Value};
+
+use crate::service_account::ignore_race;
+
+const NAMESPACE: &str = "kube-system";
+/// How long a token is asked for, in seconds.
+const LENGTH: i64 = 3600;
+/// A token is used for that part of its life.
+const USED: (i64, i64) = (4, 5);
+
+/// A client that is `system:serviceaccount:kube-system:NAME`. The tokens are asked for by
+/// `asking`, and shown on connections of `showing`.
+pub fn as_account(asking: &Client, showing: &client::Config, name: &str) -> Client {
+    let account = Account {
+        client: asking.clone(),
+        name: name.to_owned(),
+        token: Mutex::default(),
+        clock: Arc::new(SystemClock),
+    };
+    Client::new(showing.clone().auth(Auth::Issued(Arc::new(account))).manager(name))
+}
+
+struct Account {
+    client: Client,
+    name: String,
+    token: Mutex<Option<Token>>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Clone)]
+struct Token {
+    text: String,
+    /// When to ask for another.
+    until: i64,
+}
+
+impl Issue for Account {
+    fn token(&self) -> BoxFuture<'_, Result<String, Error>> {
+        let known = self.token.lock().expect("not poisoned").clone();
+        let good = known.filter(|token| token.until > self.clock.now());
+        async move {
+            if let Some(token) = good {
+                return Ok(token.text);
+            }
+            let token = self.ask().await?;
+            let text = token.text.clone();
+            *self.token.lock().expect("not poisoned") = Some(token);
+            Ok(text)
+        }
+        .boxed()
+    }
+
+    fn forget(&self) {
+        *self.token.lock().expect("not poisoned") = None;
+    }
+}
+
+impl Account {
+    async fn ask(&self) -> Result<Token, Error> {
+        let now = self.clock.now();
+        let answer = match self.request().await {
+            Err(error) if error.is_not_found() => {
+                self.make().await?;
+                self.request().await?
+            }
+            answer => answer?,
+        };
+        let status = TokenRequest::from(answer);
+        let (text, end) = (status.status().token(), status.status().expiration_timestamp());
+        let end = Time::seconds(end).filter(|_| !text.is_empty());
+        let end = end.ok_or_else(|| Error::Decode("the server gave no token".into()))?;
+        Ok(Token { text: text.to_owned(), until: now + (end - now) * USED.0 / USED.1 })
+    }
+
+    async fn request(&self) -> Result<Value, Error> {
+        let wanted =
+            TokenRequest::new().with_spec(TokenRequestSpec::new().with_expiration_seconds(LENGTH));
+        let mut body = Value::from(wanted);
+        body["apiVersion"] = "authentication.k8s.io/v1".into();
+        body["kind"] = "TokenRequest".into();
+        let accounts = Api::<ServiceAccount>::new(&self.client);
+        accounts.create_sub(&Key::new(NAMESPACE, &self.name), "token", &body).await
+    }
+
+    async fn make(&self) -> Result<(), Error> {
+        let meta = ObjectMeta::new().with_name(NAMESPACE);
+        let namespaces = Api::<Namespace>::new(&self.client);
+        ignore_race(namespaces.create(Namespace::new().with_metadata(meta)).await)?;
+        let meta = ObjectMeta::new().with_name(&*self.name).with_namespace(NAMESPACE);
+        let accounts = Api::<ServiceAccount>::new(&self.client);
+        ignore_race(accounts.create(ServiceAccount::new().with_metadata(meta)).await)
+    }
+}
