@@ -99,7 +99,21 @@ pub(crate) async fn claimed<O: Selects, K: Kind>(
     owners: &Objects<O>,
     objects: &Objects<K>,
 ) -> Result<Vec<K>, Error> {
-    settle(owner, owners, claim(owner, objects), objects).await
+    claimed_if(owner, owners, objects, |_| true).await
+}
+
+/// The same, of those objects that can be the owner's at all.
+pub(crate) async fn claimed_if<O: Selects, K: Kind>(
+    owner: &O,
+    owners: &Objects<O>,
+    objects: &Objects<K>,
+    can: impl Fn(&K) -> bool,
+) -> Result<Vec<K>, Error> {
+    let mut claim = claim(owner, objects);
+    claim.adopt.retain(&can);
+    let mut mine = settle(owner, owners, claim, objects).await?;
+    mine.retain(can);
+    Ok(mine)
 }
 
 fn claim<O: Selects, K: Kind>(owner: &O, objects: &Objects<K>) -> Claim<K> {

@@ -7,6 +7,8 @@ use api::{apps::ControllerRevision, core::PodTemplateSpec};
 use object::{Lens, ObjectMeta, Text, Value};
 use schema::Kind;
 
+use crate::template::encode_sum;
+
 /// On pods and DaemonSets' revisions: the hash of the template they are of.
 pub(crate) const HASH: &str = "controller-revision-hash";
 
@@ -75,6 +77,13 @@ pub(crate) fn revision<O: Kind>(
         .with_annotations(owner.meta().annotations().clone())
         .with_owner_references([owner.controls()]);
     ControllerRevision::new().with_metadata(metadata).with_data(patch).with_revision(number)
+}
+
+/// The hash of what a revision says.
+pub(crate) fn hash(patch: &Value, collisions: Option<i32>) -> Text {
+    let mut bytes = object::to_json(&plain(patch));
+    bytes.extend(collisions.map(|n| n.to_string()).unwrap_or_default().bytes());
+    encode_sum(&bytes)
 }
 
 /// Whether two patches say the same: a field that is null is as one that is absent, and so

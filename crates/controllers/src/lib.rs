@@ -5,11 +5,13 @@
 mod account;
 mod claim;
 mod cluster_role_aggregation;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod endpoint_slice;
 mod garbage;
 mod history;
+mod job;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
@@ -17,7 +19,9 @@ mod pods;
 mod replica_set;
 mod root_ca;
 mod service_account;
+mod stateful_set;
 mod template;
+mod ttl_after_finished;
 
 use std::{sync::Arc, time::Duration};
 
@@ -94,6 +98,10 @@ pub const CONTROLLERS: &[Entry] = &[
     entry("replicaset-controller", "replicaset", "replicaset-controller", replica_set::start),
     entry("replicationcontroller-controller", "replicationcontroller", "replication-controller", replica_set::start_replication),
     entry("daemonset-controller", "daemonset", "daemon-set-controller", daemon_set::start),
+    entry("statefulset-controller", "statefulset", "statefulset-controller", stateful_set::start),
+    entry("job-controller", "job", "job-controller", job::start),
+    entry("cronjob-controller", "cronjob", "cronjob-controller", cron_job::start),
+    entry("ttl-after-finished-controller", "ttl-after-finished", "ttl-after-finished-controller", ttl_after_finished::start),
     entry("namespace-controller", "namespace", "namespace-controller", namespace::start),
     entry("node-lifecycle-controller", "nodelifecycle", "node-controller", node_lifecycle::start),
     entry("taint-eviction-controller", "", "node-controller", node_lifecycle::eviction::start),

@@ -2,6 +2,8 @@
 
 mod daemon_set;
 mod identity;
+mod job;
+mod stateful_set;
 mod world;
 
 use self::world::World;

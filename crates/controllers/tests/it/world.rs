@@ -57,6 +57,10 @@ impl World {
         self.make::<Node>(&format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
     }
 
+    pub(crate) async fn get<K: Kind>(&self, name: &str) -> K {
+        self.api::<K>().get(&key::<K>(name)).await.expect("it is there")
+    }
+
     pub(crate) async fn all<K: Kind>(&self) -> Vec<K> {
         self.api::<K>().list_all(&client::Selection::default()).await.expect("a list").items
     }

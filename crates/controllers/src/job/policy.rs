@@ -1,0 +1,156 @@
+//! What a Job's own rules say of pods that failed and of indexes that succeeded.
+
+use api::{
+    batch::{
+        Job, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
+        PodFailurePolicyOnPodConditionsPattern, SuccessPolicy,
+    },
+    core::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus},
+};
+use object::{Key, List};
+
+use super::indexes::Indexes;
+
+/// What becomes of a failure.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Failure {
+    /// It counts toward the limit.
+    Counts,
+    Ignored,
+    /// The pod's index is not tried again.
+    FailsIndex,
+    /// Nothing is tried again, for this reason.
+    FailsJob(String),
+}
+
+/// What the first rule says that matches.
+pub(super) fn failure(job: &Job, pod: &Pod) -> Failure {
+    job.spec().pod_failure_policy().map_or(Failure::Counts, |policy| judge(policy, pod))
+}
+
+/// Which rule for success is fulfilled, for people.
+pub(super) fn success(
+    policy: &SuccessPolicy,
+    succeeded: &Indexes,
+    completions: i32,
+) -> Option<String> {
+    if succeeded.total() == 0 {
+        return None;
+    }
+    let at = policy.rules().iter().position(|rule| match rule.succeeded_indexes() {
+        Some(text) => {
+            let wanted = Indexes::parse(text, completions);
+            let done = wanted.common(succeeded);
+            wanted.total() > 0
+                && (done == wanted.total() || rule.succeeded_count().is_some_and(|n| done >= n))
+        }
+        None => rule.succeeded_count().is_some_and(|count| succeeded.total() >= count),
+    })?;
+    Some(format!("Matched rules at index {at}"))
+}
+
+fn judge(policy: &PodFailurePolicy, pod: &Pod) -> Failure {
+    for (at, rule) in policy.rules().iter().enumerate() {
+        let key = Key::of(pod.metadata());
+        let found = match rule.on_exit_codes() {
+            Some(codes) => exited(pod.status(), codes).map(|container| {
+                let name = container.name();
+                let code =
+                    container.state().terminated().map_or(0, ContainerStateTerminated::exit_code);
+                format!("Container {name} for pod {key} failed with exit code {code}")
+            }),
+            None => condition(pod.status(), rule.on_pod_conditions())
+                .map(|name| format!("Pod {key} has condition {name}")),
+        };
+        match (found, rule.action()) {
+            (Some(_), "Ignore") => return Failure::Ignored,
+            (Some(_), "FailIndex") => return Failure::FailsIndex,
+            (Some(_), "Count") => return Failure::Counts,
+            (Some(why), "FailJob") => {
+                return Failure::FailsJob(format!("{why} matching FailJob rule at index {at}"));
+            }
+            _ => {}
+        }
+    }
+    Failure::Counts
+}
+
+/// The container that ended as is asked for.
+fn exited<'a>(
+    status: &'a PodStatus,
+    wanted: &PodFailurePolicyOnExitCodesRequirement,
+) -> Option<&'a ContainerStatus> {
+    let matches = |container: &&ContainerStatus| {
+        let named = wanted.container_name().is_none_or(|name| name == container.name());
+        let code = container.state().terminated().map_or(0, ContainerStateTerminated::exit_code);
+        let listed = wanted.values().iter().any(|value| value == code);
+        named
+            && code != 0
+            && match wanted.operator() {
+                "In" => listed,
+                "NotIn" => !listed,
+                _ => false,
+            }
+    };
+    let all = status.container_statuses().iter().chain(status.init_container_statuses().iter());
+    all.into_iter().find(matches)
+}
+
+fn condition<'a>(
+    status: &'a PodStatus,
+    patterns: &List<PodFailurePolicyOnPodConditionsPattern>,
+) -> Option<&'a str> {
+    let wanted = |name: &str, verdict: &str| {
+        patterns.iter().any(|one| one.type_() == name && one.status() == verdict)
+    };
+    let found = status.conditions().find(|one| wanted(one.type_(), one.status()))?;
+    Some(found.type_())
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{View, from_json};
+
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let policy = from_json(
+            br#"{"rules":[
+            {"action":"Ignore","onPodConditions":[{"type":"DisruptionTarget","status":"True"}]},
+            {"action":"FailJob","onExitCodes":{"containerName":"a","operator":"In","values":[42]}},
+            {"action":"FailIndex","onExitCodes":{"operator":"NotIn","values":[1,42]}}]}"#,
+        );
+        let policy = PodFailurePolicy::from(policy.unwrap());
+        let judged = |name: &str, code: i32, disrupted: bool| {
+            let text = format!(
+                r#"{{"metadata":{{"name":"p","namespace":"n"}},"status":{{
+                "conditions":[{{"type":"DisruptionTarget","status":"{}"}}],
+                "containerStatuses":[{{"name":"{name}",
+                "state":{{"terminated":{{"exitCode":{code}}}}}}}]}}}}"#,
+                if disrupted { "True" } else { "False" }
+            );
+            judge(&policy, Pod::view(&from_json(text.as_bytes()).unwrap()))
+        };
+        let why =
+            "Container a for pod n/p failed with exit code 42 matching FailJob rule at index 1";
+        assert_eq!(judged("a", 42, false), Failure::FailsJob(why.into()));
+        assert_eq!(judged("a", 42, true), Failure::Ignored);
+        assert_eq!(judged("b", 42, false), Failure::Counts);
+        assert_eq!(judged("b", 7, false), Failure::FailsIndex);
+        assert_eq!(judged("b", 0, false), Failure::Counts);
+    }
+
+    #[test]
+    fn success_is_by_indexes_and_by_number() {
+        let policy = from_json(
+            br#"{"rules":[{"succeededIndexes":"0,2-3","succeededCount":2},{"succeededCount":4}]}"#,
+        );
+        let policy = SuccessPolicy::from(policy.unwrap());
+        let met = |text: &str| success(&policy, &Indexes::parse(text, 10), 10);
+        assert_eq!(met(""), None);
+        assert_eq!(met("0,5,6"), None);
+        assert_eq!(met("0,3").as_deref(), Some("Matched rules at index 0"));
+        assert_eq!(met("4-7").as_deref(), Some("Matched rules at index 1"));
+    }
+}

@@ -1,0 +1,217 @@
+//! Gives every StatefulSet pods that keep their names and claims, one after the other.
+//!
+//! ```text
+//!  mod.rs        start, reconcile: does what the plan says
+//!  plan.rs       plan: make, scale, roll, in order or all at once
+//!  pod.rs        a pod by its number, and its claims
+//!  retention.rs  whose a claim is
+//! ```
+
+mod plan;
+mod pod;
+mod retention;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use api::{
+    apps::{ControllerRevision, StatefulSet},
+    core::{PersistentVolumeClaim, Pod},
+};
+use client::Error;
+use object::{Cause, Clock, Key};
+use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder, Step};
+
+use self::plan::{Act, Scene, plan};
+use crate::{
+    Config,
+    claim::{claimed, claimed_if, index_orphans, wanted_by},
+    history,
+};
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    let sets = StatefulSets {
+        sets: cx.objects(),
+        pods: cx.objects(),
+        claims: cx.objects(),
+        revisions: cx.objects(),
+        events: Recorder::start(cx, "statefulset-controller", ""),
+        clock: config.clock.clone(),
+    };
+    index_orphans(&sets.pods);
+    index_orphans(&sets.revisions);
+    let (by_pod, by_revision, by_claim) = (sets.sets.clone(), sets.sets.clone(), sets.sets.clone());
+    Controller::new("statefulset", cx, sets)
+        .owns::<Pod>()
+        .owns::<ControllerRevision>()
+        .watches::<Pod>(move |pod| wanted_by(pod, &by_pod))
+        .watches::<ControllerRevision>(move |revision| wanted_by(revision, &by_revision))
+        .watches::<PersistentVolumeClaim>(move |claim| waiting_for(claim, &by_claim))
+        .start();
+}
+
+#[derive(Debug)]
+struct StatefulSets {
+    sets: Objects<StatefulSet>,
+    pods: Objects<Pod>,
+    claims: Objects<PersistentVolumeClaim>,
+    revisions: Objects<ControllerRevision>,
+    events: Recorder,
+    clock: Arc<dyn Clock>,
+}
+
+impl Reconcile for StatefulSets {
+    type Kind = StatefulSet;
+
+    async fn reconcile(&self, key: &Key, set: Option<StatefulSet>) -> Result<Next, Error> {
+        let Some(set) = set else { return Ok(Next::OnChange) };
+        let member = |pod: &Pod| pod::ordinal(&set, pod).is_some();
+        let pods = claimed_if(&set, &self.sets, &self.pods, member).await?;
+        let claims = if set.spec().volume_claim_templates().is_empty() {
+            Vec::new()
+        } else {
+            self.claims.in_namespace(&key.namespace)
+        };
+        let named = |claim: PersistentVolumeClaim| (claim.metadata().name().to_owned(), claim);
+        let scene = Scene {
+            set: &set,
+            revisions: claimed(&set, &self.sets, &self.revisions).await?,
+            claims: claims.into_iter().map(named).collect(),
+            pods,
+            now: self.clock.now(),
+        };
+        let mut failed = Ok(());
+        for Step { act, because } in plan(&scene) {
+            // What it says of itself is written even if something could not be done.
+            if failed.is_ok() || matches!(act, Act::Report(_)) {
+                failed = failed.and(self.act(&set, act, &because).await);
+            }
+        }
+        failed?;
+        let wait = set.spec().min_ready_seconds();
+        let ripens =
+            scene.pods.iter().any(|pod| pod.is_ready() && !pod.is_available(wait, scene.now));
+        let wait = Duration::from_secs(u64::try_from(wait).unwrap_or_default());
+        Ok(if ripens { Next::After(wait) } else { Next::OnChange })
+    }
+}
+
+impl StatefulSets {
+    async fn act(&self, set: &StatefulSet, act: Act, because: &Cause) -> Result<(), Error> {
+        let (pods, claims) = (self.pods.because(because), self.claims.because(because));
+        let revisions = self.revisions.because(because);
+        let of = set.metadata().name();
+        match act {
+            Act::Record(revision) => self.record(set, revision, because).await,
+            Act::Renumber(revision) => revisions.update(revision).await.map(drop),
+            Act::Forget(revision) => revisions.delete(&revision).await,
+            Act::Report(status) => {
+                let new = set.clone().with_status(status);
+                self.sets.because(because).update_status(new).await.map(drop)
+            }
+            Act::Own(claim) => claims.update(claim).await.map(drop),
+            Act::Conflict(name) => {
+                let message = format!(
+                    "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a \
+                     manging controller, the retention policy is ignored for this claim"
+                );
+                self.events.warning(set, "ConflictingController", message);
+                Ok(())
+            }
+            Act::Claim(claim, pod) => {
+                let (name, pod) = (claim.metadata().name().to_owned(), pod.metadata().name());
+                let made = claims.create(claim).await.map(drop);
+                if made.as_ref().is_err_and(Error::is_already_exists) {
+                    return made; // not known yet
+                }
+                let done = format!("Claim {name} Pod {pod} in StatefulSet {of} success");
+                let not = format!("Claim {name} for Pod {pod} in StatefulSet {of} failed error");
+                self.tell(set, "Create", made, (&done, &not))
+            }
+            Act::Create(pod) => {
+                let told = told(&pod, of);
+                let made = pods.create(pod).await.map(drop);
+                if made.as_ref().is_err_and(Error::is_already_exists) {
+                    return made;
+                }
+                self.tell(set, "Create", made, (&told.0, &told.1))
+            }
+            Act::Update(pod) => {
+                let told = told(&pod, of);
+                let done = pods.update(pod).await.map(drop);
+                self.tell(set, "Update", done, (&told.0, &told.1))
+            }
+            Act::Delete(pod) => {
+                let told = told(&pod, of);
+                let done = pods.delete(&pod).await;
+                self.tell(set, "Delete", done, (&told.0, &told.1))
+            }
+        }
+    }
+
+    /// Tells how it went.
+    fn tell(
+        &self,
+        set: &StatefulSet,
+        verb: &str,
+        done: Result<(), Error>,
+        (good, bad): (&str, &str),
+    ) -> Result<(), Error> {
+        match &done {
+            Ok(()) => {
+                self.events.normal(set, &format!("Successful{verb}"), format!("{verb} {good}"));
+            }
+            Err(error) => {
+                let message = format!("{verb} {bad}: {error}");
+                self.events.warning(set, &format!("Failed{verb}"), message);
+            }
+        }
+        done
+    }
+
+    async fn record(
+        &self,
+        set: &StatefulSet,
+        revision: ControllerRevision,
+        because: &Cause,
+    ) -> Result<(), Error> {
+        let (key, data) = (Key::of(revision.metadata()), revision.data().clone());
+        match self.revisions.because(because).create(revision).await {
+            Err(error) if error.is_already_exists() => {
+                let other = self.revisions.api().get(&key).await?;
+                if history::same(other.data(), &data) {
+                    self.revisions.cache().wrote(&other); // we made it, and have not seen it yet
+                    return Ok(());
+                }
+                let mut set = set.clone();
+                let collisions = set.status().collision_count().unwrap_or_default() + 1;
+                set.status_mut().set_collision_count(collisions);
+                self.sets.because(because).update_status(set).await.map(drop)
+            }
+            Err(error) if error.is_namespace_terminating() => Ok(()),
+            made => made.map(drop),
+        }
+    }
+}
+
+/// What is said of a pod when something was done, and when it failed.
+fn told(pod: &Pod, set: &str) -> (String, String) {
+    let name = pod.metadata().name();
+    (
+        format!("Pod {name} in StatefulSet {set} successful"),
+        format!("Pod {name} in StatefulSet {set} failed error"),
+    )
+}
+
+/// The sets that a claim could be for: by its name.
+fn waiting_for(claim: &PersistentVolumeClaim, sets: &Objects<StatefulSet>) -> Vec<Key> {
+    let meta = claim.metadata();
+    let all = sets.in_namespace(meta.namespace()).into_iter().filter(|set| {
+        set.spec().volume_claim_templates().iter().any(|template| {
+            let prefix = format!("{}-{}-", template.metadata().name(), set.metadata().name());
+            meta.name().strip_prefix(&*prefix).is_some_and(|rest| rest.parse::<u32>().is_ok())
+        })
+    });
+    all.map(|set| Key::of(set.metadata())).collect()
+}

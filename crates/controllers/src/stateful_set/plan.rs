@@ -1,0 +1,299 @@
+//! Decides what to do for a StatefulSet. Pure, so its tests need no cluster.
+
+use std::collections::{HashMap, HashSet};
+
+use api::{
+    apps::{ControllerRevision, RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetStatus},
+    core::{PersistentVolumeClaim, Pod, PodTemplateSpec},
+};
+use object::{IntOrString, Map};
+use runtime::Step;
+use schema::Kind;
+
+use super::{
+    pod::{claims, corrected, new_pod, ordinal, range, revision},
+    retention,
+};
+use crate::history::{self, History};
+
+/// Beside the template's labels, a revision has its hash.
+const HASH: &str = "controller.kubernetes.io/hash";
+
+/// What there is.
+#[derive(Debug)]
+pub(super) struct Scene<'a> {
+    pub(super) set: &'a StatefulSet,
+    pub(super) pods: Vec<Pod>,
+    pub(super) revisions: Vec<ControllerRevision>,
+    /// By name.
+    pub(super) claims: HashMap<String, PersistentVolumeClaim>,
+    pub(super) now: i64,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Act {
+    Record(ControllerRevision),
+    Renumber(ControllerRevision),
+    Forget(ControllerRevision),
+    /// A claim for a pod.
+    Claim(PersistentVolumeClaim, Pod),
+    /// A claim as its owners shall be.
+    Own(PersistentVolumeClaim),
+    /// A claim that the policy speaks of is another's.
+    Conflict(String),
+    Create(Pod),
+    Update(Pod),
+    Delete(Pod),
+    Report(StatefulSetStatus),
+}
+
+pub(super) fn plan(scene: &Scene<'_>) -> Vec<Step<Act>> {
+    let set = scene.set;
+    let patch = history::patch(set.spec().template());
+    let history = History::new(scene.revisions.clone(), &patch);
+    let Some(update) = history.current.last() else {
+        let hash = history::hash(&patch, Some(set.status().collision_count().unwrap_or_default()));
+        let mut labels: Map<String> = set.spec().template().metadata().labels().clone();
+        labels.insert(HASH, hash.clone());
+        let new = history::revision(set, &labels, (&hash, patch), history.number());
+        let because = set.causes("the template has no revision");
+        return vec![Step { act: Act::Record(new), because }];
+    };
+    let named = |revision: &&ControllerRevision| {
+        revision.metadata().name() == set.status().current_revision()
+    };
+    let current = scene.revisions.iter().find(named).unwrap_or(update);
+    let mut planner = Planner { scene, current, update, steps: Vec::new() };
+    if update.revision() < history.number() {
+        let renumbered = update.clone().with_revision(history.number());
+        planner.step(Act::Renumber(renumbered), "the revision is current");
+    }
+    if !set.is_terminating() {
+        planner.manage();
+    }
+    planner.forget(&history);
+    planner.report();
+    planner.steps
+}
+
+struct Planner<'a> {
+    scene: &'a Scene<'a>,
+    current: &'a ControllerRevision,
+    update: &'a ControllerRevision,
+    steps: Vec<Step<Act>>,
+}
+
+impl Planner<'_> {
+    fn manage(&mut self) {
+        let set = self.scene.set;
+        let numbers = range(set);
+        let at = |number: i32| self.scene.pods.iter().find(|pod| ordinal(set, pod) == Some(number));
+        let replicas: Vec<(i32, Option<&Pod>)> = numbers.clone().map(|n| (n, at(n))).collect();
+        let mut condemned: Vec<(i32, &Pod)> = self
+            .scene
+            .pods
+            .iter()
+            .filter_map(|pod| Some((ordinal(set, pod)?, pod)))
+            .filter(|(number, _)| !numbers.contains(number))
+            .collect();
+        condemned.sort_by_key(|(number, _)| -number);
+        let ordered = set.spec().pod_management_policy() != "Parallel";
+        for (number, pod) in &replicas {
+            if !self.replica(*number, *pod, ordered) && ordered {
+                return;
+            }
+        }
+        for (number, pod) in &condemned {
+            self.own_claims(*number, pod);
+        }
+        let sick = replicas.iter().filter_map(|(_, pod)| *pod).find(|pod| !self.serves(pod));
+        let sick = sick
+            .or_else(|| condemned.iter().rev().map(|(_, pod)| *pod).find(|pod| !self.serves(pod)));
+        for (_, pod) in &condemned {
+            let waits = pod.is_terminating()
+                || ordered && !self.is_available(pod) && sick.is_none_or(|sick| sick != *pod);
+            if !waits {
+                self.step(Act::Delete((*pod).clone()), "the set was scaled");
+            }
+            if ordered {
+                return;
+            }
+        }
+        if set.spec().update_strategy().type_() == "RollingUpdate" {
+            let pods: Vec<&Pod> = replicas.iter().filter_map(|(_, pod)| *pod).collect();
+            if pods.len() == replicas.len() {
+                self.roll(&pods, ordered);
+            }
+        }
+    }
+
+    /// Cares for one pod; whether the next one's turn has come.
+    fn replica(&mut self, number: i32, pod: Option<&Pod>, ordered: bool) -> bool {
+        let Some(pod) = pod else {
+            self.create(number);
+            return false;
+        };
+        if pod.is_finished() {
+            if !pod.is_terminating() {
+                self.step(Act::Delete(pod.clone()), "the pod has ended");
+            }
+            return false;
+        }
+        if pod.status().phase() == "Pending" {
+            self.make_claims(number, pod);
+        }
+        if ordered && (pod.is_terminating() || !self.is_available(pod)) {
+            return false;
+        }
+        if !pod.is_terminating() {
+            self.own_claims(number, pod);
+            if let Some(corrected) = corrected(self.scene.set, pod, number) {
+                self.step(Act::Update(corrected), "the pod has lost its identity");
+            }
+        }
+        true
+    }
+
+    fn create(&mut self, number: i32) {
+        let (set, scene) = (self.scene.set, self.scene);
+        let (template, name) = self.template(number);
+        let pod = new_pod(set, &template, &name, number);
+        let known = |claim: &PersistentVolumeClaim| scene.claims.get(claim.metadata().name());
+        let wanted = claims(set, number);
+        let found = || wanted.iter().filter_map(known);
+        let stale = retention::deletes_scaled(set)
+            && found().any(|claim| {
+                let owners = claim.metadata().owner_references();
+                owners.iter().any(|one| one.kind() == "Pod" && one.name() == pod.metadata().name())
+            });
+        if stale || found().any(Kind::is_terminating) {
+            return; // first they must go
+        }
+        self.make_claims(number, &pod);
+        self.step(Act::Create(pod), "too few pods");
+    }
+
+    /// The template that the pod of this number shall have, and the revision's name.
+    fn template(&self, number: i32) -> (PodTemplateSpec, String) {
+        let set = self.scene.set;
+        let strategy = set.spec().update_strategy();
+        let kept = match strategy.rolling_update() {
+            Some(rolling) => rolling.partition().unwrap_or_default(),
+            None if strategy.type_() == "RollingUpdate" => set.status().current_replicas(),
+            None => 0,
+        };
+        let of = if number < range(set).start + kept { self.current } else { self.update };
+        (template_of(of), of.metadata().name().to_owned())
+    }
+
+    fn make_claims(&mut self, number: i32, pod: &Pod) {
+        for claim in claims(self.scene.set, number) {
+            if !self.scene.claims.contains_key(claim.metadata().name()) {
+                self.step(Act::Claim(claim, pod.clone()), "the pod has no such claim");
+            }
+        }
+    }
+
+    fn own_claims(&mut self, number: i32, pod: &Pod) {
+        let (set, scene) = (self.scene.set, self.scene);
+        let away = !range(set).contains(&number);
+        for wanted in claims(set, number) {
+            let Some(claim) = scene.claims.get(wanted.metadata().name()) else { continue };
+            let Some(owned) = retention::owned(claim, set, pod, away) else { continue };
+            if retention::is_foreign(claim, set, pod) {
+                let name = claim.metadata().name();
+                self.step(Act::Conflict(name.into()), "the claim is another's");
+            }
+            self.step(Act::Own(owned), "the policy decides whose a claim is");
+        }
+    }
+
+    /// Replaces pods of old templates, the highest number first.
+    fn roll(&mut self, pods: &[&Pod], ordered: bool) {
+        let set = self.scene.set;
+        let rolling = set.spec().update_strategy().rolling_update();
+        let most = rolling.and_then(|rolling| rolling.max_unavailable());
+        let most = most.unwrap_or(IntOrString::Int(1)).of(set.spec().replicas(), false);
+        let most = usize::try_from(most.unwrap_or(1).max(1)).unwrap_or(1);
+        let partition =
+            rolling.and_then(RollingUpdateStatefulSetStrategy::partition).unwrap_or_default();
+        let partition = usize::try_from(partition).unwrap_or_default().min(pods.len());
+        let is_old =
+            |pod: &&&Pod| revision(pod) != self.update.metadata().name() && !pod.is_terminating();
+        let missing = pods.iter().filter(|pod| !self.serves(pod)).count();
+        let spare = most.saturating_sub(missing);
+        let old = || pods[partition..].iter().rev().filter(is_old).copied();
+        let gone: Vec<&Pod> = if ordered {
+            old().take(spare).collect()
+        } else {
+            let (serving, sick): (Vec<_>, Vec<_>) = old().partition(|pod| self.serves(pod));
+            sick.into_iter().chain(serving.into_iter().take(spare)).collect()
+        };
+        for pod in gone {
+            self.step(Act::Delete(pod.clone()), "the template has changed");
+        }
+    }
+
+    fn forget(&mut self, history: &History) {
+        let mut used: HashSet<&str> = self.scene.pods.iter().map(revision).collect();
+        used.insert(self.current.metadata().name());
+        used.insert(self.update.metadata().name());
+        let idle = history.old.iter().filter(|one| !used.contains(one.metadata().name()));
+        let limit = self.scene.set.spec().revision_history_limit();
+        let many = idle.clone().count().saturating_sub(usize::try_from(limit).unwrap_or_default());
+        for old in idle.take(many) {
+            self.step(Act::Forget(old.clone()), "the history is too long");
+        }
+    }
+
+    fn report(&mut self) {
+        let set = self.scene.set;
+        let (current, update) = (self.current.metadata().name(), self.update.metadata().name());
+        let how_many = |is: &dyn Fn(&Pod) -> bool| {
+            object::count(self.scene.pods.iter().filter(|pod| is(pod)).count())
+        };
+        let of = |name: &str| how_many(&|pod| revision(pod) == name && !pod.is_terminating());
+        let mut status = set
+            .status()
+            .clone()
+            .with_observed_generation(set.metadata().generation())
+            .with_replicas(how_many(&|_| true))
+            .with_ready_replicas(how_many(&runs))
+            .with_available_replicas(how_many(&|pod| runs(pod) && self.is_available(pod)))
+            .with_current_replicas(of(current))
+            .with_updated_replicas(of(update))
+            .with_current_revision(current)
+            .with_update_revision(update)
+            .with_collision_count(set.status().collision_count().unwrap_or_default());
+        let all = set.spec().replicas();
+        if [status.updated_replicas(), status.ready_replicas(), status.replicas()] == [all; 3] {
+            status.set_current_replicas(all);
+            status.set_current_revision(update);
+        }
+        if status != *set.status() {
+            self.step(Act::Report(status), "status has changed");
+        }
+    }
+
+    fn is_available(&self, pod: &Pod) -> bool {
+        pod.is_available(self.scene.set.spec().min_ready_seconds(), self.scene.now)
+    }
+
+    fn serves(&self, pod: &Pod) -> bool {
+        self.is_available(pod) && !pod.is_terminating()
+    }
+
+    fn step(&mut self, act: Act, rule: &str) {
+        self.steps.push(Step { act, because: self.scene.set.causes(rule) });
+    }
+}
+
+fn runs(pod: &Pod) -> bool {
+    pod.status().phase() == "Running" && pod.is_ready()
+}
+
+fn template_of(revision: &ControllerRevision) -> PodTemplateSpec {
+    let mut template = revision.data().get("spec").get("template").clone();
+    template.remove("$patch");
+    template.into()
+}

@@ -1,0 +1,70 @@
+//! Deletes jobs some time after they have ended, where they say so.
+
+use std::{sync::Arc, time::Duration};
+
+use api::batch::Job;
+use client::{Delete, Error, Propagation};
+use object::{Clock, Key, Time};
+use runtime::{Context, Controller, Next, Objects, Reconcile};
+use schema::Kind;
+
+use crate::Config;
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    let ended = EndedJobs { jobs: cx.objects(), clock: config.clock.clone() };
+    Controller::new("ttl-after-finished", cx, ended).start();
+}
+
+#[derive(Debug)]
+struct EndedJobs {
+    jobs: Objects<Job>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Reconcile for EndedJobs {
+    type Kind = Job;
+
+    async fn reconcile(&self, key: &Key, job: Option<Job>) -> Result<Next, Error> {
+        let Some(left) = job.and_then(|job| time_left(&job, self.clock.now())) else {
+            return Ok(Next::OnChange);
+        };
+        if left > 0 {
+            return Ok(Next::After(Duration::from_secs(left.unsigned_abs())));
+        }
+        let fresh = match self.jobs.api().get(key).await {
+            Err(error) if error.is_not_found() => return Ok(Next::OnChange),
+            fresh => fresh?,
+        };
+        if time_left(&fresh, self.clock.now()).is_some_and(|left| left <= 0) {
+            let all = Delete { propagation: Some(Propagation::Foreground), ..Delete::default() };
+            let because = fresh.causes("its time after the end is over");
+            self.jobs.because(&because).delete_with(&fresh, all).await?;
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+/// The seconds that an ended job may stay; `None`: as long as it likes.
+fn time_left(job: &Job, now: i64) -> Option<i64> {
+    let ttl = job.spec().ttl_seconds_after_finished().filter(|_| !job.is_terminating())?;
+    let ended = job.status().conditions().find(|condition| {
+        matches!(condition.type_(), "Complete" | "Failed") && condition.status() == "True"
+    })?;
+    Some(Time::seconds(ended.last_transition_time())? + i64::from(ttl) - now)
+}
+
+#[test]
+fn only_ended_jobs_have_a_time_to_live() {
+    let text = |ttl: &str, state: &str| {
+        format!(
+            r#"{{"spec":{{{ttl}}},"status":{{"conditions":[{{"type":"{state}","status":"True",
+            "lastTransitionTime":"1970-01-01T00:00:10Z"}}]}}}}"#
+        )
+    };
+    let left = |ttl: &str, state: &str| {
+        time_left(&Job::from(object::from_json(text(ttl, state).as_bytes()).unwrap()), 12)
+    };
+    let ttl = r#""ttlSecondsAfterFinished":5"#;
+    assert_eq!((left(ttl, "Failed"), left(ttl, "Suspended")), (Some(3), None));
+    assert_eq!(left("", "Complete"), None);
+}
