@@ -43,7 +43,7 @@ pub struct DeleteOptions {
     #[api(tag = 3)]
     orphan_dependents: Option<bool>,
     /// What becomes of dependents: Orphan, Background or Foreground.
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.DeletionPropagation")]
     propagation_policy: Option<String>,
     /// `All`: decide, but change nothing.
     #[api(tag = 5)]
@@ -56,7 +56,7 @@ pub struct DeleteOptions {
 /// What must hold for an object before it is changed.
 #[api]
 pub struct Preconditions {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "types.UID")]
     uid: Option<String>,
     #[api(tag = 2)]
     resource_version: Option<String>,

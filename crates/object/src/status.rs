@@ -16,7 +16,7 @@ pub struct Status {
     #[api(tag = 3)]
     message: String,
     /// Why, as one word for programs.
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.StatusReason")]
     reason: String,
     /// More about it, depending on the reason.
     #[api(tag = 5)]
@@ -41,14 +41,14 @@ pub struct StatusDetails {
     /// How long to wait before the next try.
     #[api(tag = 5)]
     retry_after_seconds: i32,
-    #[api(tag = 6)]
+    #[api(tag = 6, go = "types.UID")]
     uid: String,
 }
 
 /// One of several reasons.
 #[api]
 pub struct StatusCause {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.CauseType")]
     reason: String,
     #[api(tag = 2)]
     message: String,

@@ -3,19 +3,34 @@
 //! Nothing becomes a lens before it has passed here, since a lens reads a value
 //! of the wrong type as absent. Messages are those of Go's decoder.
 
+use std::fmt;
+
 use object::{Bytes, Duration, MicroTime, Quantity, QuantityError, Struct, Time, Type, Value};
 
-use crate::Path;
+use crate::{Path, openapi::packages::is_meta};
 
 /// The paths of fields that the shape does not know.
 pub type Unknown = Vec<String>;
 
 /// Checks all types, drops `null`s and unknown fields. The error is Go's text.
 pub fn conform(shape: &Struct, object: &mut Value, unknown: &mut Unknown) -> Result<(), String> {
+    conform_as("v1", shape, object, unknown)
+}
+
+/// The same, for a type of another version: messages name Go's package, which is that.
+pub fn conform_as(
+    version: &str,
+    shape: &Struct,
+    object: &mut Value,
+    unknown: &mut Unknown,
+) -> Result<(), String> {
     if !object.is_object() {
-        return Err(mismatch(object, "", &shape.name, "", "Object"));
+        let (found, name) = (Misfit::found(object), &shape.name);
+        return Err(format!(
+            "json: cannot unmarshal {found} into Go value of type {version}.{name}"
+        ));
     }
-    fields(shape, object, &Path::Root, unknown)
+    fields(shape, version, object, &Path::Root, unknown).map_err(|misfit| misfit.to_string())
 }
 
 /// Whether the shape is that of whole objects, which say what they are even within
@@ -24,13 +39,82 @@ pub(crate) fn is_kind(shape: &Struct) -> bool {
     ["metadata", "spec", "status"].iter().all(|name| shape.field(name).is_some())
 }
 
+/// A value that is not of its type. The path grows on the way out.
+#[derive(Debug)]
+enum Misfit {
+    Type { found: String, owner: String, path: String, go: String },
+    Text(String),
+}
+
+impl Misfit {
+    fn new(value: &Value, go: String) -> Self {
+        let found = match value {
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) if is_int(&go) => {
+                format!("number {}", String::from_utf8_lossy(&object::to_json(value)))
+            }
+            value => Self::found(value).to_owned(),
+        };
+        Self::Type { found, owner: String::new(), path: String::new(), go }
+    }
+
+    fn found(value: &Value) -> &'static str {
+        match value {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
+            Value::Text(_) => "string",
+            Value::List(_) => "array",
+            Value::Object(_) | Value::Map(_) => "object",
+        }
+    }
+
+    /// The same, as seen from the struct whose field it is in.
+    fn in_field(self, shape: &Struct, name: &str) -> Self {
+        let Self::Type { found, mut owner, mut path, go } = self else { return self };
+        if owner.is_empty() {
+            owner = shape.name.to_string();
+        }
+        let dot = if path.is_empty() { "" } else { "." };
+        path = format!("{}{dot}{path}", embedded(shape, name).unwrap_or_else(|| name.to_owned()));
+        Self::Type { found, owner, path, go }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type { found, owner, path, go } => write!(
+                f,
+                "json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go}"
+            ),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// A field's name with the structs in front that Go has it from.
+fn embedded(shape: &Struct, name: &str) -> Option<String> {
+    shape.fields.iter().find_map(|field| match &*field.ty {
+        Type::Object(inner) if field.rules.inline => {
+            embedded(inner, name).map(|path| format!("{}.{path}", inner.name))
+        }
+        _ => (field.name == name).then(|| name.to_owned()),
+    })
+}
+
+fn is_int(go: &str) -> bool {
+    matches!(go, "int32" | "int64" | "uint64")
+}
+
 fn fields(
     shape: &Struct,
+    package: &str,
     object: &mut Value,
     at: &Path,
     unknown: &mut Unknown,
-) -> Result<(), String> {
+) -> Result<(), Misfit> {
     let typed = matches!(at, Path::Root) || is_kind(shape);
+    let package = if is_meta(&shape.name) { "v1" } else { package };
     let mut failed = None;
     object.retain(|name, value| {
         let Some(field) = shape.field(name) else {
@@ -43,35 +127,83 @@ fn fields(
         if value.is_null() || failed.is_some() {
             return false;
         }
-        let here = at.field(name);
-        if let Err(error) = fit(&field.ty, value, &here, unknown, &shape.name) {
-            failed = Some(error);
+        let go = Go { name: field.rules.go, package };
+        if let Err(misfit) = fit(&field.ty, go, value, &at.field(name), unknown) {
+            failed = Some(misfit.in_field(shape, name));
         }
         true
     });
     failed.map_or(Ok(()), Err)
 }
 
+/// What Go calls the type of a value.
+#[derive(Clone, Copy)]
+struct Go<'a> {
+    /// Where it does not follow from the type itself.
+    name: Option<&'a str>,
+    package: &'a str,
+}
+
+impl<'a> Go<'a> {
+    /// The same, for the items of a list.
+    fn item(self) -> Self {
+        Self { name: self.name.and_then(|name| name.strip_prefix("[]")), ..self }
+    }
+
+    /// The same, for the values of a map.
+    fn entry(self) -> Self {
+        let entry = self.name.and_then(|name| name.strip_prefix("map[")?.split_once(']'));
+        Self { name: entry.map(|(_, name)| name), ..self }
+    }
+
+    /// The package of the fields of a struct.
+    fn inside(self) -> &'a str {
+        self.name.and_then(|name| name.split_once('.')).map_or(self.package, |(package, _)| package)
+    }
+
+    fn of(self, ty: &Type) -> String {
+        if let Some(name) = self.name {
+            return name.to_owned();
+        }
+        match ty {
+            Type::Any => "interface {}".to_owned(),
+            Type::Bool => "bool".to_owned(),
+            Type::Int32 | Type::IntOrString => "int32".to_owned(),
+            Type::Int64 => "int64".to_owned(),
+            Type::UInt64 => "uint64".to_owned(),
+            Type::Float => "float64".to_owned(),
+            // Go reads these from a string.
+            Type::Text | Type::Enum(_) | Type::Time | Type::MicroTime | Type::Duration => {
+                "string".to_owned()
+            }
+            Type::Bytes => "[]uint8".to_owned(),
+            Type::Quantity => "resource.Quantity".to_owned(),
+            Type::List(item) => format!("[]{}", self.item().of(item)),
+            Type::Map(item) => format!("map[string]{}", self.entry().of(item)),
+            Type::Object(shape) if is_meta(&shape.name) => format!("v1.{}", shape.name),
+            Type::Object(shape) => format!("{}.{}", self.package, shape.name),
+        }
+    }
+}
+
 fn fit(
     ty: &Type,
+    go: Go<'_>,
     value: &mut Value,
     at: &Path,
     unknown: &mut Unknown,
-    owner: &str,
-) -> Result<(), String> {
-    let go = match (ty, &mut *value) {
+) -> Result<(), Misfit> {
+    match (ty, &mut *value) {
         (Type::Any, _)
         | (Type::Bool, Value::Bool(_))
         | (Type::Int64, Value::Int(_))
         | (Type::UInt64, Value::Int(0..) | Value::UInt(_))
         | (Type::Float, Value::Int(_) | Value::UInt(_) | Value::Float(_))
-        | (Type::Text | Type::Enum(_) | Type::IntOrString, Value::Text(_)) => return Ok(()),
-        (Type::Int32 | Type::IntOrString, Value::Int(n)) if i32::try_from(*n).is_ok() => {
-            return Ok(());
-        }
+        | (Type::Text | Type::Enum(_) | Type::IntOrString, Value::Text(_)) => Ok(()),
+        (Type::Int32 | Type::IntOrString, Value::Int(n)) if i32::try_from(*n).is_ok() => Ok(()),
         // Go takes 3.0 for a whole number nowhere: it is a mismatch as well.
         (Type::Object(shape), Value::Object(_) | Value::Map(_)) => {
-            return fields(shape, value, at, unknown);
+            fields(shape, go.inside(), value, at, unknown)
         }
         (Type::List(item), Value::List(items)) => {
             for (i, value) in items.make_mut().iter_mut().enumerate() {
@@ -79,41 +211,49 @@ fn fit(
                     *value = zero(item);
                     continue;
                 }
-                fit(item, value, &at.index(i), unknown, owner)?;
+                fit(item, go.item(), value, &at.index(i), unknown)?;
             }
-            return Ok(());
+            Ok(())
         }
         (Type::Map(item), Value::Object(_) | Value::Map(_)) => {
             let mut failed = None;
             value.retain(|name, value| {
                 if value.is_null() {
                     *value = zero(item);
-                } else if let (None, Err(error)) =
-                    (&failed, fit(item, value, &at.key(name), unknown, owner))
-                {
-                    failed = Some(error);
+                } else if failed.is_none() {
+                    failed = fit(item, go.entry(), value, &at.key(name), unknown).err();
                 }
                 true
             });
-            return failed.map_or(Ok(()), Err);
+            failed.map_or(Ok(()), Err)
         }
         (Type::Quantity, Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Text(_)) => {
-            return quantity(value);
+            quantity(value).map_err(Misfit::Text)
         }
-        (Type::Time, Value::Text(text)) => return moment(text, Time::seconds(text).is_some()),
+        (Type::Time, Value::Text(text)) => {
+            *text = Time::canonical(text).map_err(Misfit::Text)?;
+            Ok(())
+        }
         (Type::MicroTime, Value::Text(text)) => {
-            return moment(text, MicroTime::micros(text).is_some());
+            *text = MicroTime::canonical(text).map_err(Misfit::Text)?;
+            Ok(())
         }
-        (Type::Duration, Value::Text(text)) => return Duration::nanos(text).map(drop),
-        (Type::Bytes, Value::Text(text)) => {
-            return match Bytes::decode(text) {
-                Some(_) => Ok(()),
-                None => Err(format!("illegal base64 data at input byte {}", bad_base64(text))),
-            };
+        (Type::Duration, Value::Text(text)) => {
+            *text = Duration::text(Duration::nanos(text).map_err(Misfit::Text)?);
+            Ok(())
         }
-        (ty, _) => go_type(ty),
-    };
-    Err(mismatch(value, owner, "", &at.to_string(), &go))
+        (Type::Bytes, Value::Text(text)) => match Bytes::decode(text) {
+            Some(bytes) => {
+                *text = Bytes::text(&bytes);
+                Ok(())
+            }
+            None => {
+                let at = bad_base64(text);
+                Err(Misfit::Text(format!("illegal base64 data at input byte {at}")))
+            }
+        },
+        (ty, value) => Err(Misfit::new(value, go.of(ty))),
+    }
 }
 
 /// What a `null` in a list or map stands for.
@@ -138,74 +278,64 @@ fn quantity(value: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-fn moment(text: &str, ok: bool) -> Result<(), String> {
-    if ok {
-        return Ok(());
-    }
-    Err(format!(
-        "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
-    ))
-}
-
+/// Where Go stops reading.
 fn bad_base64(text: &str) -> usize {
-    let good = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/');
-    text.bytes().position(|c| !good(c)).unwrap_or(text.len() - text.len() % 4)
-}
-
-fn mismatch(value: &Value, owner: &str, root: &str, path: &str, go: &str) -> String {
-    let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
-        Value::Text(_) => "string",
-        Value::List(_) => "array",
-        Value::Object(_) | Value::Map(_) => "object",
-    };
-    let found = match value {
-        Value::Int(_) | Value::UInt(_) | Value::Float(_) if go.contains("int") => {
-            format!("number {}", String::from_utf8_lossy(&object::to_json(value)))
-        }
-        _ => found.to_owned(),
-    };
-    if path.is_empty() {
-        format!("json: cannot unmarshal {found} into Go value of type {root}")
-    } else {
-        let path = plain(path);
-        format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go}")
-    }
-}
-
-/// A path as Go names it: without the places in lists.
-fn plain(path: &str) -> String {
-    let mut out = String::new();
-    let mut depth = 0;
-    for c in path.chars() {
-        match c {
-            '[' => depth += 1,
-            ']' => depth -= 1,
-            c if depth == 0 => out.push(c),
-            _ => {}
+    let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
+    let mut start = 0;
+    let mut read = 0;
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'=' if read % 4 < 2 => return at,
+            b'=' if read % 4 == 2 => match bytes.next() {
+                None => return text.len(),
+                Some((_, b'=')) => return bytes.next().map_or(text.len(), |(at, _)| at),
+                Some((at, _)) => return at,
+            },
+            b'=' => return bytes.next().map_or(text.len(), |(at, _)| at),
+            byte if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/') => {
+                read += 1;
+                start = if read % 4 == 0 { at + 1 } else { start };
+            }
+            _ => return at,
         }
     }
-    out
+    start
 }
 
-fn go_type(ty: &Type) -> String {
-    match ty {
-        Type::Any => "interface {}".to_owned(),
-        Type::Bool => "bool".to_owned(),
-        Type::Int32 | Type::IntOrString => "int32".to_owned(),
-        Type::Int64 => "int64".to_owned(),
-        Type::UInt64 => "uint64".to_owned(),
-        Type::Float => "float64".to_owned(),
-        Type::Text | Type::Enum(_) => "string".to_owned(),
-        Type::Bytes => "[]uint8".to_owned(),
-        Type::Time => "v1.Time".to_owned(),
-        Type::MicroTime => "v1.MicroTime".to_owned(),
-        Type::Duration => "v1.Duration".to_owned(),
-        Type::Quantity => "resource.Quantity".to_owned(),
-        Type::List(item) => format!("[]{}", go_type(item)),
-        Type::Map(item) => format!("map[string]{}", go_type(item)),
-        Type::Object(shape) => format!("v1.{}", shape.name),
+#[cfg(test)]
+mod tests {
+    use object::{Lens, Object, from_json};
+
+    use super::*;
+
+    #[test]
+    fn a_misfit_is_told_as_go_does() {
+        let wrong = |text: &str| {
+            let mut object = from_json(text.as_bytes()).expect("is JSON");
+            conform(Object::SHAPE, &mut object, &mut Vec::new()).unwrap_err()
+        };
+        assert_eq!(
+            wrong(r#"{"metadata":{"labels":{"a":5}}}"#),
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type \
+             string"
+        );
+        assert_eq!(
+            wrong(r#"{"metadata":{"ownerReferences":[{"uid":true}]}}"#),
+            "json: cannot unmarshal bool into Go struct field \
+             OwnerReference.metadata.ownerReferences.uid of type types.UID"
+        );
+        assert_eq!(
+            wrong(r#"{"metadata":{"generation":1.5}}"#),
+            "json: cannot unmarshal number 1.5 into Go struct field ObjectMeta.metadata.generation \
+             of type int64"
+        );
+        assert!(wrong(r#"{"metadata":{"creationTimestamp":5}}"#).ends_with("of type string"));
+    }
+
+    #[test]
+    fn base64_ends_where_go_says() {
+        for (text, at) in [("!", 0), ("YQ", 0), ("YWJjYQ", 4), ("YQ==x", 4), ("Y===", 1)] {
+            assert_eq!(bad_base64(text), at, "{text}");
+        }
     }
 }

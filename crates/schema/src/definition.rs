@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 use object::{Link, Struct, Text, Time, Value};
 
 use crate::{
-    Errors, Grace, Kind, NameRule, Names, Scope, Storage, Subresource,
+    Errors, Grace, Kind, NameRule, Names, Scope, Storage, Subresource, Warnings,
     kind::{Column, check_name},
     meta::check_finalizers,
 };
@@ -43,6 +43,7 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
     fn validate(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
     fn validate_status(&self, _object: &Value, _old: &Value, _errs: &mut Errors) {}
+    fn warn(&self, _object: &Value, _old: Option<&Value>, _warnings: &mut Warnings) {}
     fn row(&self, _object: &Value, _now: i64) -> Vec<Value> {
         Vec::new()
     }
@@ -145,6 +146,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn validate_status(&self, object: &Value, old: &Value, errs: &mut Errors) {
         K::view(object).validate_status(K::view(old), errs);
+    }
+
+    fn warn(&self, object: &Value, old: Option<&Value>, warnings: &mut Warnings) {
+        K::view(object).warn(old.map(K::view), warnings);
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

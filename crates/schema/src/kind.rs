@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use object::{Cause, Key, Lens, ObjectMeta, OwnerReference, Value};
 
-use crate::{Errors, Path};
+use crate::{Errors, Path, Warnings};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
@@ -254,6 +254,9 @@ pub trait Kind: Lens {
     fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
     /// Rules for an update of the status.
     fn validate_status(&self, _old: &Self, _errs: &mut Errors) {}
+    /// What who writes the object should hear, though it is taken: what is out of use,
+    /// what will not do what it seems to. `old`: it is not new.
+    fn warn(&self, _old: Option<&Self>, _warnings: &mut Warnings) {}
 
     /// From this version to the one that is stored.
     fn to_stored(_object: &mut Value) {}

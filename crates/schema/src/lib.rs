@@ -15,9 +15,10 @@ pub mod protobuf;
 mod published;
 #[cfg(test)]
 mod sample;
+mod warnings;
 
 pub use self::{
-    conform::{Unknown, conform},
+    conform::{Unknown, conform, conform_as},
     definition::{ColumnInfo, Definition, Hooks, age, human_duration},
     errors::{ErrorType, Errors, FieldError},
     kind::{
@@ -27,4 +28,5 @@ pub use self::{
     meta::{check_annotations, check_finalizer, check_labels, check_meta},
     normalize::normalize,
     path::Path,
+    warnings::Warnings,
 };

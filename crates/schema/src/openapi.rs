@@ -2,7 +2,7 @@
 //! (v3), and one for everything (v2). All of it follows from the definitions.
 
 mod operation;
-mod packages;
+pub(crate) mod packages;
 mod paths;
 mod schemas;
 mod v2;

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 use object::{Object, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_with};
-use schema::{Definition, conform, protobuf};
+use schema::{Definition, conform_as, protobuf};
 
 use crate::Query;
 
@@ -42,15 +42,22 @@ pub(crate) fn fit(
     twice: Vec<String>,
 ) -> Result<Vec<String>, Status> {
     let mut unknown = Vec::new();
-    conform(&definition.shape, object, &mut unknown).map_err(|error| {
+    let version = definition.names.version;
+    conform_as(version, &definition.shape, object, &mut unknown).map_err(|error| {
         let kind = definition.names.kind;
-        let version = definition.names.version;
         Status::bad_request(format!(
             "{kind} in version {version:?} cannot be handled as a {kind}: {error}"
         ))
     })?;
+    let is_known = |path: &&String| {
+        !unknown.iter().any(|unknown| {
+            path.strip_prefix(&**unknown)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
+    };
     let odd: Vec<String> = twice
         .iter()
+        .filter(is_known)
         .map(|path| format!("duplicate field {path:?}"))
         .chain(unknown.iter().map(|path| format!("unknown field {path:?}")))
         .collect();

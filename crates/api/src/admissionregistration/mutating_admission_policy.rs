@@ -24,17 +24,17 @@ pub struct MutatingAdmissionPolicySpec {
     variables: List<Variable>,
     #[api(tag = 4)]
     mutations: List<Mutation>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "v1.FailurePolicyType")]
     failure_policy: Option<String>,
     #[api(tag = 6, keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
-    #[api(tag = 7)]
+    #[api(tag = 7, go = "v1.ReinvocationPolicyType")]
     reinvocation_policy: String,
 }
 
 #[api]
 pub struct Mutation {
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.PatchType")]
     patch_type: String,
     #[api(tag = 3)]
     apply_configuration: Option<ApplyConfiguration>,

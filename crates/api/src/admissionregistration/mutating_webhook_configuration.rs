@@ -22,21 +22,21 @@ pub struct MutatingWebhook {
     client_config: WebhookClientConfig,
     #[api(tag = 3)]
     rules: List<RuleWithOperations>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.FailurePolicyType")]
     failure_policy: Option<String>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "v1.MatchPolicyType")]
     match_policy: Option<String>,
     #[api(tag = 5)]
     namespace_selector: Option<LabelSelector>,
     #[api(tag = 11)]
     object_selector: Option<LabelSelector>,
-    #[api(tag = 6)]
+    #[api(tag = 6, go = "v1.SideEffectClass")]
     side_effects: Option<String>,
     #[api(tag = 7)]
     timeout_seconds: Option<i32>,
     #[api(tag = 8, required, always)]
     admission_review_versions: List<String>,
-    #[api(tag = 10)]
+    #[api(tag = 10, go = "v1.ReinvocationPolicyType")]
     reinvocation_policy: Option<String>,
     #[api(tag = 12, keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,

@@ -46,7 +46,7 @@ pub struct ValidatingAdmissionPolicySpec {
     match_constraints: Option<MatchResources>,
     #[api(tag = 3)]
     validations: List<Validation>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.FailurePolicyType")]
     failure_policy: Option<String>,
     #[api(tag = 5)]
     audit_annotations: List<AuditAnnotation>,
@@ -70,7 +70,7 @@ pub struct Validation {
     expression: String,
     #[api(tag = 2)]
     message: String,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1.StatusReason")]
     reason: Option<String>,
     #[api(tag = 4)]
     message_expression: String,
@@ -102,7 +102,7 @@ pub struct MatchResources {
     resource_rules: List<NamedRuleWithOperations>,
     #[api(tag = 4)]
     exclude_resource_rules: List<NamedRuleWithOperations>,
-    #[api(tag = 7)]
+    #[api(tag = 7, go = "v1.MatchPolicyType")]
     match_policy: Option<String>,
 }
 
@@ -116,7 +116,7 @@ pub struct NamedRuleWithOperations {
 
 #[api]
 pub struct RuleWithOperations {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "[]v1.OperationType")]
     operations: List<String>,
     #[api(tag = 2, inline)]
     rule: Rule,
@@ -130,7 +130,7 @@ pub struct Rule {
     api_versions: List<String>,
     #[api(tag = 3)]
     resources: List<String>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.ScopeType")]
     scope: Option<String>,
 }
 

@@ -22,7 +22,7 @@ pub struct ValidatingAdmissionPolicyBindingSpec {
     param_ref: Option<ParamRef>,
     #[api(tag = 3)]
     match_resources: Option<MatchResources>,
-    #[api(tag = 4, set)]
+    #[api(tag = 4, set, go = "[]v1.ValidationAction")]
     validation_actions: List<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct ParamRef {
     namespace: String,
     #[api(tag = 3)]
     selector: Option<LabelSelector>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.ParameterNotFoundActionType")]
     parameter_not_found_action: Option<String>,
 }
 

@@ -22,15 +22,15 @@ pub struct ValidatingWebhook {
     client_config: WebhookClientConfig,
     #[api(tag = 3)]
     rules: List<RuleWithOperations>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.FailurePolicyType")]
     failure_policy: Option<String>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "v1.MatchPolicyType")]
     match_policy: Option<String>,
     #[api(tag = 5)]
     namespace_selector: Option<LabelSelector>,
     #[api(tag = 10)]
     object_selector: Option<LabelSelector>,
-    #[api(tag = 6)]
+    #[api(tag = 6, go = "v1.SideEffectClass")]
     side_effects: Option<String>,
     #[api(tag = 7)]
     timeout_seconds: Option<i32>,

@@ -42,7 +42,7 @@ pub struct DaemonSetSpec {
 
 #[api]
 pub struct DaemonSetUpdateStrategy {
-    #[api(tag = 1, default = "RollingUpdate", implied)]
+    #[api(tag = 1, default = "RollingUpdate", implied, go = "v1.DaemonSetUpdateStrategyType")]
     type_: String,
     #[api(tag = 2)]
     rolling_update: Option<RollingUpdateDaemonSet>,
@@ -82,9 +82,9 @@ pub struct DaemonSetStatus {
 
 #[api]
 pub struct DaemonSetCondition {
-    #[api(tag = 1, always)]
+    #[api(tag = 1, always, go = "v1.DaemonSetConditionType")]
     type_: String,
-    #[api(tag = 2, always)]
+    #[api(tag = 2, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_transition_time: Time,

@@ -45,7 +45,7 @@ pub struct DeploymentSpec {
 
 #[api]
 pub struct DeploymentStrategy {
-    #[api(tag = 1, default = "RollingUpdate", implied)]
+    #[api(tag = 1, default = "RollingUpdate", implied, go = "v1.DeploymentStrategyType")]
     type_: String,
     #[api(tag = 2)]
     rolling_update: Option<RollingUpdateDeployment>,
@@ -83,9 +83,9 @@ pub struct DeploymentStatus {
 
 #[api]
 pub struct DeploymentCondition {
-    #[api(tag = 1, always)]
+    #[api(tag = 1, always, go = "v1.DeploymentConditionType")]
     type_: String,
-    #[api(tag = 2, always)]
+    #[api(tag = 2, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 6)]
     last_update_time: Time,

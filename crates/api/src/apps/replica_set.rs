@@ -52,9 +52,9 @@ pub struct ReplicaSetStatus {
 
 #[api]
 pub struct ReplicaSetCondition {
-    #[api(tag = 1, always)]
+    #[api(tag = 1, always, go = "v1.ReplicaSetConditionType")]
     type_: String,
-    #[api(tag = 2, always)]
+    #[api(tag = 2, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_transition_time: Time,

@@ -38,7 +38,7 @@ pub struct StatefulSetSpec {
     volume_claim_templates: List<PersistentVolumeClaim>,
     #[api(tag = 5, always)]
     service_name: String,
-    #[api(tag = 6, default = "OrderedReady", implied)]
+    #[api(tag = 6, default = "OrderedReady", implied, go = "v1.PodManagementPolicyType")]
     pod_management_policy: String,
     #[api(tag = 7)]
     update_strategy: StatefulSetUpdateStrategy,
@@ -55,7 +55,7 @@ pub struct StatefulSetSpec {
 
 #[api]
 pub struct StatefulSetUpdateStrategy {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.StatefulSetUpdateStrategyType")]
     type_: String,
     #[api(tag = 2)]
     rolling_update: Option<RollingUpdateStatefulSetStrategy>,
@@ -71,9 +71,19 @@ pub struct RollingUpdateStatefulSetStrategy {
 
 #[api]
 pub struct StatefulSetPersistentVolumeClaimRetentionPolicy {
-    #[api(tag = 1, default = "Retain", implied)]
+    #[api(
+        tag = 1,
+        default = "Retain",
+        implied,
+        go = "v1.PersistentVolumeClaimRetentionPolicyType"
+    )]
     when_deleted: String,
-    #[api(tag = 2, default = "Retain", implied)]
+    #[api(
+        tag = 2,
+        default = "Retain",
+        implied,
+        go = "v1.PersistentVolumeClaimRetentionPolicyType"
+    )]
     when_scaled: String,
 }
 
@@ -109,9 +119,9 @@ pub struct StatefulSetStatus {
 
 #[api]
 pub struct StatefulSetCondition {
-    #[api(tag = 1, always)]
+    #[api(tag = 1, always, go = "v1.StatefulSetConditionType")]
     type_: String,
-    #[api(tag = 2, always)]
+    #[api(tag = 2, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_transition_time: Time,

@@ -21,7 +21,7 @@ pub struct TokenRequestSpec {
     expiration_seconds: Option<i64>,
     #[api(tag = 3, always)]
     bound_object_ref: Option<BoundObjectReference>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "map[string]v1.AttestationValue")]
     attestations: Map<List<String>>,
 }
 
@@ -33,7 +33,7 @@ pub struct BoundObjectReference {
     api_version: String,
     #[api(tag = 3)]
     name: String,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "types.UID")]
     uid: String,
 }
 

@@ -42,7 +42,7 @@ pub struct UserInfo {
     uid: String,
     #[api(tag = 3)]
     groups: List<String>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "map[string]v1.ExtraValue")]
     extra: Map<List<String>>,
 }
 

@@ -26,7 +26,7 @@ pub struct SubjectAccessReviewSpec {
     user: String,
     #[api(tag = 4)]
     groups: List<String>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "map[string]v1.ExtraValue")]
     extra: Map<List<String>>,
     #[api(tag = 6)]
     uid: String,

@@ -30,7 +30,7 @@ pub struct CronJobSpec {
     time_zone: Option<String>,
     #[api(tag = 2)]
     starting_deadline_seconds: Option<i64>,
-    #[api(tag = 3, default = "Allow", implied)]
+    #[api(tag = 3, default = "Allow", implied, go = "v1.ConcurrencyPolicy")]
     concurrency_policy: String,
     #[api(tag = 4, default = false, implied)]
     suspend: Option<bool>,

@@ -22,7 +22,7 @@ pub struct CertificateSigningRequestSpec {
     signer_name: String,
     #[api(tag = 8)]
     expiration_seconds: Option<i32>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "[]v1.KeyUsage")]
     usages: List<String>,
     #[api(tag = 2)]
     username: String,
@@ -30,7 +30,7 @@ pub struct CertificateSigningRequestSpec {
     uid: String,
     #[api(tag = 4)]
     groups: List<String>,
-    #[api(tag = 6)]
+    #[api(tag = 6, go = "map[string]v1.ExtraValue")]
     extra: Map<List<String>>,
 }
 
@@ -44,9 +44,9 @@ pub struct CertificateSigningRequestStatus {
 
 #[api]
 pub struct CertificateSigningRequestCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.RequestConditionType")]
     type_: String,
-    #[api(tag = 6, required, always)]
+    #[api(tag = 6, required, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 2)]
     reason: String,

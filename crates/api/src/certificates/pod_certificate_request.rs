@@ -20,15 +20,15 @@ pub struct PodCertificateRequestSpec {
     signer_name: String,
     #[api(tag = 2, required, always)]
     pod_name: String,
-    #[api(tag = 3, name = "podUID", required, always)]
+    #[api(tag = 3, name = "podUID", required, always, go = "types.UID")]
     pod_uid: String,
     #[api(tag = 4, required, always)]
     service_account_name: String,
-    #[api(tag = 5, name = "serviceAccountUID", required, always)]
+    #[api(tag = 5, name = "serviceAccountUID", required, always, go = "types.UID")]
     service_account_uid: String,
-    #[api(tag = 6, required, always)]
+    #[api(tag = 6, required, always, go = "types.NodeName")]
     node_name: String,
-    #[api(tag = 7, name = "nodeUID", required, always)]
+    #[api(tag = 7, name = "nodeUID", required, always, go = "types.UID")]
     node_uid: String,
     #[api(tag = 8, default = 86400)]
     max_expiration_seconds: Option<i32>,

@@ -24,7 +24,7 @@ pub struct LeaseSpec {
     renew_time: Option<MicroTime>,
     #[api(tag = 5)]
     lease_transitions: Option<i32>,
-    #[api(tag = 6)]
+    #[api(tag = 6, go = "v1.CoordinatedLeaseStrategy")]
     strategy: Option<String>,
     #[api(tag = 7)]
     preferred_holder: Option<String>,

@@ -14,9 +14,9 @@ pub struct ComponentStatus {
 
 #[api]
 pub struct ComponentCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ComponentConditionType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     message: String,

@@ -46,7 +46,7 @@ pub struct EndpointPort {
     name: String,
     #[api(tag = 2, required, always)]
     port: i32,
-    #[api(tag = 3, default = "TCP", implied)]
+    #[api(tag = 3, default = "TCP", implied, go = "v1.Protocol")]
     protocol: String,
     #[api(tag = 4)]
     app_protocol: Option<String>,

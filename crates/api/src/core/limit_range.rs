@@ -27,17 +27,17 @@ pub struct LimitRangeSpec {
 
 #[api]
 pub struct LimitRangeItem {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.LimitType")]
     type_: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.ResourceList")]
     max: Map<Quantity>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1.ResourceList")]
     min: Map<Quantity>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.ResourceList")]
     default: Map<Quantity>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "v1.ResourceList")]
     default_request: Map<Quantity>,
-    #[api(tag = 6)]
+    #[api(tag = 6, go = "v1.ResourceList")]
     max_limit_request_ratio: Map<Quantity>,
 }
 

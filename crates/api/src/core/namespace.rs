@@ -22,13 +22,13 @@ pub struct Namespace {
 
 #[api]
 pub struct NamespaceSpec {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "[]v1.FinalizerName")]
     finalizers: List<String>,
 }
 
 #[api]
 pub struct NamespaceStatus {
-    #[api(tag = 1, default = "Active", implied)]
+    #[api(tag = 1, default = "Active", implied, go = "v1.NamespacePhase")]
     phase: String,
     #[api(tag = 2, keys("type"), merge, merge_key = "type")]
     conditions: List<NamespaceCondition>,
@@ -36,9 +36,9 @@ pub struct NamespaceStatus {
 
 #[api]
 pub struct NamespaceCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.NamespaceConditionType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 4)]
     last_transition_time: Time,

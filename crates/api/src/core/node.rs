@@ -57,7 +57,7 @@ pub struct ConfigMapNodeConfigSource {
     namespace: String,
     #[api(tag = 2, required, always)]
     name: String,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "types.UID")]
     uid: String,
     #[api(tag = 4)]
     resource_version: String,
@@ -67,11 +67,11 @@ pub struct ConfigMapNodeConfigSource {
 
 #[api]
 pub struct NodeStatus {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.ResourceList")]
     capacity: Map<Quantity>,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.ResourceList")]
     allocatable: Map<Quantity>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1.NodePhase")]
     phase: String,
     #[api(tag = 4, keys("type"), merge, merge_key = "type")]
     conditions: List<NodeCondition>,
@@ -83,7 +83,7 @@ pub struct NodeStatus {
     node_info: NodeSystemInfo,
     #[api(tag = 8)]
     images: List<ContainerImage>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "[]v1.UniqueVolumeName")]
     volumes_in_use: List<String>,
     #[api(tag = 10)]
     volumes_attached: List<AttachedVolume>,
@@ -179,7 +179,7 @@ pub struct NodeConfigStatus {
 
 #[api]
 pub struct AttachedVolume {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.UniqueVolumeName")]
     name: String,
     #[api(tag = 2, required, always)]
     device_path: String,
@@ -195,9 +195,9 @@ pub struct ContainerImage {
 
 #[api]
 pub struct NodeCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.NodeConditionType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_heartbeat_time: Time,
@@ -211,7 +211,7 @@ pub struct NodeCondition {
 
 #[api]
 pub struct NodeAddress {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.NodeAddressType")]
     type_: String,
     #[api(tag = 2, required, always)]
     address: String,

@@ -45,7 +45,7 @@ pub struct PodSignature {
 
 #[api]
 pub struct Preconditions {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "types.UID")]
     uid: Option<String>,
 }
 

@@ -19,17 +19,17 @@ pub struct PersistentVolumeClaim {
 
 #[api]
 pub struct PersistentVolumeClaimStatus {
-    #[api(tag = 1, default = "Pending", implied)]
+    #[api(tag = 1, default = "Pending", implied, go = "v1.PersistentVolumeClaimPhase")]
     phase: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "[]v1.PersistentVolumeAccessMode")]
     access_modes: List<String>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1.ResourceList")]
     capacity: Map<Quantity>,
     #[api(tag = 4, keys("type"), merge, merge_key = "type")]
     conditions: List<PersistentVolumeClaimCondition>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
-    #[api(tag = 7)]
+    #[api(tag = 7, go = "map[v1.ResourceName]v1.ClaimResourceStatus")]
     allocated_resource_statuses: Map<String>,
     #[api(tag = 8)]
     current_volume_attributes_class_name: Option<String>,
@@ -43,15 +43,15 @@ pub struct PersistentVolumeClaimStatus {
 pub struct ModifyVolumeStatus {
     #[api(tag = 1)]
     target_volume_attributes_class_name: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.PersistentVolumeClaimModifyVolumeStatus")]
     status: String,
 }
 
 #[api]
 pub struct PersistentVolumeClaimCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.PersistentVolumeClaimConditionType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_probe_time: Time,
@@ -73,7 +73,7 @@ pub struct VolumeHealthStatus {
 
 #[api]
 pub struct VolumeHealthCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.VolumeHealthStatusType")]
     status: String,
     #[api(tag = 2, required, always)]
     reason: String,

@@ -11,7 +11,7 @@ pub struct ObjectReference {
     namespace: String,
     #[api(tag = 3)]
     name: String,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "types.UID")]
     uid: String,
     #[api(tag = 5)]
     api_version: String,

@@ -50,9 +50,9 @@ pub struct ReplicationControllerStatus {
 
 #[api]
 pub struct ReplicationControllerCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ReplicationControllerConditionType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_transition_time: Time,

@@ -20,9 +20,9 @@ pub struct ResourceQuota {
 
 #[api]
 pub struct ResourceQuotaSpec {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.ResourceList")]
     hard: Map<Quantity>,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "[]v1.ResourceQuotaScope")]
     scopes: List<String>,
     #[api(tag = 3)]
     scope_selector: Option<ScopeSelector>,
@@ -36,9 +36,9 @@ pub struct ScopeSelector {
 
 #[api]
 pub struct ScopedResourceSelectorRequirement {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceQuotaScope")]
     scope_name: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ScopeSelectorOperator")]
     operator: String,
     #[api(tag = 3)]
     values: List<String>,
@@ -46,9 +46,9 @@ pub struct ScopedResourceSelectorRequirement {
 
 #[api]
 pub struct ResourceQuotaStatus {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.ResourceList")]
     hard: Map<Quantity>,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.ResourceList")]
     used: Map<Quantity>,
 }
 

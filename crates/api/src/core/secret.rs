@@ -16,7 +16,7 @@ pub struct Secret {
     data: Map<Bytes>,
     #[api(tag = 4)]
     string_data: Map<String>,
-    #[api(tag = 3, default = "Opaque", implied)]
+    #[api(tag = 3, default = "Opaque", implied, go = "v1.SecretType")]
     type_: String,
 }
 

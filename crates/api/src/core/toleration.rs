@@ -15,11 +15,11 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 pub struct Toleration {
     #[api(tag = 1)]
     key: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.TolerationOperator")]
     operator: String,
     #[api(tag = 3)]
     value: String,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.TaintEffect")]
     effect: String,
     #[api(tag = 5)]
     toleration_seconds: Option<i64>,
@@ -31,7 +31,7 @@ pub struct Taint {
     key: String,
     #[api(tag = 2)]
     value: String,
-    #[api(tag = 3, required, always)]
+    #[api(tag = 3, required, always, go = "v1.TaintEffect")]
     effect: String,
     #[api(tag = 4)]
     time_added: Option<Time>,

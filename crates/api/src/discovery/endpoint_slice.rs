@@ -16,7 +16,7 @@ use crate::core::ObjectReference;
 pub struct EndpointSlice {
     #[api(tag = 1)]
     metadata: ObjectMeta,
-    #[api(tag = 4, required, always)]
+    #[api(tag = 4, required, always, go = "v1.AddressType")]
     address_type: String,
     #[api(tag = 2, always)]
     endpoints: List<Endpoint>,
@@ -78,7 +78,7 @@ pub struct ForNode {
 pub struct EndpointPort {
     #[api(tag = 1, default = "", implied)]
     name: Option<String>,
-    #[api(tag = 2, default = "TCP", implied)]
+    #[api(tag = 2, default = "TCP", implied, go = "v1.Protocol")]
     protocol: Option<String>,
     #[api(tag = 3)]
     port: Option<i32>,

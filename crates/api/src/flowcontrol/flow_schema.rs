@@ -28,7 +28,7 @@ pub struct FlowSchemaSpec {
 
 #[api]
 pub struct FlowDistinguisherMethod {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.FlowDistinguisherMethodType")]
     type_: String,
 }
 
@@ -50,7 +50,7 @@ pub struct PolicyRulesWithSubjects {
 
 #[api]
 pub struct Subject {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.SubjectKind")]
     kind: String,
     #[api(tag = 2)]
     user: Option<UserSubject>,
@@ -110,9 +110,9 @@ pub struct FlowSchemaStatus {
 
 #[api]
 pub struct FlowSchemaCondition {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.FlowSchemaConditionType")]
     type_: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_transition_time: Time,

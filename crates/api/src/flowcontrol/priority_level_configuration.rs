@@ -16,7 +16,7 @@ pub struct PriorityLevelConfiguration {
 
 #[api]
 pub struct PriorityLevelConfigurationSpec {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.PriorityLevelEnablement")]
     type_: String,
     #[api(tag = 2)]
     limited: Option<LimitedPriorityLevelConfiguration>,
@@ -38,7 +38,7 @@ pub struct LimitedPriorityLevelConfiguration {
 
 #[api]
 pub struct LimitResponse {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.LimitResponseType")]
     type_: String,
     #[api(tag = 2)]
     queuing: Option<QueuingConfiguration>,
@@ -70,9 +70,9 @@ pub struct PriorityLevelConfigurationStatus {
 
 #[api]
 pub struct PriorityLevelConfigurationCondition {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.PriorityLevelConfigurationConditionType")]
     type_: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_transition_time: Time,

@@ -8,7 +8,7 @@ use schema::{Kind, Names, Scope, Storage, Subresource};
 pub struct StorageVersion {
     #[api(tag = 1)]
     metadata: ObjectMeta,
-    #[api(tag = 2, always)]
+    #[api(tag = 2, always, go = "v1alpha1.StorageVersionSpec")]
     spec: StorageVersionSpec,
     #[api(tag = 3, always)]
     status: StorageVersionStatus,
@@ -38,9 +38,9 @@ pub struct ServerStorageVersion {
 
 #[api]
 pub struct StorageVersionCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1alpha1.StorageVersionConditionType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1alpha1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     observed_generation: i64,

@@ -30,7 +30,7 @@ pub struct EvictionTarget {
 pub struct EvictionPodReference {
     #[api(tag = 1, required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "types.UID")]
     uid: String,
 }
 
@@ -52,7 +52,7 @@ pub struct EvictionStatus {
 pub struct Requester {
     #[api(tag = 1, required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1alpha1.RequesterIntent")]
     intent: String,
 }
 
@@ -62,7 +62,7 @@ pub struct TargetResponder {
     name: String,
     #[api(tag = 2)]
     priority: Option<i32>,
-    #[api(tag = 3, required, always)]
+    #[api(tag = 3, required, always, go = "v1alpha1.ResponderStateType")]
     state: String,
 }
 

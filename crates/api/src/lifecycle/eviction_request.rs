@@ -20,7 +20,7 @@ pub struct EvictionRequestSpec {
     target: EvictionRequestTarget,
     #[api(tag = 2, required, always)]
     requester: String,
-    #[api(tag = 3, required, always)]
+    #[api(tag = 3, required, always, go = "v1alpha1.EvictionRequestIntent")]
     intent: String,
 }
 
@@ -34,7 +34,7 @@ pub struct EvictionRequestTarget {
 pub struct EvictionRequestPodReference {
     #[api(tag = 1, required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "types.UID")]
     uid: String,
 }
 

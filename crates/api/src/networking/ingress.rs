@@ -64,7 +64,7 @@ pub struct HTTPIngressRuleValue {
 pub struct HTTPIngressPath {
     #[api(tag = 1)]
     path: String,
-    #[api(tag = 3, always)]
+    #[api(tag = 3, always, go = "v1.PathType")]
     path_type: Option<String>,
     #[api(tag = 2, required, always)]
     backend: IngressBackend,
@@ -120,7 +120,7 @@ pub struct IngressLoadBalancerIngress {
 pub struct IngressPortStatus {
     #[api(tag = 1, required, always)]
     port: i32,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.Protocol")]
     protocol: String,
     #[api(tag = 3)]
     error: Option<String>,

@@ -24,7 +24,7 @@ pub struct NetworkPolicySpec {
     ingress: List<NetworkPolicyIngressRule>,
     #[api(tag = 3)]
     egress: List<NetworkPolicyEgressRule>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "[]v1.PolicyType")]
     policy_types: List<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct NetworkPolicyIngressRule {
 
 #[api]
 pub struct NetworkPolicyPort {
-    #[api(tag = 1, default = "TCP", implied)]
+    #[api(tag = 1, default = "TCP", implied, go = "v1.Protocol")]
     protocol: Option<String>,
     #[api(tag = 2)]
     port: Option<IntOrString>,

@@ -20,7 +20,7 @@ pub struct RuntimeClass {
 
 #[api]
 pub struct Overhead {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.ResourceList")]
     pod_fixed: Map<Quantity>,
 }
 

@@ -27,7 +27,7 @@ pub struct PodDisruptionBudgetSpec {
     selector: Option<LabelSelector>,
     #[api(tag = 3)]
     max_unavailable: Option<IntOrString>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.UnhealthyPodEvictionPolicyType")]
     unhealthy_pod_eviction_policy: Option<String>,
 }
 

@@ -48,7 +48,7 @@ pub struct ExactDeviceRequest {
     device_class_name: String,
     #[api(tag = 2)]
     selectors: List<DeviceSelector>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1.DeviceAllocationMode")]
     allocation_mode: String,
     #[api(tag = 4)]
     count: i64,
@@ -64,7 +64,7 @@ pub struct ExactDeviceRequest {
 
 #[api]
 pub struct CapacityRequirements {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "map[v1.QualifiedName]resource.Quantity")]
     requests: Map<Quantity>,
 }
 
@@ -82,7 +82,7 @@ pub struct CELDeviceSelector {
 
 #[api]
 pub struct DeviceDerivedAttribute {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.FullyQualifiedName")]
     name: String,
     #[api(tag = 2, required, always)]
     expression: String,
@@ -92,11 +92,11 @@ pub struct DeviceDerivedAttribute {
 pub struct DeviceToleration {
     #[api(tag = 1)]
     key: String,
-    #[api(tag = 2, default = "Equal")]
+    #[api(tag = 2, default = "Equal", go = "v1.DeviceTolerationOperator")]
     operator: String,
     #[api(tag = 3)]
     value: String,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.DeviceTaintEffect")]
     effect: String,
     #[api(tag = 5)]
     toleration_seconds: Option<i64>,
@@ -110,7 +110,7 @@ pub struct DeviceSubRequest {
     device_class_name: String,
     #[api(tag = 3)]
     selectors: List<DeviceSelector>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.DeviceAllocationMode")]
     allocation_mode: String,
     #[api(tag = 5)]
     count: i64,
@@ -126,9 +126,9 @@ pub struct DeviceSubRequest {
 pub struct DeviceConstraint {
     #[api(tag = 1)]
     requests: List<String>,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.FullyQualifiedName")]
     match_attribute: Option<String>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1.FullyQualifiedName")]
     distinct_attribute: Option<String>,
 }
 
@@ -172,7 +172,7 @@ pub struct ResourceClaimConsumerReference {
     resource: String,
     #[api(tag = 4, required, always)]
     name: String,
-    #[api(tag = 5, required, always)]
+    #[api(tag = 5, required, always, go = "types.UID")]
     uid: String,
 }
 
@@ -212,17 +212,17 @@ pub struct DeviceRequestAllocationResult {
     binding_conditions: List<String>,
     #[api(tag = 8)]
     binding_failure_conditions: List<String>,
-    #[api(tag = 9, name = "shareID")]
+    #[api(tag = 9, name = "shareID", go = "types.UID")]
     share_id: Option<String>,
-    #[api(tag = 10)]
+    #[api(tag = 10, go = "map[v1.QualifiedName]resource.Quantity")]
     consumed_capacity: Map<Quantity>,
-    #[api(tag = 11, set)]
+    #[api(tag = 11, set, go = "[]v1.SkipNodeOperation")]
     skip_node_operations: List<String>,
 }
 
 #[api]
 pub struct DeviceAllocationConfiguration {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.AllocationConfigSource")]
     source: String,
     #[api(tag = 2)]
     requests: List<String>,

@@ -32,9 +32,9 @@ pub struct ResourceSliceSpec {
     per_device_node_selection: Option<bool>,
     #[api(tag = 8)]
     shared_counters: List<CounterSet>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "v1.FullyQualifiedName")]
     partition_type_attribute: Option<String>,
-    #[api(tag = 10, set)]
+    #[api(tag = 10, set, go = "[]v1.SkipNodeOperation")]
     skip_node_operations: List<String>,
 }
 
@@ -66,9 +66,9 @@ pub struct ResourcePool {
 pub struct Device {
     #[api(tag = 1, required, always)]
     name: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "map[v1.QualifiedName]v1.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "map[v1.QualifiedName]v1.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
     #[api(tag = 4)]
     consumes_counters: List<DeviceCounterConsumption>,
@@ -88,7 +88,7 @@ pub struct Device {
     binding_failure_conditions: List<String>,
     #[api(tag = 12)]
     allow_multiple_allocations: Option<bool>,
-    #[api(tag = 14)]
+    #[api(tag = 14, go = "map[v1.ResourceName]v1.NodeAllocatableResource")]
     node_allocatable_resources: Map<NodeAllocatableResource>,
 }
 
@@ -102,7 +102,7 @@ pub struct NodeAllocatableResource {
 
 #[api]
 pub struct NodeAllocatableMapping {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.QualifiedName")]
     capacity_key: Option<String>,
     #[api(tag = 2)]
     capacity_multiplier: Option<Quantity>,
@@ -182,7 +182,7 @@ pub struct DeviceTaint {
     key: String,
     #[api(tag = 2)]
     value: String,
-    #[api(tag = 3, required, always)]
+    #[api(tag = 3, required, always, go = "v1.DeviceTaintEffect")]
     effect: String,
     #[api(tag = 4)]
     time_added: Option<Time>,

@@ -16,7 +16,7 @@ pub struct PriorityClass {
     global_default: bool,
     #[api(tag = 4)]
     description: String,
-    #[api(tag = 5, default = "PreemptLowerPriority", implied)]
+    #[api(tag = 5, default = "PreemptLowerPriority", implied, go = "v1.PreemptionPolicy")]
     preemption_policy: Option<String>,
 }
 

@@ -18,11 +18,11 @@ pub struct CSIDriverSpec {
     attach_required: Option<bool>,
     #[api(tag = 2)]
     pod_info_on_mount: Option<bool>,
-    #[api(tag = 3, set)]
+    #[api(tag = 3, set, go = "[]v1.VolumeLifecycleMode")]
     volume_lifecycle_modes: List<String>,
     #[api(tag = 4)]
     storage_capacity: Option<bool>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "v1.FSGroupPolicy")]
     fs_group_policy: Option<String>,
     #[api(tag = 6)]
     token_requests: List<TokenRequest>,

@@ -61,15 +61,15 @@ pub struct StorageHealth {
 
 #[api]
 pub struct StorageHealthCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.StorageHealthStatusType")]
     status: String,
     #[api(tag = 2, required, always)]
     reason: String,
     #[api(tag = 3)]
     message: String,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.PersistentVolumeAccessMode")]
     access_mode: Option<String>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "v1.PersistentVolumeMode")]
     volume_mode: Option<String>,
     #[api(tag = 6)]
     last_transition_time: Time,

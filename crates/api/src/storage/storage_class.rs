@@ -18,13 +18,13 @@ pub struct StorageClass {
     provisioner: String,
     #[api(tag = 3)]
     parameters: Map<String>,
-    #[api(tag = 4, default = "Delete", implied)]
+    #[api(tag = 4, default = "Delete", implied, go = "v1.PersistentVolumeReclaimPolicy")]
     reclaim_policy: Option<String>,
     #[api(tag = 5)]
     mount_options: List<String>,
     #[api(tag = 6)]
     allow_volume_expansion: Option<bool>,
-    #[api(tag = 7, default = "Immediate", implied)]
+    #[api(tag = 7, default = "Immediate", implied, go = "v1.VolumeBindingMode")]
     volume_binding_mode: Option<String>,
     #[api(tag = 8)]
     allowed_topologies: List<TopologySelectorTerm>,

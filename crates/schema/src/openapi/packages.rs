@@ -102,7 +102,8 @@ fn full(package: &str, name: &str) -> String {
     format!("{package}.{name}")
 }
 
-fn is_meta(name: &str) -> bool {
+/// Whether the type belongs to all groups.
+pub(crate) fn is_meta(name: &str) -> bool {
     matches!(
         name,
         "ObjectMeta"

@@ -1,7 +1,7 @@
 //! The last steps of every write: admission, rules, the store.
 
 use object::{Object, Status, Value, View};
-use schema::{Errors, check_meta, normalize};
+use schema::{Errors, Warnings, check_meta, normalize};
 use store::{Version, Write};
 
 use super::{Call, Registry, note::Note, store_status};
@@ -62,6 +62,11 @@ impl Registry {
             let name = Object::view(&object).metadata().name();
             let names = &served.definition.names;
             return Err(errs.status(names.group, names.kind, name));
+        }
+        if subresource.is_empty() {
+            let mut warnings = Warnings(std::mem::take(&mut call.warnings));
+            served.hub.hooks.warn(&object, old, &mut warnings);
+            call.warnings = warnings.0;
         }
         let admission = self.admission(call, step, object);
         for plugin in self.plugins() {

@@ -24,11 +24,11 @@ pub struct MutatingAdmissionPolicySpec {
     variables: List<Variable>,
     #[api(tag = 4)]
     mutations: List<Mutation>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "v1alpha1.FailurePolicyType")]
     failure_policy: Option<String>,
-    #[api(tag = 6, keys("name"), merge, merge_key = "name")]
+    #[api(tag = 6, keys("name"), merge, merge_key = "name", go = "[]v1alpha1.MatchCondition")]
     match_conditions: List<MatchCondition>,
-    #[api(tag = 7)]
+    #[api(tag = 7, go = "v1alpha1.ReinvocationPolicyType")]
     reinvocation_policy: String,
 }
 
@@ -58,7 +58,7 @@ pub struct MatchResources {
     resource_rules: List<NamedRuleWithOperations>,
     #[api(tag = 4)]
     exclude_resource_rules: List<NamedRuleWithOperations>,
-    #[api(tag = 7)]
+    #[api(tag = 7, go = "v1alpha1.MatchPolicyType")]
     match_policy: Option<String>,
 }
 
@@ -72,7 +72,7 @@ pub struct NamedRuleWithOperations {
 
 #[api]
 pub struct Mutation {
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1alpha1.PatchType")]
     patch_type: String,
     #[api(tag = 3)]
     apply_configuration: Option<ApplyConfiguration>,

@@ -32,7 +32,7 @@ pub struct ParamRef {
     namespace: String,
     #[api(tag = 3)]
     selector: Option<LabelSelector>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1alpha1.ParameterNotFoundActionType")]
     parameter_not_found_action: Option<String>,
 }
 

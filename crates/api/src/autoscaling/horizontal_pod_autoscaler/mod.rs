@@ -43,7 +43,7 @@ pub struct CrossVersionObjectReference {
 
 #[api]
 pub struct MetricSpec {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v2.MetricSourceType")]
     type_: String,
     #[api(tag = 2)]
     object: Option<ObjectMetricSource>,
@@ -77,7 +77,7 @@ pub struct MetricIdentifier {
 
 #[api]
 pub struct MetricTarget {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v2.MetricTargetType")]
     type_: String,
     #[api(tag = 2)]
     value: Option<Quantity>,
@@ -97,7 +97,7 @@ pub struct PodsMetricSource {
 
 #[api]
 pub struct ResourceMetricSource {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2, required, always)]
     target: MetricTarget,
@@ -105,7 +105,7 @@ pub struct ResourceMetricSource {
 
 #[api]
 pub struct ContainerResourceMetricSource {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2, required, always)]
     target: MetricTarget,
@@ -133,7 +133,7 @@ pub struct HorizontalPodAutoscalerBehavior {
 pub struct HPAScalingRules {
     #[api(tag = 3)]
     stabilization_window_seconds: Option<i32>,
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v2.ScalingPolicySelect")]
     select_policy: Option<String>,
     #[api(tag = 2)]
     policies: List<HPAScalingPolicy>,
@@ -143,7 +143,7 @@ pub struct HPAScalingRules {
 
 #[api]
 pub struct HPAScalingPolicy {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v2.HPAScalingPolicyType")]
     type_: String,
     #[api(tag = 2, required, always)]
     value: i32,
@@ -169,9 +169,9 @@ pub struct HorizontalPodAutoscalerStatus {
 
 #[api]
 pub struct HorizontalPodAutoscalerCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v2.HorizontalPodAutoscalerConditionType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_transition_time: Time,
@@ -185,7 +185,7 @@ pub struct HorizontalPodAutoscalerCondition {
 
 #[api]
 pub struct MetricStatus {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v2.MetricSourceType")]
     type_: String,
     #[api(tag = 2)]
     object: Option<ObjectMetricStatus>,
@@ -229,7 +229,7 @@ pub struct PodsMetricStatus {
 
 #[api]
 pub struct ResourceMetricStatus {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2, required, always)]
     current: MetricValueStatus,
@@ -237,7 +237,7 @@ pub struct ResourceMetricStatus {
 
 #[api]
 pub struct ContainerResourceMetricStatus {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2, required, always)]
     current: MetricValueStatus,

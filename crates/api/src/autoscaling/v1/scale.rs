@@ -31,7 +31,7 @@ pub struct ScaleStatus {
 
 #[api]
 pub struct MetricSpec {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.MetricSourceType")]
     type_: String,
     #[api(tag = 2)]
     object: Option<ObjectMetricSource>,
@@ -71,7 +71,7 @@ pub struct PodsMetricSource {
 
 #[api]
 pub struct ResourceMetricSource {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2)]
     target_average_utilization: Option<i32>,
@@ -81,7 +81,7 @@ pub struct ResourceMetricSource {
 
 #[api]
 pub struct ContainerResourceMetricSource {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2)]
     target_average_utilization: Option<i32>,
@@ -105,7 +105,7 @@ pub struct ExternalMetricSource {
 
 #[api]
 pub struct MetricStatus {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.MetricSourceType")]
     type_: String,
     #[api(tag = 2)]
     object: Option<ObjectMetricStatus>,
@@ -145,7 +145,7 @@ pub struct PodsMetricStatus {
 
 #[api]
 pub struct ResourceMetricStatus {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2)]
     current_average_utilization: Option<i32>,
@@ -155,7 +155,7 @@ pub struct ResourceMetricStatus {
 
 #[api]
 pub struct ContainerResourceMetricStatus {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2)]
     current_average_utilization: Option<i32>,
@@ -179,9 +179,9 @@ pub struct ExternalMetricStatus {
 
 #[api]
 pub struct HorizontalPodAutoscalerCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.HorizontalPodAutoscalerConditionType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_transition_time: Time,

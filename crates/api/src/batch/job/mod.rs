@@ -48,11 +48,11 @@ pub struct JobSpec {
     template: PodTemplateSpec,
     #[api(tag = 8)]
     ttl_seconds_after_finished: Option<i32>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "v1.CompletionMode")]
     completion_mode: Option<String>,
     #[api(tag = 10)]
     suspend: Option<bool>,
-    #[api(tag = 14)]
+    #[api(tag = 14, go = "v1.PodReplacementPolicy")]
     pod_replacement_policy: Option<String>,
     #[api(tag = 15)]
     managed_by: Option<String>,
@@ -68,7 +68,7 @@ pub struct PodFailurePolicy {
 
 #[api]
 pub struct PodFailurePolicyRule {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.PodFailurePolicyAction")]
     action: String,
     #[api(tag = 2)]
     on_exit_codes: Option<PodFailurePolicyOnExitCodesRequirement>,
@@ -80,7 +80,7 @@ pub struct PodFailurePolicyRule {
 pub struct PodFailurePolicyOnExitCodesRequirement {
     #[api(tag = 1)]
     container_name: Option<String>,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.PodFailurePolicyOnExitCodesOperator")]
     operator: String,
     #[api(tag = 3, required, set, always)]
     values: List<i32>,
@@ -88,9 +88,9 @@ pub struct PodFailurePolicyOnExitCodesRequirement {
 
 #[api]
 pub struct PodFailurePolicyOnPodConditionsPattern {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.PodConditionType")]
     type_: String,
-    #[api(tag = 2, always)]
+    #[api(tag = 2, always, go = "v1.ConditionStatus")]
     status: String,
 }
 
@@ -110,13 +110,19 @@ pub struct SuccessPolicyRule {
 
 #[api]
 pub struct JobSchedulingConfiguration {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1alpha3.WorkloadPodGroupSchedulingPolicy")]
     scheduling_policy: Option<WorkloadPodGroupSchedulingPolicy>,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1alpha3.WorkloadPodGroupSchedulingConstraints")]
     scheduling_constraints: Option<WorkloadPodGroupSchedulingConstraints>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1alpha3.WorkloadPodGroupDisruptionMode")]
     disruption_mode: Option<WorkloadPodGroupDisruptionMode>,
-    #[api(tag = 4, keys("name"), merge, merge_key = "name")]
+    #[api(
+        tag = 4,
+        keys("name"),
+        merge,
+        merge_key = "name",
+        go = "[]v1alpha3.WorkloadPodGroupResourceClaim"
+    )]
     resource_claims: List<WorkloadPodGroupResourceClaim>,
 }
 
@@ -148,17 +154,17 @@ pub struct JobStatus {
 
 #[api]
 pub struct UncountedTerminatedPods {
-    #[api(tag = 1, set)]
+    #[api(tag = 1, set, go = "[]types.UID")]
     succeeded: List<String>,
-    #[api(tag = 2, set)]
+    #[api(tag = 2, set, go = "[]types.UID")]
     failed: List<String>,
 }
 
 #[api]
 pub struct JobCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.JobConditionType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_probe_time: Time,

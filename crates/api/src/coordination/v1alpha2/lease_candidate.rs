@@ -24,7 +24,7 @@ pub struct LeaseCandidateSpec {
     binary_version: String,
     #[api(tag = 5)]
     emulation_version: String,
-    #[api(tag = 6)]
+    #[api(tag = 6, go = "v1.CoordinatedLeaseStrategy")]
     strategy: String,
 }
 

@@ -84,7 +84,7 @@ pub struct NodeSelectorTerm {
 pub struct NodeSelectorRequirement {
     #[api(tag = 1, required, always)]
     key: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.NodeSelectorOperator")]
     operator: String,
     #[api(tag = 3)]
     values: List<String>,

@@ -36,7 +36,7 @@ pub struct Container {
     resources: ResourceRequirements,
     #[api(tag = 23)]
     resize_policy: List<ContainerResizePolicy>,
-    #[api(tag = 24)]
+    #[api(tag = 24, go = "v1.ContainerRestartPolicy")]
     restart_policy: Option<String>,
     #[api(tag = 25)]
     restart_policy_rules: List<ContainerRestartRule>,
@@ -54,9 +54,9 @@ pub struct Container {
     lifecycle: Option<Lifecycle>,
     #[api(tag = 13, default = "/dev/termination-log", implied)]
     termination_message_path: String,
-    #[api(tag = 20, default = "File", implied)]
+    #[api(tag = 20, default = "File", implied, go = "v1.TerminationMessagePolicy")]
     termination_message_policy: String,
-    #[api(tag = 14)]
+    #[api(tag = 14, go = "v1.PullPolicy")]
     image_pull_policy: String,
     #[api(tag = 15)]
     security_context: Option<SecurityContext>,
@@ -76,7 +76,7 @@ pub struct ContainerPort {
     host_port: i32,
     #[api(tag = 3, required, always)]
     container_port: i32,
-    #[api(tag = 4, default = "TCP")]
+    #[api(tag = 4, default = "TCP", go = "v1.Protocol")]
     protocol: String,
     #[api(tag = 5, name = "hostIP")]
     host_ip: String,
@@ -84,15 +84,15 @@ pub struct ContainerPort {
 
 #[api]
 pub struct ContainerResizePolicy {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     resource_name: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ResourceResizeRestartPolicy")]
     restart_policy: String,
 }
 
 #[api]
 pub struct ContainerRestartRule {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.ContainerRestartRuleAction")]
     action: String,
     #[api(tag = 2)]
     exit_codes: Option<ContainerRestartRuleOnExitCodes>,
@@ -100,7 +100,7 @@ pub struct ContainerRestartRule {
 
 #[api]
 pub struct ContainerRestartRuleOnExitCodes {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.ContainerRestartRuleOnExitCodesOperator")]
     operator: String,
     #[api(tag = 2, set)]
     values: List<i32>,
@@ -136,7 +136,7 @@ pub struct EphemeralContainerCommon {
     resources: ResourceRequirements,
     #[api(tag = 23)]
     resize_policy: List<ContainerResizePolicy>,
-    #[api(tag = 24)]
+    #[api(tag = 24, go = "v1.ContainerRestartPolicy")]
     restart_policy: Option<String>,
     #[api(tag = 25)]
     restart_policy_rules: List<ContainerRestartRule>,
@@ -154,9 +154,9 @@ pub struct EphemeralContainerCommon {
     lifecycle: Option<Lifecycle>,
     #[api(tag = 13, default = "/dev/termination-log", implied)]
     termination_message_path: String,
-    #[api(tag = 20, default = "File", implied)]
+    #[api(tag = 20, default = "File", implied, go = "v1.TerminationMessagePolicy")]
     termination_message_policy: String,
-    #[api(tag = 14)]
+    #[api(tag = 14, go = "v1.PullPolicy")]
     image_pull_policy: String,
     #[api(tag = 15)]
     security_context: Option<SecurityContext>,

@@ -27,21 +27,21 @@ pub struct PersistentVolume {
 
 #[api]
 pub struct PersistentVolumeSpec {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.ResourceList")]
     capacity: Map<Quantity>,
     #[api(tag = 2, inline)]
     persistent_volume_source: PersistentVolumeSource,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "[]v1.PersistentVolumeAccessMode")]
     access_modes: List<String>,
     #[api(tag = 4, granular)]
     claim_ref: Option<ObjectReference>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "v1.PersistentVolumeReclaimPolicy")]
     persistent_volume_reclaim_policy: String,
     #[api(tag = 6)]
     storage_class_name: String,
     #[api(tag = 7)]
     mount_options: List<String>,
-    #[api(tag = 8)]
+    #[api(tag = 8, go = "v1.PersistentVolumeMode")]
     volume_mode: Option<String>,
     #[api(tag = 9)]
     node_affinity: Option<VolumeNodeAffinity>,
@@ -287,7 +287,7 @@ pub struct VolumeNodeAffinity {
 
 #[api]
 pub struct PersistentVolumeStatus {
-    #[api(tag = 1, default = "Pending", implied)]
+    #[api(tag = 1, default = "Pending", implied, go = "v1.PersistentVolumePhase")]
     phase: String,
     #[api(tag = 2)]
     message: String,

@@ -53,13 +53,13 @@ pub struct PodSpec {
     containers: List<Container>,
     #[api(tag = 34, keys("name"), merge, merge_key = "name")]
     ephemeral_containers: List<EphemeralContainer>,
-    #[api(tag = 3, default = "Always", implied)]
+    #[api(tag = 3, default = "Always", implied, go = "v1.RestartPolicy")]
     restart_policy: String,
     #[api(tag = 4, default = 30, implied)]
     termination_grace_period_seconds: Option<i64>,
     #[api(tag = 5)]
     active_deadline_seconds: Option<i64>,
-    #[api(tag = 6, default = "ClusterFirst", implied)]
+    #[api(tag = 6, default = "ClusterFirst", implied, go = "v1.DNSPolicy")]
     dns_policy: String,
     #[api(tag = 7, atomic)]
     node_selector: Map<String>,
@@ -107,9 +107,9 @@ pub struct PodSpec {
     runtime_class_name: Option<String>,
     #[api(tag = 30)]
     enable_service_links: Option<bool>,
-    #[api(tag = 31)]
+    #[api(tag = 31, go = "v1.PreemptionPolicy")]
     preemption_policy: Option<String>,
-    #[api(tag = 32)]
+    #[api(tag = 32, go = "v1.ResourceList")]
     overhead: Map<Quantity>,
     #[api(tag = 33, keys("topologyKey", "whenUnsatisfiable"), merge, merge_key = "topologyKey")]
     topology_spread_constraints: List<TopologySpreadConstraint>,
@@ -135,7 +135,7 @@ pub struct PodSpec {
 
 #[api]
 pub struct PodReadinessGate {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.PodConditionType")]
     condition_type: String,
 }
 
@@ -151,7 +151,7 @@ pub struct PodResourceClaim {
 
 #[api]
 pub struct PodOS {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.OSName")]
     name: String,
 }
 
@@ -173,15 +173,15 @@ pub struct TopologySpreadConstraint {
     max_skew: i32,
     #[api(tag = 2, required, always)]
     topology_key: String,
-    #[api(tag = 3, required, always)]
+    #[api(tag = 3, required, always, go = "v1.UnsatisfiableConstraintAction")]
     when_unsatisfiable: String,
     #[api(tag = 4)]
     label_selector: Option<LabelSelector>,
     #[api(tag = 5)]
     min_domains: Option<i32>,
-    #[api(tag = 6)]
+    #[api(tag = 6, go = "v1.NodeInclusionPolicy")]
     node_affinity_policy: Option<String>,
-    #[api(tag = 7)]
+    #[api(tag = 7, go = "v1.NodeInclusionPolicy")]
     node_taints_policy: Option<String>,
     #[api(tag = 8)]
     match_label_keys: List<String>,

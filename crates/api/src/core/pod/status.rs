@@ -9,7 +9,7 @@ use crate::core::{ResourceRequirements, VolumeHealthCondition};
 pub struct PodStatus {
     #[api(tag = 17)]
     observed_generation: i64,
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.PodPhase")]
     phase: String,
     #[api(tag = 2, keys("type"), merge, merge_key = "type")]
     conditions: List<PodCondition>,
@@ -33,17 +33,17 @@ pub struct PodStatus {
     init_container_statuses: List<ContainerStatus>,
     #[api(tag = 8)]
     container_statuses: List<ContainerStatus>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "v1.PodQOSClass")]
     qos_class: String,
     #[api(tag = 13)]
     ephemeral_container_statuses: List<ContainerStatus>,
-    #[api(tag = 14)]
+    #[api(tag = 14, go = "v1.PodResizeStatus")]
     resize: String,
     #[api(tag = 15, keys("name"), merge, retain_keys, merge_key = "name")]
     resource_claim_statuses: List<PodResourceClaimStatus>,
     #[api(tag = 18)]
     extended_resource_claim_status: Option<PodExtendedResourceClaimStatus>,
-    #[api(tag = 19)]
+    #[api(tag = 19, go = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
     #[api(tag = 20)]
     resources: Option<ResourceRequirements>,
@@ -83,7 +83,7 @@ pub struct ContainerStatus {
     container_id: String,
     #[api(tag = 9)]
     started: Option<bool>,
-    #[api(tag = 10)]
+    #[api(tag = 10, go = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
     #[api(tag = 11)]
     resources: Option<ResourceRequirements>,
@@ -93,7 +93,7 @@ pub struct ContainerStatus {
     user: Option<ContainerUser>,
     #[api(tag = 14, keys("name"), merge, merge_key = "name")]
     allocated_resources_status: List<ResourceStatus>,
-    #[api(tag = 15)]
+    #[api(tag = 15, go = "v1.Signal")]
     stop_signal: Option<String>,
 }
 
@@ -141,7 +141,7 @@ pub struct ContainerStateTerminated {
 
 #[api]
 pub struct ResourceStatus {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2, keys("resourceID"))]
     resources: List<ResourceHealth>,
@@ -149,9 +149,9 @@ pub struct ResourceStatus {
 
 #[api]
 pub struct ResourceHealth {
-    #[api(tag = 1, name = "resourceID", required, always)]
+    #[api(tag = 1, name = "resourceID", required, always, go = "v1.ResourceID")]
     resource_id: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.ResourceHealthStatus")]
     health: String,
     #[api(tag = 6)]
     message: Option<String>,
@@ -181,7 +181,7 @@ pub struct VolumeMountStatus {
     mount_path: String,
     #[api(tag = 3)]
     read_only: bool,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.RecursiveReadOnlyMode")]
     recursive_read_only: Option<String>,
     #[api(tag = 5)]
     volume_status: Option<VolumeStatus>,
@@ -201,11 +201,11 @@ pub struct ImageVolumeStatus {
 
 #[api]
 pub struct PodCondition {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.PodConditionType")]
     type_: String,
     #[api(tag = 7)]
     observed_generation: i64,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
     status: String,
     #[api(tag = 3)]
     last_probe_time: Time,
@@ -269,7 +269,7 @@ pub struct NodeAllocatableResourceClaimStatus {
 
 #[api]
 pub struct NodeAllocatableMappedResources {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2)]
     quantity: Option<Quantity>,
@@ -277,7 +277,7 @@ pub struct NodeAllocatableMappedResources {
 
 #[api]
 pub struct NodeAllocatableOverheadResources {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.ResourceName")]
     name: String,
     #[api(tag = 2)]
     per_pod: Option<Quantity>,

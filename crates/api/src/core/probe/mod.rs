@@ -45,11 +45,11 @@ pub struct HTTPGetAction {
     port: IntOrString,
     #[api(tag = 3)]
     host: String,
-    #[api(tag = 4, default = "HTTP", implied)]
+    #[api(tag = 4, default = "HTTP", implied, go = "v1.URIScheme")]
     scheme: String,
     #[api(tag = 5)]
     http_headers: List<HTTPHeader>,
-    #[api(tag = 6)]
+    #[api(tag = 6, go = "v1.HTTPProtocol")]
     protocol: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub struct GRPCAction {
     port: i32,
     #[api(tag = 2, default = "")]
     service: Option<String>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1.GRPCProbeMode")]
     mode: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub struct Lifecycle {
     post_start: Option<LifecycleHandler>,
     #[api(tag = 2)]
     pre_stop: Option<LifecycleHandler>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1.Signal")]
     stop_signal: Option<String>,
 }
 

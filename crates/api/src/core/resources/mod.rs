@@ -7,9 +7,9 @@ use object::{List, Map, Quantity};
 
 #[api]
 pub struct ResourceRequirements {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.ResourceList")]
     limits: Map<Quantity>,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.ResourceList")]
     requests: Map<Quantity>,
     #[api(tag = 3, keys("name"))]
     claims: List<ResourceClaim>,

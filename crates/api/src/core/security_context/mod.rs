@@ -28,7 +28,7 @@ pub struct SecurityContext {
     read_only_root_filesystem: Option<bool>,
     #[api(tag = 7)]
     allow_privilege_escalation: Option<bool>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "v1.ProcMountType")]
     proc_mount: Option<String>,
     #[api(tag = 11)]
     seccomp_profile: Option<SeccompProfile>,
@@ -38,15 +38,15 @@ pub struct SecurityContext {
 
 #[api]
 pub struct Capabilities {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "[]v1.Capability")]
     add: List<String>,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "[]v1.Capability")]
     drop: List<String>,
 }
 
 #[api]
 pub struct SeccompProfile {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.SeccompProfileType")]
     type_: String,
     #[api(tag = 2)]
     localhost_profile: Option<String>,
@@ -54,7 +54,7 @@ pub struct SeccompProfile {
 
 #[api]
 pub struct AppArmorProfile {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1.AppArmorProfileType")]
     type_: String,
     #[api(tag = 2)]
     localhost_profile: Option<String>,
@@ -98,19 +98,19 @@ pub struct PodSecurityContext {
     run_as_non_root: Option<bool>,
     #[api(tag = 4)]
     supplemental_groups: List<i64>,
-    #[api(tag = 12)]
+    #[api(tag = 12, go = "v1.SupplementalGroupsPolicy")]
     supplemental_groups_policy: Option<String>,
     #[api(tag = 5)]
     fs_group: Option<i64>,
     #[api(tag = 7)]
     sysctls: List<Sysctl>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "v1.PodFSGroupChangePolicy")]
     fs_group_change_policy: Option<String>,
     #[api(tag = 10)]
     seccomp_profile: Option<SeccompProfile>,
     #[api(tag = 11)]
     app_armor_profile: Option<AppArmorProfile>,
-    #[api(tag = 13)]
+    #[api(tag = 13, go = "v1.PodSELinuxChangePolicy")]
     se_linux_change_policy: Option<String>,
 }
 

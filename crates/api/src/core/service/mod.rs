@@ -42,7 +42,7 @@ pub struct LoadBalancerIngress {
     ip: String,
     #[api(tag = 2)]
     hostname: String,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1.LoadBalancerIPMode")]
     ip_mode: Option<String>,
     #[api(tag = 4)]
     ports: List<PortStatus>,
@@ -52,7 +52,7 @@ pub struct LoadBalancerIngress {
 pub struct PortStatus {
     #[api(tag = 1, required, always)]
     port: i32,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.Protocol")]
     protocol: String,
     #[api(tag = 3)]
     error: Option<String>,
@@ -68,11 +68,11 @@ pub struct ServiceSpec {
     cluster_ip: String,
     #[api(tag = 18, name = "clusterIPs")]
     cluster_ips: List<String>,
-    #[api(tag = 4, default = "ClusterIP", implied)]
+    #[api(tag = 4, default = "ClusterIP", implied, go = "v1.ServiceType")]
     type_: String,
     #[api(tag = 5, name = "externalIPs")]
     external_ips: List<String>,
-    #[api(tag = 7, default = "None", implied)]
+    #[api(tag = 7, default = "None", implied, go = "v1.ServiceAffinity")]
     session_affinity: String,
     #[api(tag = 8, name = "loadBalancerIP")]
     load_balancer_ip: String,
@@ -80,7 +80,7 @@ pub struct ServiceSpec {
     load_balancer_source_ranges: List<String>,
     #[api(tag = 10)]
     external_name: String,
-    #[api(tag = 11)]
+    #[api(tag = 11, go = "v1.ServiceExternalTrafficPolicy")]
     external_traffic_policy: String,
     #[api(tag = 12)]
     health_check_node_port: i32,
@@ -88,15 +88,15 @@ pub struct ServiceSpec {
     publish_not_ready_addresses: bool,
     #[api(tag = 14)]
     session_affinity_config: Option<SessionAffinityConfig>,
-    #[api(tag = 19)]
+    #[api(tag = 19, go = "[]v1.IPFamily")]
     ip_families: List<String>,
-    #[api(tag = 17)]
+    #[api(tag = 17, go = "v1.IPFamilyPolicy")]
     ip_family_policy: Option<String>,
     #[api(tag = 20)]
     allocate_load_balancer_node_ports: Option<bool>,
     #[api(tag = 21)]
     load_balancer_class: Option<String>,
-    #[api(tag = 22)]
+    #[api(tag = 22, go = "v1.ServiceInternalTrafficPolicy")]
     internal_traffic_policy: Option<String>,
     #[api(tag = 23)]
     traffic_distribution: Option<String>,
@@ -118,7 +118,7 @@ pub struct ClientIPConfig {
 pub struct ServicePort {
     #[api(tag = 1)]
     name: String,
-    #[api(tag = 2, default = "TCP")]
+    #[api(tag = 2, default = "TCP", go = "v1.Protocol")]
     protocol: String,
     #[api(tag = 6)]
     app_protocol: Option<String>,

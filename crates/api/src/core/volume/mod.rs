@@ -96,13 +96,13 @@ pub struct PersistentVolumeClaimVolumeSource {
 pub struct HostPathVolumeSource {
     #[api(tag = 1, required, always)]
     path: String,
-    #[api(tag = 2, default = "", implied)]
+    #[api(tag = 2, default = "", implied, go = "v1.HostPathType")]
     type_: Option<String>,
 }
 
 #[api]
 pub struct EmptyDirVolumeSource {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.StorageMedium")]
     medium: String,
     #[api(tag = 2)]
     size_limit: Option<Quantity>,
@@ -352,13 +352,13 @@ pub struct AzureDiskVolumeSource {
     disk_name: String,
     #[api(tag = 2, name = "diskURI", required, always)]
     disk_uri: String,
-    #[api(tag = 3, default = "ReadWrite", implied)]
+    #[api(tag = 3, default = "ReadWrite", implied, go = "v1.AzureDataDiskCachingMode")]
     caching_mode: Option<String>,
     #[api(tag = 4, default = "ext4")]
     fs_type: Option<String>,
     #[api(tag = 5, default = false)]
     read_only: Option<bool>,
-    #[api(tag = 6, default = "Shared", implied)]
+    #[api(tag = 6, default = "Shared", implied, go = "v1.AzureDataDiskKind")]
     kind: Option<String>,
 }
 
@@ -568,7 +568,7 @@ pub struct PersistentVolumeClaimTemplate {
 
 #[api]
 pub struct PersistentVolumeClaimSpec {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "[]v1.PersistentVolumeAccessMode")]
     access_modes: List<String>,
     #[api(tag = 4)]
     selector: Option<LabelSelector>,
@@ -578,7 +578,7 @@ pub struct PersistentVolumeClaimSpec {
     volume_name: String,
     #[api(tag = 5)]
     storage_class_name: Option<String>,
-    #[api(tag = 6, default = "Filesystem", implied)]
+    #[api(tag = 6, default = "Filesystem", implied, go = "v1.PersistentVolumeMode")]
     volume_mode: Option<String>,
     #[api(tag = 7)]
     data_source: Option<TypedLocalObjectReference>,
@@ -590,9 +590,9 @@ pub struct PersistentVolumeClaimSpec {
 
 #[api]
 pub struct VolumeResourceRequirements {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1.ResourceList")]
     limits: Map<Quantity>,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.ResourceList")]
     requests: Map<Quantity>,
 }
 
@@ -610,7 +610,7 @@ pub struct DownwardAPIVolumeSource {
 pub struct ImageVolumeSource {
     #[api(tag = 1)]
     reference: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1.PullPolicy")]
     pull_policy: String,
 }
 
@@ -620,13 +620,13 @@ pub struct VolumeMount {
     name: String,
     #[api(tag = 2)]
     read_only: bool,
-    #[api(tag = 7)]
+    #[api(tag = 7, go = "v1.RecursiveReadOnlyMode")]
     recursive_read_only: Option<String>,
     #[api(tag = 3, required, always)]
     mount_path: String,
     #[api(tag = 4)]
     sub_path: String,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "v1.MountPropagationMode")]
     mount_propagation: Option<String>,
     #[api(tag = 6)]
     sub_path_expr: String,

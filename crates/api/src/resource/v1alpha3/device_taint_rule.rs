@@ -28,7 +28,7 @@ pub struct DeviceTaint {
     key: String,
     #[api(tag = 2)]
     value: String,
-    #[api(tag = 3, required, always)]
+    #[api(tag = 3, required, always, go = "v1alpha3.DeviceTaintEffect")]
     effect: String,
     #[api(tag = 4)]
     time_added: Option<Time>,

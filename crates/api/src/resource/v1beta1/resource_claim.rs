@@ -40,7 +40,7 @@ pub struct DeviceRequest {
     device_class_name: String,
     #[api(tag = 3)]
     selectors: List<DeviceSelector>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1beta1.DeviceAllocationMode")]
     allocation_mode: String,
     #[api(tag = 5)]
     count: i64,
@@ -64,7 +64,7 @@ pub struct DeviceSubRequest {
     device_class_name: String,
     #[api(tag = 3)]
     selectors: List<DeviceSelector>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1beta1.DeviceAllocationMode")]
     allocation_mode: String,
     #[api(tag = 5)]
     count: i64,
@@ -78,13 +78,13 @@ pub struct DeviceSubRequest {
 
 #[api]
 pub struct CapacityRequirements {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "map[v1beta1.QualifiedName]resource.Quantity")]
     requests: Map<Quantity>,
 }
 
 #[api]
 pub struct DeviceDerivedAttribute {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1beta1.FullyQualifiedName")]
     name: String,
     #[api(tag = 2, required, always)]
     expression: String,
@@ -106,11 +106,11 @@ pub struct CELDeviceSelector {
 pub struct DeviceToleration {
     #[api(tag = 1)]
     key: String,
-    #[api(tag = 2, default = "Equal")]
+    #[api(tag = 2, default = "Equal", go = "v1beta1.DeviceTolerationOperator")]
     operator: String,
     #[api(tag = 3)]
     value: String,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1beta1.DeviceTaintEffect")]
     effect: String,
     #[api(tag = 5)]
     toleration_seconds: Option<i64>,
@@ -120,9 +120,9 @@ pub struct DeviceToleration {
 pub struct DeviceConstraint {
     #[api(tag = 1)]
     requests: List<String>,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "v1beta1.FullyQualifiedName")]
     match_attribute: Option<String>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1beta1.FullyQualifiedName")]
     distinct_attribute: Option<String>,
 }
 
@@ -166,7 +166,7 @@ pub struct ResourceClaimConsumerReference {
     resource: String,
     #[api(tag = 4, required, always)]
     name: String,
-    #[api(tag = 5, required, always)]
+    #[api(tag = 5, required, always, go = "types.UID")]
     uid: String,
 }
 
@@ -174,7 +174,7 @@ pub struct ResourceClaimConsumerReference {
 pub struct AllocationResult {
     #[api(tag = 1)]
     devices: DeviceAllocationResult,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
     #[api(tag = 5)]
     allocation_timestamp: Option<Time>,
@@ -206,17 +206,17 @@ pub struct DeviceRequestAllocationResult {
     binding_conditions: List<String>,
     #[api(tag = 8)]
     binding_failure_conditions: List<String>,
-    #[api(tag = 9, name = "shareID")]
+    #[api(tag = 9, name = "shareID", go = "types.UID")]
     share_id: Option<String>,
-    #[api(tag = 10)]
+    #[api(tag = 10, go = "map[v1beta1.QualifiedName]resource.Quantity")]
     consumed_capacity: Map<Quantity>,
-    #[api(tag = 11, set)]
+    #[api(tag = 11, set, go = "[]v1beta1.SkipNodeOperation")]
     skip_node_operations: List<String>,
 }
 
 #[api]
 pub struct DeviceAllocationConfiguration {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, go = "v1beta1.AllocationConfigSource")]
     source: String,
     #[api(tag = 2)]
     requests: List<String>,

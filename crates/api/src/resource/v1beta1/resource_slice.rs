@@ -22,7 +22,7 @@ pub struct ResourceSliceSpec {
     pool: ResourcePool,
     #[api(tag = 3)]
     node_name: String,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
     #[api(tag = 5)]
     all_nodes: bool,
@@ -32,9 +32,9 @@ pub struct ResourceSliceSpec {
     per_device_node_selection: Option<bool>,
     #[api(tag = 8)]
     shared_counters: List<CounterSet>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "v1beta1.FullyQualifiedName")]
     partition_type_attribute: Option<String>,
-    #[api(tag = 10, set)]
+    #[api(tag = 10, set, go = "[]v1beta1.SkipNodeOperation")]
     skip_node_operations: List<String>,
 }
 
@@ -72,15 +72,15 @@ pub struct Device {
 
 #[api]
 pub struct BasicDevice {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "map[v1beta1.QualifiedName]v1beta1.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "map[v1beta1.QualifiedName]v1beta1.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
     #[api(tag = 3)]
     consumes_counters: List<DeviceCounterConsumption>,
     #[api(tag = 4)]
     node_name: Option<String>,
-    #[api(tag = 5)]
+    #[api(tag = 5, go = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
     #[api(tag = 6)]
     all_nodes: Option<bool>,
@@ -94,7 +94,7 @@ pub struct BasicDevice {
     binding_failure_conditions: List<String>,
     #[api(tag = 11)]
     allow_multiple_allocations: Option<bool>,
-    #[api(tag = 14)]
+    #[api(tag = 14, go = "map[v1.ResourceName]v1beta1.NodeAllocatableResource")]
     node_allocatable_resources: Map<NodeAllocatableResource>,
 }
 
@@ -108,7 +108,7 @@ pub struct NodeAllocatableResource {
 
 #[api]
 pub struct NodeAllocatableMapping {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1beta1.QualifiedName")]
     capacity_key: Option<String>,
     #[api(tag = 2)]
     capacity_multiplier: Option<Quantity>,
@@ -188,7 +188,7 @@ pub struct DeviceTaint {
     key: String,
     #[api(tag = 2)]
     value: String,
-    #[api(tag = 3, required, always)]
+    #[api(tag = 3, required, always, go = "v1beta1.DeviceTaintEffect")]
     effect: String,
     #[api(tag = 4)]
     time_added: Option<Time>,

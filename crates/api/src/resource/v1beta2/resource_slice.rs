@@ -22,7 +22,7 @@ pub struct ResourceSliceSpec {
     pool: ResourcePool,
     #[api(tag = 3)]
     node_name: Option<String>,
-    #[api(tag = 4)]
+    #[api(tag = 4, go = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
     #[api(tag = 5)]
     all_nodes: Option<bool>,
@@ -32,9 +32,9 @@ pub struct ResourceSliceSpec {
     per_device_node_selection: Option<bool>,
     #[api(tag = 8)]
     shared_counters: List<CounterSet>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "v1beta2.FullyQualifiedName")]
     partition_type_attribute: Option<String>,
-    #[api(tag = 10, set)]
+    #[api(tag = 10, set, go = "[]v1beta2.SkipNodeOperation")]
     skip_node_operations: List<String>,
 }
 
@@ -66,15 +66,15 @@ pub struct ResourcePool {
 pub struct Device {
     #[api(tag = 1, required, always)]
     name: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, go = "map[v1beta2.QualifiedName]v1beta2.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
-    #[api(tag = 3)]
+    #[api(tag = 3, go = "map[v1beta2.QualifiedName]v1beta2.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
     #[api(tag = 4)]
     consumes_counters: List<DeviceCounterConsumption>,
     #[api(tag = 5)]
     node_name: Option<String>,
-    #[api(tag = 6)]
+    #[api(tag = 6, go = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
     #[api(tag = 7)]
     all_nodes: Option<bool>,
@@ -88,7 +88,7 @@ pub struct Device {
     binding_failure_conditions: List<String>,
     #[api(tag = 12)]
     allow_multiple_allocations: Option<bool>,
-    #[api(tag = 14)]
+    #[api(tag = 14, go = "map[v1.ResourceName]v1beta2.NodeAllocatableResource")]
     node_allocatable_resources: Map<NodeAllocatableResource>,
 }
 
@@ -102,7 +102,7 @@ pub struct NodeAllocatableResource {
 
 #[api]
 pub struct NodeAllocatableMapping {
-    #[api(tag = 1)]
+    #[api(tag = 1, go = "v1beta2.QualifiedName")]
     capacity_key: Option<String>,
     #[api(tag = 2)]
     capacity_multiplier: Option<Quantity>,
@@ -182,7 +182,7 @@ pub struct DeviceTaint {
     key: String,
     #[api(tag = 2)]
     value: String,
-    #[api(tag = 3, required, always)]
+    #[api(tag = 3, required, always, go = "v1beta2.DeviceTaintEffect")]
     effect: String,
     #[api(tag = 4)]
     time_added: Option<Time>,

@@ -35,7 +35,7 @@ pub struct CompositePodGroupSpec {
     priority_class_name: String,
     #[api(tag = 7)]
     priority: Option<i32>,
-    #[api(tag = 8)]
+    #[api(tag = 8, go = "v1alpha3.PreemptionPolicy")]
     preemption_policy: Option<String>,
 }
 

@@ -48,7 +48,7 @@ pub struct PodGroupTemplate {
     priority_class_name: String,
     #[api(tag = 7)]
     priority: Option<i32>,
-    #[api(tag = 8)]
+    #[api(tag = 8, go = "v1alpha3.PreemptionPolicy")]
     preemption_policy: Option<String>,
 }
 
@@ -119,7 +119,7 @@ pub struct CompositePodGroupTemplate {
     priority_class_name: String,
     #[api(tag = 6)]
     priority: Option<i32>,
-    #[api(tag = 7)]
+    #[api(tag = 7, go = "v1alpha3.PreemptionPolicy")]
     preemption_policy: Option<String>,
     #[api(tag = 8, keys("name"))]
     pod_group_templates: List<PodGroupTemplate>,

@@ -36,7 +36,7 @@ pub struct PodGroupSpec {
     priority_class_name: String,
     #[api(tag = 8)]
     priority: Option<i32>,
-    #[api(tag = 9)]
+    #[api(tag = 9, go = "v1beta1.PreemptionPolicy")]
     preemption_policy: Option<String>,
 }
 

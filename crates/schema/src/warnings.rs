@@ -1,0 +1,24 @@
+//! What is said about an object that is taken nevertheless.
+
+use std::fmt::Display;
+
+use crate::Path;
+
+/// Collects what the caller shall be told; each thing once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Warnings(pub Vec<String>);
+
+impl Warnings {
+    /// About what is at this path.
+    pub fn at(&mut self, at: &Path, what: impl Display) {
+        self.say(format!("{at}: {what}"));
+    }
+
+    /// About the object as a whole.
+    pub fn say(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        if !self.0.contains(&what) {
+            self.0.push(what);
+        }
+    }
+}
