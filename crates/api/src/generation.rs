@@ -11,3 +11,8 @@ pub(crate) fn first(meta: &mut ObjectMeta) {
 pub(crate) fn next(meta: &mut ObjectMeta, old: &ObjectMeta, changed: bool) {
     meta.set_generation(old.generation() + i64::from(changed));
 }
+
+/// Whether what is desired is not as it was before.
+pub(crate) fn is_other(meta: &ObjectMeta, old: Option<&ObjectMeta>) -> bool {
+    old.is_none_or(|old| old.generation() != meta.generation())
+}

@@ -1,6 +1,7 @@
 //! Every built-in kind, one file each. To add a kind, add its file and a line in `kinds`.
 
 pub mod admissionregistration;
+mod advice;
 pub mod apiextensions;
 pub mod apiregistration;
 pub mod apps;
@@ -26,6 +27,7 @@ pub mod rbac;
 pub mod resource;
 mod rules;
 pub mod scheduling;
+mod shown;
 pub mod storage;
 pub mod storagemigration;
 #[cfg(test)]

@@ -26,6 +26,8 @@ pub(crate) trait Rules {
     fn relative(&mut self, at: &Path, path: &str);
     /// A relative path whose first part is not one that the kubelet keeps for itself.
     fn unreserved(&mut self, at: &Path, path: &str);
+    /// A name below a domain: `example.com/name`.
+    fn domain_path(&mut self, at: &Path, text: &str);
     fn selector(&mut self, at: &Path, selector: Option<&LabelSelector>);
 }
 
@@ -100,6 +102,25 @@ impl Rules for Errors {
         self.relative(at, path);
         if path.starts_with("..") && !path.starts_with("../") {
             self.invalid(at, path, "must not start with '..'");
+        }
+    }
+
+    fn domain_path(&mut self, at: &Path, text: &str) {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
+        match text.split_once('/').filter(|(host, path)| !host.is_empty() && !path.is_empty()) {
+            _ if text.is_empty() => self.required(at, ""),
+            None => {
+                let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+                self.invalid(at, text, why);
+            }
+            Some((host, path)) => {
+                self.subdomain(at, host);
+                if !path.chars().all(fits) {
+                    let why = "Invalid path (regex used for validation is \
+                               '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+                    self.invalid(at, path, why);
+                }
+            }
         }
     }
 

@@ -333,7 +333,8 @@ fn sloppy_ipv4(text: &str) -> Option<Ipv4Addr> {
     given.next().is_none().then_some(parts.into())
 }
 
-fn masked(address: IpAddr, length: u8) -> IpAddr {
+/// The address with only its first bits.
+pub fn masked(address: IpAddr, length: u8) -> IpAddr {
     let keep = u32::from(length);
     match address {
         IpAddr::V4(ip) => {

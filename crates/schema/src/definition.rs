@@ -6,7 +6,7 @@ use object::{Link, Struct, Text, Time, Value};
 
 use crate::{
     Errors, Grace, Kind, NameRule, Names, Scope, Storage, Subresource, Warnings,
-    kind::{Column, check_name},
+    kind::{Column, METADATA, check_name},
     meta::check_finalizers,
 };
 
@@ -44,6 +44,13 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn validate(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
     fn validate_status(&self, _object: &Value, _old: &Value, _errs: &mut Errors) {}
     fn warn(&self, _object: &Value, _old: Option<&Value>, _warnings: &mut Warnings) {}
+    fn warn_status(&self, _object: &Value, _warnings: &mut Warnings) {}
+    fn blind_updates(&self) -> bool {
+        false
+    }
+    fn status_keeps(&self) -> &'static [&'static str] {
+        METADATA
+    }
     fn row(&self, _object: &Value, _now: i64) -> Vec<Value> {
         Vec::new()
     }
@@ -150,6 +157,18 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn warn(&self, object: &Value, old: Option<&Value>, warnings: &mut Warnings) {
         K::view(object).warn(old.map(K::view), warnings);
+    }
+
+    fn warn_status(&self, object: &Value, warnings: &mut Warnings) {
+        K::view(object).warn_status(warnings);
+    }
+
+    fn blind_updates(&self) -> bool {
+        K::BLIND_UPDATES
+    }
+
+    fn status_keeps(&self) -> &'static [&'static str] {
+        K::STATUS_KEEPS
     }
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {

@@ -173,6 +173,11 @@ impl<K> Index<K> {
     }
 }
 
+/// All of the metadata that a client may set: what an update of the status leaves as it
+/// was, for kinds that are strict about it.
+pub const METADATA: &[&str] =
+    &["annotations", "deletionTimestamp", "finalizers", "labels", "ownerReferences", "selfLink"];
+
 /// How long a deleted object may take to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grace {
@@ -196,6 +201,10 @@ pub trait Kind: Lens {
     const TTL: Option<Duration> = None;
     /// Whether a deletion is answered with what was deleted, or with a status.
     const SHOWS_DELETED: bool = false;
+    /// Whether an update may leave open which version it is based on.
+    const BLIND_UPDATES: bool = true;
+    /// What of the metadata an update of the status leaves as it was.
+    const STATUS_KEEPS: &'static [&'static str] = &[];
     /// Whether it is served without being asked for.
     const DEFAULT_ON: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[];
@@ -257,6 +266,8 @@ pub trait Kind: Lens {
     /// What who writes the object should hear, though it is taken: what is out of use,
     /// what will not do what it seems to. `old`: it is not new.
     fn warn(&self, _old: Option<&Self>, _warnings: &mut Warnings) {}
+    /// The same, of an update of the status.
+    fn warn_status(&self, _warnings: &mut Warnings) {}
 
     /// From this version to the one that is stored.
     fn to_stored(_object: &mut Value) {}

@@ -22,8 +22,8 @@ pub use self::{
     definition::{ColumnInfo, Definition, Hooks, age, human_duration},
     errors::{ErrorType, Errors, FieldError},
     kind::{
-        Column, Grace, Index, Kind, NameRule, Names, Scope, Storage, Subresource, check_name,
-        names, verbs,
+        Column, Grace, Index, Kind, METADATA, NameRule, Names, Scope, Storage, Subresource,
+        check_name, names, verbs,
     },
     meta::{check_annotations, check_finalizer, check_labels, check_meta},
     normalize::normalize,

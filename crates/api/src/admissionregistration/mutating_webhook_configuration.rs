@@ -54,6 +54,7 @@ impl Kind for MutatingWebhookConfiguration {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("mutatingwebhookconfigurations", "v1");
+    const BLIND_UPDATES: bool = false;
     const GENERATION: bool = true;
 
     fn meta(&self) -> &ObjectMeta {

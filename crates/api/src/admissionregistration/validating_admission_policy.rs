@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, LabelSelector, List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
 
 #[api]
 pub struct ValidatingAdmissionPolicy {
@@ -154,6 +154,8 @@ impl Kind for ValidatingAdmissionPolicy {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("validatingadmissionpolicies", "v1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "ValidatingAdmissionPolicy", &["get", "patch", "update"])];

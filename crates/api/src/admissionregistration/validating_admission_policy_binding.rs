@@ -50,6 +50,7 @@ impl Kind for ValidatingAdmissionPolicyBinding {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("validatingadmissionpolicybindings", "v1");
+    const BLIND_UPDATES: bool = false;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

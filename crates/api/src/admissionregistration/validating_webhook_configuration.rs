@@ -74,6 +74,7 @@ impl Kind for ValidatingWebhookConfiguration {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("validatingwebhookconfigurations", "v1");
+    const BLIND_UPDATES: bool = false;
     const GENERATION: bool = true;
 
     fn meta(&self) -> &ObjectMeta {

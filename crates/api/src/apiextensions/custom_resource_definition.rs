@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Bytes, List, Map, ObjectMeta, Time, Value};
-use schema::{Kind, Names, Scope, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
 
 #[api]
 pub struct CustomResourceDefinition {
@@ -311,6 +311,8 @@ impl Kind for CustomResourceDefinition {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::json("apiextensions.k8s.io/customresourcedefinitions", "v1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "CustomResourceDefinition", &["get", "patch", "update"])];

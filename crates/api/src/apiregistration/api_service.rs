@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Bytes, List, ObjectMeta, Time};
-use schema::{Kind, Names, Scope, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
 
 #[api]
 pub struct APIService {
@@ -74,6 +74,8 @@ impl Kind for APIService {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::json("apiregistration.k8s.io/apiservices", "v1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "APIService", &["get", "patch", "update"])];
 

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector::Selector};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::workload::{
     Workload, amount, check_collisions, check_endless, check_kept, check_not_more, check_share,
@@ -137,6 +137,13 @@ impl Kind for DaemonSet {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        let template = self.spec().template();
+        if old.is_none_or(|old| old.spec().template() != template) {
+            template.warn(&Path::Root.field("spec").field("template"), warnings);
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

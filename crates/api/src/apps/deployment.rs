@@ -1,8 +1,12 @@
 //! apps/v1: Deployment.
 
+use crate::{
+    advice::{Advice, POD_NAMES},
+    generation::is_other,
+};
 use macros::api;
 use object::{IntOrString, LabelSelector, List, ObjectMeta, Time};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::workload::{
     Workload, amount, check_available, check_collisions, check_counts, check_kept, check_not_more,
@@ -108,6 +112,7 @@ impl Kind for Deployment {
         categories: &["all"],
     };
     const STORAGE: Storage = Storage::new("deployments", "v1");
+    const STATUS_KEEPS: &'static [&'static str] = &["labels"];
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("scale", "Scale", &["get", "patch", "update"]),
@@ -140,6 +145,16 @@ impl Kind for Deployment {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        if old.is_none() {
+            warnings.hostname(self.metadata().name(), POD_NAMES);
+        }
+        if is_other(self.metadata(), old.map(Self::metadata)) {
+            let at = Path::Root.field("spec");
+            self.spec().template().warn(&at.field("template"), warnings);
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

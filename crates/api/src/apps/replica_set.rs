@@ -1,8 +1,12 @@
 //! apps/v1: ReplicaSet.
 
+use crate::{
+    advice::{Advice, POD_NAMES},
+    generation::is_other,
+};
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Time};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::workload::{Workload, check_available, check_counts, check_kept};
 
@@ -102,6 +106,16 @@ impl Kind for ReplicaSet {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        if old.is_none() {
+            warnings.hostname(self.metadata().name(), POD_NAMES);
+        }
+        if is_other(self.metadata(), old.map(Self::metadata)) {
+            let at = Path::Root.field("spec");
+            self.spec().template().warn(&at.field("template"), warnings);
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

@@ -1,8 +1,9 @@
 //! apps/v1: StatefulSet.
 
+use crate::generation::is_other;
 use macros::api;
 use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector::Selector};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, Subresource, names};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, Subresource, Warnings, names};
 
 use super::workload::{
     Workload, amount, check_available, check_collisions, check_counts, check_endless, check_kept,
@@ -166,6 +167,25 @@ impl Kind for StatefulSet {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        if is_other(self.metadata(), old.map(Self::metadata)) {
+            spec.template().warn(&at.field("template"), warnings);
+        }
+        for (i, claim) in spec.volume_claim_templates().iter().enumerate() {
+            let at = at.field("volumeClaimTemplates");
+            let at = at.index(i);
+            // An update is told of another place.
+            let at = if old.is_some() { at.field("Spec") } else { at };
+            claim.spec().warn(&at, warnings);
+        }
+        if spec.revision_history_limit() < 0 {
+            let why = "a negative value retains all historical revisions; a value >= 0 is \
+                       recommended";
+            warnings.at(&at.field("revisionHistoryLimit"), why);
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

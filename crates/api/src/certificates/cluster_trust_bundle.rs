@@ -32,6 +32,7 @@ impl Kind for ClusterTrustBundle {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("clustertrustbundles", "v1beta1");
+    const BLIND_UPDATES: bool = false;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

@@ -41,6 +41,7 @@ impl Kind for Lease {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("leases", "v1");
+    const BLIND_UPDATES: bool = false;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Holder", "string", |lease, _| {

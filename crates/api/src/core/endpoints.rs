@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
+use crate::advice::Advice;
 use macros::api;
 use object::{List, ObjectMeta, names};
-use schema::{Column, Errors, Kind, Names, Path, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
 
 use crate::{columns, rules::Rules};
 
@@ -71,6 +72,25 @@ impl Kind for Endpoints {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
+        let manager = self.metadata().labels().get("endpoints.kubernetes.io/managed-by");
+        if manager == Some("endpoint-controller") {
+            return;
+        }
+        for (i, subset) in self.subsets().iter().enumerate() {
+            let at = Path::Root.field("subsets");
+            let at = at.index(i);
+            for (name, addresses) in [
+                ("addresses", subset.addresses()),
+                ("notReadyAddresses", subset.not_ready_addresses()),
+            ] {
+                for (i, address) in addresses.iter().enumerate() {
+                    warnings.ip(&at.field(name).index(i).field("ip"), address.ip());
+                }
+            }
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::advice::Advice;
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text, Time, Value, names};
-use schema::{Column, Errors, Index, Kind, Names, Path, Scope, Storage, Subresource};
+use schema::{Column, Errors, Index, Kind, Names, Path, Scope, Storage, Subresource, Warnings};
 
 use super::{Taint, resources, toleration::check_taints};
 use crate::{columns, rules::go_struct};
@@ -264,6 +265,20 @@ impl Kind for Node {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        if spec.config_source().is_some() {
+            warnings.at(&at.field("configSource"), "the feature is removed");
+        }
+        if !spec.external_id().is_empty() {
+            let why = "this field is deprecated, and is unused by Kubernetes";
+            warnings.at(&at.field("externalID"), why);
+        }
+        for (i, range) in spec.pod_cidrs().iter().enumerate() {
+            warnings.cidr(&at.field("podCIDRs").index(i), range);
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

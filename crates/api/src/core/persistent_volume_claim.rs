@@ -1,8 +1,9 @@
 //! core/v1: PersistentVolumeClaim.
 
+use crate::advice::Advice;
 use macros::api;
 use object::{Lens, List, Map, ObjectMeta, Quantity, Time, Value};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::{PersistentVolumeClaimSpec, TypedLocalObjectReference, TypedObjectReference};
 use crate::{columns, rules::Rules};
@@ -81,6 +82,17 @@ pub struct VolumeHealthCondition {
     message: String,
 }
 
+/// What named the class before there was a field.
+const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+impl PersistentVolumeClaimSpec {
+    pub(crate) fn warn(&self, at: &Path, warnings: &mut Warnings) {
+        let at = at.field("resources");
+        warnings.whole_bytes(&at.field("requests"), self.resources().requests(), "storage");
+        warnings.whole_bytes(&at.field("limits"), self.resources().limits(), "storage");
+    }
+}
+
 impl Kind for PersistentVolumeClaim {
     const NAMES: Names = Names {
         group: "",
@@ -124,6 +136,15 @@ impl Kind for PersistentVolumeClaim {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
+        if self.metadata().annotations().get(OLD_CLASS).is_some() {
+            let at = Path::Root.field("metadata");
+            let why = "deprecated since v1.8; use \"storageClassName\" attribute instead";
+            warnings.at(&at.field("annotations").key(OLD_CLASS), why);
+        }
+        self.spec().warn(&Path::Root.field("spec"), warnings);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {

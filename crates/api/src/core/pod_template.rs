@@ -1,8 +1,9 @@
 //! core/v1: PodTemplate.
 
+use crate::generation::is_other;
 use macros::api;
 use object::ObjectMeta;
-use schema::{Column, Errors, Kind, Names, Path, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
 
 use super::PodSpec;
 use crate::{columns, generation};
@@ -46,6 +47,12 @@ impl Kind for PodTemplate {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        if is_other(self.metadata(), old.map(Self::metadata)) {
+            self.template().warn(&Path::Root.field("template"), warnings);
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

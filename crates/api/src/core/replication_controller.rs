@@ -1,8 +1,12 @@
 //! core/v1: ReplicationController.
 
+use crate::{
+    advice::{Advice, POD_NAMES},
+    generation::is_other,
+};
 use macros::api;
 use object::{List, Map, ObjectMeta, Time, selector::Selector};
-use schema::{Column, Errors, Index, Kind, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Index, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::PodTemplateSpec;
 use crate::{
@@ -100,6 +104,17 @@ impl Kind for ReplicationController {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        if old.is_none() {
+            warnings.hostname(self.metadata().name(), POD_NAMES);
+        }
+        let is_other = is_other(self.metadata(), old.map(Self::metadata));
+        // An update is told of what was there before.
+        if let Some(template) = old.unwrap_or(self).spec().template().filter(|_| is_other) {
+            template.warn(&Path::Root.field("spec").field("template"), warnings);
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Value};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::resources::rules::{check_amount, check_resource_name};
 
@@ -75,6 +75,26 @@ impl Kind for ResourceQuota {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        let hard = self.spec().hard();
+        for name in
+            ["cpu", "memory", "storage", "ephemeral-storage"].iter().filter(|_| old.is_none())
+        {
+            let mut of = format!("requests.{name}");
+            if hard.get(&of).is_none() && matches!(*name, "cpu" | "memory") {
+                (*name).clone_into(&mut of);
+            }
+            let limits = format!("limits.{name}");
+            if let (Some(request), Some(limit)) = (hard.get(&of), hard.get(&limits))
+                && request > limit
+            {
+                warnings.say(format!(
+                    "ResourceQuota {of} ({request}) should be less than {limits} ({limit})"
+                ));
+            }
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

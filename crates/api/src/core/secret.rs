@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Bytes, Map, ObjectMeta, count, from_json, names};
-use schema::{Column, Errors, Index, Kind, Names, Path, Storage};
+use schema::{Column, Errors, Index, Kind, Names, Path, Storage, Warnings};
 
 use super::config_map::{KEPT, MAX_SIZE};
 
@@ -41,6 +41,16 @@ impl Kind for Secret {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
+        let key = |name: &str| Bytes::decode(self.data().get(name).unwrap_or_default());
+        if self.type_() == "kubernetes.io/tls"
+            && let Some(why) =
+                wrong_pair(&key("tls.crt").unwrap_or_default(), &key("tls.key").unwrap_or_default())
+        {
+            warnings.say(why);
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {
@@ -132,6 +142,51 @@ impl Secret {
             Err(error) => errs.invalid(&at.key(key), hidden, error.to_string()),
         }
     }
+}
+
+/// What is wrong with a certificate and its key, as far as the envelopes show it.
+fn wrong_pair(certificate: &[u8], key: &[u8]) -> Option<String> {
+    let found = blocks(certificate);
+    if !found.iter().any(|kind| kind == "CERTIFICATE") {
+        return Some(match &*found {
+            [] => "tls: failed to find any PEM data in certificate input".to_owned(),
+            [one] if one.ends_with("PRIVATE KEY") => {
+                "tls: failed to find certificate PEM data in certificate input, but did find a \
+                 private key; PEM inputs may have been switched"
+                    .to_owned()
+            }
+            found => format!(
+                "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after \
+                 skipping PEM blocks of the following types: [{}]",
+                found.join(" ")
+            ),
+        });
+    }
+    let found = blocks(key);
+    if found.iter().any(|kind| kind == "PRIVATE KEY" || kind.ends_with(" PRIVATE KEY")) {
+        return None;
+    }
+    Some(match &*found {
+        [] => "tls: failed to find any PEM data in key input".to_owned(),
+        [one] if one == "CERTIFICATE" => {
+            "tls: found a certificate rather than a key in the PEM for the private key".to_owned()
+        }
+        found => format!(
+            "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input \
+             after skipping PEM blocks of the following types: [{}]",
+            found.join(" ")
+        ),
+    })
+}
+
+/// The types of the PEM blocks in a text.
+fn blocks(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let begin = |line: &str| {
+        Some(line.trim_end().strip_prefix("-----BEGIN ")?.strip_suffix("-----")?.to_owned())
+    };
+    let kinds = text.lines().filter_map(begin);
+    kinds.filter(|kind| text.contains(&format!("-----END {kind}-----"))).collect()
 }
 
 #[cfg(test)]

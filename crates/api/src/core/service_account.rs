@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Column, Kind, Names, Storage, Subresource};
+use schema::{Column, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::{LocalObjectReference, ObjectReference};
 
@@ -17,6 +17,9 @@ pub struct ServiceAccount {
     #[api(tag = 4)]
     automount_service_account_token: Option<bool>,
 }
+
+/// Lets pods mount only the secrets that the account names.
+const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
 
 impl Kind for ServiceAccount {
     const NAMES: Names = Names {
@@ -36,6 +39,16 @@ impl Kind for ServiceAccount {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        let enforces = |account: &Self| account.metadata().annotations().get(ENFORCED).is_some();
+        if enforces(self) && !old.is_some_and(enforces) {
+            let at = Path::Root.field("metadata");
+            let why = "deprecated in v1.32+; prefer separate namespaces to isolate access to \
+                       mounted secrets";
+            warnings.at(&at.field("annotations").key(ENFORCED), why);
+        }
     }
 
     fn prepare_create(&mut self) {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::advice::Advice;
 use macros::api;
 use object::{List, Map, ObjectMeta, names};
-use schema::{Column, Errors, Kind, Names, Path, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
 
 use crate::{core::endpoints::check_endpoint_ip, rules::Rules};
 
@@ -113,6 +114,25 @@ impl Kind for EndpointSlice {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        if old.is_none() && self.address_type() == "FQDN" {
+            let at = Path::Root.field("spec");
+            warnings.at(&at.field("addressType"), "FQDN endpoints are deprecated");
+        }
+        let manager = self.metadata().labels().get("endpointslice.kubernetes.io/managed-by");
+        let ours = ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
+        if manager.is_some_and(|manager| ours.contains(&manager)) {
+            return;
+        }
+        for (i, endpoint) in self.endpoints().iter().enumerate() {
+            let at = Path::Root.field("endpoints");
+            let at = at.index(i);
+            for (j, address) in endpoint.addresses().iter().enumerate() {
+                warnings.ip(&at.field("addresses").index(j), address);
+            }
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

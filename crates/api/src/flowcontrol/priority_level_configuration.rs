@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta, Time};
-use schema::{Kind, Names, Scope, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
 
 #[api]
 pub struct PriorityLevelConfiguration {
@@ -94,6 +94,7 @@ impl Kind for PriorityLevelConfiguration {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("prioritylevelconfigurations", "v1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "PriorityLevelConfiguration", &["get", "patch", "update"])];

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta, Time};
-use schema::{Kind, Names, Scope, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
 
 #[api]
 pub struct StorageVersion {
@@ -67,6 +67,8 @@ impl Kind for StorageVersion {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("storageversions", "v1alpha1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "StorageVersion", &["get", "patch", "update"])];

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta, Time};
-use schema::{Kind, Names, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Storage, Subresource};
 
 #[api]
 pub struct Eviction {
@@ -93,6 +93,8 @@ impl Kind for Eviction {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("evictions", "v1alpha1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "Eviction", &["get", "patch", "update"])];

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Kind, Names, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Storage, Subresource};
 
 #[api]
 pub struct EvictionRequest {
@@ -57,6 +57,8 @@ impl Kind for EvictionRequest {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("evictionrequests", "v1alpha1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "EvictionRequest", &["get", "patch", "update"])];

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::advice::Advice;
 use macros::api;
 use object::{List, ObjectMeta, Value, names};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use crate::rules::Rules;
 
@@ -155,6 +156,23 @@ impl Kind for Ingress {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        let noted = self.metadata().annotations().get(CLASS).is_some();
+        if old.is_none() && noted && self.spec().ingress_class_name().is_none() {
+            warnings.say(format!(
+                "annotation {CLASS:?} is deprecated, please use 'spec.ingressClassName' instead"
+            ));
+        }
+    }
+
+    fn warn_status(&self, warnings: &mut Warnings) {
+        let at = Path::Root.field("status");
+        let at = at.field("loadBalancer");
+        for (i, ingress) in self.status().load_balancer().ingress().iter().enumerate() {
+            warnings.ip(&at.field("ingress").index(i), ingress.ip());
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

@@ -1,8 +1,9 @@
 //! networking/v1: NetworkPolicy.
 
+use crate::advice::Advice;
 use macros::api;
 use object::{IntOrString, LabelSelector, List, ObjectMeta, Value, names};
-use schema::{Column, Errors, Kind, Names, Path, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
 
 use crate::rules::Rules;
 
@@ -94,6 +95,26 @@ impl Kind for NetworkPolicy {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let ingress = spec.ingress().iter().map(|rule| ("ingress", "from", rule.from()));
+        let egress = spec.egress().iter().map(|rule| ("egress", "to", rule.to()));
+        for (i, (rules, peers, all)) in ingress.enumerate().chain(egress.enumerate()) {
+            let at = at.field(rules);
+            let at = at.index(i);
+            for (j, peer) in all.iter().enumerate() {
+                let at = at.field(peers);
+                let at = at.index(j);
+                let at = at.field("ipBlock");
+                let Some(block) = peer.ip_block() else { continue };
+                warnings.cidr(&at.field("cidr"), block.cidr());
+                for (k, except) in block.except().iter().enumerate() {
+                    warnings.cidr(&at.field("except").index(k), except);
+                }
+            }
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta, Value, names};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
 
 use crate::columns;
 
@@ -40,6 +40,7 @@ impl Kind for ServiceCIDR {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("servicecidrs", "v1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "ServiceCIDR", &["get", "patch", "update"])];
     const COLUMNS: &'static [Column<Self>] = &[

@@ -44,6 +44,7 @@ impl Kind for RuntimeClass {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("runtimeclasses", "v1");
+    const BLIND_UPDATES: bool = false;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

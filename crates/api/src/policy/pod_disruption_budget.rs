@@ -60,6 +60,7 @@ impl Kind for PodDisruptionBudget {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("poddisruptionbudgets", "v1");
+    const BLIND_UPDATES: bool = false;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "PodDisruptionBudget", &["get", "patch", "update"])];

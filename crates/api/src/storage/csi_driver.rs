@@ -58,6 +58,7 @@ impl Kind for CSIDriver {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("csidrivers", "v1");
+    const BLIND_UPDATES: bool = false;
     const GENERATION: bool = true;
 
     fn meta(&self) -> &ObjectMeta {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{List, ObjectMeta, Time, Value, count};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
 
 use crate::{
     core::volume::sources::check_csi_driver,
@@ -87,6 +87,8 @@ impl Kind for CSINode {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("csinodes", "v1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "CSINode", &["get", "patch", "update"])];
     const COLUMNS: &'static [Column<Self>] = &[

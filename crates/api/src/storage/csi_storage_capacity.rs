@@ -29,6 +29,7 @@ impl Kind for CSIStorageCapacity {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("csistoragecapacities", "v1");
+    const BLIND_UPDATES: bool = false;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

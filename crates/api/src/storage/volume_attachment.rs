@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Map, ObjectMeta, Time};
-use schema::{Kind, Names, Scope, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
 
 use crate::core::PersistentVolumeSpec;
 
@@ -68,6 +68,8 @@ impl Kind for VolumeAttachment {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("volumeattachments", "v1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "VolumeAttachment", &["get", "patch", "update"])];
 

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
 
 use crate::meta::GroupResource;
 
@@ -42,6 +42,8 @@ impl Kind for StorageVersionMigration {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("storageversionmigrations", "v1beta1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "StorageVersionMigration", &["get", "patch", "update"])];
 

@@ -1,6 +1,6 @@
 //! What the server itself puts on an object, before anybody else looks.
 
-use object::{Clock, Object, ObjectMeta, Text, Time, Value, View};
+use object::{Clock, Object, Text, Time, Value, View};
 use ref_cast::RefCast;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -19,14 +19,16 @@ pub(super) fn begin(served: &Served, namespace: &str, object: &mut Value, clock:
     meta.set_namespace(if served.definition.is_namespaced() { namespace } else { "" });
     meta.set_uid(uid());
     meta.set_creation_timestamp(Time::text(clock.now()));
-    meta.set_resource_version("");
     meta.set_self_link("");
     meta.clear_deletion_timestamp();
     meta.clear_deletion_grace_period_seconds();
-    meta.set_generation(i64::from(counts(served)));
+    if counts(served) {
+        meta.set_generation(1);
+    }
 }
 
-/// Takes over from the stored object what no client decides.
+/// Takes over from the stored object what no client decides. What a client may not
+/// change either, but tries to, is left for the rules to tell.
 pub(super) fn keep_identity(object: &mut Value, old: &Value) {
     let old = Object::view(old).metadata();
     let meta = Object::ref_cast_mut(object).metadata_mut();
@@ -36,20 +38,15 @@ pub(super) fn keep_identity(object: &mut Value, old: &Value) {
     meta.set_creation_timestamp(old.creation_timestamp());
     meta.set_generation(old.generation());
     meta.set_resource_version("");
-    meta.set_self_link("");
     if meta.generate_name().is_empty() {
         meta.set_generate_name(old.generate_name());
     }
-    keep_deletion(meta, old);
-}
-
-fn keep_deletion(meta: &mut ObjectMeta, old: &ObjectMeta) {
-    meta.clear_deletion_timestamp();
-    meta.clear_deletion_grace_period_seconds();
     if let Some(moment) = old.deletion_timestamp() {
         meta.set_deletion_timestamp(moment);
     }
-    if let Some(grace) = old.deletion_grace_period_seconds() {
+    if let (None, Some(grace)) =
+        (meta.deletion_grace_period_seconds(), old.deletion_grace_period_seconds())
+    {
         meta.set_deletion_grace_period_seconds(grace);
     }
 }

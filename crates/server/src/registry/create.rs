@@ -19,7 +19,13 @@ impl Registry {
         namespace: &str,
         object: Value,
     ) -> Result<Version<Value>, Status> {
-        let generates = Object::view(&object).metadata().name().is_empty();
+        let meta = Object::view(&object).metadata();
+        let generates = meta.name().is_empty();
+        if !call.dry_run && !meta.resource_version().is_empty() {
+            return Err(Status::internal(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
         let mut tries = TRIES;
         loop {
             match self.create_once(call, served, namespace, object.clone()).await {

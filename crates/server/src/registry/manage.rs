@@ -4,7 +4,7 @@ use object::{Status, Time, Value};
 use schema::apply::{self, Write, reset};
 use store::Version;
 
-use super::{Call, Registry, create::default, update::revision};
+use super::{Call, Registry, create::default, update::based_on};
 use crate::{Query, Served, codec::fit, respond::shown};
 
 /// What an applier sends.
@@ -71,7 +71,7 @@ impl Registry {
         let made = self
             .change(call, served, key, subresource, |old| {
                 let wanted = applied.object.get("metadata").get("resourceVersion").as_str();
-                let wanted = revision(wanted.unwrap_or_default())?;
+                let wanted = based_on(wanted.unwrap_or_default())?;
                 if wanted != 0 && wanted != old.revision {
                     return Err(Status::stale(served.subject(key.1)));
                 }

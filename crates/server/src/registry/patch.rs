@@ -4,7 +4,7 @@ use object::{Object, Status, Value, View};
 use schema::patch;
 use store::Version;
 
-use super::{Call, Registry, create::default, update::revision};
+use super::{Call, Registry, create::default, update::based_on};
 use crate::{Query, Served, codec::fit, respond::shown};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Registry {
             .change(call, served, key, subresource, |old| {
                 let (object, odd) = patched(served, old, patch)?;
                 warnings = odd;
-                let wanted = revision(Object::view(&object).metadata().resource_version())?;
+                let wanted = based_on(Object::view(&object).metadata().resource_version())?;
                 if wanted != old.revision {
                     return Err(Status::stale(served.subject(key.1)));
                 }

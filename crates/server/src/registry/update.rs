@@ -1,6 +1,7 @@
 //! Changes of what is there: the object, or its status.
 
 use object::{Object, Status, Value, View};
+use schema::{Errors, Path};
 use store::Version;
 
 use super::{
@@ -29,17 +30,24 @@ impl Registry {
     ) -> Result<Version<Value>, Status> {
         let meta = Object::view(&object).metadata();
         let (wanted, uid) = (meta.resource_version().to_owned(), meta.uid().to_owned());
-        let wanted = revision(&wanted)?;
+        let wanted = based_on(&wanted)?;
         let mut object = object;
         default(served, &mut object);
         self.change(call, served, key, subresource, |old| {
             let subject = served.subject(key.1);
             let have = Object::view(&old.object).metadata().uid();
             if !uid.is_empty() && uid != have {
+                let meta = Object::view(&old.object).metadata();
+                let key = served.path(meta.namespace(), meta.name());
+                let key = key.strip_prefix("/registry").unwrap_or(&key);
                 let why = format!(
-                    "Precondition failed: UID in precondition: {uid}, UID in object meta: {have}"
+                    "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
+                     AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in \
+                     object meta: {have}"
                 );
                 return Err(Status::conflict(subject, &why));
+            } else if wanted == 0 && !served.hub.hooks.blind_updates() {
+                return Err(blind(served, key.1));
             } else if wanted != 0 && wanted != old.revision {
                 return Err(Status::stale(subject));
             }
@@ -82,7 +90,7 @@ impl Registry {
         keep_identity(&mut new, &old.object);
         match subresource {
             "status" => {
-                new = with_status(&old.object, &new);
+                new = with_status(served, &old.object, &new);
                 served.hub.hooks.prepare_status(&mut new, &old.object);
             }
             "binding" => {} // made from the old object by who handles it
@@ -124,13 +132,26 @@ impl Registry {
 
 /// The old object with the new one's status, and what of its metadata may be
 /// changed along with a status.
-fn with_status(old: &Value, new: &Value) -> Value {
+fn with_status(served: &Served, old: &Value, new: &Value) -> Value {
     let mut object = old.clone();
     object["status"] = new.get("status").clone();
-    let (meta, old) = (Object::view(new).metadata(), Object::view(old).metadata());
-    let meta = meta.clone().with_labels(old.labels().clone());
-    object["metadata"] = meta.with_owner_references(old.owner_references().clone()).into();
+    object["metadata"] = new.get("metadata").clone();
+    for field in served.hub.hooks.status_keeps() {
+        match old.get("metadata").get(field) {
+            Value::Null => object["metadata"].remove(field),
+            kept => object["metadata"][*field] = kept.clone(),
+        }
+    }
     object
+}
+
+/// An update must say which version it is based on.
+fn blind(served: &Served, name: &str) -> Status {
+    let mut errs = Errors::default();
+    let at = Path::Root.field("metadata");
+    errs.invalid(&at.field("resourceVersion"), 0, "must be specified for an update");
+    let names = &served.definition.names;
+    errs.status(names.group, names.plural, name)
 }
 
 fn key(object: &Value) -> &str {
@@ -143,6 +164,14 @@ fn keeping_status(mut new: Value, old: &Value) -> Value {
         status => new["status"] = status.clone(),
     }
     new
+}
+
+/// The version that a write is based on; 0: any.
+pub(super) fn based_on(text: &str) -> Result<u64, Status> {
+    revision(text).map_err(|_| {
+        let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        Status::failure(500, "", why)
+    })
 }
 
 /// The number behind a resource version; 0: none.

@@ -63,11 +63,13 @@ impl Registry {
             let names = &served.definition.names;
             return Err(errs.status(names.group, names.kind, name));
         }
-        if subresource.is_empty() {
-            let mut warnings = Warnings(std::mem::take(&mut call.warnings));
-            served.hub.hooks.warn(&object, old, &mut warnings);
-            call.warnings = warnings.0;
+        let mut warnings = Warnings(std::mem::take(&mut call.warnings));
+        match subresource {
+            "" => served.hub.hooks.warn(&object, old, &mut warnings),
+            "status" => served.hub.hooks.warn_status(&object, &mut warnings),
+            _ => {}
         }
+        call.warnings = warnings.0;
         let admission = self.admission(call, step, object);
         for plugin in self.plugins() {
             plugin.validate(&admission).await?;

@@ -112,6 +112,7 @@ impl Kind for MutatingAdmissionPolicy {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("mutatingadmissionpolicies", "v1");
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
 
     fn meta(&self) -> &ObjectMeta {

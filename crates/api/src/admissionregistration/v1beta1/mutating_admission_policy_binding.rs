@@ -48,6 +48,7 @@ impl Kind for MutatingAdmissionPolicyBinding {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("mutatingadmissionpolicybindings", "v1");
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
 
     fn meta(&self) -> &ObjectMeta {

@@ -1,10 +1,17 @@
 //! batch/v1: Job.
 
 mod rules;
+mod status_rules;
 
+use crate::{
+    advice::{Advice, POD_NAMES},
+    generation::is_other,
+};
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Text, Time};
-use schema::{Column, Errors, Index, Kind, Names, Storage, Subresource, human_duration};
+use schema::{
+    Column, Errors, Index, Kind, Names, Path, Storage, Subresource, Warnings, human_duration,
+};
 
 use crate::scheduling::v1alpha3::{
     WorkloadPodGroupDisruptionMode, WorkloadPodGroupResourceClaim,
@@ -216,6 +223,15 @@ impl Kind for Job {
         self.metadata()
     }
 
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        if old.is_none() {
+            warnings.hostname(self.metadata().name(), POD_NAMES);
+        }
+        if is_other(self.metadata(), old.map(Self::metadata)) {
+            self.spec().warn(&Path::Root.field("spec"), warnings);
+        }
+    }
+
     fn validate(&self, errs: &mut Errors) {
         rules::check_new(self, errs);
     }
@@ -225,7 +241,7 @@ impl Kind for Job {
     }
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {
-        rules::check_status(self, old, errs);
+        status_rules::check(self, old, errs);
     }
 
     fn default_fields(&mut self) {
@@ -261,6 +277,12 @@ impl Kind for Job {
         }
     }
 
+    fn prepare_update(&mut self, old: &Self) {
+        if old.spec().scheduling().is_none() {
+            self.spec_mut().clear_scheduling();
+        }
+    }
+
     fn prepare_create(&mut self) {
         self.set_status(JobStatus::new());
         self.spec_mut().clear_scheduling();
@@ -292,8 +314,10 @@ impl Job {
             let labels = labels.clone();
             self.metadata_mut().set_labels(labels);
         }
-        let selector = self.spec_mut().selector_mut();
-        selector.match_labels_mut().insert("batch.kubernetes.io/controller-uid", uid);
+        let labels = self.spec_mut().selector_mut().match_labels_mut();
+        if labels.get("batch.kubernetes.io/controller-uid").is_none() {
+            labels.insert("batch.kubernetes.io/controller-uid", uid);
+        }
     }
 
     pub fn has_condition(&self, name: &str) -> bool {

@@ -1,22 +1,27 @@
 //! The rules for jobs.
 
-use object::{Lens, Value, names, selector::Selector};
-use schema::{Errors, Path};
+use object::{Lens, Map, Value, names, selector::Selector};
+use schema::{Errors, Path, Warnings};
 
 use super::{
     Job, JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicyRule,
 };
 use crate::{
     apps::workload::{check_kept, unmatched},
-    core::Container,
-    rules::Rules,
+    core::{Affinity, Container},
+    rules::{Rules, shown_selector},
+    shown::{shown, shown_or_null},
 };
 
 const SPEC: Path = Path::Root.field("spec");
 const MAX_PARALLEL: i32 = 100_000;
+/// With more completions than this, failures of single indexes are limited.
+const MANY: i32 = 100_000;
+const MAX_MANAGER: usize = 63;
 const INDEXED_ONLY: &str = "requires indexed completion mode";
 
 pub(super) fn check_new(job: &Job, errs: &mut Errors) {
+    check_generated(job, errs);
     check_spec(job, errs);
     check_name(job, errs);
 }
@@ -35,55 +40,46 @@ pub(super) fn check_changed(job: &Job, old: &Job, errs: &mut Errors) {
     {
         errs.invalid(&at, n, "can only be modified in tandem with spec.parallelism");
     }
-    for name in
-        ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
-    {
+    check_template_kept(job, old, errs);
+    for name in ["completionMode", "backoffLimitPerIndex", "managedBy"] {
         errs.immutable(&SPEC.field(name), new.tree().get(name), before.tree().get(name));
     }
-    check_template_kept(job, old, errs);
+    if new.pod_failure_policy() != before.pod_failure_policy() {
+        let policy = shown_or_null(new.pod_failure_policy());
+        errs.invalid_shown(&SPEC.field("podFailurePolicy"), policy, "field is immutable");
+    }
+    if new.success_policy() != before.success_policy() {
+        let policy = shown_or_null(new.success_policy());
+        errs.invalid_shown(&SPEC.field("successPolicy"), policy, "field is immutable");
+    }
     check_name(job, errs);
 }
 
-pub(super) fn check_status(job: &Job, old: &Job, errs: &mut Errors) {
-    let (new, before, at) = (job.status(), old.status(), Path::Root.field("status"));
-    for (name, n) in [
-        ("active", new.active()),
-        ("succeeded", new.succeeded()),
-        ("failed", new.failed()),
-        ("ready", new.ready().unwrap_or_default()),
-        ("terminating", new.terminating().unwrap_or_default()),
-    ] {
-        errs.non_negative(&at.field(name), n.into());
-    }
-    for (name, n, old) in [
-        ("failed", new.failed(), before.failed()),
-        ("succeeded", new.succeeded(), before.succeeded()),
-    ] {
-        if n < old {
-            errs.invalid(&at.field(name), n, format!("cannot decrease the {name} counter"));
-        }
-    }
-}
-
-/// While it is suspended and has not begun, a job may be told where to run.
+/// While it is suspended and has no pods, a job may be told where to run.
 fn check_template_kept(job: &Job, old: &Job, errs: &mut Errors) {
     let mut before = old.spec().template().clone();
     let new = job.spec().template();
-    if old.spec().suspend() == Some(true) && old.status().start_time().is_none() {
+    let idle = old.status().start_time().is_none() || old.has_condition("Suspended");
+    if old.spec().suspend() == Some(true) && idle && old.status().active() == 0 {
         let spec = before.spec_mut();
         spec.set_node_selector(new.spec().node_selector().clone());
         spec.set_tolerations(new.spec().tolerations().clone());
         spec.set_scheduling_gates(new.spec().scheduling_gates().clone());
-        match new.spec().affinity() {
-            Some(affinity) => spec.set_affinity(affinity.clone()),
-            None => spec.clear_affinity(),
+        let mut affinity = spec.affinity().cloned().unwrap_or_default();
+        match new.spec().affinity().and_then(Affinity::node_affinity) {
+            Some(nodes) => affinity.set_node_affinity(nodes.clone()),
+            None => affinity.clear_node_affinity(),
+        }
+        if affinity == Affinity::new() && new.spec().affinity().is_none() {
+            spec.clear_affinity();
+        } else {
+            spec.set_affinity(affinity);
         }
         before.metadata_mut().set_labels(new.metadata().labels().clone());
         before.metadata_mut().set_annotations(new.metadata().annotations().clone());
     }
     if *new != before {
-        let shown = Value::from(new.clone());
-        errs.invalid(&SPEC.field("template"), shown, "field is immutable");
+        errs.invalid_shown(&SPEC.field("template"), shown(new), "field is immutable");
     }
 }
 
@@ -99,6 +95,42 @@ fn check_name(job: &Job, errs: &mut Errors) {
         let why = format!("will not able to create pod with invalid DNS label: {longest}");
         let at = Path::Root.field("metadata");
         errs.invalid(&at.field("name"), name, why);
+    }
+}
+
+/// A selector that was not given by hand selects the pods of this job and no others.
+fn check_generated(job: &Job, errs: &mut Errors) {
+    let (spec, meta) = (job.spec(), job.metadata());
+    if spec.manual_selector() == Some(true) || spec.selector().is_none() {
+        return;
+    }
+    let (uid, name) = (meta.uid(), meta.name());
+    let expected = [
+        ("controller-uid", uid),
+        ("job-name", name),
+        ("batch.kubernetes.io/controller-uid", uid),
+        ("batch.kubernetes.io/job-name", name),
+    ];
+    let at = SPEC.field("template");
+    let at = at.field("metadata");
+    let at = at.field("labels");
+    let labels = spec.template().metadata().labels();
+    for (label, value) in expected {
+        match labels.get(label) {
+            None => errs.required(&at.key(label), format!("must be '{value}'")),
+            Some(found) if found != value => {
+                let all = labels.clone();
+                errs.invalid(&at.key(label), Value::from(all), format!("must be '{value}'"));
+            }
+            Some(_) => {}
+        }
+    }
+    let expected: Map<String> = expected.into();
+    let selector = Selector::from_tree(spec.tree().get("selector"));
+    if selector.is_ok_and(|selector| !selector.matches(&expected)) {
+        let shown = spec.selector().map(shown_selector).unwrap_or_default();
+        let why = "`selector` not auto-generated";
+        errs.invalid_shown(&SPEC.field("selector"), shown, why);
     }
 }
 
@@ -133,6 +165,13 @@ impl JobSpec {
             let why = "when maxFailedIndexes is specified";
             errs.required(&at.field("backoffLimitPerIndex"), why);
         }
+        if let Some(manager) = self.managed_by() {
+            let at = at.field("managedBy");
+            errs.domain_path(&at, manager);
+            if manager.len() > MAX_MANAGER {
+                errs.too_long(&at, MAX_MANAGER);
+            }
+        }
         if let Some(mode) = self.completion_mode() {
             errs.one_of(&at.field("completionMode"), mode, &["NonIndexed", "Indexed"]);
         }
@@ -148,6 +187,18 @@ impl JobSpec {
         }
         self.template().check(&at.field("template"), errs);
         self.check_restart(at, errs);
+    }
+
+    pub(crate) fn warn(&self, at: &Path, warnings: &mut Warnings) {
+        let many = self.completions().is_some_and(|n| n > 100_000)
+            && self.parallelism().is_some_and(|n| n > 10_000);
+        if many && self.completion_mode() == Some("Indexed") {
+            let why = "In Indexed Jobs with a number of completions higher than 10^5 and a \
+                       parallelism higher than 10^4, Kubernetes might not be able to track \
+                       completedIndexes when a big number of indexes fail";
+            warnings.at(at, why);
+        }
+        self.template().warn(&at.field("template"), warnings);
     }
 
     fn check_restart(&self, at: &Path, errs: &mut Errors) {
@@ -188,6 +239,7 @@ impl JobSpec {
                     let why = format!("must be less than or equal to {MAX_PARALLEL}");
                     errs.invalid(&failed, max, why);
                 }
+                self.check_many(at, errs);
             }
             None | Some("NonIndexed") => {
                 if let Some(n) = self.backoff_limit_per_index() {
@@ -198,6 +250,29 @@ impl JobSpec {
                 }
             }
             Some(_) => {}
+        }
+    }
+
+    /// What holds for failures of single indexes out of very many.
+    fn check_many(&self, at: &Path, errs: &mut Errors) {
+        let many = self.completions().is_some_and(|n| n > MANY);
+        if !many || self.backoff_limit_per_index().is_none() {
+            return;
+        }
+        if self.max_failed_indexes().is_none() {
+            let why = format!("must be specified when completions is above {MANY}");
+            errs.required(&at.field("maxFailedIndexes"), why);
+        }
+        for (name, n) in
+            [("parallelism", self.parallelism()), ("maxFailedIndexes", self.max_failed_indexes())]
+        {
+            if let Some(n) = n.filter(|n| *n > 10_000) {
+                let why = format!(
+                    "must be less than or equal to 10000 when completions are above {MANY} and \
+                     used with backoff limit per index"
+                );
+                errs.invalid(&at.field(name), n, why);
+            }
         }
     }
 
@@ -217,8 +292,7 @@ impl JobSpec {
     fn check_success_policy(&self, at: &Path, errs: &mut Errors) {
         let Some(policy) = self.success_policy() else { return };
         if self.completion_mode() != Some("Indexed") {
-            let shown = Value::from(policy.clone());
-            return errs.invalid(at, shown, INDEXED_ONLY);
+            return errs.invalid_shown(at, shown(policy), INDEXED_ONLY);
         }
         let at = at.field("rules");
         match policy.rules().len() {
@@ -339,36 +413,40 @@ impl SuccessPolicyRule {
 
 /// How many indexes `1,3-5` names, of those below `completions`.
 pub(crate) fn count_indexes(text: &str, completions: i32) -> Result<i32, String> {
+    let (mut last, mut count) = (None, 0);
+    for text in text.split(',').filter(|_| !text.is_empty()) {
+        let (first, end) = interval(text, completions)?;
+        if let Some(last) = last.filter(|last| *last >= first) {
+            return Err(unordered(last, first));
+        }
+        (last, count) = (Some(end), count + end - first + 1);
+    }
+    Ok(count)
+}
+
+/// The first and the last index of `3-5`.
+pub(super) fn interval(text: &str, completions: i32) -> Result<(i32, i32), String> {
     let number = |text: &str| {
         let n: i32 = text
             .parse()
             .map_err(|_| format!("cannot convert string to integer for index: {text:?}"))?;
         if n >= completions { Err(format!("too large index: {text:?}")) } else { Ok(n) }
     };
-    let order =
-        |last: i32, next: i32| format!("non-increasing order, previous: {last}, current: {next}");
-    let (mut last, mut count) = (None, 0);
-    for interval in text.split(',').filter(|_| !text.is_empty()) {
-        let parts: Vec<_> = interval.split('-').collect();
-        let (first, end) = match parts[..] {
-            [one] => (number(one)?, number(one)?),
-            [first, end] => (number(first)?, number(end)?),
-            _ => {
-                return Err(format!(
-                    "the fragment {interval:?} violates the requirement that an index interval \
-                     can have at most two parts separated by '-'"
-                ));
-            }
-        };
-        if parts.len() == 2 && first >= end {
-            return Err(order(first, end));
+    match text.split('-').collect::<Vec<_>>()[..] {
+        [one] => number(one).map(|n| (n, n)),
+        [first, end] => {
+            let (first, end) = (number(first)?, number(end)?);
+            if first >= end { Err(unordered(first, end)) } else { Ok((first, end)) }
         }
-        if let Some(last) = last.filter(|last| *last >= first) {
-            return Err(order(last, first));
-        }
-        (last, count) = (Some(end), count + end - first + 1);
+        _ => Err(format!(
+            "the fragment {text:?} violates the requirement that an index interval can have at \
+             most two parts separated by '-'"
+        )),
     }
-    Ok(count)
+}
+
+fn unordered(last: i32, next: i32) -> String {
+    format!("non-increasing order, previous: {last}, current: {next}")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Bytes, Condition, List, Map, ObjectMeta, Time};
-use schema::{Kind, Names, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Storage, Subresource};
 
 #[api]
 pub struct PodCertificateRequest {
@@ -67,6 +67,8 @@ impl Kind for PodCertificateRequest {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("podcertificaterequests", "v1beta1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "PodCertificateRequest", &["get", "patch", "update"])];

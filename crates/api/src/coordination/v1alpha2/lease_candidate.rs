@@ -39,6 +39,7 @@ impl Kind for LeaseCandidate {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("leasecandidates", "v1beta1");
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
 
     fn meta(&self) -> &ObjectMeta {

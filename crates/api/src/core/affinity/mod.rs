@@ -6,7 +6,7 @@ mod rules;
 use macros::api;
 use object::{LabelSelector, List};
 
-pub(crate) use self::rules::check_label_keys;
+pub(crate) use self::rules::{check_label_keys, warn_term};
 
 #[api]
 pub struct Affinity {

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use object::{LabelSelector, List, names};
-use schema::{Errors, Path};
+use schema::{Errors, Path, Warnings};
 
 use super::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
     PodAffinityTerm, WeightedPodAffinityTerm,
 };
-use crate::rules::Rules;
+use crate::{advice::old_node_label, rules::Rules};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -200,6 +200,23 @@ pub(crate) fn check_label_keys(
         if other.iter().any(|other| other == key) {
             let why = "exists in both matchLabelKeys and mismatchLabelKeys";
             errs.invalid(&at.field("matchLabelKeys").index(i), key, why);
+        }
+    }
+}
+
+/// Labels of nodes that are out of use, and values that no label has.
+pub(crate) fn warn_term(term: &NodeSelectorTerm, values: bool, at: &Path, warnings: &mut Warnings) {
+    for (i, expression) in term.match_expressions().iter().enumerate() {
+        let at = at.field("matchExpressions");
+        let (at, key) = (at.index(i), expression.key());
+        if let Some(why) = old_node_label(key) {
+            warnings.at(&at.field("key"), format!("{key} is {why}"));
+        }
+        for (i, value) in expression.values().iter().enumerate().filter(|_| values) {
+            for why in names::label_value(value) {
+                let at = at.field("values");
+                warnings.at(&at.index(i), format!("{value} is invalid, {why}"));
+            }
         }
     }
 }

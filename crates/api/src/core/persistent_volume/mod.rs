@@ -4,7 +4,7 @@ mod rules;
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text, Time};
-use schema::{Column, Errors, Kind, Names, Scope, Storage, Subresource};
+use schema::{Column, Errors, Kind, Names, Scope, Storage, Subresource, Warnings};
 
 use super::{
     AWSElasticBlockStoreVolumeSource, AzureDiskVolumeSource, FCVolumeSource, FlockerVolumeSource,
@@ -348,6 +348,10 @@ impl Kind for PersistentVolume {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
+        rules::warn(self, warnings);
     }
 
     fn validate(&self, errs: &mut Errors) {

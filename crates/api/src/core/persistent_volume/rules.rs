@@ -1,7 +1,8 @@
 //! The rules for volumes that outlive pods.
 
+use crate::core::{affinity::warn_term, pod::warnings::OLD_VOLUMES};
 use object::{Lens, List, Value};
-use schema::{Errors, Path};
+use schema::{Errors, Path, Warnings};
 
 use super::{CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSource};
 use crate::{
@@ -272,5 +273,44 @@ fn check_secret(secret: &SecretReference, at: &Path, errs: &mut Errors) {
     match secret.namespace() {
         "" => errs.required(&at.field("namespace"), ""),
         namespace => errs.label(&at.field("namespace"), namespace),
+    }
+}
+
+const OLD_ANNOTATIONS: [(&str, &str); 2] = [
+    (
+        "volume.beta.kubernetes.io/storage-class",
+        "deprecated since v1.8; use \"storageClassName\" attribute instead",
+    ),
+    (
+        "volume.beta.kubernetes.io/mount-options",
+        "deprecated since v1.31; use \"mountOptions\" attribute instead",
+    ),
+];
+
+pub(super) fn warn(volume: &PersistentVolume, warnings: &mut Warnings) {
+    let (spec, at) = (volume.spec(), Path::Root.field("spec"));
+    let notes = Path::Root.field("metadata");
+    for (key, why) in OLD_ANNOTATIONS {
+        if volume.metadata().annotations().get(key).is_some() {
+            warnings.at(&notes.field("annotations").key(key), why);
+        }
+    }
+    if spec.persistent_volume_reclaim_policy() == "Recycle" {
+        let why = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is \
+                   to use dynamic provisioning.";
+        warnings.at(&at.field("persistentVolumeReclaimPolicy"), why);
+    }
+    let terms = spec.node_affinity().and_then(|affinity| affinity.required());
+    let terms = terms.into_iter().flat_map(|terms| terms.node_selector_terms().iter());
+    for (i, term) in terms.enumerate() {
+        let at = at.field("nodeAffinity");
+        let at = at.field("required");
+        warn_term(term, false, &at.field("nodeSelectorTerms").index(i), warnings);
+    }
+    for field in ["cephfs", "photonPersistentDisk", "scaleIO", "storageos", "glusterfs", "rbd"] {
+        let old = OLD_VOLUMES.iter().find(|(name, ..)| *name == field);
+        if let Some((_, name, why)) = old.filter(|_| !spec.tree().get(field).is_null()) {
+            warnings.at(&at.field(name), why);
+        }
     }
 }

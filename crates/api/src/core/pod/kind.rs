@@ -1,9 +1,10 @@
 //! What the server does with pods.
 
+use crate::advice::Advice;
 use object::ObjectMeta;
-use schema::{Column, Errors, Grace, Index, Kind, Names, Storage, Subresource};
+use schema::{Column, Errors, Grace, Index, Kind, Names, Path, Storage, Subresource, Warnings};
 
-use super::{Pod, PodStatus, columns, defaults, rules, status_rules};
+use super::{Pod, PodStatus, columns, defaults, rules, status_rules, warnings};
 
 impl Kind for Pod {
     const NAMES: Names = Names {
@@ -18,6 +19,7 @@ impl Kind for Pod {
     const STORAGE: Storage = Storage::new("pods", "v1");
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
+    const STATUS_KEEPS: &'static [&'static str] = &["ownerReferences"];
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("attach", "PodAttachOptions", &["create", "get"]),
         Subresource::new("binding", "Binding", &["create"]),
@@ -51,6 +53,13 @@ impl Kind for Pod {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, old: Option<&Self>, told: &mut Warnings) {
+        if old.is_none() {
+            told.hostname(self.metadata().name(), "the Pod's hostname");
+            warnings::warn(self.spec(), self.metadata(), &Path::Root, told);
+        }
     }
 
     fn grace(&self, asked: Option<i64>) -> Grace {
@@ -103,8 +112,6 @@ impl Kind for Pod {
     }
 
     fn prepare_status(&mut self, old: &Self) {
-        let owners = old.metadata().owner_references().clone();
-        self.metadata_mut().set_owner_references(owners);
         self.keep_status(old.status());
     }
 }

@@ -13,6 +13,7 @@ mod spec_rules;
 mod state;
 mod status;
 mod status_rules;
+pub(crate) mod warnings;
 
 use macros::api;
 use object::{LabelSelector, List, Map, ObjectMeta, Quantity};

@@ -3,12 +3,15 @@
 mod addresses;
 mod defaults;
 mod rules;
+pub(crate) mod warnings;
 
 use std::collections::BTreeSet;
 
 use macros::api;
 use object::{Condition, IntOrString, List, Map, ObjectMeta};
-use schema::{Column, Errors, Index, Kind, NameRule, Names, Storage, Subresource, names};
+use schema::{
+    Column, Errors, Index, Kind, NameRule, Names, Path, Storage, Subresource, Warnings, names,
+};
 
 use crate::columns;
 
@@ -174,6 +177,15 @@ impl Kind for Service {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn warn(&self, _old: Option<&Self>, told: &mut Warnings) {
+        warnings::warn(self, told);
+    }
+
+    fn warn_status(&self, told: &mut Warnings) {
+        let at = Path::Root.field("status");
+        warnings::warn_ingress(self.status().load_balancer().ingress(), &at, told);
     }
 
     fn default_fields(&mut self) {

@@ -1,6 +1,7 @@
 //! core/v1: volume.
 
 pub(crate) mod mounts;
+pub(crate) mod overlaps;
 pub(crate) mod projected;
 pub(crate) mod sources;
 

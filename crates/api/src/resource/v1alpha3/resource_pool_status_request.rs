@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta, Quantity};
-use schema::{Kind, Names, Scope, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
 
 #[api]
 pub struct ResourcePoolStatusRequest {
@@ -110,6 +110,8 @@ impl Kind for ResourcePoolStatusRequest {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("resourcepoolstatusrequests", "v1alpha3");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "ResourcePoolStatusRequest", &["get", "patch", "update"])];

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, Map, ObjectMeta, Quantity, Time, Value};
-use schema::{Kind, Names, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Storage, Subresource};
 
 use crate::core::NodeSelector;
 
@@ -263,6 +263,7 @@ impl Kind for ResourceClaim {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("resourceclaims", "v1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "ResourceClaim", &["get", "patch", "update"])];

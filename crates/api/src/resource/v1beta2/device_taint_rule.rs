@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
 
 use super::DeviceTaint;
 
@@ -52,6 +52,7 @@ impl Kind for DeviceTaintRule {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("devicetaintrules", "v1beta2");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "DeviceTaintRule", &["get", "patch", "update"])];

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Kind, Names, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Storage, Subresource};
 
 use super::{
     CompositeDisruptionMode, CompositePodGroupSchedulingConstraints,
@@ -56,6 +56,8 @@ impl Kind for CompositePodGroup {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("compositepodgroups", "v1alpha3");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "CompositePodGroup", &["get", "patch", "update"])];

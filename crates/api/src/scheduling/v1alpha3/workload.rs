@@ -175,6 +175,7 @@ impl Kind for Workload {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("workloads", "v1beta1");
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
 
     fn meta(&self) -> &ObjectMeta {

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Kind, Names, Storage, Subresource};
+use schema::{Kind, METADATA, Names, Storage, Subresource};
 
 use super::{
     DisruptionMode, PodGroupResourceClaim, PodGroupSchedulingConstraints, PodGroupSchedulingPolicy,
@@ -75,6 +75,8 @@ impl Kind for PodGroup {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("podgroups", "v1beta1");
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const BLIND_UPDATES: bool = false;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "PodGroup", &["get", "patch", "update"])];

@@ -1,0 +1,360 @@
+//! What is odd about a pod or a template of pods, though it is taken.
+
+use std::collections::BTreeSet;
+
+use object::{Lens, Map, ObjectMeta};
+use schema::{Path, Warnings};
+
+use super::PodSpec;
+use crate::{
+    advice::{Advice, old_node_label},
+    core::{
+        Affinity, Container, ContainerPort, NodeSelectorTerm, PodAffinityTerm, PodTemplateSpec,
+        SecurityContext, Volume, WeightedPodAffinityTerm, affinity::warn_term, volume::overlaps,
+    },
+};
+
+const OLD_ANNOTATIONS: [(&str, &str); 3] = [
+    (
+        "scheduler.alpha.kubernetes.io/critical-pod",
+        "non-functional in v1.16+; use the \"priorityClassName\" field instead",
+    ),
+    (
+        "security.alpha.kubernetes.io/sysctls",
+        "non-functional in v1.11+; use the \"sysctls\" field instead",
+    ),
+    (
+        "security.alpha.kubernetes.io/unsafe-sysctls",
+        "non-functional in v1.11+; use the \"sysctls\" field instead",
+    ),
+];
+
+/// Volumes that are out of use: the field, what messages call it, since when.
+pub(crate) const OLD_VOLUMES: [(&str, &str, &str); 9] = [
+    (
+        "photonPersistentDisk",
+        "photonPersistentDisk",
+        "deprecated in v1.11, non-functional in v1.16+",
+    ),
+    ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
+const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
+const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
+
+impl PodTemplateSpec {
+    pub(crate) fn warn(&self, at: &Path, warnings: &mut Warnings) {
+        warn(self.spec(), self.metadata(), at, warnings);
+        self.warn_app_armor(at, warnings);
+    }
+
+    /// Profiles that only an annotation names; of a pod they have become fields.
+    fn warn_app_armor(&self, at: &Path, warnings: &mut Warnings) {
+        let of_pod = self.spec().security_context().and_then(|context| context.app_armor_profile());
+        let notes = at.field("metadata");
+        let notes = notes.field("annotations");
+        self.spec().visit(at, |container, _| {
+            let own = container.security_context().and_then(SecurityContext::app_armor_profile);
+            let key = format!("{APP_ARMOR}{}", container.name());
+            let Some(note) = self.metadata().annotations().get(&key) else { return };
+            let says = of_pod.is_some_and(|profile| match profile.type_() {
+                "Unconfined" => note == "unconfined",
+                "RuntimeDefault" => note == "runtime/default",
+                _ => note.strip_prefix("localhost/") == profile.localhost_profile(),
+            });
+            if own.is_none() && !says {
+                let why = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
+                warnings.at(&notes.key(&key), why);
+            }
+        });
+    }
+}
+
+/// Of a pod at the root, or a template at its place.
+pub(super) fn warn(spec: &PodSpec, meta: &ObjectMeta, root: &Path, warnings: &mut Warnings) {
+    let (at, notes) = (root.field("spec"), root.field("metadata"));
+    let notes = notes.field("annotations");
+    warn_placement(spec, &at, warnings);
+    for (key, why) in OLD_ANNOTATIONS {
+        if meta.annotations().get(key).is_some() {
+            warnings.at(&notes.key(key), why);
+        }
+    }
+    for (i, volume) in spec.volumes().iter().enumerate() {
+        warn_volume(volume, &at.field("volumes").index(i), warnings);
+    }
+    overlaps::warn(spec.volumes(), warnings);
+    warn_twice(spec, &at, warnings);
+    for name in ["memory", "ephemeral-storage"] {
+        warnings.whole_bytes(&at.field("overhead"), spec.overhead(), name);
+    }
+    let seccomp = spec.security_context().and_then(|context| context.seccomp_profile());
+    if seccomp.is_none() {
+        warn_seccomp(meta.annotations(), SECCOMP_POD, &notes, warnings);
+    }
+    spec.visit(&at, |container, at| warn_container(container, meta, &notes, at, warnings));
+    warn_ports(spec, &at, warnings);
+    if spec.termination_grace_period_seconds() < 0 {
+        let why = "must be >= 0; negative values are invalid and will be treated as 1";
+        warnings.at(&at.field("terminationGracePeriodSeconds"), why);
+    }
+    if let Some(affinity) = spec.affinity() {
+        warn_affinity(affinity, &at.field("affinity"), warnings);
+    }
+    warn_addresses(spec, &at, warnings);
+}
+
+fn warn_placement(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
+    for (key, _) in spec.node_selector().iter() {
+        if let Some(why) = old_node_label(key) {
+            warnings.at(&at.field("nodeSelector").key(key), why);
+        }
+    }
+    if let Some(nodes) = spec.affinity().and_then(Affinity::node_affinity) {
+        let at = at.field("affinity");
+        let at = at.field("nodeAffinity");
+        let required = at.field("requiredDuringSchedulingIgnoredDuringExecution");
+        let terms = nodes.required_during_scheduling_ignored_during_execution();
+        let terms = terms.into_iter().flat_map(|terms| terms.node_selector_terms().iter());
+        for (i, term) in terms.enumerate() {
+            warn_term(term, false, &required.field("nodeSelectorTerms").index(i), warnings);
+        }
+        let preferred = at.field("preferredDuringSchedulingIgnoredDuringExecution");
+        let terms = nodes.preferred_during_scheduling_ignored_during_execution();
+        for (i, term) in terms.iter().enumerate() {
+            let term: &NodeSelectorTerm = term.preference();
+            warn_term(term, true, &preferred.index(i).field("preference"), warnings);
+        }
+    }
+    let at = at.field("topologySpreadConstraints");
+    for (i, constraint) in spec.topology_spread_constraints().iter().enumerate() {
+        let (at, key) = (at.index(i), constraint.topology_key());
+        if let Some(why) = old_node_label(key) {
+            warnings.at(&at.field("topologyKey"), format!("{key} is {why}"));
+        }
+        if constraint.label_selector().is_none() {
+            warnings.at(&at.field("labelSelector"), NO_SELECTOR);
+        }
+    }
+}
+
+fn warn_volume(volume: &Volume, at: &Path, warnings: &mut Warnings) {
+    let source = volume.volume_source();
+    let is_old = |field: &str| !source.tree().get(field).is_null();
+    let old = OLD_VOLUMES.iter().filter(|(field, ..)| is_old(field));
+    let template = source.ephemeral().and_then(|source| source.volume_claim_template());
+    let (first, last): (Vec<_>, Vec<_>) =
+        old.partition(|(field, ..)| !matches!(*field, "cephfs" | "rbd"));
+    for (_, name, why) in first {
+        warnings.at(&at.field(name), why);
+    }
+    if let Some(template) = template {
+        let at = at.field("ephemeral");
+        let at = at.field("volumeClaimTemplate");
+        template.spec().warn(&at.field("spec"), warnings);
+    }
+    for (_, name, why) in last {
+        warnings.at(&at.field(name), why);
+    }
+}
+
+/// What is given twice, though only one counts.
+fn warn_twice(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
+    let mut seen = BTreeSet::new();
+    for (i, alias) in spec.host_aliases().iter().enumerate() {
+        if !seen.insert(alias.ip()) {
+            let at = at.field("hostAliases");
+            warnings.at(&at.index(i).field("ip"), format!("duplicate ip {:?}", alias.ip()));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    let secrets = at.field("imagePullSecrets");
+    for (i, secret) in spec.image_pull_secrets().iter().enumerate() {
+        if !seen.insert(secret.name()) {
+            let what = format!("duplicate name {:?}", secret.name());
+            warnings.at(&secrets.index(i).field("name"), what);
+        }
+    }
+    for (i, secret) in spec.image_pull_secrets().iter().enumerate() {
+        if secret.name().is_empty() {
+            warnings.at(&secrets.index(i).field("name"), "invalid empty name \"\"");
+        }
+    }
+}
+
+fn warn_seccomp(notes: &Map<String>, key: &str, at: &Path, warnings: &mut Warnings) {
+    if notes.get(key).is_some() {
+        let why = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+        warnings.at(&at.key(key), why);
+    }
+}
+
+fn warn_container(
+    container: &Container,
+    meta: &ObjectMeta,
+    notes: &Path,
+    at: &Path,
+    warnings: &mut Warnings,
+) {
+    let seccomp = container.security_context().and_then(SecurityContext::seccomp_profile);
+    if seccomp.is_none() {
+        let key = format!("{SECCOMP}{}", container.name());
+        warn_seccomp(meta.annotations(), &key, notes, warnings);
+    }
+    let resources = container.resources();
+    let of = at.field("resources");
+    for name in ["memory", "ephemeral-storage"] {
+        warnings.whole_bytes(&of.field("limits"), resources.limits(), name);
+        warnings.whole_bytes(&of.field("requests"), resources.requests(), name);
+    }
+    let mut seen = BTreeSet::new();
+    for (i, variable) in container.env().iter().enumerate() {
+        let (name, value) = (variable.name(), variable.value());
+        let reference = format!("$({name})");
+        let extends =
+            variable.value_from().is_none() && value.contains(&reference) && value != reference;
+        if !seen.insert(name) && !extends {
+            let why = format!(
+                "hides previous definition of {name:?}, which may be dropped when using apply"
+            );
+            warnings.at(&at.field("env").index(i), why);
+        }
+    }
+}
+
+fn warn_ports(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
+    let mut ports: Vec<(String, &ContainerPort)> = Vec::new();
+    spec.visit(at, |container, at| {
+        for (i, port) in container.ports().iter().enumerate() {
+            let here = at.field("ports").index(i).to_string();
+            warn_port(port, &here, &ports, warnings);
+            ports.push((here, port));
+        }
+    });
+    let mut named: Vec<&(String, &ContainerPort)> = Vec::new();
+    for one @ (here, port) in ports.iter().filter(|(_, port)| !port.name().is_empty()) {
+        let name = port.name();
+        match named.iter().find(|(_, other)| other.name() == name) {
+            Some((other, _)) => warnings.say(format!(
+                "{here}: duplicate port name {name:?} with {other}, services and probes that \
+                 select ports by name will use {other}"
+            )),
+            None => named.push(one),
+        }
+    }
+}
+
+fn warn_port(
+    port: &ContainerPort,
+    here: &str,
+    others: &[(String, &ContainerPort)],
+    warnings: &mut Warnings,
+) {
+    if !port.host_ip().is_empty() && port.host_port() == 0 {
+        warnings.say(format!(
+            "{here}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{} \
+             Protocol:{} HostIP:{}}}",
+            port.name(),
+            port.container_port(),
+            port.protocol(),
+            port.host_ip()
+        ));
+    }
+    let same = |other: &&(String, &ContainerPort)| {
+        other.1.container_port() == port.container_port() && other.1.protocol() == port.protocol()
+    };
+    for (there, other) in others.iter().filter(same) {
+        let (host, ip) = (port.host_port(), port.host_ip());
+        let one_everywhere = ip.is_empty() != other.host_ip().is_empty();
+        let what = if ip == other.host_ip() && host == other.host_port() {
+            "duplicate"
+        } else if host == 0 || other.host_port() == 0 {
+            "overlapping"
+        } else if host == other.host_port() && one_everywhere {
+            "dangerously ambiguous"
+        } else {
+            continue;
+        };
+        warnings.say(format!("{here}: {what} port definition with {there}"));
+    }
+}
+
+fn warn_affinity(affinity: &Affinity, at: &Path, warnings: &mut Warnings) {
+    let near = affinity.pod_affinity();
+    let far = affinity.pod_anti_affinity();
+    let required = [
+        near.map(|one| one.required_during_scheduling_ignored_during_execution()),
+        far.map(|one| one.required_during_scheduling_ignored_during_execution()),
+    ];
+    let preferred = [
+        near.map(|one| one.preferred_during_scheduling_ignored_during_execution()),
+        far.map(|one| one.preferred_during_scheduling_ignored_during_execution()),
+    ];
+    for (i, name) in ["podAffinity", "podAntiAffinity"].into_iter().enumerate() {
+        let at = at.field(name);
+        let all = at.field("requiredDuringSchedulingIgnoredDuringExecution");
+        let terms = required[i].into_iter().flat_map(|terms| terms.iter());
+        for (i, _) in terms.enumerate().filter(|(_, term)| no_selector(term)) {
+            warnings.at(&all.index(i).field("labelSelector"), NO_SELECTOR);
+        }
+        let all = at.field("preferredDuringSchedulingIgnoredDuringExecution");
+        let terms = preferred[i].into_iter().flat_map(|terms| terms.iter());
+        let terms = terms.map(WeightedPodAffinityTerm::pod_affinity_term);
+        for (i, _) in terms.enumerate().filter(|(_, term)| no_selector(term)) {
+            let at = all.index(i);
+            warnings.at(&at.field("podAffinityTerm").field("labelSelector"), NO_SELECTOR);
+        }
+    }
+}
+
+fn no_selector(term: &PodAffinityTerm) -> bool {
+    term.label_selector().is_none()
+}
+
+fn warn_addresses(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
+    let servers = spec.dns_config().into_iter().flat_map(|dns| dns.nameservers().iter());
+    for (i, server) in servers.enumerate() {
+        let at = at.field("dnsConfig");
+        warnings.ip(&at.field("nameservers").index(i), server);
+    }
+    for (i, alias) in spec.host_aliases().iter().enumerate() {
+        warnings.ip(&at.field("hostAliases").index(i).field("ip"), alias.ip());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Pod, Volume};
+
+    #[test]
+    fn what_is_odd_is_told_once_each() {
+        let port = ContainerPort::new().with_container_port(80).with_protocol("TCP");
+        let container = Container::new().with_name("c").with_ports([port.clone(), port]);
+        let spec = PodSpec::new()
+            .with_containers([container])
+            .with_termination_grace_period_seconds(-1)
+            .with_volumes([Volume::new().with_name("v")]);
+        let pod = Pod::new().with_spec(spec);
+        let mut warnings = Warnings::default();
+        warn(pod.spec(), pod.metadata(), &Path::Root, &mut warnings);
+        assert_eq!(
+            warnings.0,
+            [
+                "spec.containers[0].ports[1]: duplicate port definition with \
+                 spec.containers[0].ports[0]",
+                "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid \
+                 and will be treated as 1",
+            ]
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! What is odd about a service, though it is taken.
+
+use object::List;
+use schema::{Path, Warnings};
+
+use super::{LoadBalancerIngress, Service};
+use crate::advice::Advice;
+
+const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+const MODE: &str = "service.kubernetes.io/topology-mode";
+const NAMED: &str = "ExternalName";
+
+pub(super) fn warn(service: &Service, warnings: &mut Warnings) {
+    let (spec, at) = (service.spec(), Path::Root.field("spec"));
+    if service.metadata().annotations().get(HINTS).is_some() {
+        warnings.say(format!("annotation {HINTS} is deprecated, please use {MODE} instead"));
+    }
+    let headless = spec.type_() == "ClusterIP" && spec.cluster_ip() == "None";
+    if !matches!(spec.cluster_ip(), "" | "None") {
+        for (i, address) in spec.cluster_ips().iter().enumerate() {
+            warnings.ip(&at.field("clusterIPs").index(i), address);
+        }
+    }
+    if headless {
+        let ignored = [
+            ("loadBalancerIP", !spec.load_balancer_ip().is_empty()),
+            ("externalIPs", !spec.external_ips().is_empty()),
+            ("SessionAffinity", spec.session_affinity() != "None"),
+        ];
+        for (name, _) in ignored.iter().filter(|(_, is_set)| *is_set) {
+            warnings.say(format!("spec.{name} is ignored for headless services"));
+        }
+    }
+    for (i, address) in spec.external_ips().iter().enumerate() {
+        warnings.ip(&at.field("externalIPs").index(i), address);
+    }
+    let external = !spec.external_ips().is_empty();
+    if external && !headless && spec.type_() != NAMED {
+        warnings.say(
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+        );
+    }
+    warnings.ip(&at.field("loadBalancerIP"), spec.load_balancer_ip());
+    for (i, range) in spec.load_balancer_source_ranges().iter().enumerate() {
+        warnings.cidr(&at.field("loadBalancerSourceRanges").index(i), range);
+    }
+    if spec.type_() == NAMED && external {
+        warnings.say(format!("spec.externalIPs is ignored when spec.type is {NAMED:?}"));
+    }
+    if spec.type_() != NAMED && !spec.external_name().is_empty() {
+        warnings.say(format!("spec.externalName is ignored when spec.type is not {NAMED:?}"));
+    }
+    if spec.traffic_distribution() == Some("PreferClose") {
+        let why = "\"PreferClose\" is deprecated; use \"PreferSameZone\"";
+        warnings.at(&at.field("trafficDistribution"), why);
+    }
+}
+
+/// Of the addresses of a load balancer, in a status.
+pub(super) fn warn_ingress(
+    all: &List<LoadBalancerIngress>,
+    status: &Path,
+    warnings: &mut Warnings,
+) {
+    let at = status.field("loadBalancer");
+    for (i, ingress) in all.iter().enumerate() {
+        warnings.ip(&at.field("ingress").index(i), ingress.ip());
+    }
+}
