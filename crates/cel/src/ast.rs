@@ -1,0 +1,134 @@
+//! An expression as a tree.
+
+use std::sync::Arc;
+
+use crate::source::Place;
+
+/// Names one node of an expression; places, types and overloads are kept by it.
+pub(crate) type Id = usize;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Expr {
+    pub(crate) id: Id,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// Where the text was not understood.
+    Error,
+    Literal(Literal),
+    Ident(Arc<str>),
+    Select(Box<Select>),
+    Call(Box<Call>),
+    List(Vec<Element>),
+    Map(Vec<Entry>),
+    Struct(Arc<str>, Vec<Field>),
+    Fold(Box<Fold>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(Arc<str>),
+    Bytes(Arc<[u8]>),
+}
+
+/// `operand.field`, or whether there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct Select {
+    pub(crate) operand: Expr,
+    pub(crate) field: Arc<str>,
+    pub(crate) test: bool,
+}
+
+/// `function(args)` or `target.function(args)`.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) function: Arc<str>,
+    pub(crate) target: Option<Expr>,
+    pub(crate) args: Vec<Expr>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Element {
+    pub(crate) value: Expr,
+    pub(crate) optional: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Expr,
+    pub(crate) value: Expr,
+    pub(crate) optional: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub(crate) id: Id,
+    pub(crate) name: Arc<str>,
+    pub(crate) value: Expr,
+    pub(crate) optional: bool,
+}
+
+/// What macros become: `accu = init; for iter in range { if !condition break; accu = step }; result`.
+#[derive(Clone, Debug)]
+pub(crate) struct Fold {
+    pub(crate) range: Expr,
+    pub(crate) iter: Arc<str>,
+    /// Also the value, where `iter` is the index or the key.
+    pub(crate) iter2: Option<Arc<str>>,
+    pub(crate) accu: Arc<str>,
+    pub(crate) init: Expr,
+    pub(crate) condition: Expr,
+    pub(crate) step: Expr,
+    pub(crate) result: Expr,
+}
+
+/// The accumulator of macros; no source can name it.
+pub(crate) const ACCUMULATOR: &str = "@result";
+
+/// A parsed expression.
+#[derive(Debug)]
+pub(crate) struct Ast {
+    pub(crate) root: Expr,
+    /// By id.
+    pub(crate) places: Vec<Place>,
+}
+
+impl Ast {
+    pub(crate) fn place(&self, id: Id) -> Place {
+        self.places.get(id).copied().flatten()
+    }
+}
+
+impl Expr {
+    /// The parts of this node, in the order in which they are written.
+    pub(crate) fn children(&self) -> Vec<&Expr> {
+        match &self.kind {
+            Kind::Error | Kind::Literal(_) | Kind::Ident(_) => Vec::new(),
+            Kind::Select(select) => vec![&select.operand],
+            Kind::Call(call) => call.target.iter().chain(&call.args).collect(),
+            Kind::List(elements) => elements.iter().map(|element| &element.value).collect(),
+            Kind::Map(entries) => {
+                entries.iter().flat_map(|entry| [&entry.key, &entry.value]).collect()
+            }
+            Kind::Struct(_, fields) => fields.iter().map(|field| &field.value).collect(),
+            Kind::Fold(fold) => {
+                vec![&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]
+            }
+        }
+    }
+
+    /// Calls `visit` with every node, parents first.
+    pub(crate) fn walk<'a>(&'a self, visit: &mut impl FnMut(&'a Expr)) {
+        visit(self);
+        for child in self.children() {
+            child.walk(visit);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What a call costs, by the values it is called with.
+
+use super::{
+    AUTHORIZE, CHARACTER, Estimate, LIST, PATTERN,
+    calls::{compares, selector},
+    range::scale,
+};
+use crate::{
+    library::Opaque,
+    value::{Map, Value},
+};
+
+/// What a call costs, known from its arguments.
+pub(crate) fn before(function: &str, overload: &str, args: &[Value<'_>]) -> u64 {
+    lists(overload, args)
+        .or_else(|| kubernetes(function, overload, args))
+        .or_else(|| language(overload, args))
+        .unwrap_or(1)
+}
+
+/// What the result adds.
+pub(crate) fn after(function: &str, result: &Value<'_>) -> u64 {
+    if function == "join" { scale(size(result), 2.0 * CHARACTER) } else { 0 }
+}
+
+fn size(value: &Value<'_>) -> u64 {
+    match value {
+        Value::Opaque(opaque) => opaque.size(),
+        Value::Optional(Some(held)) => size(held),
+        value => value.size().map_or(1, |size| u64::try_from(size).unwrap_or(u64::MAX)),
+    }
+}
+
+fn lists(overload: &str, args: &[Value<'_>]) -> Option<u64> {
+    let made = |factor: f64, size: u64| Some(scale(size, factor).saturating_add(1 + LIST));
+    let number = |value: &Value<'_>| value.as_int().and_then(|n| u64::try_from(n).ok());
+    match (overload, args) {
+        ("list_slice", [_, start, end]) => {
+            let (start, end) = (number(start).unwrap_or(0), number(end).unwrap_or(0));
+            made(1.0, end.saturating_sub(start).min(size(&args[0])))
+        }
+        ("lists_range", [count]) => made(1.0, number(count).unwrap_or(0)),
+        ("list_reverse" | "list_flatten", [list, ..]) => made(1.0, size(list)),
+        ("list_flatten_int", [list, depth]) => {
+            made(1.0, size(list).saturating_mul(number(depth).unwrap_or(1).max(1)))
+        }
+        (overload, [list, rest @ ..])
+            if overload == "list_distinct"
+                || overload.ends_with("_sort")
+                || overload.ends_with("Keys") =>
+        {
+            let size = size(rest.first().unwrap_or(list));
+            let text = overload.starts_with("list_string_") || overload.starts_with("list_bytes_");
+            made(if text { 2.0 + CHARACTER } else { 2.0 }, size.saturating_mul(size))
+        }
+        (overload, [a, b]) if overload.starts_with("list_sets_") => {
+            let factor = if overload == "list_sets_equivalent_list" { 2.0 } else { 1.0 };
+            Some(scale(size(a).saturating_mul(size(b)), factor).saturating_add(1))
+        }
+        _ => None,
+    }
+}
+
+fn kubernetes(function: &str, overload: &str, args: &[Value<'_>]) -> Option<u64> {
+    let first = args.first();
+    let traversed = |factor: f64| first.map(|value| scale(size(value), factor));
+    match function {
+        "check" => Some(AUTHORIZE),
+        "fieldSelector" | "labelSelector" => {
+            args.get(1).map(|text| selector(Estimate::fixed(size(text))).max)
+        }
+        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => first.map(traversal),
+        "ip" if overload == "cidr_ip" => Some(1),
+        "url"
+        | "lowerAscii"
+        | "upperAscii"
+        | "substring"
+        | "trim"
+        | "jsonpatch.escapeKey"
+        | "cidr"
+        | "isIP"
+        | "isCIDR"
+        | "ip"
+        | "quantity"
+        | "isQuantity"
+        | "semver"
+        | "isSemver" => traversed(CHARACTER),
+        "replace" | "split" | "ip.isCanonical" => traversed(2.0 * CHARACTER),
+        "join" => Some(0),
+        "find" | "findAll" => Some(matched(first?, args.get(1)?)),
+        "containsIP" | "containsCIDR" => {
+            let (prefix, other) = (size(first?), size(args.get(1)?));
+            let mut cost = scale(2 * prefix, CHARACTER);
+            if function == "containsCIDR" {
+                cost += scale(prefix, CHARACTER) + 1;
+            }
+            if overload.ends_with("_string") {
+                cost += scale(other, CHARACTER);
+            }
+            Some(cost)
+        }
+        "validate" => match args {
+            [Value::Opaque(Opaque::Format(format)), text] => {
+                let text = scale(size(text).saturating_add(1), CHARACTER);
+                Some(text.saturating_mul(scale(format.pattern, PATTERN)))
+            }
+            _ => None,
+        },
+        "_==_" if matches!(first, Some(Value::Opaque(_))) => Some(1),
+        _ => None,
+    }
+}
+
+fn matched(text: &Value<'_>, pattern: &Value<'_>) -> u64 {
+    let text = scale(size(text).saturating_add(1), CHARACTER);
+    text.saturating_mul(scale(size(pattern), PATTERN))
+}
+
+fn language(overload: &str, args: &[Value<'_>]) -> Option<u64> {
+    let [a, rest @ ..] = args else { return None };
+    let b = rest.first();
+    match overload {
+        "starts_with_string" | "ends_with_string" => Some(scale(size(b?), CHARACTER)),
+        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => {
+            Some(scale(size(a), CHARACTER))
+        }
+        "in_list" => Some(size(b?)),
+        "add_string" | "add_bytes" => Some(scale(size(a).saturating_add(size(b?)), CHARACTER)),
+        "matches" | "matches_string" => Some(matched(a, b?)),
+        "contains_string" => {
+            Some(scale(size(a), CHARACTER).saturating_mul(scale(size(b?), CHARACTER)))
+        }
+        overload if compares(overload) => Some(scale(size(a).min(size(b?)), CHARACTER)),
+        _ => None,
+    }
+}
+
+/// What going over all of a value costs.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a cost"
+)]
+fn traversal(value: &Value<'_>) -> u64 {
+    let bytes = |length: usize| (length as f64 * CHARACTER) as u64;
+    match value {
+        Value::Text(text) => bytes(text.len()),
+        Value::Bytes(value) => bytes(value.len()),
+        Value::List(list) => list.values().map_or(1, |values| values.iter().map(traversal).sum()),
+        Value::Map(map) => entries(map),
+        _ => 1,
+    }
+}
+
+fn entries(map: &Map<'_>) -> u64 {
+    let cost = |key| match map.get(key) {
+        Some(Ok(value)) => traversal(&key.value()) + traversal(&value),
+        _ => 1,
+    };
+    map.keys().iter().map(cost).sum()
+}

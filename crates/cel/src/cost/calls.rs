@@ -1,0 +1,327 @@
+//! What a call can cost, and how large its result can be.
+
+use super::{
+    AUTHORIZE, CHARACTER, Estimate, LIST, PATTERN, STRUCT,
+    estimate::{Coster, Part},
+    range::scale,
+};
+use crate::types::Type;
+
+/// A call to one overload.
+pub(super) struct Call<'c, 'a> {
+    pub(super) function: &'c str,
+    pub(super) overload: &'static str,
+    pub(super) target: Option<&'c Part<'a>>,
+    pub(super) args: &'c [Part<'a>],
+    /// What the arguments cost.
+    pub(super) costs: &'c [Estimate],
+}
+
+type Cost = (Estimate, Option<Estimate>);
+
+/// The longest pattern of a format, and the longest text of one.
+const FORMAT_PATTERN: f64 = 128.0;
+const FORMAT_TEXT: u64 = 64;
+
+pub(super) fn estimate(coster: &Coster<'_>, call: &Call<'_, '_>) -> Cost {
+    let args = call.costs.iter().fold(Estimate::ZERO, |sum, cost| sum.plus(*cost));
+    let known = lists(coster, call).or_else(|| kubernetes(coster, call));
+    if let Some((cost, size)) = known {
+        return (cost.plus(args), size);
+    }
+    language(call, args).unwrap_or((Estimate::fixed(1).plus(args), None))
+}
+
+/// Lists and sets, whose costs come with their libraries.
+fn lists(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
+    let made = |factor: f64, size: Estimate| {
+        let cost = size.scaled(factor).plus(Estimate::fixed(1 + LIST));
+        Some((cost, Some(size)))
+    };
+    let number = |part: &Part<'_>, otherwise: u64| match part.literal() {
+        Some(n) => u64::try_from(n).unwrap_or_default(),
+        None => otherwise,
+    };
+    match (call.overload, call.target, call.args) {
+        ("list_slice", Some(list), [start, end]) => {
+            let most = coster.size_of(list).max;
+            made(1.0, Estimate::fixed(number(end, most).wrapping_sub(number(start, 0))))
+        }
+        ("lists_range", None, [size]) => made(1.0, Estimate::fixed(number(size, u64::MAX))),
+        ("list_reverse", Some(list), []) => made(1.0, coster.size_of(list)),
+        ("list_flatten", Some(list), []) => made(1.0, coster.size_of(list)),
+        ("list_flatten_int", Some(list), [depth]) => {
+            #[expect(clippy::cast_precision_loss, reason = "a factor")]
+            let depth = number(depth, u64::MAX) as f64;
+            made(depth, coster.size_of(list))
+        }
+        ("list_distinct", Some(list), []) => {
+            let size = coster.size_of(list);
+            made(2.0, size.times(size))
+        }
+        (overload, Some(list), args)
+            if overload.ends_with("_sort") || overload.ends_with("Keys") =>
+        {
+            let size = coster.size_of(args.first().unwrap_or(list));
+            let text = overload.starts_with("list_string_") || overload.starts_with("list_bytes_");
+            made(if text { 2.0 + CHARACTER } else { 2.0 }, size.times(size))
+        }
+        (overload, None, [a, b]) if overload.starts_with("list_sets_") => {
+            let factor = if overload == "list_sets_equivalent_list" { 2.0 } else { 1.0 };
+            let size = coster.size_of(a).times(coster.size_of(b));
+            Some((size.scaled(factor).plus(Estimate::fixed(1)), None))
+        }
+        _ => None,
+    }
+}
+
+/// What Kubernetes adds.
+fn kubernetes(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
+    let one = Some((Estimate::fixed(1), None));
+    let size = |part: &Part<'_>| coster.size_of(part);
+    let (target, args) = (call.target, call.args);
+    match call.function {
+        "check" => Some((Estimate::fixed(AUTHORIZE), None)),
+        "serviceAccount"
+        | "path"
+        | "group"
+        | "resource"
+        | "subresource"
+        | "namespace"
+        | "name"
+        | "allowed"
+        | "reason"
+        | "error"
+        | "errored"
+        | "format.named"
+        | "sign"
+        | "asInteger"
+        | "isInteger"
+        | "asApproximateFloat"
+        | "isGreaterThan"
+        | "isLessThan"
+        | "compareTo"
+        | "add"
+        | "sub"
+        | "major"
+        | "minor"
+        | "patch"
+        | "getScheme"
+        | "getHostname"
+        | "getHost"
+        | "getPort"
+        | "getEscapedPath"
+        | "getQuery"
+        | "masked"
+        | "prefixLength"
+        | "family"
+        | "isUnspecified"
+        | "isLoopback"
+        | "isLinkLocalMulticast"
+        | "isLinkLocalUnicast"
+        | "isGlobalUnicast" => one,
+        "fieldSelector" | "labelSelector" => {
+            let length = size(args.first()?);
+            Some((selector(length), None))
+        }
+        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
+            let list = target?;
+            let Some(items) = Coster::items_of(list) else {
+                return Some((size(list).scaled(CHARACTER), None));
+            };
+            let mut each = Estimate::fixed(1);
+            if matches!(items.ty, Type::Text | Type::Bytes) {
+                each = each.plus(size(&items).scaled(CHARACTER));
+            }
+            Some((size(list).times(each), None))
+        }
+        "url" | "jsonpatch.escapeKey" => {
+            let size = size(args.first()?);
+            Some((size.scaled(CHARACTER), Some(size)))
+        }
+        "lowerAscii" | "upperAscii" | "substring" | "trim" => {
+            let size = size(target?);
+            Some((size.scaled(CHARACTER), Some(size)))
+        }
+        "replace" => {
+            let [old, new, ..] = args else { return None };
+            let text = size(target?);
+            let result = replaced(text, size(old), size(new));
+            Some((text.scaled(2.0 * CHARACTER), Some(result)))
+        }
+        "split" => {
+            let text = size(target?);
+            let most = args.get(1).and_then(Part::literal).map(i64::cast_unsigned);
+            let result = Estimate { min: 0, max: most.unwrap_or(text.max) };
+            Some((text.scaled(2.0 * CHARACTER), Some(result)))
+        }
+        "join" => Some(join(coster, target?, args.first())),
+        "find" | "findAll" => {
+            let text = size(target?);
+            let pattern = size(args.first()?).scaled(PATTERN);
+            let cost = text.plus(Estimate::fixed(1)).scaled(CHARACTER).times(pattern);
+            Some((cost, Some(Estimate { min: 0, max: text.max })))
+        }
+        "ip" if call.overload == "cidr_ip" => one,
+        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
+            Some((size(args.first()?).scaled(CHARACTER), None))
+        }
+        "ip.isCanonical" => Some((size(args.first()?).scaled(2.0 * CHARACTER), None)),
+        "containsIP" | "containsCIDR" => Some(contains(coster, call)),
+        "validate" => {
+            let text = size(args.first()?).scaled(CHARACTER);
+            Some((text.scaled(FORMAT_PATTERN * PATTERN), None))
+        }
+        "_==_" => equality(args),
+        _ => None,
+    }
+}
+
+/// A selector is parsed into requirements, each of two characters at least.
+pub(super) fn selector(length: Estimate) -> Estimate {
+    #[expect(clippy::cast_precision_loss, reason = "a factor")]
+    let requirement = (LIST + STRUCT) as f64;
+    let requirements = length.scaled(0.5).scaled(requirement);
+    Estimate::fixed(LIST).plus(length.scaled(CHARACTER)).plus(requirements)
+}
+
+/// How long a text can become by replacing parts of it.
+fn replaced(text: Estimate, old: Estimate, new: Estimate) -> Estimate {
+    let ceil = |n: u64, by: u64| {
+        #[expect(clippy::cast_precision_loss, reason = "as upstream counts")]
+        let factor = 1.0 / by as f64;
+        if by == 1 { n } else { scale(n, factor) }
+    };
+    let (most, kept_most) = if old.min == 0 {
+        (text.max.saturating_add(1), text.max)
+    } else if new.max <= old.min {
+        (0, text.max)
+    } else {
+        (ceil(text.max, old.min), 0)
+    };
+    let (least, kept_least) = if old.max == 0 {
+        (text.min.saturating_add(1), text.min)
+    } else if old.max <= new.min {
+        (0, text.min)
+    } else {
+        (ceil(text.min, old.max), 0)
+    };
+    let count = Estimate { min: least, max: most };
+    count.times(new).plus(Estimate { min: kept_least, max: kept_most })
+}
+
+fn join(coster: &Coster<'_>, list: &Part<'_>, separator: Option<&Part<'_>>) -> Cost {
+    let count = coster.size_of(list);
+    let mut size = match Coster::items_of(list) {
+        Some(items) => count.times(coster.size_of(&items)),
+        None => Estimate::ZERO,
+    };
+    if let Some(separator) = separator {
+        let between =
+            Estimate { min: count.min.saturating_sub(1), max: count.max.saturating_sub(1) };
+        size = size.plus(coster.size_of(separator).times(between));
+    }
+    (size.scaled(CHARACTER), Some(size))
+}
+
+/// Comparing addresses, of four or sixteen bytes.
+fn contains(coster: &Coster<'_>, call: &Call<'_, '_>) -> Cost {
+    let bytes = Estimate { min: 4, max: 16 };
+    let mut cost = bytes.plus(bytes).scaled(CHARACTER);
+    if call.function == "containsCIDR" {
+        cost = cost.plus(bytes.scaled(CHARACTER)).plus(Estimate::fixed(1));
+    }
+    if call.overload.ends_with("_string")
+        && let Some(text) = call.args.first()
+    {
+        cost = cost.plus(coster.size_of(text).scaled(CHARACTER));
+    }
+    (cost, None)
+}
+
+/// Comparing what the libraries made.
+fn equality(args: &[Part<'_>]) -> Option<Cost> {
+    let [left, right] = args else { return None };
+    if left.ty != right.ty {
+        return None;
+    }
+    let name = match &left.ty {
+        Type::Opaque(name, _) | Type::Struct(name) => &**name,
+        _ => return None,
+    };
+    match name {
+        "net.IP" | "net.CIDR" | "kubernetes.Quantity" | "kubernetes.Semver" => {
+            Some((Estimate::fixed(1), None))
+        }
+        "kubernetes.NamedFormat" => {
+            Some((Estimate { min: 1, max: FORMAT_TEXT }.scaled(CHARACTER), None))
+        }
+        "kubernetes.URL" => {
+            let max = right.computed().map_or(1, |size| size.max);
+            Some((Estimate { min: 1, max }.scaled(CHARACTER), None))
+        }
+        name if name.starts_with("kubernetes.authorization.") => Some((Estimate::fixed(1), None)),
+        _ => None,
+    }
+}
+
+/// What the language itself has; `sum` is what the arguments cost.
+fn language(call: &Call<'_, '_>, sum: Estimate) -> Option<Cost> {
+    let cost = |cost: Estimate, size: Option<Estimate>| Some((cost.plus(sum), size));
+    let size = |part: &Part<'_>| part.computed_or_unknown();
+    match (call.overload, call.target, call.args) {
+        ("string_format", Some(text), _) => cost(size(text).scaled(CHARACTER), None),
+        ("string_to_bytes", _, [text]) => {
+            let text = size(text);
+            let result = Estimate { min: text.min, max: text.max.wrapping_mul(4) };
+            cost(text.scaled(CHARACTER), Some(result))
+        }
+        ("bytes_to_string", _, [bytes]) => {
+            let bytes = size(bytes);
+            cost(bytes.scaled(CHARACTER), Some(Estimate { min: bytes.min / 4, max: bytes.max }))
+        }
+        ("strings_quote", _, [text]) => {
+            let text = size(text);
+            let max = text.max.wrapping_mul(2).wrapping_add(2);
+            cost(text.scaled(CHARACTER), Some(Estimate { min: text.min + 2, max }))
+        }
+        ("starts_with_string" | "ends_with_string", _, [part]) => {
+            cost(size(part).scaled(CHARACTER), None)
+        }
+        ("in_list", _, [_, list]) => cost(size(list).scaled(1.0), None),
+        ("matches_string", Some(text), [pattern]) | ("matches", None, [text, pattern]) => {
+            let text = size(text).plus(Estimate::fixed(1)).scaled(CHARACTER);
+            cost(text.times(size(pattern).scaled(PATTERN)), None)
+        }
+        ("contains_string", Some(text), [part]) => {
+            cost(size(text).scaled(CHARACTER).times(size(part).scaled(CHARACTER)), None)
+        }
+        ("logical_or" | "logical_and", _, _) => {
+            let [left, right] = call.costs else { return None };
+            Some((Estimate { min: left.min, max: left.plus(*right).max }, None))
+        }
+        ("conditional", _, [_, yes, no]) => {
+            let [condition, if_yes, if_no] = call.costs else { return None };
+            Some((condition.plus(if_yes.or(*if_no)), Some(size(yes).or(size(no)))))
+        }
+        ("add_list", _, [a, b]) => cost(Estimate::fixed(1), Some(size(a).plus(size(b)))),
+        ("add_string" | "add_bytes", _, [a, b]) => {
+            let result = size(a).plus(size(b));
+            cost(result.scaled(CHARACTER), Some(result))
+        }
+        (overload, _, [a, b]) if compares(overload) => {
+            let max = size(a).max.min(size(b).max);
+            cost(Estimate { min: u64::from(max > 0), max }.scaled(CHARACTER), None)
+        }
+        _ => None,
+    }
+}
+
+/// Whether an overload goes over both operands.
+pub(super) fn compares(overload: &str) -> bool {
+    let relation = ["less", "less_equals", "greater", "greater_equals"].iter().any(|relation| {
+        let rest = overload.strip_prefix(relation);
+        matches!(rest, Some("_string" | "_bytes"))
+    });
+    relation || matches!(overload, "equals" | "not_equals")
+}

@@ -1,0 +1,45 @@
+//! From the least to the most that something can be.
+
+/// Of a size or a cost; sums and products stop at the largest number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    pub min: u64,
+    pub max: u64,
+}
+
+impl Estimate {
+    pub(crate) const ZERO: Self = Self::fixed(0);
+    pub(crate) const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
+
+    pub(crate) const fn fixed(n: u64) -> Self {
+        Self { min: n, max: n }
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
+    }
+
+    pub(crate) fn times(self, other: Self) -> Self {
+        Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
+    }
+
+    pub(crate) fn scaled(self, factor: f64) -> Self {
+        Self { min: scale(self.min, factor), max: scale(self.max, factor) }
+    }
+
+    /// What covers both.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self { min: self.min.min(other.min), max: self.max.max(other.max) }
+    }
+}
+
+/// Rounded up.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it saturates, as it should"
+)]
+pub(super) fn scale(n: u64, factor: f64) -> u64 {
+    (n as f64 * factor).ceil() as u64
+}

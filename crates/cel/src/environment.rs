@@ -1,0 +1,154 @@
+//! What an expression may name: variables, functions, types with fields.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
+
+use crate::{
+    check::check,
+    function::Functions,
+    library,
+    node::Node,
+    program::Program,
+    source::{Errors, Problems},
+    syntax::{self, Macros},
+    types::Type,
+    validate::validate,
+};
+
+/// Where expressions are compiled.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    variables: Vec<(Arc<str>, Type)>,
+    root: Option<Arc<Node>>,
+    structures: HashMap<Arc<str>, Structure>,
+    functions: Arc<Functions>,
+    macros: Macros,
+    /// A type that has every field, and so have its fields: `Object`.
+    open: Option<&'static str>,
+}
+
+#[derive(Clone, Debug)]
+enum Structure {
+    Node(Arc<Node>),
+    Fields(Arc<[(&'static str, Type)]>),
+}
+
+/// What every dialect has.
+static BASE: LazyLock<Arc<Functions>> = LazyLock::new(|| Functions::of(library::BASE));
+
+impl Default for Environment {
+    fn default() -> Self {
+        Self {
+            variables: Vec::new(),
+            root: None,
+            structures: HashMap::new(),
+            functions: BASE.clone(),
+            macros: Macros::default(),
+            open: None,
+        }
+    }
+}
+
+impl Environment {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn with_variable(mut self, name: &str, ty: Type) -> Self {
+        self.variables.push((name.into(), ty));
+        self
+    }
+
+    /// A variable that a schema describes. Without a type expressions cannot see it.
+    pub fn with_node(mut self, name: &str, node: &Arc<Node>) -> Self {
+        self = self.with_types(node);
+        if let Some(ty) = node.ty() {
+            self.variables.push((name.into(), ty.clone()));
+            self.root.get_or_insert_with(|| node.clone());
+        }
+        self
+    }
+
+    /// The types within a schema.
+    pub fn with_types(mut self, node: &Arc<Node>) -> Self {
+        node.structures(&mut |name, node| {
+            self.structures.insert(name.clone(), Structure::Node(node.clone()));
+        });
+        self
+    }
+
+    /// A type with fields.
+    pub fn with_structure(mut self, name: &str, fields: &[(&'static str, Type)]) -> Self {
+        self.structures.insert(name.into(), Structure::Fields(fields.into()));
+        self
+    }
+
+    /// `cel.bind`.
+    pub fn with_bind(mut self) -> Self {
+        self.macros.bind = true;
+        self
+    }
+
+    /// What mutations are written with: `Object{...}`, `JSONPatch{...}`.
+    pub fn with_mutation(mut self) -> Self {
+        let mut libraries = library::BASE.to_vec();
+        libraries.push(library::JSON_PATCH);
+        self.functions = Functions::of(&libraries);
+        self.open = Some("Object");
+        self.with_structure(
+            "JSONPatch",
+            &[("op", Type::Text), ("path", Type::Text), ("from", Type::Text), ("value", Type::Dyn)],
+        )
+    }
+
+    /// Compiles `source`; the error is upstream's.
+    pub fn compile(self: &Arc<Self>, source: &str) -> Result<Program, Errors> {
+        let mut ast = syntax::parse(source, self.macros)?;
+        let mut problems = Problems::default();
+        let checked = check(&mut ast, self, &mut problems);
+        if problems.is_empty() {
+            validate(&ast, &checked, &mut problems);
+        }
+        if !problems.is_empty() {
+            return Err(problems.show(source));
+        }
+        Ok(Program::new(ast, checked, self.clone()))
+    }
+
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Option<&Type> {
+        self.variables.iter().find(|(other, _)| &**other == name).map(|(_, ty)| ty)
+    }
+
+    /// The schema of the first variable that has one.
+    pub(crate) fn root(&self) -> Option<&Arc<Node>> {
+        self.root.as_ref()
+    }
+
+    /// The type with fields of this name.
+    pub(crate) fn structure(&self, name: &str) -> Option<Type> {
+        let known = self.structures.contains_key(name) || self.is_open(name);
+        known.then(|| Type::named(name))
+    }
+
+    pub(crate) fn field(&self, structure: &str, field: &str) -> Option<Type> {
+        match self.structures.get(structure) {
+            Some(Structure::Node(node)) => node.entry(field).and_then(|(_, node)| node.ty.clone()),
+            Some(Structure::Fields(fields)) => {
+                fields.iter().find(|(name, _)| *name == field).map(|(_, ty)| ty.clone())
+            }
+            None if self.is_open(structure) => Some(Type::Dyn),
+            None => None,
+        }
+    }
+
+    fn is_open(&self, name: &str) -> bool {
+        let rest = self.open.and_then(|open| name.strip_prefix(open));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+}

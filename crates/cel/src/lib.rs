@@ -1,0 +1,34 @@
+//! The Kubernetes dialect of the Common Expression Language: parse, check against
+//! schemas, estimate costs, evaluate. Pure: it reads trees and computes values.
+
+mod ast;
+mod check;
+mod cost;
+mod environment;
+mod error;
+mod escape;
+mod eval;
+mod function;
+mod library;
+mod node;
+mod pattern;
+mod program;
+mod source;
+mod syntax;
+mod types;
+mod unify;
+mod validate;
+mod value;
+
+pub use self::{
+    cost::Estimate,
+    environment::Environment,
+    error::Error,
+    escape::escape,
+    library::{Access, Authorizer, Check, Decision},
+    node::Node,
+    program::{Bindings, CALL_LIMIT, Program},
+    source::Errors,
+    types::Type,
+    value::{Message, Value},
+};

@@ -1,0 +1,247 @@
+//! Questions to the server's authorizer.
+
+use std::{fmt, sync::Arc};
+
+use object::names;
+
+use super::{Opaque, Outcome, text_of};
+use crate::{error::Error, function::Function, value::Value};
+
+/// Who answers `authorizer...check(verb)`.
+pub trait Authorizer: Send + Sync {
+    fn check(&self, access: &Access<'_>) -> Decision;
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub enum Access<'a> {
+    Path { user: Option<(&'a str, &'a str)>, path: &'a str, verb: &'a str },
+    Resource { user: Option<(&'a str, &'a str)>, check: &'a Check, verb: &'a str },
+}
+
+/// A resource that is asked about. The user of an access is the one of the request,
+/// or the service account of this namespace and name.
+#[derive(Clone, Debug, Default)]
+pub struct Check {
+    pub group: String,
+    pub resource: String,
+    pub subresource: String,
+    pub namespace: String,
+    pub name: String,
+    pub field_selector: String,
+    pub label_selector: String,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct Decision {
+    pub allowed: bool,
+    pub reason: String,
+    pub error: Option<String>,
+}
+
+/// The authorizer, and for whom it is asked.
+#[derive(Clone)]
+pub struct Authority<'a> {
+    authorizer: &'a dyn Authorizer,
+    /// Namespace and name of a service account.
+    user: Option<Arc<(String, String)>>,
+}
+
+impl fmt::Debug for Authority<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+impl Authority<'_> {
+    fn user(&self) -> Option<(&str, &str)> {
+        self.user.as_ref().map(|user| (user.0.as_str(), user.1.as_str()))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct PathCheck<'a> {
+    authority: Authority<'a>,
+    path: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct GroupCheck<'a> {
+    authority: Authority<'a>,
+    group: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct ResourceCheck<'a> {
+    authority: Authority<'a>,
+    check: Check,
+}
+
+impl<'a> Value<'a> {
+    /// The variable `authorizer`.
+    pub fn authorizer(authorizer: &'a dyn Authorizer) -> Self {
+        Self::Opaque(Opaque::Authorizer(Authority { authorizer, user: None }))
+    }
+
+    /// The variable `authorizer.requestResource`.
+    pub fn resource_check(authorizer: &'a dyn Authorizer, check: Check) -> Self {
+        let authority = Authority { authorizer, user: None };
+        Self::Opaque(Opaque::ResourceCheck(Arc::new(ResourceCheck { authority, check })))
+    }
+}
+
+pub(crate) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "path",
+        overloads: &[("authorizer_path", "Authorizer.(string) -> PathCheck")],
+        body: |_, args| {
+            let [Value::Opaque(Opaque::Authorizer(authority)), path] = args else {
+                return Err(Error::no_overload());
+            };
+            let path = text_of(path)?.to_string();
+            if path.trim().is_empty() {
+                return Err(Error::new("path must not be empty"));
+            }
+            let check = PathCheck { authority: authority.clone(), path };
+            Ok(Value::Opaque(Opaque::PathCheck(Arc::new(check))))
+        },
+    },
+    Function {
+        name: "group",
+        overloads: &[("authorizer_group", "Authorizer.(string) -> GroupCheck")],
+        body: |_, args| {
+            let [Value::Opaque(Opaque::Authorizer(authority)), group] = args else {
+                return Err(Error::no_overload());
+            };
+            let group = text_of(group)?.to_string();
+            let check = GroupCheck { authority: authority.clone(), group };
+            Ok(Value::Opaque(Opaque::GroupCheck(Arc::new(check))))
+        },
+    },
+    Function {
+        name: "serviceAccount",
+        overloads: &[("authorizer_serviceaccount", "Authorizer.(string, string) -> Authorizer")],
+        body: |_, args| service_account(args),
+    },
+    Function {
+        name: "resource",
+        overloads: &[("groupcheck_resource", "GroupCheck.(string) -> ResourceCheck")],
+        body: |_, args| {
+            let [Value::Opaque(Opaque::GroupCheck(group)), resource] = args else {
+                return Err(Error::no_overload());
+            };
+            let resource = text_of(resource)?.to_string();
+            if resource.trim().is_empty() {
+                return Err(Error::new("resource must not be empty"));
+            }
+            let check = Check { group: group.group.clone(), resource, ..Check::default() };
+            let check = ResourceCheck { authority: group.authority.clone(), check };
+            Ok(Value::Opaque(Opaque::ResourceCheck(Arc::new(check))))
+        },
+    },
+    Function {
+        name: "subresource",
+        overloads: &[("resourcecheck_subresource", "ResourceCheck.(string) -> ResourceCheck")],
+        body: |_, args| with(args, |check| &mut check.subresource),
+    },
+    Function {
+        name: "namespace",
+        overloads: &[("resourcecheck_namespace", "ResourceCheck.(string) -> ResourceCheck")],
+        body: |_, args| with(args, |check| &mut check.namespace),
+    },
+    Function {
+        name: "name",
+        overloads: &[("resourcecheck_name", "ResourceCheck.(string) -> ResourceCheck")],
+        body: |_, args| with(args, |check| &mut check.name),
+    },
+    Function {
+        name: "fieldSelector",
+        overloads: &[("authorizer_fieldselector", "ResourceCheck.(string) -> ResourceCheck")],
+        body: |_, args| with(args, |check| &mut check.field_selector),
+    },
+    Function {
+        name: "labelSelector",
+        overloads: &[("authorizer_labelselector", "ResourceCheck.(string) -> ResourceCheck")],
+        body: |_, args| with(args, |check| &mut check.label_selector),
+    },
+    Function {
+        name: "check",
+        overloads: &[
+            ("pathcheck_check", "PathCheck.(string) -> Decision"),
+            ("resourcecheck_check", "ResourceCheck.(string) -> Decision"),
+        ],
+        body: |_, args| check(args),
+    },
+    Function {
+        name: "errored",
+        overloads: &[("decision_errored", "Decision.() -> bool")],
+        body: |_, args| decision(args, |decision| Value::Bool(decision.error.is_some())),
+    },
+    Function {
+        name: "error",
+        overloads: &[("decision_error", "Decision.() -> string")],
+        body: |_, args| {
+            decision(args, |decision| Value::text(decision.error.clone().unwrap_or_default()))
+        },
+    },
+    Function {
+        name: "allowed",
+        overloads: &[("decision_allowed", "Decision.() -> bool")],
+        body: |_, args| decision(args, |decision| Value::Bool(decision.allowed)),
+    },
+    Function {
+        name: "reason",
+        overloads: &[("decision_reason", "Decision.() -> string")],
+        body: |_, args| decision(args, |decision| Value::text(decision.reason.clone())),
+    },
+];
+
+fn service_account<'a>(args: &[Value<'a>]) -> Outcome<'a> {
+    let [Value::Opaque(Opaque::Authorizer(authority)), namespace, name] = args else {
+        return Err(Error::no_overload());
+    };
+    let (namespace, name) = (text_of(namespace)?, text_of(name)?);
+    if !names::dns1123_subdomain(name).is_empty() {
+        return Err(Error::new("Invalid service account name"));
+    }
+    if !names::dns1123_label(namespace).is_empty() {
+        return Err(Error::new("Invalid service account namespace"));
+    }
+    let user = Some(Arc::new((namespace.to_string(), name.to_string())));
+    let authority = Authority { authorizer: authority.authorizer, user };
+    Ok(Value::Opaque(Opaque::Authorizer(authority)))
+}
+
+fn with<'a>(args: &[Value<'a>], part: fn(&mut Check) -> &mut String) -> Outcome<'a> {
+    let [Value::Opaque(Opaque::ResourceCheck(check)), text] = args else {
+        return Err(Error::no_overload());
+    };
+    let mut check = (**check).clone();
+    *part(&mut check.check) = text_of(text)?.to_string();
+    Ok(Value::Opaque(Opaque::ResourceCheck(Arc::new(check))))
+}
+
+fn check<'a>(args: &[Value<'a>]) -> Outcome<'a> {
+    let [Value::Opaque(check), verb] = args else { return Err(Error::no_overload()) };
+    let verb = &**text_of(verb)?;
+    let decision = match check {
+        Opaque::PathCheck(check) => {
+            let PathCheck { authority, path } = &**check;
+            authority.authorizer.check(&Access::Path { user: authority.user(), path, verb })
+        }
+        Opaque::ResourceCheck(check) => {
+            let ResourceCheck { authority, check } = &**check;
+            authority.authorizer.check(&Access::Resource { user: authority.user(), check, verb })
+        }
+        _ => return Err(Error::no_overload()),
+    };
+    Ok(Value::Opaque(Opaque::Decision(Arc::new(decision))))
+}
+
+fn decision<'a>(args: &[Value<'a>], part: fn(&Decision) -> Value<'static>) -> Outcome<'a> {
+    match args {
+        [Value::Opaque(Opaque::Decision(decision))] => Ok(part(decision)),
+        _ => Err(Error::no_overload()),
+    }
+}

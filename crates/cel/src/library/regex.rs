@@ -1,0 +1,43 @@
+//! Parts of strings that match a pattern.
+
+use super::{Outcome, int_of, text_of};
+use crate::{error::Error, eval::Context, function::Function, value::Value};
+
+pub(crate) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "find",
+        overloads: &[("string_find_string", "string.(string) -> string")],
+        body: find,
+    },
+    Function {
+        name: "findAll",
+        overloads: &[
+            ("string_find_all_string", "string.(string) -> list(string)"),
+            ("string_find_all_string_int", "string.(string, int) -> list(string)"),
+        ],
+        body: find_all,
+    },
+];
+
+fn illegal(error: String) -> Error {
+    Error::new(format!("Illegal regex: {error}"))
+}
+
+fn find<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+    let [text, pattern] = args else { return Err(Error::no_overload()) };
+    let (text, pattern) = (text_of(text)?, text_of(pattern)?);
+    let regex = context.patterns.get(pattern).map_err(illegal)?;
+    Ok(Value::text(regex.find(text).map(|found| found.as_str()).unwrap_or_default()))
+}
+
+fn find_all<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
+    let (text, pattern, most) = match &*args {
+        [text, pattern] => (text_of(text)?, text_of(pattern)?, -1),
+        [text, pattern, most] => (text_of(text)?, text_of(pattern)?, int_of(most)?),
+        _ => return Err(Error::no_overload()),
+    };
+    let regex = context.patterns.get(pattern).map_err(illegal)?;
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let found = regex.find_iter(text).take(most).map(|found| Value::text(found.as_str()));
+    Ok(Value::list(found.collect()))
+}

@@ -1,0 +1,262 @@
+//! A schema as expressions see it: which fields there are, of what types, and how
+//! large a value can become at most.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{escape::escape, types::Type, value::Text};
+
+/// The largest request, and so the largest object, in bytes.
+const REQUEST: i64 = 3 * 1024 * 1024;
+
+/// One place of a schema.
+#[derive(Debug)]
+pub struct Node {
+    /// Nothing where expressions cannot look.
+    pub(crate) ty: Option<Type>,
+    pub(crate) shape: Shape,
+    pub(crate) nullable: bool,
+    /// Characters, items or entries, at most.
+    pub(crate) max: u64,
+    /// The bytes of the smallest value in JSON.
+    min_size: i64,
+}
+
+#[derive(Debug)]
+pub(crate) enum Shape {
+    /// Whatever its JSON is.
+    Dyn,
+    IntOrText,
+    Text,
+    Bytes,
+    Duration,
+    Date,
+    DateTime,
+    Double,
+    Int,
+    Bool,
+    List {
+        items: Option<Arc<Node>>,
+        merge: Merge,
+    },
+    Map(Arc<Node>),
+    /// Fields by their escaped names, with their own.
+    Object {
+        fields: BTreeMap<Arc<str>, (Arc<str>, Arc<Node>)>,
+        hidden: Vec<(Arc<str>, Arc<Node>)>,
+    },
+    /// Can only be compared.
+    Preserved,
+}
+
+/// How two lists become one, and whether order matters.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Merge {
+    Atomic,
+    Set,
+    Map(Vec<Arc<str>>),
+}
+
+impl Node {
+    /// The node for a JSON schema. `root` is set for a whole resource, where
+    /// expressions see `apiVersion`, `kind` and names even if the schema has none.
+    pub fn of(schema: &object::Value, root: bool) -> Arc<Self> {
+        Arc::new(build(schema, root, "selfType"))
+    }
+
+    /// The type of values here, if expressions can see them.
+    pub fn ty(&self) -> Option<&Type> {
+        self.ty.as_ref()
+    }
+
+    /// The node of a field, or of an entry of a map, and its own name if that differs.
+    pub(crate) fn entry(&self, name: &str) -> Option<(Option<&str>, &Node)> {
+        match &self.shape {
+            Shape::Map(of) => Some((None, of)),
+            Shape::Object { fields, .. } => {
+                fields.get(name).map(|(own, node)| (Some(&**own), &**node))
+            }
+            _ => None,
+        }
+    }
+
+    /// The node of a field by its own name.
+    pub(crate) fn described(&self, name: &str) -> Option<&Node> {
+        match &self.shape {
+            Shape::Map(of) => Some(of),
+            Shape::Object { fields, hidden } => {
+                let all = fields.values().chain(hidden);
+                all.into_iter().find(|(own, _)| &**own == name).map(|(_, node)| &**node)
+            }
+            _ => None,
+        }
+    }
+
+    /// What expressions call a field.
+    pub(crate) fn escaped<'a>(&self, name: &'a str) -> Text<'a> {
+        match &self.shape {
+            Shape::Object { .. } => match escape(name) {
+                Some(escaped) if escaped != name => Text::from(escaped),
+                _ => Text::Borrowed(name),
+            },
+            _ => Text::Borrowed(name),
+        }
+    }
+
+    /// Calls `visit` with the name of every type with fields.
+    pub(crate) fn structures(self: &Arc<Self>, visit: &mut impl FnMut(&Arc<str>, &Arc<Node>)) {
+        if let Some(Type::Struct(name)) = &self.ty {
+            visit(name, self);
+        }
+        match &self.shape {
+            Shape::List { items: Some(of), .. } | Shape::Map(of) => of.structures(visit),
+            Shape::Object { fields, .. } => {
+                fields.values().for_each(|(_, node)| node.structures(visit));
+            }
+            _ => {}
+        }
+    }
+
+    fn simple(ty: Type, shape: Shape, max: i64, min_size: i64) -> Self {
+        let max = u64::try_from(max).unwrap_or_default();
+        Self { ty: Some(ty), shape, nullable: false, max, min_size }
+    }
+
+    fn hidden(shape: Shape) -> Self {
+        Self { ty: None, shape, nullable: false, max: 0, min_size: 0 }
+    }
+}
+
+fn build(schema: &object::Value, root: bool, name: &str) -> Node {
+    let node = shape(schema, root, name);
+    Node { nullable: schema.get("nullable").as_bool().unwrap_or_default(), ..node }
+}
+
+fn shape(schema: &object::Value, root: bool, name: &str) -> Node {
+    let number = |field: &str| schema.get(field).as_i64().map(|n| n.max(0));
+    let flag = |field: &str| schema.get(field).as_bool().unwrap_or_default();
+    if flag("x-kubernetes-int-or-string") {
+        let max = number("maxLength").map_or(REQUEST - 2, |n| n.saturating_mul(4));
+        return Node::simple(Type::Dyn, Shape::IntOrText, max, 1);
+    }
+    let ty = schema.get("type").as_str().unwrap_or(if root { "object" } else { "" });
+    match ty {
+        "array" => list(schema, name),
+        "object" => object(schema, root, name),
+        "string" => text(schema),
+        "boolean" => Node::simple(Type::Bool, Shape::Bool, 0, 4),
+        "number" => Node::simple(Type::Double, Shape::Double, 0, 1),
+        "integer" => Node::simple(Type::Int, Shape::Int, 0, 1),
+        _ => Node::hidden(Shape::Preserved),
+    }
+}
+
+fn text(schema: &object::Value) -> Node {
+    let length = schema.get("maxLength").as_i64().map(|n| n.max(0));
+    match schema.get("format").as_str().unwrap_or_default() {
+        "byte" => Node::simple(Type::Bytes, Shape::Bytes, length.unwrap_or(REQUEST - 2), 2),
+        "duration" => Node::simple(Type::Duration, Shape::Duration, 32, 3),
+        "date" => Node::simple(Type::Timestamp, Shape::Date, 12, 12),
+        "date-time" => Node::simple(Type::Timestamp, Shape::DateTime, 32, 21),
+        _ => {
+            let names = schema.get("enum").items().iter().filter_map(object::Value::as_str);
+            let longest = names.map(str::len).max().and_then(|n| i64::try_from(n).ok());
+            let max = match length {
+                Some(length) => length.saturating_mul(4),
+                None => longest.unwrap_or(REQUEST - 2),
+            };
+            Node::simple(Type::Text, Shape::Text, max, 2)
+        }
+    }
+}
+
+fn list(schema: &object::Value, name: &str) -> Node {
+    let items = schema.get("items");
+    if items.is_null() {
+        return Node::hidden(Shape::List { items: None, merge: Merge::Atomic });
+    }
+    let merge = match schema.get("x-kubernetes-list-type").as_str() {
+        Some("set") => Merge::Set,
+        Some("map") => {
+            let keys = schema.get("x-kubernetes-list-map-keys").items().iter();
+            let keys = keys.filter_map(object::Value::as_str);
+            Merge::Map(
+                keys.map(|key| escape(key).unwrap_or_else(|| key.to_owned()).into()).collect(),
+            )
+        }
+        _ => Merge::Atomic,
+    };
+    let embedded = items.get("x-kubernetes-embedded-resource").as_bool().unwrap_or_default();
+    let items = Arc::new(build(items, embedded, &format!("{name}.@idx")));
+    let max = schema.get("maxItems").as_i64().map(|n| n.max(0));
+    let max = max.unwrap_or((REQUEST - 2) / (items.min_size + 1));
+    let ty = items.ty.clone().map(Type::list);
+    let shape = Shape::List { items: Some(items), merge };
+    match ty {
+        Some(ty) => Node::simple(ty, shape, max, 2),
+        None => Node::hidden(shape),
+    }
+}
+
+fn object(schema: &object::Value, root: bool, name: &str) -> Node {
+    let embedded = |schema: &object::Value| {
+        schema.get("x-kubernetes-embedded-resource").as_bool().unwrap_or_default()
+    };
+    let additional = schema.get("additionalProperties");
+    if additional.is_object() && !root {
+        let of = Arc::new(build(additional, embedded(additional), &format!("{name}.@elem")));
+        let max = schema.get("maxProperties").as_i64().map(|n| n.max(0));
+        let max = max.unwrap_or((REQUEST - 2) / (of.min_size + 6));
+        let ty = of.ty.clone().map(|of| Type::map(Type::Text, of));
+        return match ty {
+            Some(ty) => Node::simple(ty, Shape::Map(of), max, 2),
+            None => Node::hidden(Shape::Map(of)),
+        };
+    }
+    let required: Vec<&str> =
+        schema.get("required").items().iter().filter_map(object::Value::as_str).collect();
+    let mut fields = BTreeMap::new();
+    let mut hidden = Vec::new();
+    let mut min_size = 2;
+    let mut add = |name: &str, schema: &object::Value, node: Node| {
+        let own: Arc<str> = name.into();
+        if node.ty.is_some() && required.contains(&name) && schema.get("default").is_null() {
+            min_size += i64::try_from(name.len()).unwrap_or_default() + node.min_size + 4;
+        }
+        match escape(name).filter(|_| node.ty.is_some()) {
+            Some(escaped) => {
+                fields.insert(escaped.into(), (own, Arc::new(node)));
+            }
+            None => hidden.push((own, Arc::new(node))),
+        }
+    };
+    let always: &[&str] = if root { &["apiVersion", "kind", "metadata"] } else { &[] };
+    for (field, schema) in schema.get("properties").entries() {
+        if always.contains(&field) {
+            continue;
+        }
+        let path = format!("{name}.{}", escape(field).unwrap_or_default());
+        add(field, schema, build(schema, embedded(schema), &path));
+    }
+    for field in always {
+        let node = match *field {
+            "metadata" => metadata(schema.get("properties").get("metadata"), name),
+            _ => text(&object::NULL),
+        };
+        add(field, &object::NULL, node);
+    }
+    let ty = Type::named(name);
+    Node::simple(ty, Shape::Object { fields, hidden }, 0, min_size)
+}
+
+/// Of the metadata of a resource expressions see the names, and what its schema says of them.
+fn metadata(schema: &object::Value, name: &str) -> Node {
+    let mut fields = BTreeMap::new();
+    for (field, longest) in [("name", 253), ("generateName", 252)] {
+        let length = schema.get("properties").get(field).get("maxLength").as_i64();
+        let max = length.map_or(longest, |length| length.clamp(0, longest)) * 4;
+        let node = Node::simple(Type::Text, Shape::Text, max, 2);
+        fields.insert(field.into(), (field.into(), Arc::new(node)));
+    }
+    let ty = Type::named(&format!("{name}.metadata"));
+    Node::simple(ty, Shape::Object { fields, hidden: Vec::new() }, 0, 2)
+}

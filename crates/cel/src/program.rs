@@ -1,0 +1,167 @@
+//! A compiled expression, and what it is evaluated with.
+
+use std::sync::Arc;
+
+use crate::{
+    ast::{Ast, Expr, Id, Kind},
+    check::Checked,
+    cost::{self, Estimate},
+    environment::Environment,
+    error::Error,
+    eval,
+    function::Overload,
+    node::Node,
+    pattern::Patterns,
+    types::Type,
+    value::{Value, from_tree, to_tree},
+};
+
+/// What one evaluation may cost, about a tenth of a second.
+pub const CALL_LIMIT: u64 = 1_000_000;
+
+/// An expression that has been checked.
+#[derive(Debug)]
+pub struct Program {
+    ast: Ast,
+    checked: Checked,
+    patterns: Patterns,
+    environment: Arc<Environment>,
+}
+
+impl Program {
+    pub(crate) fn new(ast: Ast, checked: Checked, environment: Arc<Environment>) -> Self {
+        let mut patterns = Patterns::default();
+        ast.root.walk(&mut |expr| {
+            if let Some(pattern) = crate::validate::pattern(expr) {
+                patterns.add(pattern);
+            }
+        });
+        Self { ast, checked, patterns, environment }
+    }
+
+    pub fn output_type(&self) -> &Type {
+        &self.checked.types[self.ast.root.id]
+    }
+
+    /// What an evaluation costs, before any value is known.
+    pub fn cost(&self) -> Estimate {
+        cost::estimate(&self.ast, &self.checked, &self.environment)
+    }
+
+    /// Evaluates with `bindings`, for no more than `budget` and `CALL_LIMIT`. The
+    /// second value is what it cost.
+    pub fn evaluate<'a>(
+        &'a self,
+        bindings: &'a Bindings<'a>,
+        budget: u64,
+    ) -> (Result<Value<'a>, Error>, u64) {
+        eval::run(self, bindings, budget.min(CALL_LIMIT))
+    }
+
+    /// Whether the expression reads the variable `name`.
+    pub fn uses(&self, name: &str) -> bool {
+        let mut found = false;
+        let mut visit = |expr: &Expr| {
+            found |= matches!(&expr.kind, Kind::Ident(other) if &**other == name);
+        };
+        self.ast.root.walk(&mut visit);
+        found
+    }
+
+    /// The fields of the variable `name` that the expression reads.
+    pub fn fields_of(&self, name: &str) -> Vec<&str> {
+        let mut found = Vec::new();
+        self.ast.root.walk(&mut |expr| {
+            if let Kind::Select(select) = &expr.kind
+                && matches!(&select.operand.kind, Kind::Ident(other) if &**other == name)
+                && !found.contains(&&*select.field)
+            {
+                found.push(&*select.field);
+            }
+        });
+        found
+    }
+
+    pub(crate) fn root(&self) -> &Expr {
+        &self.ast.root
+    }
+
+    pub(crate) fn overloads(&self, id: Id) -> &[Arc<Overload>] {
+        &self.checked.overloads[id]
+    }
+
+    pub(crate) fn patterns(&self) -> &Patterns {
+        &self.patterns
+    }
+
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+}
+
+/// The values of variables.
+#[derive(Debug, Default)]
+pub struct Bindings<'a> {
+    bound: Vec<(&'a str, Bound<'a>)>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Bound<'a> {
+    Value(Value<'a>),
+    /// Values that may have failed; that matters only if they are read.
+    Fields(Vec<(Arc<str>, Result<Value<'a>, Error>)>),
+}
+
+impl<'a> Bindings<'a> {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `name` is a part of an object, read as `node` says, or as its JSON is.
+    pub fn tree(
+        mut self,
+        name: &'a str,
+        tree: &'a object::Value,
+        node: Option<&'a Node>,
+    ) -> Result<Self, Error> {
+        self.bound.push((name, Bound::Value(from_tree(tree, node)?)));
+        Ok(self)
+    }
+
+    pub fn value(mut self, name: &'a str, value: Value<'a>) -> Self {
+        self.bound.push((name, Bound::Value(value)));
+        self
+    }
+
+    pub fn fields(
+        mut self,
+        name: &'a str,
+        fields: Vec<(Arc<str>, Result<Value<'a>, Error>)>,
+    ) -> Self {
+        self.bound.push((name, Bound::Fields(fields)));
+        self
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Bound<'a>> {
+        self.bound.iter().find(|(other, _)| *other == name).map(|(_, bound)| bound)
+    }
+}
+
+impl Value<'_> {
+    /// The value as a tree, where JSON can say it.
+    pub fn to_tree(&self) -> Result<object::Value, Error> {
+        to_tree(self)
+    }
+}
+
+impl<'a> Value<'a> {
+    /// An optional that holds a part of an object, or nothing.
+    pub fn optional_tree(
+        tree: Option<(&'a object::Value, Option<&'a Node>)>,
+    ) -> Result<Self, Error> {
+        match tree {
+            Some((tree, node)) => Ok(Self::some(from_tree(tree, node)?)),
+            None => Ok(Self::NONE),
+        }
+    }
+}

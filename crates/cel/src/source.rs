@@ -1,0 +1,125 @@
+//! The text of an expression, places in it, and what was found wrong there.
+
+use std::fmt::{self, Write as _};
+
+/// Upstream reports no more than these; the rest is counted.
+const MOST_ERRORS: usize = 100;
+/// Longer lines are not shown beside an error.
+const LONGEST_LINE: usize = 16_384;
+
+/// Why an expression was not accepted, in upstream's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Errors {
+    text: String,
+}
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Errors {}
+
+/// A place in a source, counted in characters; `None` where there is none.
+pub(crate) type Place = Option<u32>;
+
+/// What was found wrong so far.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    found: Vec<(Place, String)>,
+}
+
+impl Problems {
+    pub(crate) fn add(&mut self, place: Place, message: impl Into<String>) {
+        self.found.push((place, message.into()));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// All of them with the lines that they are in, by place.
+    pub(crate) fn show(mut self, source: &str) -> Errors {
+        let count = self.found.len();
+        self.found.truncate(MOST_ERRORS);
+        let lines = Lines::of(source);
+        let mut found: Vec<_> = self
+            .found
+            .into_iter()
+            .map(|(place, message)| (lines.position(place), message))
+            .collect();
+        found.sort_by_key(|(position, _)| *position);
+        let mut shown: Vec<String> =
+            found.into_iter().map(|(position, message)| lines.show(position, &message)).collect();
+        if count > MOST_ERRORS {
+            shown.push(format!("{} more errors were truncated", count - MOST_ERRORS));
+        }
+        Errors { text: shown.join("\n") }
+    }
+}
+
+/// A source by lines.
+struct Lines<'a> {
+    lines: Vec<(u32, &'a str)>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(source: &'a str) -> Self {
+        let mut start = 0;
+        let mut lines = Vec::new();
+        for line in source.split('\n') {
+            lines.push((start, line));
+            start += u32::try_from(line.chars().count()).unwrap_or(u32::MAX) + 1;
+        }
+        Self { lines }
+    }
+
+    /// Line from 1 and column from 0.
+    fn position(&self, place: Place) -> (i64, i64) {
+        let Some(place) = place else { return (-1, -1) };
+        let at = self.lines.partition_point(|(start, _)| *start <= place).saturating_sub(1);
+        let (start, _) = self.lines[at];
+        (i64::try_from(at).unwrap_or(i64::MAX) + 1, i64::from(place - start))
+    }
+
+    fn show(&self, (line, column): (i64, i64), message: &str) -> String {
+        let mut out = format!("ERROR: <input>:{line}:{}: {message}", column + 1);
+        let text = usize::try_from(line - 1).ok().and_then(|at| self.lines.get(at));
+        let Some((_, text)) = text.filter(|(_, text)| text.len() <= LONGEST_LINE) else {
+            return out;
+        };
+        let text = text.replace('\t', " ");
+        let column = usize::try_from(column).unwrap_or_default();
+        let wide = |c: char| c.len_utf8() > 1;
+        let dots = text.chars().take(column).map(|c| if wide(c) { '\u{ff0e}' } else { '.' });
+        let dots: String = dots.collect();
+        let mark = if text.chars().nth(column).is_some_and(wide) { '\u{ff3e}' } else { '^' };
+        write!(out, "\n | {text}\n | {dots}{mark}").expect("a String takes everything");
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_show_their_lines_in_order() {
+        let mut problems = Problems::default();
+        problems.add(Some(6), "second");
+        problems.add(Some(1), "first");
+        problems.add(None, "nowhere");
+        let shown = problems.show("aä\n\tbcd").to_string();
+        assert_eq!(
+            shown,
+            "ERROR: <input>:-1:0: nowhere\n\
+             ERROR: <input>:1:2: first\n | aä\n | .\u{ff3e}\n\
+             ERROR: <input>:2:4: second\n |  bcd\n | ...^"
+        );
+    }
+}

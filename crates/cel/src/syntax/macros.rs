@@ -1,0 +1,341 @@
+//! Calls that stand for something longer.
+
+use std::sync::Arc;
+
+use crate::ast::{ACCUMULATOR, Call, Element, Expr, Fold, Id, Kind, Literal, Select};
+
+use super::parser::Parser;
+
+/// Which macros a dialect has beside the usual ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Macros {
+    /// `cel.bind(name, value, expression)`.
+    pub(crate) bind: bool,
+}
+
+/// The variable of a fold that runs over nothing.
+const UNUSED: &str = "#unused";
+const SORT_INPUT: &str = "@__sortBy_input__";
+
+/// A message, and the node that it is about.
+type Refused = (Id, String);
+
+/// The call, or what it stands for.
+pub(crate) fn expand(
+    parser: &mut Parser<'_>,
+    place: usize,
+    function: &str,
+    target: Option<Expr>,
+    args: Vec<Expr>,
+) -> Expr {
+    let receiver = target.is_some();
+    let mut make = Maker { parser, place };
+    let expanded = match (function, args.len(), receiver) {
+        ("has", 1, false) => make.has(args),
+        ("all" | "exists" | "exists_one" | "existsOne", 2 | 3, true) => {
+            make.quantifier(function, target, args)
+        }
+        ("map", 2 | 3, true) => make.map(target, args),
+        ("filter", 2, true) => make.filter(target, args),
+        ("optMap" | "optFlatMap", 2, true) => make.opt_map(function, target, args),
+        ("transformList" | "transformMap" | "transformMapEntry", 3 | 4, true) => {
+            make.transform(function, target, args)
+        }
+        ("sortBy", 2, true) => make.sort_by(target, args),
+        ("bind", 3, true) if make.parser.macros.bind && is_cel(target.as_ref()) => make.bind(args),
+        _ => {
+            let call = Call { function: function.into(), target, args };
+            return parser.node(place, Kind::Call(Box::new(call)));
+        }
+    };
+    expanded.unwrap_or_else(|(id, message)| {
+        let place = parser.ast.place(id);
+        parser.cursor.problems.add(place, message);
+        Expr::default()
+    })
+}
+
+fn is_cel(target: Option<&Expr>) -> bool {
+    target.is_some_and(|target| matches!(&target.kind, Kind::Ident(name) if &**name == "cel"))
+}
+
+struct Maker<'p, 'a> {
+    parser: &'p mut Parser<'a>,
+    place: usize,
+}
+
+impl Maker<'_, '_> {
+    fn has(&mut self, mut args: Vec<Expr>) -> Result<Expr, Refused> {
+        let arg = args.pop().unwrap_or_default();
+        let Kind::Select(select) = arg.kind else {
+            return Err((arg.id, "invalid argument to has() macro".to_owned()));
+        };
+        Ok(self.node(Kind::Select(Box::new(Select { test: true, ..*select }))))
+    }
+
+    fn quantifier(
+        &mut self,
+        function: &str,
+        target: Option<Expr>,
+        mut args: Vec<Expr>,
+    ) -> Result<Expr, Refused> {
+        let predicate = args.pop().unwrap_or_default();
+        let (iter, iter2) = variables(&args, "argument must be a simple name")?;
+        let (init, condition, step, result) = match function {
+            "all" => {
+                let condition = vec![self.accu()];
+                let step = vec![self.accu(), predicate];
+                (
+                    self.literal(Literal::Bool(true)),
+                    self.call("@not_strictly_false", condition),
+                    self.call("_&&_", step),
+                    self.accu(),
+                )
+            }
+            "exists" => {
+                let not = vec![self.accu()];
+                let not = vec![self.call("!_", not)];
+                let step = vec![self.accu(), predicate];
+                (
+                    self.literal(Literal::Bool(false)),
+                    self.call("@not_strictly_false", not),
+                    self.call("_||_", step),
+                    self.accu(),
+                )
+            }
+            _ => {
+                let plus = vec![self.accu(), self.literal(Literal::Int(1))];
+                let step = vec![predicate, self.call("_+_", plus), self.accu()];
+                let result = vec![self.accu(), self.literal(Literal::Int(1))];
+                (
+                    self.literal(Literal::Int(0)),
+                    self.literal(Literal::Bool(true)),
+                    self.call("_?_:_", step),
+                    self.call("_==_", result),
+                )
+            }
+        };
+        let range = target.unwrap_or_default();
+        let accu = ACCUMULATOR.into();
+        Ok(self.fold(Fold { range, iter, iter2, accu, init, condition, step, result }))
+    }
+
+    fn map(&mut self, target: Option<Expr>, mut args: Vec<Expr>) -> Result<Expr, Refused> {
+        let value = args.pop().unwrap_or_default();
+        let filter = if args.len() == 2 { args.pop() } else { None };
+        let (iter, _) = variables(&args, "argument is not an identifier")?;
+        let list = self.list(vec![value]);
+        let step = vec![self.accu(), list];
+        let step = self.call("_+_", step);
+        Ok(self.collect(target, (iter, None), filter, step, false))
+    }
+
+    fn filter(&mut self, target: Option<Expr>, mut args: Vec<Expr>) -> Result<Expr, Refused> {
+        let filter = args.pop();
+        let (iter, _) = variables(&args, "argument is not an identifier")?;
+        let list = self.list(args);
+        let step = vec![self.accu(), list];
+        let step = self.call("_+_", step);
+        Ok(self.collect(target, (iter, None), filter, step, false))
+    }
+
+    fn transform(
+        &mut self,
+        function: &str,
+        target: Option<Expr>,
+        mut args: Vec<Expr>,
+    ) -> Result<Expr, Refused> {
+        let value = args.pop().unwrap_or_default();
+        let filter = if args.len() == 3 { args.pop() } else { None };
+        let (iter, iter2) = variables(&args, "argument must be a simple name")?;
+        let step = match function {
+            "transformList" => {
+                let list = self.list(vec![value]);
+                let step = vec![self.accu(), list];
+                self.call("_+_", step)
+            }
+            "transformMap" => {
+                let step = vec![self.accu(), self.ident(&iter), value];
+                self.call("cel.@mapInsert", step)
+            }
+            _ => {
+                let step = vec![self.accu(), value];
+                self.call("cel.@mapInsert", step)
+            }
+        };
+        Ok(self.collect(target, (iter, iter2), filter, step, function != "transformList"))
+    }
+
+    /// A fold that fills a list or a map.
+    fn collect(
+        &mut self,
+        target: Option<Expr>,
+        (iter, iter2): (Arc<str>, Option<Arc<str>>),
+        filter: Option<Expr>,
+        mut step: Expr,
+        map: bool,
+    ) -> Expr {
+        if let Some(filter) = filter {
+            let branches = vec![filter, step, self.accu()];
+            step = self.call("_?_:_", branches);
+        }
+        let init = if map { self.node(Kind::Map(Vec::new())) } else { self.list(Vec::new()) };
+        let condition = self.literal(Literal::Bool(true));
+        let result = self.accu();
+        let range = target.unwrap_or_default();
+        let accu = ACCUMULATOR.into();
+        self.fold(Fold { range, iter, iter2, accu, init, condition, step, result })
+    }
+
+    fn opt_map(
+        &mut self,
+        function: &str,
+        target: Option<Expr>,
+        mut args: Vec<Expr>,
+    ) -> Result<Expr, Refused> {
+        let result = args.pop().unwrap_or_default();
+        let Some(Kind::Ident(name)) = args.first().map(|arg| &arg.kind) else {
+            let id = args.first().map_or(0, |arg| arg.id);
+            return Err((id, format!("{function}() variable name must be a simple identifier")));
+        };
+        let name = name.clone();
+        let target = target.unwrap_or_default();
+        let again = self.copy(&target);
+        let init = self.member_call("value", again);
+        let bound = self.bound(name, init, result);
+        let some = if function == "optMap" { self.call("optional.of", vec![bound]) } else { bound };
+        let test = self.member_call("hasValue", target);
+        let none = self.call("optional.none", Vec::new());
+        Ok(self.call("_?_:_", vec![test, some, none]))
+    }
+
+    fn sort_by(&mut self, target: Option<Expr>, args: Vec<Expr>) -> Result<Expr, Refused> {
+        let target = target.unwrap_or_default();
+        let sortable = matches!(
+            target.kind,
+            Kind::List(_) | Kind::Select(_) | Kind::Ident(_) | Kind::Fold(_) | Kind::Call(_)
+        );
+        if !sortable {
+            let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+            return Err((target.id, message.to_owned()));
+        }
+        let input = self.ident(SORT_INPUT);
+        let keys = self.map(Some(input), args)?;
+        let input = self.ident(SORT_INPUT);
+        let call = Call {
+            function: "@sortByAssociatedKeys".into(),
+            target: Some(input),
+            args: vec![keys],
+        };
+        let call = self.node(Kind::Call(Box::new(call)));
+        Ok(self.bound(SORT_INPUT.into(), target, call))
+    }
+
+    fn bind(&mut self, mut args: Vec<Expr>) -> Result<Expr, Refused> {
+        let result = args.pop().unwrap_or_default();
+        let init = args.pop().unwrap_or_default();
+        let name = args.pop().unwrap_or_default();
+        let Kind::Ident(variable) = name.kind else {
+            let message = "cel.bind() variable names must be simple identifiers";
+            return Err((name.id, message.to_owned()));
+        };
+        Ok(self.bound(variable, init, result))
+    }
+
+    /// `result`, in which `name` stands for `init`: a fold over nothing.
+    fn bound(&mut self, name: Arc<str>, init: Expr, result: Expr) -> Expr {
+        let range = self.list(Vec::new());
+        let condition = self.literal(Literal::Bool(false));
+        let step = self.ident(&name);
+        let iter = UNUSED.into();
+        self.fold(Fold { range, iter, iter2: None, accu: name, init, condition, step, result })
+    }
+
+    fn node(&mut self, kind: Kind) -> Expr {
+        self.parser.node(self.place, kind)
+    }
+
+    fn fold(&mut self, fold: Fold) -> Expr {
+        self.node(Kind::Fold(Box::new(fold)))
+    }
+
+    fn accu(&mut self) -> Expr {
+        self.ident(ACCUMULATOR)
+    }
+
+    fn ident(&mut self, name: &str) -> Expr {
+        self.node(Kind::Ident(name.into()))
+    }
+
+    fn literal(&mut self, literal: Literal) -> Expr {
+        self.node(Kind::Literal(literal))
+    }
+
+    fn call(&mut self, function: &str, args: Vec<Expr>) -> Expr {
+        self.parser.call(self.place, function, args)
+    }
+
+    fn member_call(&mut self, function: &str, target: Expr) -> Expr {
+        let call = Call { function: function.into(), target: Some(target), args: Vec::new() };
+        self.node(Kind::Call(Box::new(call)))
+    }
+
+    fn list(&mut self, values: Vec<Expr>) -> Expr {
+        let elements = values.into_iter().map(|value| Element { value, optional: false });
+        self.node(Kind::List(elements.collect()))
+    }
+
+    /// The same expression with nodes of its own.
+    fn copy(&mut self, expr: &Expr) -> Expr {
+        let mut copy = expr.clone();
+        self.renumber(&mut copy);
+        copy
+    }
+
+    fn renumber(&mut self, expr: &mut Expr) {
+        let place = self.parser.ast.place(expr.id).and_then(|place| usize::try_from(place).ok());
+        expr.id = self.parser.id(place.unwrap_or(self.place));
+        match &mut expr.kind {
+            Kind::Error | Kind::Literal(_) | Kind::Ident(_) => {}
+            Kind::Select(select) => self.renumber(&mut select.operand),
+            Kind::Call(call) => {
+                call.target.iter_mut().chain(&mut call.args).for_each(|part| self.renumber(part));
+            }
+            Kind::List(elements) => {
+                elements.iter_mut().for_each(|element| self.renumber(&mut element.value));
+            }
+            Kind::Map(entries) => {
+                let parts = entries.iter_mut().flat_map(|entry| [&mut entry.key, &mut entry.value]);
+                parts.for_each(|part| self.renumber(part));
+            }
+            Kind::Struct(_, fields) => {
+                fields.iter_mut().for_each(|field| self.renumber(&mut field.value));
+            }
+            Kind::Fold(fold) => {
+                let Fold { range, init, condition, step, result, .. } = &mut **fold;
+                for part in [range, init, condition, step, result] {
+                    self.renumber(part);
+                }
+            }
+        }
+    }
+}
+
+/// The one or two variables that a macro declares.
+fn variables(args: &[Expr], unnamed: &str) -> Result<(Arc<str>, Option<Arc<str>>), Refused> {
+    let mut names: Vec<Arc<str>> = Vec::new();
+    for arg in args {
+        let Kind::Ident(name) = &arg.kind else { return Err((arg.id, unnamed.to_owned())) };
+        if names.contains(name) {
+            return Err((arg.id, format!("duplicate variable name: {name}")));
+        }
+        if &**name == ACCUMULATOR || &**name == "__result__" {
+            let message = "iteration variable overwrites accumulator variable";
+            return Err((arg.id, message.to_owned()));
+        }
+        names.push(name.clone());
+    }
+    let second = if names.len() > 1 { names.pop() } else { None };
+    let first = names.pop().unwrap_or_else(|| UNUSED.into());
+    Ok((first, second))
+}

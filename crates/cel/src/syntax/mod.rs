@@ -1,0 +1,76 @@
+//! From text to a tree.
+
+mod lexer;
+mod literal;
+mod macros;
+mod parser;
+mod recover;
+mod token;
+
+use std::thread;
+
+pub(crate) use self::macros::Macros;
+
+use self::{lexer::Lexeme, parser::Parser, recover::Cursor, token::Token};
+use crate::{
+    ast::{Ast, Expr},
+    source::{Errors, Problems},
+};
+
+/// Longer texts are not parsed.
+const LONGEST: usize = 100_000;
+/// Texts that nest deeper get a stack of their own.
+const DEEP: usize = 40;
+const STACK: usize = 64 << 20;
+
+/// Parses `source`, macros expanded.
+pub(crate) fn parse(source: &str, macros: Macros) -> Result<Ast, Errors> {
+    let mut problems = Problems::default();
+    let text: Vec<char> = source.chars().collect();
+    if text.len() > LONGEST {
+        let size = text.len();
+        let message =
+            format!("expression code point size exceeds limit: size: {size}, limit {LONGEST}");
+        problems.add(None, message);
+        return Err(problems.show(source));
+    }
+    let tokens = lexer::cut(&text, &mut problems);
+    let deep = nesting(&tokens) > DEEP;
+    let ast = Ast { root: Expr::default(), places: vec![None] };
+    let mut parser = Parser { cursor: Cursor::new(&text, tokens, problems), ast, macros };
+    parser.ast.root = with_stack(deep, || parser.start());
+    if parser.cursor.problems.is_empty() {
+        Ok(parser.ast)
+    } else {
+        Err(parser.cursor.problems.show(source))
+    }
+}
+
+/// Runs `work`, on a larger stack if it goes `deep`.
+pub(crate) fn with_stack<T: Send>(deep: bool, work: impl FnOnce() -> T + Send) -> T {
+    if !deep {
+        return work();
+    }
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread = thread.expect("a thread can be started");
+        thread.join().expect("parsing does not panic")
+    })
+}
+
+/// How deep brackets and conditionals nest.
+fn nesting(tokens: &[Lexeme]) -> usize {
+    let (mut depth, mut deepest, mut choices) = (0_usize, 0, 0);
+    for lexeme in tokens {
+        match lexeme.token {
+            Token::LeftParen | Token::LeftBracket | Token::LeftBrace => depth += 1,
+            Token::RightParen | Token::RightBracket | Token::RightBrace => {
+                depth = depth.saturating_sub(1);
+            }
+            Token::Question => choices += 1,
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest + choices
+}

@@ -1,0 +1,563 @@
+//! The grammar: one method a rule, in the order of binding.
+
+use std::sync::Arc;
+
+use crate::ast::{Ast, Call, Element, Entry, Expr, Field, Id, Kind, Literal, Select};
+
+use super::{
+    lexer::Lexeme,
+    literal::unescape,
+    macros::{self, Macros},
+    recover::{Cursor, Failure, Follow, Parsed, Rule},
+    token::{EXPRESSION, FACTORS, FIELD, MEMBER, OPTIONAL, RELATIONS, Set, TERMS, Token},
+};
+
+/// Names that no variable or function may have.
+const RESERVED: [&str; 21] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "false",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "null",
+    "return",
+    "true",
+    "var",
+    "void",
+    "while",
+];
+
+impl Default for Expr {
+    fn default() -> Self {
+        Self { id: 0, kind: Kind::Error }
+    }
+}
+
+const fn then(tokens: &[Token]) -> Follow {
+    Follow { set: Set::of(tokens), ends: false }
+}
+
+const fn maybe(set: Set) -> Follow {
+    Follow { set, ends: true }
+}
+
+const NOTHING: Follow = maybe(Set::EMPTY);
+const OPERAND: Follow = Follow { set: EXPRESSION, ends: false };
+const SUFFIX: Set = Set::of(&[Token::Dot, Token::LeftBracket]);
+
+#[derive(Debug)]
+pub(crate) struct Parser<'a> {
+    pub(crate) cursor: Cursor<'a>,
+    pub(crate) ast: Ast,
+    pub(crate) macros: Macros,
+}
+
+impl Parser<'_> {
+    pub(crate) fn start(&mut self) -> Expr {
+        self.rule(Rule::Start, NOTHING, |p| {
+            let expr = p.expr(then(&[Token::End]));
+            p.cursor.expect(Token::End, NOTHING)?;
+            Ok(expr)
+        })
+    }
+
+    /// A new node at a place in the text.
+    pub(crate) fn id(&mut self, place: usize) -> Id {
+        self.ast.places.push(u32::try_from(place).ok());
+        self.ast.places.len() - 1
+    }
+
+    pub(crate) fn node(&mut self, place: usize, kind: Kind) -> Expr {
+        Expr { id: self.id(place), kind }
+    }
+
+    fn rule<T: Default>(
+        &mut self,
+        rule: Rule,
+        follow: Follow,
+        body: impl FnOnce(&mut Self) -> Parsed<T>,
+    ) -> T {
+        let depth = self.cursor.depth(rule);
+        self.cursor.enter(follow);
+        let parsed = self.cursor.deepen(rule).and_then(|()| body(self));
+        let value = parsed.unwrap_or_else(|failure| {
+            self.cursor.fail(rule, failure);
+            T::default()
+        });
+        self.cursor.leave(rule, depth);
+        value
+    }
+
+    fn here(&self) -> usize {
+        self.cursor.tokens[self.cursor.at].start
+    }
+
+    fn lexeme(&self) -> Lexeme {
+        self.cursor.tokens[self.cursor.at]
+    }
+
+    fn text(&self, lexeme: Lexeme) -> String {
+        self.cursor.text[lexeme.start..lexeme.end].iter().collect()
+    }
+
+    fn expr(&mut self, follow: Follow) -> Expr {
+        self.rule(Rule::Expr, follow, |p| {
+            let condition = p.or(maybe(Set::of(&[Token::Question])));
+            if p.cursor.peek(0) != Token::Question {
+                return Ok(condition);
+            }
+            let place = p.cursor.expect(Token::Question, OPERAND)?;
+            let yes = p.or(then(&[Token::Colon]));
+            p.cursor.expect(Token::Colon, OPERAND)?;
+            let no = p.expr(NOTHING);
+            Ok(p.call(place, "_?_:_", vec![condition, yes, no]))
+        })
+    }
+
+    fn or(&mut self, follow: Follow) -> Expr {
+        self.rule(Rule::Or, follow, |p| p.chain(Token::Or, "_||_", Self::and))
+    }
+
+    fn and(&mut self, follow: Follow) -> Expr {
+        self.rule(Rule::And, follow, |p| p.chain(Token::And, "_&&_", |p, f| p.relation(0, f)))
+    }
+
+    /// `a op b op c`, as a balanced tree: its depth does not grow with its length.
+    fn chain(
+        &mut self,
+        op: Token,
+        function: &str,
+        part: fn(&mut Self, Follow) -> Expr,
+    ) -> Parsed<Expr> {
+        let more = maybe(Set::of(&[op]));
+        let mut terms = vec![part(self, more)];
+        let mut ids = Vec::new();
+        while self.cursor.peek(0) == op {
+            let place = self.cursor.expect(op, then(&[]))?;
+            terms.push(part(self, more));
+            ids.push(self.id(place));
+        }
+        Ok(balance(function, &ids, &mut terms))
+    }
+
+    fn relation(&mut self, least: u8, follow: Follow) -> Expr {
+        self.rule(Rule::Relation, follow, |p| {
+            let mut left = p.calc(0, maybe(RELATIONS));
+            while least <= 1 && RELATIONS.has(p.cursor.peek(0)) {
+                p.cursor.deepen(Rule::Relation)?;
+                let op = p.cursor.peek(0);
+                let place = p.cursor.expect_any(RELATIONS, then(&[]))?;
+                let right = p.relation(2, maybe(RELATIONS));
+                let function = match op {
+                    Token::Less => "_<_",
+                    Token::LessEquals => "_<=_",
+                    Token::GreaterEquals => "_>=_",
+                    Token::Greater => "_>_",
+                    Token::Equals => "_==_",
+                    Token::NotEquals => "_!=_",
+                    _ => "@in",
+                };
+                left = p.call(place, function, vec![left, right]);
+            }
+            Ok(left)
+        })
+    }
+
+    fn calc(&mut self, least: u8, follow: Follow) -> Expr {
+        self.rule(Rule::Calc, follow, |p| {
+            let mut left = p.unary(maybe(FACTORS.or(TERMS)));
+            loop {
+                let op = p.cursor.peek(0);
+                let (set, next) = if least <= 2 && FACTORS.has(op) {
+                    (FACTORS, 3)
+                } else if least <= 1 && TERMS.has(op) {
+                    (TERMS, 2)
+                } else {
+                    return Ok(left);
+                };
+                p.cursor.deepen(Rule::Calc)?;
+                let place = p.cursor.expect_any(set, then(&[]))?;
+                let right = p.calc(next, maybe(FACTORS.or(TERMS)));
+                let function = match op {
+                    Token::Star => "_*_",
+                    Token::Slash => "_/_",
+                    Token::Percent => "_%_",
+                    Token::Plus => "_+_",
+                    _ => "_-_",
+                };
+                left = p.call(place, function, vec![left, right]);
+            }
+        })
+    }
+
+    fn unary(&mut self, follow: Follow) -> Expr {
+        self.rule(Rule::Unary, follow, |p| {
+            p.cursor.sync(EXPRESSION)?;
+            let number = matches!(p.cursor.peek(1), Token::Int | Token::Float);
+            match p.cursor.peek(0) {
+                Token::Not => p.signs(Token::Not, "!_"),
+                Token::Minus if number => Ok(p.member(NOTHING)),
+                Token::Minus if !MEMBER.has(p.cursor.peek(1)) => {
+                    let from = p.cursor.at;
+                    Err(Failure::NoViable { from, to: from + 1 })
+                }
+                Token::Minus => p.signs(Token::Minus, "-_"),
+                _ => Ok(p.member(NOTHING)),
+            }
+        })
+    }
+
+    /// Signs before an operand; an even number of them says nothing.
+    fn signs(&mut self, sign: Token, function: &str) -> Parsed<Expr> {
+        let place = self.here();
+        let mut count = 0;
+        while self.cursor.peek(0) == sign {
+            self.cursor.expect(sign, then(&[]))?;
+            self.cursor.sync_loop(MEMBER.or(Set::of(&[sign])))?;
+            count += 1;
+        }
+        let operand = self.member(NOTHING);
+        Ok(if count % 2 == 0 { operand } else { self.call(place, function, vec![operand]) })
+    }
+
+    fn member(&mut self, follow: Follow) -> Expr {
+        self.rule(Rule::Member, follow, |p| {
+            let mut operand = p.primary(maybe(SUFFIX));
+            while SUFFIX.has(p.cursor.peek(0)) {
+                p.cursor.deepen(Rule::Member)?;
+                operand = if p.cursor.peek(0) == Token::LeftBracket {
+                    p.index(operand)?
+                } else {
+                    p.dot(operand)?
+                };
+            }
+            Ok(operand)
+        })
+    }
+
+    fn index(&mut self, operand: Expr) -> Parsed<Expr> {
+        let place = self.cursor.expect(Token::LeftBracket, then(&[]))?;
+        self.cursor.sync(OPTIONAL)?;
+        let optional = self.optional()?;
+        let index = self.expr(then(&[Token::RightBracket]));
+        self.cursor.expect(Token::RightBracket, maybe(SUFFIX))?;
+        let function = if optional { "_[?_]" } else { "_[_]" };
+        Ok(self.call(place, function, vec![operand, index]))
+    }
+
+    /// `.field`, `.?field` or `.function(...)`.
+    fn dot(&mut self, operand: Expr) -> Parsed<Expr> {
+        let place = self.here();
+        let from = self.cursor.at;
+        match (self.cursor.peek(1), self.cursor.peek(2)) {
+            (Token::Ident, Token::LeftParen) => {
+                self.cursor.expect(Token::Dot, then(&[Token::Ident]))?;
+                let name = self.text(self.lexeme());
+                self.cursor.expect(Token::Ident, then(&[Token::LeftParen]))?;
+                let (place, args) = self.arguments(maybe(SUFFIX))?;
+                Ok(macros::expand(self, place, &name, Some(operand), args))
+            }
+            (Token::Ident | Token::Quoted | Token::Question, _) => {
+                self.cursor.expect(Token::Dot, maybe(FIELD))?;
+                self.cursor.sync(FIELD)?;
+                let optional = self.optional()?;
+                let (at, field) = (self.here(), self.field_name(maybe(SUFFIX)));
+                let field: Arc<str> = field.into();
+                if !optional {
+                    let select = Select { operand, field, test: false };
+                    return Ok(self.node(place, Kind::Select(Box::new(select))));
+                }
+                let field = self.node(at, Kind::Literal(Literal::Text(field)));
+                Ok(self.call(place, "_?._", vec![operand, field]))
+            }
+            _ => Err(Failure::NoViable { from, to: from + 1 }),
+        }
+    }
+
+    /// Reads a `?`, if there is one.
+    fn optional(&mut self) -> Parsed<bool> {
+        let optional = self.cursor.peek(0) == Token::Question;
+        if optional {
+            self.cursor.expect(Token::Question, then(&[]))?;
+        }
+        Ok(optional)
+    }
+
+    fn field_name(&mut self, follow: Follow) -> String {
+        self.rule(Rule::EscapeIdent, follow, |p| {
+            p.cursor.sync(Set::of(&[Token::Ident, Token::Quoted]))?;
+            let lexeme = p.lexeme();
+            let text = p.text(lexeme);
+            match lexeme.token {
+                Token::Ident | Token::Quoted => p.cursor.expect(lexeme.token, NOTHING)?,
+                _ => return Err(Failure::NoViable { from: p.cursor.at, to: p.cursor.at }),
+            };
+            Ok(text.trim_matches('`').to_owned())
+        })
+    }
+
+    /// `(a, b)`: the place of the parenthesis, and what is in it.
+    fn arguments(&mut self, next: Follow) -> Parsed<(usize, Vec<Expr>)> {
+        let place = self.cursor.expect(Token::LeftParen, then(&[Token::RightParen]))?;
+        self.cursor.sync(EXPRESSION.or(Set::of(&[Token::RightParen])))?;
+        let mut args = Vec::new();
+        if EXPRESSION.has(self.cursor.peek(0)) {
+            args = self.rule(Rule::ExprList, then(&[Token::RightParen]), |p| {
+                let more = maybe(Set::of(&[Token::Comma]));
+                let mut args = vec![p.expr(more)];
+                while p.cursor.peek(0) == Token::Comma {
+                    p.cursor.expect(Token::Comma, then(&[]))?;
+                    args.push(p.expr(more));
+                }
+                Ok(args)
+            });
+        }
+        self.cursor.expect(Token::RightParen, next)?;
+        Ok((place, args))
+    }
+
+    fn primary(&mut self, follow: Follow) -> Expr {
+        self.rule(Rule::Primary, follow, |p| {
+            p.cursor.sync(MEMBER)?;
+            let place = p.here();
+            match p.cursor.peek(0) {
+                Token::Ident | Token::Dot => p.named(place),
+                Token::LeftParen => {
+                    p.cursor.expect(Token::LeftParen, then(&[]))?;
+                    let inner = p.expr(then(&[Token::RightParen]));
+                    p.cursor.expect(Token::RightParen, NOTHING)?;
+                    Ok(inner)
+                }
+                Token::LeftBracket => p.list(place),
+                Token::LeftBrace => p.map(place),
+                _ => Ok(p.literal()),
+            }
+        })
+    }
+
+    /// A variable, a call, or `Type{...}`.
+    fn named(&mut self, place: usize) -> Parsed<Expr> {
+        let dot = usize::from(self.cursor.peek(0) == Token::Dot);
+        if self.cursor.peek(dot) != Token::Ident {
+            let from = self.cursor.at;
+            return Err(Failure::NoViable { from, to: from + dot });
+        }
+        let mut names = 1;
+        let is_dotted = |p: &Self, names: usize| {
+            p.cursor.peek(dot + 2 * names - 1) == Token::Dot
+                && p.cursor.peek(dot + 2 * names) == Token::Ident
+        };
+        while is_dotted(self, names) {
+            names += 1;
+        }
+        let is_message = self.cursor.peek(dot + 2 * names - 1) == Token::LeftBrace;
+        if dot == 1 {
+            self.cursor.expect(Token::Dot, then(&[Token::Ident]))?;
+        }
+        let mut name = if dot == 1 { ".".to_owned() } else { String::new() };
+        let at = self.here();
+        let word = self.text(self.lexeme());
+        self.cursor.expect(Token::Ident, NOTHING)?;
+        name.push_str(&word);
+        if is_message {
+            for _ in 1..names {
+                self.cursor.expect(Token::Dot, then(&[Token::Ident]))?;
+                name.push('.');
+                name.push_str(&self.text(self.lexeme()));
+                self.cursor.expect(Token::Ident, NOTHING)?;
+            }
+            return self.message(&name);
+        }
+        let call = self.cursor.peek(0) == Token::LeftParen;
+        let arguments = if call { Some(self.arguments(NOTHING)?) } else { None };
+        if RESERVED.contains(&word.as_str()) {
+            let message = format!("reserved identifier: {word}");
+            self.cursor.problems.add(u32::try_from(place).ok(), message);
+            return Ok(Expr::default());
+        }
+        match arguments {
+            Some((place, args)) => Ok(macros::expand(self, place, &name, None, args)),
+            None => Ok(self.node(at, Kind::Ident(name.into()))),
+        }
+    }
+
+    fn list(&mut self, place: usize) -> Parsed<Expr> {
+        let ends = Set::of(&[Token::Comma, Token::RightBracket]);
+        self.cursor.expect(Token::LeftBracket, maybe(OPTIONAL.or(ends)))?;
+        self.cursor.sync(OPTIONAL.or(ends))?;
+        let mut elements = Vec::new();
+        if OPTIONAL.has(self.cursor.peek(0)) {
+            elements = self.rule(Rule::ListInit, Follow { set: ends, ends: false }, |p| {
+                let more = maybe(Set::of(&[Token::Comma]));
+                let mut elements = vec![p.optional_expr(more)];
+                while p.cursor.peek(0) == Token::Comma && OPTIONAL.has(p.cursor.peek(1)) {
+                    p.cursor.expect(Token::Comma, then(&[]))?;
+                    elements.push(p.optional_expr(more));
+                }
+                Ok(elements)
+            });
+        }
+        self.close(Token::RightBracket)?;
+        let element = |(optional, value)| Element { value, optional };
+        let elements = elements.into_iter().map(element).collect();
+        Ok(self.node(place, Kind::List(elements)))
+    }
+
+    /// A comma that may be there, and the bracket that must.
+    fn close(&mut self, bracket: Token) -> Parsed<()> {
+        self.cursor.sync(Set::of(&[Token::Comma, bracket]))?;
+        if self.cursor.peek(0) == Token::Comma {
+            self.cursor.expect(Token::Comma, then(&[bracket]))?;
+        }
+        self.cursor.expect(bracket, NOTHING)?;
+        Ok(())
+    }
+
+    fn optional_expr(&mut self, follow: Follow) -> (bool, Expr) {
+        self.rule(Rule::OptExpr, follow, |p| {
+            p.cursor.sync(OPTIONAL)?;
+            let optional = p.optional()?;
+            Ok((optional, p.expr(NOTHING)))
+        })
+    }
+
+    fn map(&mut self, place: usize) -> Parsed<Expr> {
+        let ends = Set::of(&[Token::Comma, Token::RightBrace]);
+        self.cursor.expect(Token::LeftBrace, maybe(OPTIONAL.or(ends)))?;
+        self.cursor.sync(OPTIONAL.or(ends))?;
+        let mut entries = Vec::new();
+        if OPTIONAL.has(self.cursor.peek(0)) {
+            entries = self.rule(Rule::MapInits, Follow { set: ends, ends: false }, |p| {
+                let mut entries = Vec::new();
+                loop {
+                    let (optional, key) = p.optional_expr(then(&[Token::Colon]));
+                    p.cursor.expect(Token::Colon, OPERAND)?;
+                    let value = p.expr(maybe(Set::of(&[Token::Comma])));
+                    entries.push(Entry { key, value, optional });
+                    let more = p.cursor.peek(0) == Token::Comma;
+                    if !more || !OPTIONAL.has(p.cursor.peek(1)) {
+                        return Ok(entries);
+                    }
+                    p.cursor.expect(Token::Comma, then(&[]))?;
+                }
+            });
+        }
+        self.close(Token::RightBrace)?;
+        Ok(self.node(place, Kind::Map(entries)))
+    }
+
+    fn message(&mut self, name: &str) -> Parsed<Expr> {
+        let ends = Set::of(&[Token::Comma, Token::RightBrace]);
+        let place = self.cursor.expect(Token::LeftBrace, maybe(FIELD.or(ends)))?;
+        self.cursor.sync(FIELD.or(ends))?;
+        let mut fields = Vec::new();
+        if FIELD.has(self.cursor.peek(0)) {
+            fields = self.rule(Rule::FieldInits, Follow { set: ends, ends: false }, |p| {
+                let mut fields = Vec::new();
+                loop {
+                    let (optional, name) = p.rule(Rule::OptField, then(&[Token::Colon]), |p| {
+                        p.cursor.sync(FIELD)?;
+                        let optional = p.optional()?;
+                        Ok((optional, p.field_name(NOTHING)))
+                    });
+                    let place = p.cursor.expect(Token::Colon, OPERAND)?;
+                    let id = p.id(place);
+                    let value = p.expr(maybe(Set::of(&[Token::Comma])));
+                    fields.push(Field { id, name: name.into(), value, optional });
+                    let more = p.cursor.peek(0) == Token::Comma;
+                    if !more || !FIELD.has(p.cursor.peek(1)) {
+                        return Ok(fields);
+                    }
+                    p.cursor.expect(Token::Comma, then(&[]))?;
+                }
+            });
+        }
+        self.close(Token::RightBrace)?;
+        Ok(self.node(place, Kind::Struct(name.into(), fields)))
+    }
+
+    fn literal(&mut self) -> Expr {
+        self.rule(Rule::Literal, NOTHING, |p| {
+            let place = p.here();
+            let minus = p.cursor.peek(0) == Token::Minus;
+            if minus {
+                if !matches!(p.cursor.peek(1), Token::Int | Token::Float) {
+                    let from = p.cursor.at;
+                    return Err(Failure::NoViable { from, to: from + 1 });
+                }
+                p.cursor.expect(Token::Minus, then(&[]))?;
+            }
+            let lexeme = p.lexeme();
+            p.cursor.expect(lexeme.token, NOTHING)?;
+            let text = p.text(lexeme);
+            match value(lexeme.token, &text, minus) {
+                Ok(literal) => Ok(p.node(place, Kind::Literal(literal))),
+                Err(message) => {
+                    p.cursor.problems.add(u32::try_from(place).ok(), message);
+                    Ok(Expr::default())
+                }
+            }
+        })
+    }
+
+    pub(crate) fn call(&mut self, place: usize, function: &str, args: Vec<Expr>) -> Expr {
+        let call = Call { function: function.into(), target: None, args };
+        self.node(place, Kind::Call(Box::new(call)))
+    }
+}
+
+fn balance(function: &str, ids: &[Id], terms: &mut [Expr]) -> Expr {
+    if ids.is_empty() {
+        return std::mem::take(&mut terms[0]);
+    }
+    let middle = ids.len() / 2;
+    let (left, right) = terms.split_at_mut(middle + 1);
+    let args =
+        vec![balance(function, &ids[..middle], left), balance(function, &ids[middle + 1..], right)];
+    let call = Call { function: function.into(), target: None, args };
+    Expr { id: ids[middle], kind: Kind::Call(Box::new(call)) }
+}
+
+fn value(token: Token, text: &str, minus: bool) -> Result<Literal, &'static str> {
+    let integer = |text: &str| match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    Ok(match token {
+        Token::Int => {
+            let number = integer(text).map_err(|_| "invalid int literal")?;
+            let number = if minus { -i128::from(number) } else { i128::from(number) };
+            Literal::Int(i64::try_from(number).map_err(|_| "invalid int literal")?)
+        }
+        Token::Uint => {
+            let digits = &text[..text.len() - 1];
+            Literal::Uint(integer(digits).map_err(|_| "invalid uint literal")?)
+        }
+        Token::Float => {
+            let number: f64 = text.parse().map_err(|_| "invalid double literal")?;
+            if number.is_infinite() {
+                return Err("invalid double literal");
+            }
+            Literal::Double(if minus { -number } else { number })
+        }
+        Token::Text => {
+            let bytes = unescape(text, false)?;
+            let text = String::from_utf8(bytes).map_err(|_| "unable to unescape string")?;
+            Literal::Text(text.into())
+        }
+        Token::Bytes => Literal::Bytes(unescape(&text[1..], true)?.into()),
+        Token::True => Literal::Bool(true),
+        Token::False => Literal::Bool(false),
+        _ => Literal::Null,
+    })
+}

@@ -1,0 +1,316 @@
+//! What happens when a token does not fit: the messages and the way back into the
+//! text are those of the parser generator that upstream uses, so that users see the
+//! errors they know.
+//!
+//! A token too many is dropped when the one after it fits; a missing one is made up
+//! when the present one fits after it; otherwise the rule gives up, reports, and skips
+//! to something that one of its callers can go on with. Until a token fits again,
+//! nothing more is reported.
+
+use crate::source::Problems;
+
+use super::{
+    lexer::{Lexeme, show},
+    token::{Set, Token},
+};
+
+/// Rules nest no deeper than this, each counted for itself.
+const DEEPEST: u16 = 250;
+/// How often a text is repaired before it is given up.
+const MOST_REPAIRS: u16 = 30;
+/// How far a repair looks ahead.
+const FURTHEST: usize = 256;
+const MOST_REPORTS: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Start,
+    Expr,
+    Or,
+    And,
+    Relation,
+    Calc,
+    Unary,
+    Member,
+    Primary,
+    ExprList,
+    ListInit,
+    FieldInits,
+    OptField,
+    MapInits,
+    EscapeIdent,
+    OptExpr,
+    Literal,
+}
+
+const RULES: usize = Rule::Literal as usize + 1;
+
+/// What may come after a rule in its caller, and whether the caller may end there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Follow {
+    pub(crate) set: Set,
+    pub(crate) ends: bool,
+}
+
+/// Why a rule gives up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Failure {
+    Mismatch(Set),
+    /// No alternative fits the tokens from `from` to `to`.
+    NoViable {
+        from: usize,
+        to: usize,
+    },
+    /// Nothing more is to be parsed or reported.
+    Halt,
+}
+
+pub(crate) type Parsed<T> = Result<T, Failure>;
+
+/// The tokens, how far they are read, and what is wrong with them.
+#[derive(Debug)]
+pub(crate) struct Cursor<'a> {
+    pub(crate) text: &'a [char],
+    pub(crate) tokens: Vec<Lexeme>,
+    pub(crate) at: usize,
+    pub(crate) problems: Problems,
+    follow: Vec<Follow>,
+    depth: [u16; RULES],
+    recovering: bool,
+    last_failure: Option<(usize, Vec<Rule>)>,
+    repairs: u16,
+    reports: usize,
+    halted: bool,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a [char], tokens: Vec<Lexeme>, problems: Problems) -> Self {
+        let reports = problems.len();
+        Self {
+            text,
+            tokens,
+            at: 0,
+            problems,
+            follow: Vec::new(),
+            depth: [0; RULES],
+            recovering: false,
+            last_failure: None,
+            repairs: 0,
+            reports,
+            halted: false,
+        }
+    }
+
+    pub(crate) fn peek(&self, ahead: usize) -> Token {
+        self.tokens[(self.at + ahead).min(self.tokens.len() - 1)].token
+    }
+
+    /// Enters a rule that `follow` comes after.
+    pub(crate) fn enter(&mut self, follow: Follow) {
+        self.follow.push(follow);
+    }
+
+    pub(crate) fn depth(&self, rule: Rule) -> u16 {
+        self.depth[rule as usize]
+    }
+
+    /// Goes one deeper into `rule`, if it may.
+    pub(crate) fn deepen(&mut self, rule: Rule) -> Parsed<()> {
+        let depth = &mut self.depth[rule as usize];
+        *depth += 1;
+        if *depth > DEEPEST && !self.halted {
+            self.problems.add(None, format!("expression recursion limit exceeded: {DEEPEST}"));
+            self.halt();
+        }
+        if self.halted { Err(Failure::Halt) } else { Ok(()) }
+    }
+
+    /// Leaves a rule, back to the depth it was entered with.
+    pub(crate) fn leave(&mut self, rule: Rule, depth: u16) {
+        self.depth[rule as usize] = depth;
+        self.follow.pop();
+    }
+
+    /// Reads `token`, or repairs the text. The place of what was read.
+    pub(crate) fn expect(&mut self, token: Token, next: Follow) -> Parsed<usize> {
+        self.expect_any(Set::of(&[token]), next)
+    }
+
+    pub(crate) fn expect_any(&mut self, set: Set, next: Follow) -> Parsed<usize> {
+        let place = self.tokens[self.at].start;
+        if set.has(self.peek(0)) {
+            self.recovering = false;
+            self.advance();
+            return Ok(place);
+        }
+        self.repair()?;
+        if set.has(self.peek(1)) {
+            self.unwanted(set);
+            self.advance();
+            let place = self.tokens[self.at].start;
+            self.recovering = false;
+            self.advance();
+            return Ok(place);
+        }
+        if self.after(next).has(self.peek(0)) {
+            if !self.recovering {
+                self.recovering = true;
+                let found = self.found();
+                self.report(self.at, format!("missing {set} at {found}"));
+            }
+            return Ok(place);
+        }
+        Err(Failure::Mismatch(set))
+    }
+
+    /// Where one of `set` must come: drops a token that is too many, or fails.
+    pub(crate) fn sync(&mut self, set: Set) -> Parsed<()> {
+        if self.recovering || set.has(self.peek(0)) {
+            return Ok(());
+        }
+        if set.has(self.peek(1)) {
+            self.unwanted(set);
+            self.advance();
+            self.recovering = false;
+            return Ok(());
+        }
+        Err(Failure::Mismatch(set))
+    }
+
+    /// At the end of an iteration, where one of `set` must come: skips to it.
+    pub(crate) fn sync_loop(&mut self, set: Set) -> Parsed<()> {
+        if self.recovering || set.has(self.peek(0)) {
+            return Ok(());
+        }
+        self.unwanted(set);
+        let stop = set.or(self.recovery());
+        self.skip(stop)
+    }
+
+    /// Reports why a rule gave up, and skips to where a caller can go on.
+    pub(crate) fn fail(&mut self, rule: Rule, failure: Failure) {
+        if self.halted {
+            return;
+        }
+        if !self.recovering {
+            self.recovering = true;
+            match failure {
+                Failure::Mismatch(set) => {
+                    let found = self.found();
+                    self.report(self.at, format!("mismatched input {found} expecting {set}"));
+                }
+                Failure::NoViable { from, to } => self.report_alternatives(from, to),
+                Failure::Halt => {}
+            }
+        }
+        if self.repair().is_err() {
+            return;
+        }
+        match &mut self.last_failure {
+            Some((at, rules)) if *at == self.at && rules.contains(&rule) => {
+                self.advance();
+                self.last_failure = Some((self.at, vec![rule]));
+            }
+            Some((at, rules)) if *at == self.at => rules.push(rule),
+            _ => self.last_failure = Some((self.at, vec![rule])),
+        }
+        let stop = self.recovery();
+        // What stops it has been reported.
+        self.skip(stop).ok();
+    }
+
+    fn advance(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+    }
+
+    fn halt(&mut self) {
+        self.halted = true;
+        self.recovering = true;
+        self.at = self.tokens.len() - 1;
+    }
+
+    fn repair(&mut self) -> Parsed<()> {
+        if self.repairs == MOST_REPAIRS {
+            let message = format!("error recovery attempt limit exceeded: {MOST_REPAIRS}");
+            self.report(self.at, message);
+            self.halt();
+        }
+        self.repairs += 1;
+        if self.halted { Err(Failure::Halt) } else { Ok(()) }
+    }
+
+    fn skip(&mut self, stop: Set) -> Parsed<()> {
+        for _ in 0..=FURTHEST {
+            if self.peek(0) == Token::End || stop.has(self.peek(0)) {
+                return Ok(());
+            }
+            self.advance();
+        }
+        let message = format!("error recovery token lookahead limit exceeded: {FURTHEST}");
+        self.problems.add(None, message);
+        self.halt();
+        Err(Failure::Halt)
+    }
+
+    /// What any of the callers can go on with.
+    fn recovery(&self) -> Set {
+        self.follow.iter().fold(Set::EMPTY, |all, follow| all.or(follow.set))
+    }
+
+    /// What may come next, through the ends of rules.
+    fn after(&self, next: Follow) -> Set {
+        let (mut set, mut ends) = (next.set, next.ends);
+        for follow in self.follow.iter().rev() {
+            if !ends {
+                break;
+            }
+            (set, ends) = (set.or(follow.set), follow.ends);
+        }
+        set
+    }
+
+    fn found(&self) -> String {
+        let lexeme = self.tokens[self.at];
+        match lexeme.token {
+            Token::End => "'<EOF>'".to_owned(),
+            _ => format!("'{}'", show(&self.text[lexeme.start..lexeme.end])),
+        }
+    }
+
+    fn unwanted(&mut self, expected: Set) {
+        if !self.recovering {
+            self.recovering = true;
+            let found = self.found();
+            self.report(self.at, format!("extraneous input {found} expecting {expected}"));
+        }
+    }
+
+    fn report_alternatives(&mut self, from: usize, to: usize) {
+        let last = self.tokens.len() - 1;
+        let (from, to) = (from.min(last), to.min(last));
+        let text = show(&self.text[self.tokens[from].start..self.tokens[to].end]);
+        let text = if self.tokens[from].token == Token::End { "<EOF>".into() } else { text };
+        let reserved = matches!(text.as_str(), ".true" | ".false" | ".null");
+        let message = if reserved {
+            format!("mismatched input '{}' expecting IDENTIFIER", &text[1..])
+        } else {
+            format!("no viable alternative at input '{text}'")
+        };
+        self.report(to, message);
+    }
+
+    fn report(&mut self, at: usize, message: String) {
+        if self.halted {
+            return;
+        }
+        let place = u32::try_from(self.tokens[at].start).ok();
+        self.reports += 1;
+        if self.reports > MOST_REPORTS {
+            let message = format!("Syntax error: More than {MOST_REPORTS} syntax errors");
+            self.problems.add(place, message);
+            self.halt();
+        } else {
+            self.problems.add(place, format!("Syntax error: {message}"));
+        }
+    }
+}

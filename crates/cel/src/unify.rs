@@ -1,0 +1,167 @@
+//! Whether a type can stand where another is asked for, and what that says about
+//! the parameters in them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::types::Type;
+
+/// What parameters stand for, as far as is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bound {
+    types: HashMap<Arc<str>, Type>,
+}
+
+impl Bound {
+    pub(crate) fn set(&mut self, param: &Arc<str>, to: Type) {
+        self.types.insert(param.clone(), to);
+    }
+
+    /// Whether `a` is assignable to `b`; only then is anything remembered.
+    pub(crate) fn assign(&mut self, a: &Type, b: &Type) -> bool {
+        let mut trial = self.clone();
+        let fits = trial.fits(a, b);
+        if fits {
+            *self = trial;
+        }
+        fits
+    }
+
+    pub(crate) fn assign_all(&mut self, a: &[Type], b: &[Type]) -> bool {
+        let mut trial = self.clone();
+        let fits = trial.fit_all(a, b);
+        if fits {
+            *self = trial;
+        }
+        fits
+    }
+
+    /// `ty` with everything known put in; what is not known becomes dyn if `dynamic`.
+    pub(crate) fn apply(&self, ty: &Type, dynamic: bool) -> Type {
+        match ty {
+            Type::Param(name) => match self.types.get(name) {
+                Some(to) => self.apply(to, dynamic),
+                None if dynamic => Type::Dyn,
+                None => ty.clone(),
+            },
+            Type::List(of) => Type::list(self.apply(of, dynamic)),
+            Type::Map(of) => Type::map(self.apply(&of.0, dynamic), self.apply(&of.1, dynamic)),
+            Type::Opaque(name, params) => {
+                let params = params.iter().map(|param| self.apply(param, dynamic)).collect();
+                Type::Opaque(name.clone(), params)
+            }
+            Type::Type(Some(of)) => Type::Type(Some(Arc::new(self.apply(of, dynamic)))),
+            other => other.clone(),
+        }
+    }
+
+    fn fit_all(&mut self, a: &[Type], b: &[Type]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.fits(a, b))
+    }
+
+    fn fits(&mut self, a: &Type, b: &Type) -> bool {
+        if let Type::Param(param) = b {
+            match self.substitute(a, param, b) {
+                (true, _) => return true,
+                (false, true) => return false,
+                (false, false) => {}
+            }
+        }
+        if let Type::Param(param) = a {
+            return self.substitute(b, param, a).0;
+        }
+        if a.is_dyn_or_error() || b.is_dyn_or_error() {
+            return true;
+        }
+        match (a, b) {
+            (Type::Null, other) | (other, Type::Null) => is_nullable(other),
+            (Type::Type(_), Type::Type(_)) => true,
+            (Type::List(a), Type::List(b)) => self.fits(a, b),
+            (Type::Map(a), Type::Map(b)) => self.fits(&a.0, &b.0) && self.fits(&a.1, &b.1),
+            (Type::Opaque(a, of_a), Type::Opaque(b, of_b)) => a == b && self.fit_all(of_a, of_b),
+            (a, b) => a == b,
+        }
+    }
+
+    /// Whether the parameter `param` may stand for `ty`, and whether it already stood
+    /// for something.
+    fn substitute(&mut self, ty: &Type, param: &Arc<str>, itself: &Type) -> (bool, bool) {
+        if ty == itself {
+            return (true, true);
+        }
+        if let Some(known) = self.types.get(param).cloned() {
+            if *ty == known {
+                return (true, true);
+            }
+            if !self.fits(ty, &known) {
+                return (false, true);
+            }
+            let general = most_general(ty, &known);
+            if !self.occurs(param, general) {
+                self.set(param, general.clone());
+            }
+            return (true, true);
+        }
+        if self.occurs(param, ty) {
+            return (false, false);
+        }
+        self.set(param, ty.clone());
+        (true, false)
+    }
+
+    /// Whether `param` is within `ty`, which would then have no end.
+    fn occurs(&self, param: &Arc<str>, ty: &Type) -> bool {
+        match ty {
+            Type::Param(name) if name == param => true,
+            Type::Param(name) => self.types.get(name).is_some_and(|to| self.occurs(param, to)),
+            Type::List(of) => self.occurs(param, of),
+            Type::Map(of) => self.occurs(param, &of.0) || self.occurs(param, &of.1),
+            Type::Opaque(_, params) => params.iter().any(|of| self.occurs(param, of)),
+            Type::Type(Some(of)) => self.occurs(param, of),
+            _ => false,
+        }
+    }
+}
+
+/// Of two types that agree, the one that says less.
+pub(crate) fn most_general<'a>(a: &'a Type, b: &'a Type) -> &'a Type {
+    if says_no_more(a, b) { a } else { b }
+}
+
+fn says_no_more(a: &Type, b: &Type) -> bool {
+    let open = |ty: &Type| matches!(ty, Type::Dyn | Type::Param(_));
+    match (a, b) {
+        (a, _) if open(a) => true,
+        (_, b) if open(b) => false,
+        (Type::List(a), Type::List(b)) => says_no_more(a, b),
+        (Type::Map(a), Type::Map(b)) => says_no_more(&a.0, &b.0) && says_no_more(&a.1, &b.1),
+        (Type::Opaque(a, of_a), Type::Opaque(b, of_b)) => {
+            a == b
+                && of_a.len() == of_b.len()
+                && of_a.iter().zip(&**of_b).all(|(a, b)| says_no_more(a, b))
+        }
+        (Type::Type(_), Type::Type(_)) => true,
+        (a, b) => a == b,
+    }
+}
+
+fn is_nullable(ty: &Type) -> bool {
+    matches!(ty, Type::Null | Type::Opaque(..) | Type::Struct(_) | Type::Duration | Type::Timestamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_take_on_types() {
+        let mut bound = Bound::default();
+        let param = Type::Param("A".into());
+        assert!(bound.assign(&Type::list(Type::Int), &Type::list(param.clone())));
+        assert!(!bound.assign(&Type::Text, &param));
+        assert!(bound.assign(&Type::Int, &param));
+        assert_eq!(bound.apply(&Type::list(param.clone()), true), Type::list(Type::Int));
+        assert!(!bound.assign(&Type::Null, &Type::Text));
+        assert!(bound.assign(&Type::Null, &Type::Timestamp));
+        assert!(!Bound::default().assign(&Type::list(param.clone()), &param));
+    }
+}

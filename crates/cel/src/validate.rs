@@ -1,0 +1,111 @@
+//! What is checked of literals once types are known.
+
+use crate::{
+    ast::{Ast, Call, Expr, Kind, Literal},
+    check::Checked,
+    library::check_format,
+    pattern::compile,
+    source::Problems,
+    types::Type,
+    value::{Moment, parse_duration},
+};
+
+/// Reports literals that no evaluation could use, and lists and maps of mixed types.
+pub(crate) fn validate(ast: &Ast, checked: &Checked, problems: &mut Problems) {
+    let mut validator = Validator { ast, checked, problems };
+    validator.visit(&ast.root, false);
+}
+
+/// The pattern that a call has as a literal.
+pub(crate) fn pattern(expr: &Expr) -> Option<&str> {
+    let Kind::Call(call) = &expr.kind else { return None };
+    let at = match (&*call.function, call.target.is_some()) {
+        ("matches", false) => 1,
+        ("matches" | "find" | "findAll", true) => 0,
+        _ => return None,
+    };
+    call.args.get(at).and_then(literal)
+}
+
+fn literal(expr: &Expr) -> Option<&str> {
+    if let Kind::Literal(Literal::Text(text)) = &expr.kind { Some(text) } else { None }
+}
+
+struct Validator<'a> {
+    ast: &'a Ast,
+    checked: &'a Checked,
+    problems: &'a mut Problems,
+}
+
+impl Validator<'_> {
+    /// `mixed`: lists and maps may hold values of different types here.
+    fn visit(&mut self, expr: &Expr, mixed: bool) {
+        let mut inner = mixed;
+        match &expr.kind {
+            Kind::Call(call) => {
+                self.call(expr, call);
+                inner |= &*call.function == "format";
+            }
+            Kind::List(elements) if !mixed => {
+                let parts = elements.iter().map(|element| (&element.value, element.optional));
+                self.alike(parts, true);
+            }
+            Kind::Map(entries) if !mixed => {
+                self.alike(entries.iter().map(|entry| (&entry.key, false)), false);
+                self.alike(entries.iter().map(|entry| (&entry.value, entry.optional)), false);
+            }
+            _ => {}
+        }
+        for child in expr.children() {
+            self.visit(child, inner);
+        }
+    }
+
+    fn call(&mut self, expr: &Expr, call: &Call) {
+        let Some(first) = call.args.first() else { return };
+        let valid: Option<fn(&str) -> bool> = match &*call.function {
+            "duration" => Some(|text| parse_duration(text).is_some()),
+            "timestamp" => Some(|text| Moment::parse(text).is_some()),
+            "matches" => Some(|text| compile(text).is_ok()),
+            _ => None,
+        };
+        if let (Some(valid), Some(text)) = (valid, literal(first))
+            && !valid(text)
+        {
+            self.report(first, format!("invalid {} argument", call.function));
+        }
+        if &*call.function == "format"
+            && let Some(format) = call.target.as_ref().and_then(literal)
+            && let Kind::List(elements) = &first.kind
+        {
+            let args: Vec<&Expr> = elements.iter().map(|element| &element.value).collect();
+            if let Some((id, message)) = check_format(expr.id, format, &args, self.checked) {
+                self.problems.add(self.ast.place(id), message);
+            }
+        }
+    }
+
+    /// Reports the first part (or each, unless `once`) whose type is not the first one's.
+    fn alike<'e>(&mut self, parts: impl Iterator<Item = (&'e Expr, bool)>, once: bool) {
+        let mut expected: Option<Type> = None;
+        for (part, optional) in parts {
+            let ty = &self.checked.types[part.id];
+            let ty = ty.in_optional().filter(|_| optional).unwrap_or(ty);
+            match &expected {
+                None => expected = Some(ty.clone()),
+                Some(expected) if expected == ty => {}
+                Some(expected) => {
+                    let message = format!("expected type '{expected}' but found '{ty}'");
+                    self.report(part, message);
+                    if once {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, expr: &Expr, message: String) {
+        self.problems.add(self.ast.place(expr.id), message);
+    }
+}

@@ -1,0 +1,86 @@
+//! Which values are equal, and which come first.
+
+use std::cmp::Ordering;
+
+use super::Value;
+use crate::error::Error;
+
+/// Whether two values are equal; values of different types are not, numbers apart.
+pub(crate) fn equal<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool, Error> {
+    Ok(match (a, b) {
+        (Value::Null, Value::Null) => true,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::Text(a), Value::Text(b)) => **a == **b,
+        (Value::Bytes(a), Value::Bytes(b)) => a == b,
+        (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
+        (Value::Duration(a), Value::Duration(b)) => a == b,
+        (Value::Type(a), Value::Type(b)) => a == b,
+        (Value::List(a), Value::List(b)) => return a.equal(b),
+        (Value::Map(a), Value::Map(b)) => return a.equal(b),
+        (Value::Optional(a), Value::Optional(b)) => match (a, b) {
+            (Some(a), Some(b)) => return equal(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        },
+        (Value::Message(a), Value::Message(b)) => {
+            if a.name != b.name || a.fields.len() != b.fields.len() {
+                return Ok(false);
+            }
+            for (name, value) in &a.fields {
+                let other = b.fields.iter().find(|(other, _)| other == name);
+                if !other.map_or(Ok(false), |(_, other)| equal(value, other))? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
+        (Value::Opaque(a), Value::Opaque(b)) => a.equal(b),
+        (Value::Preserved(a), Value::Preserved(b)) => a == b,
+        (a, b) => number(a, b) == Some(Some(Ordering::Equal)),
+    })
+}
+
+/// Which of two values comes first.
+pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Result<Ordering, Error> {
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => Ok(a.cmp(b)),
+        (Value::Text(a), Value::Text(b)) => Ok((**a).cmp(b)),
+        (Value::Bytes(a), Value::Bytes(b)) => Ok(a.cmp(b)),
+        (Value::Timestamp(a), Value::Timestamp(b)) => Ok(a.cmp(b)),
+        (Value::Duration(a), Value::Duration(b)) => Ok(a.cmp(b)),
+        (a, b) => match number(a, b) {
+            Some(Some(order)) => Ok(order),
+            Some(None) => Err(Error::new("NaN values cannot be ordered")),
+            None => Err(Error::no_overload()),
+        },
+    }
+}
+
+/// The order of two numbers of any types; `None` if they are not numbers, and no
+/// order if one is not a number at all.
+fn number(a: &Value<'_>, b: &Value<'_>) -> Option<Option<Ordering>> {
+    let integer = |value: &Value<'_>| match value {
+        Value::Int(n) => Some(i128::from(*n)),
+        Value::Uint(n) => Some(i128::from(*n)),
+        _ => None,
+    };
+    match (a, b) {
+        (Value::Double(a), Value::Double(b)) => Some(a.partial_cmp(b)),
+        (Value::Double(a), b) => Some(double(*a, integer(b)?)),
+        (a, Value::Double(b)) => Some(double(*b, integer(a)?).map(Ordering::reverse)),
+        (a, b) => Some(Some(integer(a)?.cmp(&integer(b)?))),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "checked to be in range")]
+fn double(a: f64, b: i128) -> Option<Ordering> {
+    if a.is_nan() {
+        None
+    } else if a >= 1e20 {
+        Some(Ordering::Greater)
+    } else if a <= -1e20 {
+        Some(Ordering::Less)
+    } else {
+        let whole = (a.trunc() as i128).cmp(&b);
+        Some(whole.then_with(|| a.fract().partial_cmp(&0.0).unwrap_or(Ordering::Equal)))
+    }
+}

@@ -1,0 +1,128 @@
+//! Lists: items of an object, or made.
+
+use std::sync::Arc;
+
+use super::{Value, equal, from_tree};
+use crate::{
+    error::Error,
+    node::{Merge, Node},
+};
+
+#[derive(Clone, Debug)]
+pub enum List<'a> {
+    Tree {
+        items: &'a [object::Value],
+        /// How to read the items.
+        node: Option<&'a Node>,
+        merge: &'a Merge,
+    },
+    Made(Arc<Vec<Value<'a>>>),
+}
+
+impl<'a> From<Vec<Value<'a>>> for List<'a> {
+    fn from(items: Vec<Value<'a>>) -> Self {
+        Self::Made(Arc::new(items))
+    }
+}
+
+impl<'a> List<'a> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Tree { items, .. } => items.len(),
+            Self::Made(items) => items.len(),
+        }
+    }
+
+    /// The item at `at`, if there is one.
+    pub(crate) fn get(&self, at: usize) -> Option<Result<Value<'a>, Error>> {
+        match self {
+            Self::Tree { items, node, .. } => items.get(at).map(|item| from_tree(item, *node)),
+            Self::Made(items) => items.get(at).cloned().map(Ok),
+        }
+    }
+
+    pub(crate) fn values(&self) -> Result<Vec<Value<'a>>, Error> {
+        match self {
+            Self::Tree { items, node, .. } => {
+                items.iter().map(|item| from_tree(item, *node)).collect()
+            }
+            Self::Made(items) => Ok(items.to_vec()),
+        }
+    }
+
+    /// How two of them become one: as their schema says.
+    pub(crate) fn concat(self, other: &List<'a>) -> Result<List<'a>, Error> {
+        let merge = if let Self::Tree { merge, .. } = &self { *merge } else { &Merge::Atomic };
+        if let (Merge::Atomic, Self::Made(mut items)) = (merge, self.clone()) {
+            drop(self);
+            Arc::make_mut(&mut items).extend(other.values()?);
+            return Ok(Self::Made(items));
+        }
+        let mut items = self.values()?;
+        for item in other.values()? {
+            let same = |old: &Value<'a>| match merge {
+                Merge::Atomic => Ok(false),
+                Merge::Set => equal(old, &item),
+                Merge::Map(keys) => have_same_keys(old, &item, keys),
+            };
+            match position(&items, same)? {
+                Some(at) if matches!(merge, Merge::Map(_)) => items[at] = item,
+                Some(_) => {}
+                None => items.push(item),
+            }
+        }
+        Ok(items.into())
+    }
+
+    /// Whether they hold the same; the order of sets and maps says nothing.
+    pub(crate) fn equal(&self, other: &List<'a>) -> Result<bool, Error> {
+        if self.len() != other.len() {
+            return Ok(false);
+        }
+        let merge = if let Self::Tree { merge, .. } = self { *merge } else { &Merge::Atomic };
+        if *merge == Merge::Atomic {
+            for at in 0..self.len() {
+                if let (Some(a), Some(b)) = (self.get(at), other.get(at))
+                    && !equal(&a?, &b?)?
+                {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        let mut rest = self.values()?;
+        for item in other.values()? {
+            match position(&rest, |old| equal(old, &item))? {
+                Some(at) => rest.swap_remove(at),
+                None => return Ok(false),
+            };
+        }
+        Ok(true)
+    }
+}
+
+fn position<'a>(
+    items: &[Value<'a>],
+    same: impl Fn(&Value<'a>) -> Result<bool, Error>,
+) -> Result<Option<usize>, Error> {
+    for (at, item) in items.iter().enumerate() {
+        if same(item)? {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
+}
+
+fn have_same_keys(a: &Value<'_>, b: &Value<'_>, keys: &[Arc<str>]) -> Result<bool, Error> {
+    let (Value::Map(a), Value::Map(b)) = (a, b) else { return Ok(false) };
+    for key in keys {
+        let same = match (a.field(key), b.field(key)) {
+            (Some(a), Some(b)) => equal(&a?, &b?)?,
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        if !same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

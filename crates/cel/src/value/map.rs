@@ -1,0 +1,192 @@
+//! Maps: parts of an object, or made.
+
+use std::{cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
+
+use super::{Text, Value, equal, from_tree};
+use crate::{error::Error, node::Node};
+
+#[derive(Clone, Debug)]
+pub enum Map<'a> {
+    Tree { tree: &'a object::Value, node: Option<&'a Node> },
+    Made(Arc<BTreeMap<Key<'a>, Value<'a>>>),
+}
+
+/// What an entry may be found by. Numbers that are equal are the same key.
+#[derive(Clone, Debug)]
+pub enum Key<'a> {
+    Bool(bool),
+    Number { value: i128, unsigned: bool },
+    Text(Text<'a>),
+}
+
+impl<'a> Key<'a> {
+    pub(crate) fn of(value: &Value<'a>) -> Option<Self> {
+        match value {
+            Value::Bool(b) => Some(Self::Bool(*b)),
+            Value::Int(n) => Some(Self::Number { value: (*n).into(), unsigned: false }),
+            Value::Uint(n) => Some(Self::Number { value: (*n).into(), unsigned: true }),
+            #[expect(clippy::cast_possible_truncation, reason = "whole and in range")]
+            Value::Double(n) if n.fract() == 0.0 && n.abs() < 1e19 => {
+                Some(Self::Number { value: *n as i128, unsigned: false })
+            }
+            Value::Text(text) => Some(Self::Text(text.clone())),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn value(&self) -> Value<'a> {
+        match self {
+            Self::Bool(b) => Value::Bool(*b),
+            Self::Number { value, unsigned: true } => {
+                Value::Uint(u64::try_from(*value).unwrap_or_default())
+            }
+            Self::Number { value, .. } => Value::Int(i64::try_from(*value).unwrap_or_default()),
+            Self::Text(text) => Value::Text(text.clone()),
+        }
+    }
+}
+
+impl Ord for Key<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let rank = |key: &Self| match key {
+            Self::Bool(_) => 0,
+            Self::Number { .. } => 1,
+            Self::Text(_) => 2,
+        };
+        match (self, other) {
+            (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            (Self::Number { value: a, .. }, Self::Number { value: b, .. }) => a.cmp(b),
+            (Self::Text(a), Self::Text(b)) => (**a).cmp(b),
+            (a, b) => rank(a).cmp(&rank(b)),
+        }
+    }
+}
+impl PartialOrd for Key<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl PartialEq for Key<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Key<'_> {}
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(b) => b.fmt(f),
+            Self::Number { value, .. } => value.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl<'a> From<BTreeMap<Key<'a>, Value<'a>>> for Map<'a> {
+    fn from(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
+        Self::Made(Arc::new(entries))
+    }
+}
+
+impl<'a> Map<'a> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Tree { tree, .. } => tree.entries().len(),
+            Self::Made(entries) => entries.len(),
+        }
+    }
+
+    /// What `key` names, if anything.
+    pub(crate) fn get(&self, key: &Key<'a>) -> Option<Result<Value<'a>, Error>> {
+        match (self, key) {
+            (Self::Made(entries), key) => entries.get(key).cloned().map(Ok),
+            (Self::Tree { .. }, Key::Text(name)) => self.field(name),
+            _ => None,
+        }
+    }
+
+    /// What a name stands for: in an object it is escaped.
+    pub(crate) fn field(&self, name: &str) -> Option<Result<Value<'a>, Error>> {
+        let (tree, node) = match self {
+            Self::Tree { tree, node } => (*tree, *node),
+            Self::Made(entries) => {
+                let key = Key::Text(Text::from(name.to_owned()));
+                return entries.get(&key).cloned().map(Ok);
+            }
+        };
+        match node {
+            None => find(tree, name).map(|value| from_tree(value, None)),
+            Some(node) => {
+                let (own, node) = node.entry(name)?;
+                find(tree, own.unwrap_or(name)).map(|value| from_tree(value, Some(node)))
+            }
+        }
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Key<'a>> {
+        match self {
+            Self::Tree { tree, node } => {
+                let escaped = |name: &'a str| match node {
+                    Some(node) => node.escaped(name),
+                    None => Text::Borrowed(name),
+                };
+                tree.entries().map(|(name, _)| Key::Text(escaped(name))).collect()
+            }
+            Self::Made(entries) => entries.keys().cloned().collect(),
+        }
+    }
+
+    pub(crate) fn insert(self, key: Key<'a>, value: Value<'a>) -> Result<Self, Error> {
+        let mut entries = match self {
+            Self::Made(entries) => entries,
+            tree @ Self::Tree { .. } => {
+                let mut entries = BTreeMap::new();
+                for key in tree.keys() {
+                    if let Some(value) = tree.get(&key) {
+                        entries.insert(key, value?);
+                    }
+                }
+                Arc::new(entries)
+            }
+        };
+        if entries.contains_key(&key) {
+            return Err(Error::new(format!("insert failed: key {key} already exists")));
+        }
+        Arc::make_mut(&mut entries).insert(key, value);
+        Ok(Self::Made(entries))
+    }
+
+    pub(crate) fn equal(&self, other: &Map<'a>) -> Result<bool, Error> {
+        if self.len() != other.len() {
+            return Ok(false);
+        }
+        if let (Self::Tree { tree: a, node: Some(node) }, Self::Tree { tree: b, .. }) =
+            (self, other)
+        {
+            // What the schema does not describe is compared as it is.
+            let unknown = |name: &str| node.described(name).is_none();
+            let differs = |(name, value): (&str, &object::Value)| {
+                unknown(name) && find(b, name).is_some_and(|other| other != value)
+            };
+            if a.entries().any(differs) {
+                return Ok(false);
+            }
+        }
+        for key in self.keys() {
+            let Some(value) = self.get(&key) else { continue };
+            let Some(found) = other.get(&key) else { return Ok(false) };
+            if !equal(&value?, &found?)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// An entry of a tree, be it null.
+fn find<'a>(tree: &'a object::Value, name: &str) -> Option<&'a object::Value> {
+    let value = tree.get(name);
+    let present = !value.is_null() || tree.entries().any(|(other, _)| other == name);
+    present.then_some(value)
+}

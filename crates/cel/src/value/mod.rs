@@ -1,0 +1,136 @@
+//! Values at run time. What comes from an object stays where it is: a value is a
+//! reference into the tree, with the schema that says how to read it.
+
+mod compare;
+mod list;
+mod map;
+mod moment;
+mod text;
+mod tree;
+
+use std::sync::Arc;
+
+pub(crate) use self::{
+    compare::{compare, equal},
+    list::List,
+    map::{Key, Map},
+    moment::{Civil, Moment, NANOS, duration_text, parse_duration},
+    text::Text,
+    tree::{from_tree, to_tree},
+};
+use crate::library::Opaque;
+
+/// What an expression computes with, and results in.
+#[derive(Clone, Debug, Default)]
+pub enum Value<'a> {
+    #[default]
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(Text<'a>),
+    Bytes(Arc<[u8]>),
+    Timestamp(Moment),
+    /// In nanoseconds.
+    Duration(i64),
+    List(List<'a>),
+    Map(Map<'a>),
+    /// `Name{field: value}`.
+    Message(Arc<Message<'a>>),
+    /// The name of a type.
+    Type(Arc<str>),
+    Optional(Option<Arc<Value<'a>>>),
+    Opaque(Opaque<'a>),
+    /// A part of an object that no schema describes: it can only be compared.
+    Preserved(&'a object::Value),
+}
+
+/// An object that an expression made.
+#[derive(Clone, Debug)]
+pub struct Message<'a> {
+    pub name: Arc<str>,
+    pub fields: Vec<(Arc<str>, Value<'a>)>,
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::Text(Text::from(text.into()))
+    }
+
+    pub(crate) fn list(items: Vec<Value<'a>>) -> Self {
+        Self::List(List::from(items))
+    }
+
+    pub(crate) fn some(value: Value<'a>) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    pub const NONE: Self = Self::Optional(None);
+
+    pub fn as_bool(&self) -> Option<bool> {
+        if let Self::Bool(b) = self { Some(*b) } else { None }
+    }
+
+    pub fn as_text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    pub(crate) fn as_int(&self) -> Option<i64> {
+        if let Self::Int(n) = self { Some(*n) } else { None }
+    }
+
+    /// The name of the type of this value.
+    pub fn type_name(&self) -> &str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::Text(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Message(message) => &message.name,
+            Self::Type(_) => "type",
+            Self::Optional(_) => "optional_type",
+            Self::Opaque(opaque) => opaque.type_name(),
+            Self::Preserved(_) => "unknown",
+        }
+    }
+
+    /// What `size()` is, where it is anything: characters, bytes, items, entries.
+    pub(crate) fn size(&self) -> Option<usize> {
+        match self {
+            Self::Text(text) => Some(text.chars().count()),
+            Self::Bytes(bytes) => Some(bytes.len()),
+            Self::List(list) => Some(list.len()),
+            Self::Map(map) => Some(map.len()),
+            _ => None,
+        }
+    }
+
+    /// Whether this is what a field of its type holds when nobody has set it.
+    pub(crate) fn is_zero(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(b) => !b,
+            Self::Int(n) => *n == 0,
+            Self::Uint(n) => *n == 0,
+            Self::Double(n) => *n == 0.0,
+            Self::Text(text) => text.is_empty(),
+            Self::Bytes(bytes) => bytes.is_empty(),
+            Self::Timestamp(moment) => *moment == Moment::default(),
+            Self::Duration(nanos) => *nanos == 0,
+            Self::List(list) => list.len() == 0,
+            Self::Map(map) => map.len() == 0,
+            Self::Message(message) => message.fields.is_empty(),
+            Self::Optional(held) => held.as_ref().is_none_or(|held| held.is_zero()),
+            Self::Opaque(opaque) => opaque.is_zero(),
+            Self::Type(_) | Self::Preserved(_) => false,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Between trees and values.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use super::{List, Map, Moment, Text, Value, map::Key};
+use crate::{
+    error::Error,
+    library::parse_openapi_duration,
+    node::{Merge, Node, Shape},
+};
+
+/// A part of an object as a value; without a schema it is what its JSON is.
+pub(crate) fn from_tree<'a>(
+    tree: &'a object::Value,
+    node: Option<&'a Node>,
+) -> Result<Value<'a>, Error> {
+    let Some(node) = node else { return Ok(plain(tree)) };
+    let mismatch = |wanted: &str| {
+        Err(Error::new(format!("invalid data, expected {wanted}, got {}", go_type(tree))))
+    };
+    if tree.is_null() {
+        return if node.nullable {
+            Ok(Value::Null)
+        } else {
+            Err(Error::new("invalid data, got null for schema with nullable=false"))
+        };
+    }
+    match (&node.shape, tree) {
+        (Shape::Dyn, _) => Ok(plain(tree)),
+        (Shape::IntOrText, object::Value::Int(_) | object::Value::Text(_)) => Ok(plain(tree)),
+        (Shape::IntOrText, _) => Err(Error::new(
+            "invalid data, expected XIntOrString value to be either a string or integer",
+        )),
+        (Shape::Object { .. } | Shape::Map(_), tree) if tree.is_object() => {
+            Ok(Value::Map(Map::Tree { tree, node: Some(node) }))
+        }
+        (Shape::Object { .. } | Shape::Map(_), _) => {
+            Err(Error::new("invalid data, expected a map for the provided schema with type=object"))
+        }
+        (Shape::List { items, merge }, object::Value::List(list)) => {
+            Ok(Value::List(List::Tree { items: list, node: items.as_deref(), merge }))
+        }
+        (Shape::List { .. }, _) => Err(Error::new(
+            "invalid data, expected an array for the provided schema with type=array",
+        )),
+        (Shape::Text, object::Value::Text(text)) => Ok(Value::Text(Text::Borrowed(text))),
+        (Shape::Bytes, object::Value::Text(text)) => match STANDARD.decode(text.as_bytes()) {
+            Ok(bytes) => Ok(Value::Bytes(bytes.into())),
+            Err(error) => Err(Error::new(format!("Invalid byte formatted string {text}: {error}"))),
+        },
+        (Shape::Duration, object::Value::Text(text)) => parse_openapi_duration(text)
+            .map(Value::Duration)
+            .ok_or_else(|| Error::new(format!("Invalid duration {text}: time: invalid duration"))),
+        (Shape::Date, object::Value::Text(text)) => Moment::parse_date(text)
+            .map(Value::Timestamp)
+            .ok_or_else(|| Error::new(format!("Invalid date formatted string {text}"))),
+        (Shape::DateTime, object::Value::Text(text)) => Moment::parse(text)
+            .map(Value::Timestamp)
+            .ok_or_else(|| Error::new(format!("Invalid date-time formatted string {text}"))),
+        (Shape::Text | Shape::Bytes | Shape::Duration | Shape::Date | Shape::DateTime, _) => {
+            mismatch("string")
+        }
+        (Shape::Double, tree) => {
+            tree.as_f64().map_or_else(|| mismatch("float"), |n| Ok(Value::Double(n)))
+        }
+        (Shape::Int, tree) => tree.as_i64().map_or_else(|| mismatch("int"), |n| Ok(Value::Int(n))),
+        (Shape::Bool, tree) => {
+            tree.as_bool().map_or_else(|| mismatch("bool"), |b| Ok(Value::Bool(b)))
+        }
+        (Shape::Preserved, tree) => Ok(Value::Preserved(tree)),
+    }
+}
+
+/// A value as a tree, where JSON can say it.
+pub(crate) fn to_tree(value: &Value<'_>) -> Result<object::Value, Error> {
+    Ok(match value {
+        Value::Null => object::Value::Null,
+        Value::Bool(b) => (*b).into(),
+        Value::Int(n) => (*n).into(),
+        Value::Uint(n) => (*n).into(),
+        Value::Double(n) => object::Value::Float(*n),
+        Value::Text(text) => object::Value::from(&**text),
+        Value::Bytes(bytes) => STANDARD.encode(bytes).into(),
+        Value::Timestamp(moment) => moment.to_string().into(),
+        Value::Duration(nanos) => super::duration_text(*nanos).into(),
+        Value::Preserved(tree) | Value::Map(Map::Tree { tree, .. }) => (*tree).clone(),
+        Value::List(list) => {
+            let items = list.values()?;
+            let items: Result<Vec<_>, _> = items.iter().map(to_tree).collect();
+            items?.into_iter().collect()
+        }
+        Value::Map(map) => {
+            let mut tree = object::Value::object();
+            for key in map.keys() {
+                let Key::Text(name) = &key else {
+                    return Err(Error::new(format!("unsupported map key type {key}")));
+                };
+                if let Some(value) = map.get(&key) {
+                    tree[name] = to_tree(&value?)?;
+                }
+            }
+            tree
+        }
+        Value::Message(message) => {
+            let mut tree = object::Value::object();
+            for (name, value) in &message.fields {
+                tree[name] = to_tree(value)?;
+            }
+            tree
+        }
+        Value::Optional(Some(value)) => to_tree(value)?,
+        Value::Optional(None) => object::Value::Null,
+        Value::Opaque(opaque) => opaque.to_string().into(),
+        Value::Type(name) => object::Value::from(&**name),
+    })
+}
+
+static ATOMIC: Merge = Merge::Atomic;
+
+fn plain(tree: &object::Value) -> Value<'_> {
+    match tree {
+        object::Value::Null => Value::Null,
+        object::Value::Bool(b) => Value::Bool(*b),
+        object::Value::Int(n) => Value::Int(*n),
+        object::Value::UInt(n) => Value::Uint(*n),
+        object::Value::Float(n) => Value::Double(*n),
+        object::Value::Text(text) => Value::Text(Text::Borrowed(text)),
+        object::Value::List(items) => Value::List(List::Tree { items, node: None, merge: &ATOMIC }),
+        tree => Value::Map(Map::Tree { tree, node: None }),
+    }
+}
+
+/// What Go calls the type of such JSON.
+fn go_type(tree: &object::Value) -> &'static str {
+    match tree {
+        object::Value::Null => "<nil>",
+        object::Value::Bool(_) => "bool",
+        object::Value::Int(_) => "int64",
+        object::Value::UInt(_) => "uint64",
+        object::Value::Float(_) => "float64",
+        object::Value::Text(_) => "string",
+        object::Value::List(_) => "[]interface {}",
+        _ => "map[string]interface {}",
+    }
+}
+
+impl From<&Arc<str>> for Text<'_> {
+    fn from(text: &Arc<str>) -> Self {
+        Self::Made(text.clone())
+    }
+}

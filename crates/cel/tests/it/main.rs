@@ -1,0 +1,6 @@
+//! Expressions and what becomes of them.
+
+mod compile;
+mod cost;
+mod evaluate;
+mod robust;
