@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-use object::{Bytes, Duration, MicroTime, Quantity, QuantityError, Struct, Time, Type, Value};
+use object::{
+    Bytes, Duration, MicroTime, Plain, Quantity, QuantityError, Struct, Time, Type, Value,
+};
 
 use crate::{Path, openapi::packages::is_meta};
 
@@ -182,6 +184,11 @@ impl<'a> Go<'a> {
             Type::Map(item) => format!("map[string]{}", self.entry().of(item)),
             Type::Object(shape) if is_meta(&shape.name) => format!("v1.{}", shape.name),
             Type::Object(shape) => format!("{}.{}", self.package, shape.name),
+            Type::Either(shape, Plain::Bool) => format!("{}.{}OrBool", self.package, shape.name),
+            Type::Either(shape, Plain::List) => format!("{}.{}OrArray", self.package, shape.name),
+            Type::Either(shape, Plain::Texts) => {
+                format!("{}.{}OrStringArray", self.package, shape.name)
+            }
         }
     }
 }
@@ -252,7 +259,45 @@ fn fit(
                 Err(Misfit::Text(format!("illegal base64 data at input byte {at}")))
             }
         },
+        (Type::Either(shape, plain), _) => either(shape, *plain, go, value, at),
         (ty, value) => Err(Misfit::new(value, go.of(ty))),
+    }
+}
+
+/// Such types read themselves, so that nobody is told of fields they do not know; and
+/// of what is neither the one nor the other most make nothing.
+fn either(
+    shape: &Struct,
+    plain: Plain,
+    go: Go<'_>,
+    value: &mut Value,
+    at: &Path,
+) -> Result<(), Misfit> {
+    let (untold, inside) = (&mut Unknown::new(), go.inside());
+    match (plain, &mut *value) {
+        (_, Value::Object(_) | Value::Map(_)) => fields(shape, inside, value, at, untold),
+        (Plain::Bool, Value::Bool(_)) => Ok(()),
+        (Plain::Bool, _) => Err(Misfit::Text("boolean or JSON schema expected".to_owned())),
+        (Plain::List, Value::List(items)) => {
+            items.make_mut().iter_mut().enumerate().try_for_each(|(i, item)| match item {
+                Value::Null => {
+                    *item = Value::object();
+                    Ok(())
+                }
+                Value::Object(_) | Value::Map(_) => {
+                    fields(shape, inside, item, &at.index(i), untold)
+                }
+                item => Err(Misfit::new(item, format!("{inside}.{}", shape.name))),
+            })
+        }
+        (Plain::Texts, Value::List(items)) => items.iter().try_for_each(|item| match item {
+            Value::Text(_) => Ok(()),
+            item => Err(Misfit::new(item, "string".to_owned())),
+        }),
+        (Plain::List | Plain::Texts, _) => {
+            *value = Value::Null;
+            Ok(())
+        }
     }
 }
 

@@ -5,9 +5,11 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 use object::{Link, Struct, Text, Time, Value};
 
 use crate::{
-    Errors, Grace, Kind, NameRule, Names, Scope, Storage, Subresource, Warnings,
+    Errors, Grace, Kind, NameRule, Names, Scope, Storage, Subresource, Unknown, Warnings, conform_as,
+    custom::Custom,
     kind::{Column, METADATA, check_name},
     meta::check_finalizers,
+    normalize,
 };
 
 #[derive(Clone, Debug)]
@@ -24,15 +26,19 @@ pub struct Definition {
     pub shape: Link<Struct>,
     pub columns: Arc<[ColumnInfo]>,
     pub hooks: Arc<dyn Hooks>,
+    /// What a kind has besides that a CRD has declared.
+    pub custom: Option<Arc<Custom>>,
 }
 
 /// A column without its cells.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ColumnInfo {
-    pub name: &'static str,
-    pub ty: &'static str,
-    pub format: &'static str,
+    pub name: Text,
+    pub ty: Text,
+    pub format: Text,
     pub priority: i32,
+    /// Empty: the name speaks for itself.
+    pub description: Text,
 }
 
 /// The hooks of a kind, over trees. What each does is said at `Kind`.
@@ -59,11 +65,11 @@ pub trait Hooks: fmt::Debug + Send + Sync {
         None
     }
     /// The field selectors that the kind knows, besides name and namespace.
-    fn fields(&self) -> Vec<&'static str> {
+    fn fields(&self) -> Vec<&str> {
         Vec::new()
     }
     /// Those of them that are topics.
-    fn topics(&self) -> Vec<&'static str> {
+    fn topics(&self) -> Vec<&str> {
         Vec::new()
     }
     fn field(&self, _object: &Value, _name: &str) -> Option<Text> {
@@ -72,6 +78,8 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn grace(&self, _object: &Value, _asked: Option<i64>) -> Grace {
         Grace::None
     }
+    /// What a deletion leaves on an object that is not gone at once.
+    fn prepare_delete(&self, _object: &mut Value, _now: i64) {}
     fn to_stored(&self, _object: &mut Value) {}
     fn from_stored(&self, _object: &mut Value) {}
 }
@@ -79,10 +87,11 @@ pub trait Hooks: fmt::Debug + Send + Sync {
 impl Definition {
     pub fn of<K: Kind>() -> Self {
         let info = |column: &Column<K>| ColumnInfo {
-            name: column.name,
-            ty: column.ty,
-            format: column.format,
+            name: column.name.into(),
+            ty: column.ty.into(),
+            format: column.format.into(),
             priority: column.priority,
+            description: Text::default(),
         };
         Self {
             names: K::NAMES,
@@ -97,6 +106,59 @@ impl Definition {
             shape: Link::Static(K::SHAPE),
             columns: K::COLUMNS.iter().map(info).collect(),
             hooks: Arc::new(BuiltIn::<K>(PhantomData)),
+            custom: None,
+        }
+    }
+
+    /// Makes a decoded tree fit the kind: types are right, what is unknown is told. The
+    /// error is Go's text.
+    pub fn conform(&self, object: &mut Value, unknown: &mut Unknown) -> Result<(), String> {
+        match &self.custom {
+            Some(custom) => custom.conform(object, unknown),
+            None => conform_as(self.names.version, &self.shape, object, unknown),
+        }
+    }
+
+    /// Gives the object the one form that it is kept in.
+    pub fn normalize(&self, object: &mut Value) {
+        match &self.custom {
+            Some(custom) => custom.normalize(object),
+            None => normalize(&self.shape, object),
+        }
+    }
+
+    /// Takes an object from the store: it may have been written under another schema.
+    pub fn restore(&self, object: &mut Value) {
+        if self.custom.is_some() {
+            // What cannot be read as metadata is left to whoever writes it next.
+            if self.conform(object, &mut Unknown::new()).is_ok() {
+                self.hooks.default_fields(object);
+            }
+        }
+        self.normalize(object);
+    }
+
+    /// What a list of such objects is called.
+    pub fn list_kind(&self) -> String {
+        match &self.custom {
+            Some(custom) => custom.list_kind.to_string(),
+            None => format!("{}List", self.names.kind),
+        }
+    }
+
+    /// Whether a write through this path changes what somebody wants of the object.
+    pub fn counts(&self, subresource: &str, new: &Value, old: &Value) -> bool {
+        match &self.custom {
+            Some(_) if !subresource.is_empty() => false,
+            Some(_) => {
+                let besides = |object: &Value| {
+                    let mut object = object.clone();
+                    object.remove("metadata");
+                    object
+                };
+                besides(new) != besides(old)
+            }
+            None => new.get("spec") != old.get("spec"),
         }
     }
 
@@ -179,11 +241,11 @@ impl<K: Kind> Hooks for BuiltIn<K> {
         K::view(object).ended()
     }
 
-    fn fields(&self) -> Vec<&'static str> {
+    fn fields(&self) -> Vec<&str> {
         K::INDEXES.iter().map(|index| index.name).collect()
     }
 
-    fn topics(&self) -> Vec<&'static str> {
+    fn topics(&self) -> Vec<&str> {
         K::INDEXES.iter().filter(|index| index.topic).map(|index| index.name).collect()
     }
 
@@ -194,6 +256,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn grace(&self, object: &Value, asked: Option<i64>) -> Grace {
         K::view(object).grace(asked)
+    }
+
+    fn prepare_delete(&self, object: &mut Value, now: i64) {
+        K::ref_cast_mut(object).prepare_delete(now);
     }
 
     fn to_stored(&self, object: &mut Value) {

@@ -175,7 +175,8 @@ impl Errors {
     }
 
     pub fn too_long(&mut self, at: &Path, max: usize) {
-        let detail = format!("may not be more than {max} bytes");
+        let bytes = if max == 1 { "byte" } else { "bytes" };
+        let detail = format!("may not be more than {max} {bytes}");
         self.push(ErrorType::TooLong, at, Value::Null, detail);
     }
 

@@ -57,7 +57,7 @@ impl Storage {
 }
 
 /// A further path below an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subresource {
     pub name: &'static str,
     /// What it takes and gives.
@@ -82,6 +82,9 @@ pub mod verbs {
     pub const NO_COLLECTION: &[&str] =
         &["create", "delete", "get", "list", "patch", "update", "watch"];
     pub const CREATE: &[&str] = &["create"];
+    /// Those of custom kinds, in the order in which discovery names them.
+    pub const CUSTOM: &[&str] =
+        &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 }
 
 /// What is wrong with a name; `prefix`: it is one that the server will complete.
@@ -268,6 +271,9 @@ pub trait Kind: Lens {
     fn warn(&self, _old: Option<&Self>, _warnings: &mut Warnings) {}
     /// The same, of an update of the status.
     fn warn_status(&self, _warnings: &mut Warnings) {}
+
+    /// What a deletion leaves on an object that is not gone at once.
+    fn prepare_delete(&mut self, _now: i64) {}
 
     /// From this version to the one that is stored.
     fn to_stored(_object: &mut Value) {}

@@ -3,6 +3,7 @@
 
 pub mod apply;
 mod conform;
+pub mod custom;
 mod definition;
 mod errors;
 mod kind;

@@ -1,7 +1,7 @@
 //! One form for each object: constant defaults filled, what is empty left out,
 //! and what Go writes although it is empty written.
 
-use object::{Field, Struct, Type, Value};
+use object::{Field, Plain, Struct, Type, Value};
 
 /// Fills constant defaults; drops fields that the shape does not know or leaves out.
 pub fn normalize(shape: &Struct, object: &mut Value) {
@@ -28,6 +28,10 @@ fn fill(field: &Field, object: &mut Value) {
 fn normalize_value(ty: &Type, value: &mut Value) {
     match (ty, value) {
         (Type::Object(shape), value) => normalize(shape, value),
+        (Type::Either(shape, _), value) if value.is_object() => normalize(shape, value),
+        (Type::Either(shape, Plain::List), Value::List(items)) => {
+            items.make_mut().iter_mut().for_each(|value| normalize(shape, value));
+        }
         (Type::List(item), Value::List(items)) if nested(item) => {
             items.make_mut().iter_mut().for_each(|value| normalize_value(item, value));
         }
@@ -46,5 +50,5 @@ fn is_hollow(field: &Field, value: &Value) -> bool {
 
 /// Whether there can be anything to do inside.
 fn nested(ty: &Type) -> bool {
-    matches!(ty, Type::Object(_) | Type::List(_) | Type::Map(_))
+    matches!(ty, Type::Object(_) | Type::Either(..) | Type::List(_) | Type::Map(_))
 }

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 use object::{Object, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_with};
-use schema::{Definition, conform_as, protobuf};
+use schema::{Definition, protobuf};
 
 use crate::Query;
 
@@ -43,7 +43,7 @@ pub(crate) fn fit(
 ) -> Result<Vec<String>, Status> {
     let mut unknown = Vec::new();
     let version = definition.names.version;
-    conform_as(version, &definition.shape, object, &mut unknown).map_err(|error| {
+    definition.conform(object, &mut unknown).map_err(|error| {
         let kind = definition.names.kind;
         Status::bad_request(format!(
             "{kind} in version {version:?} cannot be handled as a {kind}: {error}"

@@ -1,13 +1,15 @@
 //! The kinds that are served, each with its place in the store.
 
+mod custom;
+
 use std::{
     collections::HashMap,
-    sync::{Arc, RwLock},
+    sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use bytes::Bytes;
 use object::{Key, Object, Status, Subject, Text, Value, View, from_json, to_json};
-use schema::{Definition, normalize, protobuf};
+use schema::{Definition, protobuf};
 use store::{Engine, Error, Mirror, Resident, Resource, Topic};
 
 use crate::Transform;
@@ -42,6 +44,12 @@ impl Served {
         }
     }
 
+    /// The definition that tells what objects show, and are selected by. Versions of a
+    /// custom kind each have their own.
+    pub(crate) fn reader(&self) -> &Arc<Definition> {
+        if self.definition.custom.is_some() { &self.definition } else { &self.hub }
+    }
+
     pub fn objects(&self) -> Result<&Arc<Resource<Value>>, Status> {
         self.objects.as_ref().ok_or_else(|| {
             let kind = self.definition.names.plural;
@@ -70,11 +78,19 @@ impl Served {
     }
 }
 
-/// All kinds by group, version and plural.
+/// All kinds by group, version and plural. Custom ones come and go.
 #[derive(Debug, Default)]
 pub struct Kinds {
-    served: RwLock<HashMap<(Text, Text, Text), Served>>,
-    order: RwLock<Vec<Served>>,
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_name: HashMap<(Text, Text, Text), Served>,
+    /// As discovery tells them.
+    order: Vec<Served>,
+    /// Counts how often any of this has changed.
+    edition: u64,
 }
 
 impl Kinds {
@@ -95,34 +111,24 @@ impl Kinds {
                 ("", _) => None,
                 (_, Some(known)) => Some(known.clone()),
                 (prefix, None) => {
-                    let resident = Trees { definition: hub.clone(), transform: transform.clone() };
-                    let key = format!("/registry/{prefix}/");
-                    let made = mirror.serve(&key, Arc::new(resident), engine)?;
+                    let made = resource(&hub, engine, mirror, transform)?;
                     resources.insert(prefix, made.clone());
                     Some(made)
                 }
             };
-            this.add(Served { definition: definition.clone(), hub, objects });
+            this.write().add(Served { definition: definition.clone(), hub, objects });
         }
         Ok(this)
     }
 
-    fn add(&self, served: Served) {
-        let names = &served.definition.names;
-        let key = (names.group.into(), names.version.into(), names.plural.into());
-        self.served.write().expect("not poisoned").insert(key, served.clone());
-        self.order.write().expect("not poisoned").push(served);
-    }
-
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
         let key = (group.into(), version.into(), plural.into());
-        self.served.read().expect("not poisoned").get(&key).cloned()
+        self.read().by_name.get(&key).cloned()
     }
 
     /// Whether anything of the group is served.
     pub fn has_group(&self, group: &str) -> bool {
-        let order = self.order.read().expect("not poisoned");
-        order.iter().any(|served| served.definition.names.group == group)
+        self.read().order.iter().any(|served| served.definition.names.group == group)
     }
 
     /// A kind in whatever version comes first.
@@ -131,13 +137,50 @@ impl Kinds {
             let names = &served.definition.names;
             names.group == group && names.plural == plural
         };
-        self.order.read().expect("not poisoned").iter().find(is).cloned()
+        self.read().order.iter().find(is).cloned()
     }
 
     /// All of them, in the order of discovery.
     pub fn all(&self) -> Vec<Served> {
-        self.order.read().expect("not poisoned").clone()
+        self.read().order.clone()
     }
+
+    /// Changes whenever a kind comes or goes.
+    pub fn edition(&self) -> u64 {
+        self.read().edition
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().expect("not poisoned")
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().expect("not poisoned")
+    }
+}
+
+impl State {
+    fn add(&mut self, served: Served) {
+        self.by_name.insert(name_of(&served), served.clone());
+        self.order.push(served);
+        self.edition += 1;
+    }
+}
+
+fn name_of(served: &Served) -> (Text, Text, Text) {
+    let names = &served.definition.names;
+    (names.group.into(), names.version.into(), names.plural.into())
+}
+
+/// The objects of a kind, in memory.
+fn resource(
+    hub: &Arc<Definition>,
+    engine: &dyn Engine<Value>,
+    mirror: &Mirror<Value>,
+    transform: &Arc<dyn Transform>,
+) -> Result<Arc<Resource<Value>>, Error> {
+    let resident = Trees { definition: hub.clone(), transform: transform.clone() };
+    mirror.serve(&format!("/registry/{}/", hub.storage.prefix), Arc::new(resident), engine)
 }
 
 /// The group and version that objects are stored in, whether it is served or not.
@@ -184,7 +227,7 @@ fn from_bytes(hub: &Definition, bytes: &[u8]) -> Option<Value> {
     } else {
         from_json(bytes).ok()?
     };
-    normalize(&hub.shape, &mut object);
+    hub.restore(&mut object);
     let named = Object::from(object).with_api_version(hub.names.api_version());
     Some(named.with_kind(hub.names.kind).into())
 }

@@ -1,6 +1,6 @@
-//! The OpenAPI documents: made when first asked for, then kept.
+//! The OpenAPI documents: made when first asked for, then kept until kinds come or go.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{
@@ -22,9 +22,12 @@ const FOR_EVER: &str = "public, immutable";
 
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
-    v2: OnceLock<Document>,
-    v3: OnceLock<Vec<Document>>,
+    v2: Mutex<Option<(u64, Arc<Document>)>>,
+    /// With the definitions that each was made of: only what has changed is made again.
+    v3: Mutex<(u64, Vec<Made>)>,
 }
+
+type Made = (Vec<Arc<Definition>>, Arc<Document>);
 
 #[derive(Debug)]
 struct Document {
@@ -47,14 +50,13 @@ impl Documents {
                 if !takes_json(headers) {
                     return Some(status_reply(&not_acceptable()));
                 }
-                let make =
-                    || Document::new(String::new(), &schema::openapi::v2(&definitions(server)));
-                Some(self.v2.get_or_init(make).reply(headers))
+                Some(self.older(server).reply(headers))
             }
             "/openapi/v3" => Some(object_reply(200, &self.index(server))),
             path => {
                 let name = path.strip_prefix("/openapi/v3/")?;
-                let found = self.documents(server).iter().find(|document| document.name == name)?;
+                let documents = self.documents(server);
+                let found = documents.iter().find(|document| document.name == name)?;
                 if !takes_json(headers) {
                     return Some(status_reply(&not_acceptable()));
                 }
@@ -70,7 +72,8 @@ impl Documents {
     /// Which documents there are; the hash lets clients keep them for ever.
     fn index(&self, server: &Server) -> Value {
         let mut paths = Value::object();
-        for Document { name, hash, .. } in self.documents(server) {
+        for document in self.documents(server) {
+            let Document { name, hash, .. } = &*document;
             paths[name.as_str()]["serverRelativeURL"] =
                 format!("/openapi/v3/{name}?hash={hash}").into();
         }
@@ -79,26 +82,68 @@ impl Documents {
         index
     }
 
-    fn documents(&self, server: &Server) -> &[Document] {
-        self.v3.get_or_init(|| {
-            let all = definitions(server);
-            let mut names: Vec<(String, &str, &str)> = Vec::new();
-            for definition in &all {
-                let (group, version) = (definition.names.group, definition.names.version);
-                let name = match group {
-                    "" => format!("api/{version}"),
-                    group => format!("apis/{group}/{version}"),
-                };
-                if !names.iter().any(|(own, ..)| *own == name) {
-                    names.push((name, group, version));
-                }
+    fn older(&self, server: &Server) -> Arc<Document> {
+        let edition = server.registry.kinds().edition();
+        let mut kept = self.v2.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*kept {
+            Some((made, document)) if *made == edition => document.clone(),
+            _ => {
+                let all = owned(&definitions(server));
+                let document = Document::new(String::new(), &schema::openapi::v2(&all));
+                kept.insert((edition, Arc::new(document))).1.clone()
             }
-            let document = |(name, group, version): (String, &str, &str)| {
-                Document::new(name, &schema::openapi::v3(&all, group, version))
-            };
-            names.into_iter().map(document).collect()
-        })
+        }
     }
+
+    fn documents(&self, server: &Server) -> Vec<Arc<Document>> {
+        let edition = server.registry.kinds().edition();
+        let mut kept = self.v3.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.0 != edition {
+            let all = definitions(server);
+            let before = std::mem::take(&mut kept.1);
+            *kept = (edition, make(&all, &before));
+        }
+        kept.1.iter().map(|(_, document)| document.clone()).collect()
+    }
+}
+
+/// A document for each group and version; those whose definitions are as `before` stay.
+fn make(all: &[Arc<Definition>], before: &[Made]) -> Vec<Made> {
+    let mut names: Vec<(String, &str, &str)> = Vec::new();
+    for definition in all {
+        let (group, version) = (definition.names.group, definition.names.version);
+        let name = match group {
+            "" => format!("api/{version}"),
+            group => format!("apis/{group}/{version}"),
+        };
+        if !names.iter().any(|(own, ..)| *own == name) {
+            names.push((name, group, version));
+        }
+    }
+    let known = owned(all);
+    let made = names.into_iter().map(|(name, group, version)| {
+        let is = |definition: &&Arc<Definition>| {
+            definition.names.group == group && definition.names.version == version
+        };
+        let of: Vec<_> = all.iter().filter(is).cloned().collect();
+        let same = |made: &&Made| {
+            made.1.name == name
+                && made.0.len() == of.len()
+                && made.0.iter().zip(&of).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        match before.iter().find(same) {
+            Some((_, document)) => (of, document.clone()),
+            None => {
+                let document = schema::openapi::v3(&known, group, version);
+                (of, Arc::new(Document::new(name, &document)))
+            }
+        }
+    });
+    made.collect()
+}
+
+fn owned(definitions: &[Arc<Definition>]) -> Vec<Definition> {
+    definitions.iter().map(|definition| Definition::clone(definition)).collect()
 }
 
 impl Document {
@@ -140,9 +185,8 @@ fn not_acceptable() -> Status {
     Status::failure(406, "NotAcceptable", why).with_details(StatusDetails::new())
 }
 
-fn definitions(server: &Server) -> Vec<Definition> {
-    let all = server.registry.kinds().all();
-    all.iter().map(|served| Definition::clone(&Arc::clone(&served.definition))).collect()
+fn definitions(server: &Server) -> Vec<Arc<Definition>> {
+    server.registry.kinds().all().into_iter().map(|served| served.definition).collect()
 }
 
 fn hash(bytes: &[u8]) -> String {

@@ -177,7 +177,7 @@ pub(crate) fn many(served: &Served, list: &List, form: Form, now: i64) -> Reply 
             });
             let message = protobuf::encode_list(&head, items);
             let names = &served.definition.names;
-            let kind = format!("{}List", names.kind);
+            let kind = served.definition.list_kind();
             raw(200, form.media_type(), protobuf::seal(&names.api_version(), &kind, &message))
         }
     }
@@ -186,7 +186,7 @@ pub(crate) fn many(served: &Served, list: &List, form: Form, now: i64) -> Reply 
 fn named_list(served: &Served) -> Value {
     let names = &served.definition.names;
     let mut object = Value::object();
-    object["kind"] = format!("{}List", names.kind).into();
+    object["kind"] = served.definition.list_kind().into();
     object["apiVersion"] = names.api_version().into();
     object
 }
@@ -194,8 +194,10 @@ fn named_list(served: &Served) -> Value {
 /// An item of a list: without the kind, which the list names.
 fn bare(served: &Served, version: &Version<Value>) -> Value {
     let mut object = shown(served, version.revision, &version.object);
-    object.remove("apiVersion");
-    object.remove("kind");
+    if served.definition.custom.is_none() {
+        object.remove("apiVersion");
+        object.remove("kind");
+    }
     object
 }
 
@@ -204,19 +206,20 @@ fn json_list(served: &Served, head: &Value, list: &List) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + list.items.len() * 1024);
     let names = &served.definition.names;
     out.extend_from_slice(b"{\"kind\":\"");
-    out.extend_from_slice(names.kind.as_bytes());
-    out.extend_from_slice(b"List\",\"apiVersion\":\"");
+    out.extend_from_slice(served.definition.list_kind().as_bytes());
+    out.extend_from_slice(b"\",\"apiVersion\":\"");
     out.extend_from_slice(names.api_version().as_bytes());
     out.extend_from_slice(b"\",\"metadata\":");
     write_json(head, &mut out);
     out.extend_from_slice(b",\"items\":[");
     let same = std::sync::Arc::ptr_eq(&served.definition, &served.hub);
+    let typed = served.definition.custom.is_some();
     for (at, version) in list.items.iter().enumerate() {
         if at > 0 {
             out.push(b',');
         }
         if same {
-            write_item(version.revision, &version.object, false, &mut out);
+            write_item(version.revision, &version.object, typed, &mut out);
         } else {
             write_json(&bare(served, version), &mut out);
         }

@@ -21,18 +21,22 @@ pub(crate) fn table(
     include: Include,
     now: i64,
 ) -> Value {
-    let columns = served.hub.columns.iter().map(|column| {
+    let kind = served.reader();
+    let columns = kind.columns.iter().map(|column| {
         let mut definition = Value::object();
-        definition["name"] = column.name.into();
-        definition["type"] = column.ty.into();
-        definition["format"] = column.format.into();
-        definition["description"] = describe(column.name).into();
+        definition["name"] = column.name.clone().into();
+        definition["type"] = column.ty.clone().into();
+        definition["format"] = column.format.clone().into();
+        definition["description"] = match &*column.description {
+            "" => describe(&column.name).into(),
+            told => told.into(),
+        };
         definition["priority"] = column.priority.into();
         definition
     });
     let rows = objects.iter().map(|(revision, object)| {
         let mut row = Value::object();
-        row["cells"] = served.hub.hooks.row(object, now).into_iter().collect();
+        row["cells"] = kind.hooks.row(object, now).into_iter().collect();
         let object = shown(served, *revision, object);
         row["object"] = match include {
             Include::Nothing => Value::Null,

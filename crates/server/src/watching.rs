@@ -215,8 +215,9 @@ impl HttpBody for Watching {
         let mut out = Vec::new();
         while !this.over && out.len() < FRAME {
             match this.watch.poll_next(cx) {
-                Poll::Ready(Ok(notice)) => this.write(&notice, &mut out),
-                Poll::Ready(Err(status)) => this.error(status, &mut out),
+                Poll::Ready(Some(Ok(notice))) => this.write(&notice, &mut out),
+                Poll::Ready(Some(Err(status))) => this.error(status, &mut out),
+                Poll::Ready(None) => this.over = true,
                 Poll::Pending if out.is_empty() => {
                     if this.stop.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(None);

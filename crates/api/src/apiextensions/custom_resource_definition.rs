@@ -1,7 +1,7 @@
 //! apiextensions/v1: CustomResourceDefinition.
 
 use macros::api;
-use object::{Bytes, List, Map, ObjectMeta, Time, Value};
+use object::{Bytes, List, Map, ObjectMeta, OrBool, OrList, OrTexts, Time, Value};
 use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
 
 #[api]
@@ -167,7 +167,7 @@ pub struct JSONSchemaProps {
     #[api(tag = 23)]
     required: List<String>,
     #[api(tag = 24)]
-    items: Option<Value>,
+    items: Option<OrList<JSONSchemaProps>>,
     #[api(tag = 25)]
     all_of: List<JSONSchemaProps>,
     #[api(tag = 26)]
@@ -179,13 +179,13 @@ pub struct JSONSchemaProps {
     #[api(tag = 29)]
     properties: Map<JSONSchemaProps>,
     #[api(tag = 30)]
-    additional_properties: Option<Value>,
+    additional_properties: Option<OrBool<JSONSchemaProps>>,
     #[api(tag = 31)]
     pattern_properties: Map<JSONSchemaProps>,
     #[api(tag = 32)]
-    dependencies: Map<Value>,
+    dependencies: Map<OrTexts<JSONSchemaProps>>,
     #[api(tag = 33)]
-    additional_items: Option<Value>,
+    additional_items: Option<OrList<JSONSchemaProps>>,
     #[api(tag = 34)]
     definitions: Map<JSONSchemaProps>,
     #[api(tag = 35)]

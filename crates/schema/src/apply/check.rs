@@ -50,6 +50,7 @@ fn object(form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<Stri
                 None if root && matches!(name, "apiVersion" | "kind") => {
                     self::value(&Type::Text, Form::Leaf, inner, path, errors);
                 }
+                None if shape.open => {}
                 None => complain(path, "field not declared in schema", errors),
             },
             Form::Map(item) => self::value(item, Form::of(item, None), inner, path, errors),
@@ -62,7 +63,7 @@ fn object(form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<Stri
 fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
     let got = || format!("&{{{}}}", printed(value));
     match (ty, value) {
-        (Type::Any, _) | (_, Value::Null) | (Type::Bool, Value::Bool(_)) => {}
+        (Type::Any | Type::Either(..), _) | (_, Value::Null) | (Type::Bool, Value::Bool(_)) => {}
         (Type::Object(shape), _) => {
             object(Form::Struct { shape, root: is_kind(shape) }, value, path, errors);
         }

@@ -54,6 +54,9 @@ impl<'a> Form<'a> {
         match self {
             Self::Struct { shape, root } => match shape.field(name) {
                 Some(field) => (Self::of(&field.ty, Some(&field.rules)), true),
+                None if shape.open && !(root && matches!(name, "apiVersion" | "kind")) => {
+                    (Self::Any, false)
+                }
                 None => (Self::Leaf, root && matches!(name, "apiVersion" | "kind")),
             },
             Self::Map(item) => (Self::of(item, None), false),

@@ -29,7 +29,7 @@ pub(super) struct Packages {
 impl Packages {
     pub(super) fn of(definitions: &[Definition]) -> Self {
         let mut packages = Self::default();
-        for definition in definitions {
+        for definition in definitions.iter().filter(|definition| definition.custom.is_none()) {
             let package = package(definition.names.group, definition.names.version);
             packages.visit(&definition.shape, &package);
             packages.kinds.insert(std::ptr::from_ref(&*definition.shape), definition.names);
@@ -92,7 +92,7 @@ pub(super) fn package(group: &str, version: &str) -> String {
 fn inner(ty: &Type) -> Option<&Struct> {
     match ty {
         Type::Object(Link::Shared(_)) => None,
-        Type::Object(shape) => Some(shape),
+        Type::Object(shape) | Type::Either(shape, _) => Some(shape),
         Type::List(item) | Type::Map(item) => inner(item),
         _ => None,
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use object::{
-    DeleteOptions, Field, Lens, Link, ListMeta, ListType, Rules, Status, Struct, Type, Value,
+    DeleteOptions, Field, Lens, Link, ListMeta, ListType, ObjectMeta, Plain, Rules, Status, Struct,
+    Type, Value,
 };
 
 use super::packages::{Packages, package};
-use crate::{Definition, patch::replaces, published::default_of};
+use crate::{Definition, custom::publish, patch::replaces, published::default_of};
 
 pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 pub(super) const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
@@ -42,14 +43,21 @@ impl<'a> Schemas<'a> {
 
     /// Adds a kind; the result is its name.
     pub(super) fn kind(&mut self, definition: &Definition) -> String {
-        self.shape(&definition.shape)
+        let Some(custom) = &definition.custom else { return self.shape(&definition.shape) };
+        let name = publish::name(&definition.names);
+        self.shape(ObjectMeta::SHAPE);
+        self.done.insert(name.clone(), custom.published().clone());
+        name
     }
 
     /// Adds the list of a kind; the result is its name.
     pub(super) fn list(&mut self, definition: &Definition) -> String {
         let item = self.kind(definition);
         let names = &definition.names;
-        let name = format!("{item}List");
+        let name = match &definition.custom {
+            Some(custom) => item.replace(names.kind, &custom.list_kind),
+            None => format!("{item}List"),
+        };
         let mut items = object([("items".to_owned(), reference(&item))]);
         items["type"] = "array".into();
         let mut schema = object([]);
@@ -57,7 +65,7 @@ impl<'a> Schemas<'a> {
         schema["properties"]["metadata"] = self.nested(ListMeta::SHAPE);
         schema["required"] = ["items"].into_iter().collect();
         schema["type"] = "object".into();
-        let kind = format!("{}List", names.kind);
+        let kind = definition.list_kind();
         of_kind(&mut schema, &[(names.group, names.version, &kind)]);
         self.done.insert(name.clone(), schema);
         name
@@ -210,6 +218,15 @@ impl<'a> Schemas<'a> {
                 schema
             }
             Type::Any => self.known(RAW, raw()),
+            Type::Either(shape, plain) => {
+                let suffix = match plain {
+                    Plain::Bool => "OrBool",
+                    Plain::List => "OrArray",
+                    Plain::Texts => "OrStringArray",
+                };
+                let name = format!("{}{suffix}", self.packages.name(shape));
+                self.known(&name, Value::object())
+            }
             Type::Time => self.known(TIME, plain("string", "date-time")),
             Type::MicroTime => self.known(MICRO_TIME, plain("string", "date-time")),
             Type::Duration => self.known(DURATION, plain("string", "")),

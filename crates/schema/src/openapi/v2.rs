@@ -3,7 +3,7 @@
 use object::Value;
 
 use super::v3::document;
-use crate::Definition;
+use crate::{Definition, custom::publish};
 
 /// The document of all definitions.
 pub fn v2(all: &[Definition]) -> Value {
@@ -23,6 +23,12 @@ pub fn v2(all: &[Definition]) -> Value {
     token["BearerToken"] = Value::List([].into());
     swagger["security"] = [token].into_iter().collect();
     let mut definitions = from.get("components").get("schemas").clone();
+    for definition in all {
+        if let Some(custom) = &definition.custom {
+            let name = publish::name(&definition.names);
+            definitions[&*name] = publish::older(custom.published());
+        }
+    }
     definitions.retain(|_, definition| {
         schema(definition);
         true

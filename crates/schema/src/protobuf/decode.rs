@@ -1,6 +1,8 @@
 //! From message to tree.
 
-use object::{Bytes, Duration, Field, MicroTime, Struct, Text, Time, Type, Value, from_json};
+use object::{
+    Bytes, Duration, Field, MicroTime, Plain, Struct, Text, Time, Type, Value, from_json,
+};
 
 use super::{
     MAGIC,
@@ -173,8 +175,37 @@ fn value(ty: &Type, wire: Wire, depth: usize) -> Result<Value, Malformed> {
             }
             Ok(map)
         }
+        (Type::Either(shape, plain), Wire::Bytes(bytes)) => either(shape, *plain, bytes, depth),
         _ => Err(Malformed),
     }
+}
+
+/// A struct and what may stand in its place are two fields of one message.
+fn either(
+    shape: &Struct,
+    plain: Plain,
+    mut bytes: &[u8],
+    depth: usize,
+) -> Result<Value, Malformed> {
+    let mut found = match plain {
+        Plain::Bool => Value::Bool(false),
+        Plain::List | Plain::Texts => Value::Null,
+    };
+    let object = |bytes: &[u8]| {
+        let mut object = Value::object();
+        fields(shape, bytes, &mut object, depth).map(|()| object)
+    };
+    while !bytes.is_empty() {
+        match (plain, Wire::take(&mut bytes)?) {
+            (Plain::Bool, (1, Wire::Number(n))) if !found.is_object() => found = (n != 0).into(),
+            (Plain::Bool, (2, Wire::Bytes(bytes)))
+            | (Plain::List | Plain::Texts, (1, Wire::Bytes(bytes))) => found = object(bytes)?,
+            (Plain::List, (2, Wire::Bytes(bytes))) => append(&mut found, object(bytes)?)?,
+            (Plain::Texts, (2, Wire::Bytes(bytes))) => append(&mut found, text(bytes)?.into())?,
+            _ => {}
+        }
+    }
+    Ok(found)
 }
 
 /// Seconds and nanoseconds; an empty message is no moment.

@@ -1,7 +1,7 @@
 //! From tree to message.
 
 use object::{
-    Bytes, Duration, Field, Lens, ListMeta, MicroTime, Struct, Time, Type, Value, to_json,
+    Bytes, Duration, Field, Lens, ListMeta, MicroTime, Plain, Struct, Time, Type, Value, to_json,
 };
 
 use super::{
@@ -120,6 +120,9 @@ fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
                 put_bytes(1, &to_json(value), out);
             }
         }),
+        Type::Either(shape, plain) => {
+            put_message(tag, out, |out| either(shape, *plain, value, out))
+        }
         // A list within a map or a list is a message of its own.
         Type::List(item) => put_message(tag, out, |out| {
             for value in value.items() {
@@ -134,6 +137,23 @@ fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
                 });
             }
         }),
+    }
+}
+
+/// A struct and what may stand in its place are two fields of one message.
+fn either(shape: &Struct, plain: Plain, value: &Value, out: &mut Vec<u8>) {
+    let at = if plain == Plain::Bool { 2 } else { 1 };
+    if plain == Plain::Bool {
+        put_number(1, u64::from(value.is_object() || value.as_bool() == Some(true)), out);
+    }
+    if value.is_object() {
+        return put_message(at, out, |out| fields(shape, value, out));
+    }
+    for item in value.items() {
+        match item {
+            Value::Text(text) => put_bytes(2, text.as_bytes(), out),
+            item => put_message(2, out, |out| fields(shape, item, out)),
+        }
     }
 }
 

@@ -52,8 +52,8 @@ pub(super) fn keep_identity(object: &mut Value, old: &Value) {
 }
 
 /// Counts one more change of the desired state, if there is one.
-pub(super) fn count_change(served: &Served, object: &mut Value, old: &Value) {
-    if counts(served) && object.get("spec") != old.get("spec") {
+pub(super) fn count_change(served: &Served, subresource: &str, object: &mut Value, old: &Value) {
+    if counts(served) && served.hub.counts(subresource, object, old) {
         let generation = Object::view(old).metadata().generation() + 1;
         Object::ref_cast_mut(object).metadata_mut().set_generation(generation);
     }

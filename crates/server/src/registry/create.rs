@@ -1,7 +1,6 @@
 //! Creation.
 
 use object::{Object, Status, Value, View};
-use schema::normalize;
 use store::Version;
 
 use super::{Call, Registry, begin::begin, write::Step};
@@ -55,12 +54,12 @@ impl Registry {
 
 /// Fills defaults in the request's version, then goes over to the stored one.
 pub(super) fn default(served: &Served, object: &mut Value) {
-    normalize(&served.definition.shape, object);
+    served.definition.normalize(object);
     served.definition.hooks.default_fields(object);
-    normalize(&served.definition.shape, object); // a hook may have reached into what was absent
+    served.definition.normalize(object); // a hook may have reached into what was absent
     served.stored(object);
     if !std::sync::Arc::ptr_eq(&served.definition, &served.hub) {
         served.hub.hooks.default_fields(object);
-        normalize(&served.hub.shape, object);
+        served.hub.normalize(object);
     }
 }

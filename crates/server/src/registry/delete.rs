@@ -135,6 +135,9 @@ impl Registry {
                 marked.set_generation(meta.generation() + 1);
             }
         }
+        if faster {
+            served.hub.hooks.prepare_delete(&mut object, self.clock().now());
+        }
         if served.hub.subresource("finalize").is_some() {
             object["status"]["phase"] = "Terminating".into();
             object["metadata"].remove("deletionGracePeriodSeconds");

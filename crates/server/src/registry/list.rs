@@ -39,7 +39,7 @@ impl Registry {
         let (pinned, after) = pin(served, page)?;
         let (prefix, base) = (served.prefix(&selection.namespace), served.prefix(""));
         let after = after.map(|after| format!("{base}{after}"));
-        let kind = &served.hub;
+        let kind = served.reader();
         let mut items = Vec::new();
         let mut last = None;
         if let Some(path) = path(served, selection).filter(|_| after.is_none()) {

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use object::{Cause, Clock, Status, Text, Value};
-use schema::Definition;
+use schema::{Definition, custom::Declared};
 use store::{Engine, Mirror, Version};
 
 pub(crate) use self::{begin::uid, update::revision};
@@ -38,6 +38,7 @@ use crate::{Admit, Kinds, Served, Transform, User};
 #[derive(Debug)]
 pub struct Registry {
     engine: Arc<dyn Engine<Value>>,
+    mirror: Arc<Mirror<Value>>,
     kinds: Kinds,
     clock: Arc<dyn Clock>,
     transform: Arc<dyn Transform>,
@@ -68,12 +69,23 @@ impl Registry {
     pub fn open(
         definitions: Vec<Definition>,
         engine: Arc<dyn Engine<Value>>,
-        mirror: &Mirror<Value>,
+        mirror: &Arc<Mirror<Value>>,
         transform: Arc<dyn Transform>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, store::Error> {
         let kinds = Kinds::open(definitions, &*engine, mirror, &transform)?;
-        Ok(Arc::new(Self { engine, kinds, clock, transform, admission: OnceLock::new() }))
+        let (mirror, admission) = (mirror.clone(), OnceLock::new());
+        Ok(Arc::new(Self { engine, mirror, kinds, clock, transform, admission }))
+    }
+
+    /// Serves a custom kind, anew if it was served before: watches of the earlier form end.
+    pub fn declare(&self, declared: Declared) -> Result<(), store::Error> {
+        self.kinds.declare(declared, &*self.engine, &self.mirror, &self.transform)
+    }
+
+    /// Serves a custom kind no more. What is stored of it stays there.
+    pub fn withdraw(&self, group: &str, plural: &str) {
+        self.kinds.withdraw(group, plural, &self.mirror);
     }
 
     /// Gives the admission plugins, in the order in which they run. They may need

@@ -108,7 +108,7 @@ impl Registry {
         let new = self.manage(call, served, subresource, Some(&old.object), new);
         let mut new = self.mutate(call, step, new).await?;
         if subresource != "binding" {
-            count_change(served, &mut new, &old.object);
+            count_change(served, subresource, &mut new, &old.object);
         }
         new.adopt(&old.object); // the ring then holds a difference, not a copy
         let new = self.check(call, step, new).await?;
@@ -134,7 +134,10 @@ impl Registry {
 /// changed along with a status.
 fn with_status(served: &Served, old: &Value, new: &Value) -> Value {
     let mut object = old.clone();
-    object["status"] = new.get("status").clone();
+    match new.get("status") {
+        Value::Null => object.remove("status"),
+        status => object["status"] = status.clone(),
+    }
     object["metadata"] = new.get("metadata").clone();
     for field in served.hub.hooks.status_keeps() {
         match old.get("metadata").get(field) {

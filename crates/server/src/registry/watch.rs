@@ -57,7 +57,7 @@ impl Registry {
                 (added.chain(end).collect(), list.revision)
             }
         };
-        let topic = selection.topic(&served.hub);
+        let topic = selection.topic(served.reader());
         let cursor = Cursor::open(served.objects()?, topic, after);
         let cursor = cursor.map_err(|error| match error {
             store::Error::Compacted { floor } => {
@@ -79,23 +79,33 @@ impl Watch {
         self.served.objects.as_ref().map_or(0, |objects| objects.complete_through())
     }
 
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Notice, Status>> {
+    /// The next notice; `None`: the kind is served in another form now, or no more.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Notice, Status>>> {
         if let Some(notice) = self.listed.next() {
-            return Poll::Ready(Ok(notice));
+            return Poll::Ready(Some(Ok(notice)));
         }
         loop {
-            let event = ready!(self.cursor.poll_next(cx)).map_err(|error| store_status(&error))?;
+            let event = match ready!(self.cursor.poll_next(cx)) {
+                Ok(event) => event,
+                Err(store::Error::Closed) => return Poll::Ready(None),
+                Err(error) => return Poll::Ready(Some(Err(store_status(&error)))),
+            };
             if let Some(notice) = self.notice(&event) {
-                return Poll::Ready(Ok(notice));
+                return Poll::Ready(Some(Ok(notice)));
             }
         }
+    }
+
+    /// The same, to wait for.
+    pub async fn next(&mut self) -> Option<Result<Notice, Status>> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
     /// An object that comes into the selection is added to it, one that leaves is
     /// deleted from it, whatever has really happened to it.
     fn notice(&self, event: &Event<Value>) -> Option<Notice> {
         let selected = |version: &&Arc<Version<Value>>| {
-            self.selection.matches(&self.served.hub, &version.object)
+            self.selection.matches(self.served.reader(), &version.object)
         };
         let old = event.old.as_ref().filter(selected);
         let new = event.new.as_ref().filter(selected);

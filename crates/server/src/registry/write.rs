@@ -1,7 +1,7 @@
 //! The last steps of every write: admission, rules, the store.
 
 use object::{Object, Status, Value, View};
-use schema::{Errors, Warnings, check_meta, normalize};
+use schema::{Errors, Warnings, check_meta};
 use store::{Version, Write};
 
 use super::{Call, Registry, note::Note, store_status};
@@ -32,7 +32,7 @@ impl Registry {
         call.warnings = warnings;
         if step.operation != Operation::Delete {
             step.served.hub.hooks.default_fields(&mut object);
-            normalize(&step.served.hub.shape, &mut object);
+            step.served.hub.normalize(&mut object);
         }
         Ok(object)
     }

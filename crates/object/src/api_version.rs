@@ -1,0 +1,44 @@
+//! Which of two versions of an API is the further one.
+
+use std::cmp::Ordering;
+
+/// Compares versions as Kubernetes ranks them: `v2` before `v1`, `v1` before `v1beta2`
+/// before `v1beta1` before `v1alpha1`; before whatever has another form, which is ranked
+/// by the alphabet. What is ranked first is the greater.
+pub fn compare_versions(a: &str, b: &str) -> Ordering {
+    match (rank(a), rank(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(_), None) => Ordering::Greater,
+        (None, Some(_)) => Ordering::Less,
+        (None, None) => b.cmp(a),
+    }
+}
+
+/// Stability, number, and number of the attempt.
+fn rank(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (major, rest) = rest.split_at(end);
+    let major = number(major)?;
+    for (name, stability) in [("alpha", 0), ("beta", 1)] {
+        if let Some(minor) = rest.strip_prefix(name) {
+            return Some((stability, major, number(minor)?));
+        }
+    }
+    rest.is_empty().then_some((2, major, 0))
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|n| *n > 0 && !text.starts_with('0'))
+}
+
+#[test]
+fn ranks_as_kubernetes_does() {
+    let mut versions =
+        ["foo10", "v1alpha1", "v10", "v1beta1", "foo1", "v1", "v2beta1", "v1beta2", "v2"];
+    versions.sort_by(|a, b| compare_versions(b, a));
+    assert_eq!(
+        versions,
+        ["v10", "v2", "v1", "v2beta1", "v1beta2", "v1beta1", "v1alpha1", "foo1", "foo10"]
+    );
+}

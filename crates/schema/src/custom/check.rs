@@ -1,0 +1,482 @@
+//! Whether a value is as its schema wants it. The words are those of the validator that
+//! Kubernetes uses, and so is the choice of what is told: of several alternatives that
+//! all fail, the one is explained that came furthest.
+
+use std::collections::HashMap;
+
+use object::{Text, Value, to_json};
+
+use super::{
+    format::{fits, is_known, supported},
+    number::check_number,
+    pattern::Pattern,
+    schema::{Additional, Schema, entry_of},
+};
+use crate::{ErrorType, Errors, FieldError};
+
+/// Checks values by a schema, whose patterns it has compiled.
+#[derive(Debug, Default)]
+pub struct Checker {
+    patterns: HashMap<Text, Pattern>,
+    /// Whether the schema counts as it is written: unknown formats are formats then, and
+    /// what is an integer or a string has no type.
+    literal: bool,
+}
+
+/// Something that is wrong, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub(super) error: ErrorType,
+    /// `None`: of the whole, rather than of a place in it.
+    pub(super) path: Option<Text>,
+    pub(super) bad: Value,
+    /// What tells it from other failures; and, unless `detail` says more, what is told.
+    pub(super) message: String,
+    pub(super) detail: Option<String>,
+}
+
+/// What a check came to.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) failures: Vec<Failure>,
+    /// How many things were right.
+    passed: usize,
+}
+
+impl Outcome {
+    fn merge(&mut self, other: Self) {
+        other.failures.into_iter().for_each(|failure| self.fail(failure));
+        self.passed += other.passed;
+    }
+
+    /// Each message once.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        if self.failures.iter().all(|known| known.message != failure.message) {
+            self.failures.push(failure);
+        }
+    }
+
+    /// Something wrong at a place.
+    pub(super) fn at(&mut self, error: ErrorType, path: &str, bad: impl Into<Value>, why: &str) {
+        let message = format!("{path} in body {why}");
+        self.fail(Failure {
+            error,
+            path: Some(path.into()),
+            bad: bad.into(),
+            message,
+            detail: None,
+        });
+    }
+
+    /// Something wrong with the whole.
+    pub(super) fn whole(&mut self, message: String) {
+        self.fail(Failure {
+            error: ErrorType::Invalid,
+            path: None,
+            bad: "".into(),
+            message,
+            detail: None,
+        });
+    }
+
+    fn mistyped(&mut self, path: &str, wanted: &str, found: &str) {
+        let why = format!("must be of type {wanted}: {}", object::quote::quote(found));
+        self.at(ErrorType::TypeInvalid, path, found, &why);
+    }
+}
+
+impl Checker {
+    pub fn new(schema: &Schema) -> Self {
+        let mut patterns = HashMap::new();
+        schema.visit(&mut |schema| {
+            let text = schema.text("pattern");
+            if !text.is_empty() && !patterns.contains_key(text) {
+                patterns.insert(text.into(), Pattern::new(text));
+            }
+        });
+        Self { patterns, literal: false }
+    }
+
+    /// As defaults are checked.
+    pub(super) fn literal(schema: &Schema) -> Self {
+        Self { literal: true, ..Self::new(schema) }
+    }
+
+    /// What is wrong with a value, told at `at`. What an update leaves as it was in `old`
+    /// is not told: it was right when it was written.
+    pub fn check(
+        &self,
+        schema: &Schema,
+        value: &Value,
+        old: Option<&Value>,
+        at: &str,
+        errs: &mut Errors,
+    ) {
+        let outcome = self.value(schema, value, old, "");
+        for failure in outcome.failures {
+            errs.0.push(failure.into_error(at));
+        }
+    }
+
+    fn types<'s>(&self, schema: &'s Schema) -> Vec<&'s str> {
+        if self.literal && schema.ty().is_empty() { Vec::new() } else { schema.types() }
+    }
+
+    fn format<'s>(&self, schema: &'s Schema) -> &'s str {
+        if self.literal { schema.text("format") } else { supported(schema) }
+    }
+
+    fn value(&self, schema: &Schema, value: &Value, old: Option<&Value>, path: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        let (types, format) = (self.types(schema), self.format(schema));
+        let wanted = (&*types, format, schema.is_nullable());
+        if value.is_null() {
+            outcome.merge(check_type(wanted, value, path));
+            outcome.merge(check_enum(schema, value, path));
+        } else {
+            let mut part = |part: Outcome| {
+                outcome.merge(part);
+                outcome.passed += 1;
+            };
+            if !types.is_empty() || !format.is_empty() {
+                part(check_type(wanted, value, path));
+            }
+            part(self.alternatives(schema, value, path));
+            match value {
+                Value::Text(text) => {
+                    part(self.text(schema, text, path));
+                    if is_known(format) {
+                        part(check_format(format, text, path));
+                    }
+                }
+                Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
+                    let mut outcome = Outcome::default();
+                    check_number(schema, value, path, &mut outcome);
+                    outcome.passed += 1;
+                    part(outcome);
+                }
+                Value::List(items) => part(self.list(schema, items, old, path)),
+                _ => {}
+            }
+            part(check_enum(schema, value, path));
+            if value.is_object() {
+                part(self.object(schema, value, old, path));
+            }
+            outcome.passed += 1;
+        }
+        if old == Some(value) {
+            outcome.failures.clear();
+        }
+        outcome
+    }
+
+    fn alternatives(&self, schema: &Schema, value: &Value, path: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        let quoted = object::quote::quote(path);
+        let each = |list: &str| -> Vec<Outcome> {
+            schema.all(list).map(|schema| self.value(schema, value, None, path)).collect()
+        };
+        let best = |all: Vec<Outcome>| {
+            all.into_iter().reduce(|best, next| if next.passed > best.passed { next } else { best })
+        };
+        let right = |all: &[Outcome]| all.iter().filter(|one| one.failures.is_empty()).count();
+        let any = each("anyOf");
+        if right(&any) > 0 {
+            any.into_iter()
+                .find(|one| one.failures.is_empty())
+                .into_iter()
+                .for_each(|one| outcome.merge(one));
+        } else if let Some(best) = best(any) {
+            outcome.whole(format!("{quoted} must validate at least one schema (anyOf)"));
+            outcome.merge(best);
+        }
+        let one = each("oneOf");
+        match right(&one) {
+            1 => one.into_iter().filter(|one| one.failures.is_empty()).for_each(|one| outcome.merge(one)),
+            0 if one.is_empty() => {}
+            0 => {
+                let why = "must validate one and only one schema (oneOf). Found none valid";
+                outcome.whole(format!("{quoted} {why}"));
+                best(one).into_iter().for_each(|best| outcome.merge(best));
+            }
+            n => outcome.whole(format!(
+                "{quoted} must validate one and only one schema (oneOf). Found {n} valid alternatives"
+            )),
+        }
+        let all = each("allOf");
+        let (wanted, found) = (all.len(), right(&all));
+        all.into_iter().for_each(|one| outcome.merge(one));
+        if found < wanted {
+            let none = if found == 0 { ". None validated" } else { "" };
+            outcome.whole(format!("{quoted} must validate all the schemas (allOf){none}"));
+        }
+        if let Some(not) = schema.not()
+            && self.value(not, value, None, path).failures.is_empty()
+        {
+            outcome.whole(format!("{quoted} must not validate the schema (not)"));
+        }
+        outcome.passed += 1;
+        outcome
+    }
+
+    fn text(&self, schema: &Schema, text: &Text, path: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+        if let Some(max) = schema.integer("maxLength").filter(|max| length > *max) {
+            let why = format!("should be at most {max} chars long");
+            outcome.at(ErrorType::TooLong, path, max, &why);
+        } else if let Some(min) = schema.integer("minLength").filter(|min| length < *min) {
+            let why = format!("should be at least {min} chars long");
+            outcome.at(ErrorType::Invalid, path, text.clone(), &why);
+        } else if let Some(pattern) = self.patterns.get(schema.text("pattern"))
+            && let Err(told) = pattern.check(text)
+        {
+            outcome.at(ErrorType::Invalid, path, text.clone(), &format!("should match '{told}'"));
+        }
+        outcome
+    }
+
+    fn list(&self, schema: &Schema, items: &[Value], old: Option<&Value>, path: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some(inner) = schema.items() {
+            for (i, item) in items.iter().enumerate() {
+                let old = old.and_then(|old| same_item(schema, item, old));
+                outcome.merge(self.value(inner, item, old, &format!("{path}[{i}]")));
+            }
+        }
+        let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
+        if let Some(min) = schema.integer("minItems").filter(|min| count < *min) {
+            let why = format!("should have at least {min} items");
+            outcome.at(ErrorType::Invalid, path, count, &why);
+        }
+        if let Some(max) = schema.integer("maxItems").filter(|max| count > *max) {
+            too_many(&mut outcome, path, count, max, "items");
+        }
+        outcome.passed += 1;
+        outcome
+    }
+
+    fn object(&self, schema: &Schema, value: &Value, old: Option<&Value>, path: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        let count = i64::try_from(value.entries().len()).unwrap_or(i64::MAX);
+        if let Some(min) = schema.integer("minProperties").filter(|min| count < *min) {
+            let why = format!("should have at least {min} properties");
+            outcome.at(ErrorType::Invalid, path, count, &why);
+        }
+        if let Some(max) = schema.integer("maxProperties").filter(|max| count > *max) {
+            too_many(&mut outcome, path, count, max, "properties");
+        }
+        let old = old.filter(|_| schema.map_type() != Some("atomic"));
+        let before = |name: &str| old.and_then(|old| entry_of(old, name));
+        for (name, value) in value.entries() {
+            match (schema.property(name), schema.additional()) {
+                (Some(inner), _) => {
+                    let path = super::schema::join(path, name);
+                    outcome.merge(self.value(inner, value, before(name), &path));
+                }
+                (None, Additional::Of(inner)) => {
+                    outcome.merge(self.value(
+                        inner,
+                        value,
+                        before(name),
+                        &format!("{path}.{name}"),
+                    ));
+                }
+                (None, Additional::Allowed(false)) => {
+                    let message = format!("{path}.{name} in body is a forbidden property");
+                    let (path, bad) = (Some(path.into()), name.into());
+                    outcome.fail(Failure {
+                        error: ErrorType::Invalid,
+                        path,
+                        bad,
+                        message,
+                        detail: None,
+                    });
+                }
+                _ => {}
+            }
+        }
+        for name in schema.required().filter(|name| entry_of(value, name).is_none()) {
+            outcome.at(ErrorType::Required, &format!("{path}.{name}"), Value::Null, "is required");
+        }
+        outcome
+    }
+}
+
+impl Failure {
+    /// As an error of the API, at a place below `at`.
+    fn into_error(self, at: &str) -> FieldError {
+        let Self { error, path, bad, message, detail } = self;
+        let path = path.unwrap_or_default();
+        let path = path.strip_prefix('.').unwrap_or(&path);
+        let path = match (at, path) {
+            ("", "") => "<nil>".to_owned(),
+            (at, "") => at.to_owned(),
+            ("", path) => path.to_owned(),
+            (at, path) => format!("{at}.{path}"),
+        };
+        let mut told = Errors::default();
+        let nowhere = &crate::Path::Root;
+        match error {
+            ErrorType::Required => told.required(nowhere, ""),
+            ErrorType::TooLong => {
+                let max = bad.as_i64().and_then(|max| usize::try_from(max).ok());
+                told.too_long(nowhere, max.unwrap_or_default());
+            }
+            error => told.push(error, nowhere, bad, detail.unwrap_or(message)),
+        }
+        let told = told.0.pop().expect("just put there");
+        FieldError { path, ..told }
+    }
+}
+
+fn too_many(outcome: &mut Outcome, path: &str, count: i64, max: i64, of: &str) {
+    let items = if max == 1 { "item" } else { "items" };
+    outcome.fail(Failure {
+        error: ErrorType::TooMany,
+        path: Some(path.into()),
+        bad: count.into(),
+        message: format!("{path} in body should have at most {max} {of}"),
+        detail: Some(format!("must have at most {max} {items}")),
+    });
+}
+
+/// Types, format, and whether there may be nothing.
+type Wanted<'a> = (&'a [&'a str], &'a str, bool);
+
+fn check_type((types, format, nullable): Wanted, value: &Value, path: &str) -> Outcome {
+    let wanted = types.join(",");
+    let mut outcome = Outcome { passed: 1, ..Outcome::default() };
+    let (found, found_format) = match value {
+        Value::Null => {
+            if !types.is_empty() && !nullable {
+                outcome.passed = 0;
+                outcome.mistyped(path, &wanted, "null");
+            }
+            return outcome;
+        }
+        Value::Bool(_) => ("boolean", ""),
+        Value::Int(_) | Value::UInt(_) => ("integer", "int64"),
+        Value::Float(_) => ("number", "float64"),
+        Value::Text(_) => ("string", ""),
+        Value::List(_) => ("array", ""),
+        Value::Object(_) | Value::Map(_) => ("object", ""),
+    };
+    let has = |ty: &str| types.contains(&ty);
+    let whole = matches!(value, Value::Float(n) if super::number::is_whole(*n)) && has("integer");
+    let numeric = found == "integer" && has("number") || whole;
+    let texts = matches!(value, Value::Text(_) | Value::List(_));
+    if !texts && !format.is_empty() && !(has(found) || found_format == format || numeric) {
+        outcome.passed = 0;
+        outcome.mistyped(path, format, found_format);
+    } else if texts && !format.is_empty() && !has("number") && !has("integer") {
+        // the format speaks for itself
+    } else if !(has(found) || numeric) {
+        outcome.passed = 0;
+        outcome.mistyped(path, &wanted, found);
+    }
+    outcome
+}
+
+fn check_format(format: &str, text: &Text, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    if !fits(format, text) {
+        outcome.mistyped(path, format, text);
+    }
+    outcome
+}
+
+fn check_enum(schema: &Schema, value: &Value, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    let allowed = schema.tree().get("enum").items();
+    if allowed.is_empty() || allowed.iter().any(|allowed| same(value, allowed)) {
+        return outcome;
+    }
+    let texts = allowed.iter().map(|allowed| match allowed {
+        Value::Text(text) => format!("{text:?}"),
+        other => format!("{:?}", String::from_utf8_lossy(&to_json(other))),
+    });
+    let texts: Vec<_> = texts.collect();
+    outcome.fail(Failure {
+        error: ErrorType::NotSupported,
+        path: Some(path.into()),
+        bad: if value.is_null() { "null".into() } else { value.clone() },
+        message: format!("{path} in body should be one of {texts:?}"),
+        detail: Some(format!("supported values: {}", texts.join(", "))),
+    });
+    outcome
+}
+
+/// Numbers are compared as what the enum has them.
+fn same(value: &Value, allowed: &Value) -> bool {
+    match (value, allowed) {
+        (Value::Null, _) | (_, Value::Null) => false,
+        #[expect(clippy::cast_possible_truncation, reason = "as Go converts")]
+        (Value::Float(n), Value::Int(allowed)) => *n as i64 == *allowed,
+        (Value::Int(_), Value::Float(allowed)) => value.as_f64() == Some(*allowed),
+        (value, allowed) => value == allowed,
+    }
+}
+
+/// The item that this one was before, where a list's items can be told apart.
+fn same_item<'a>(schema: &Schema, item: &Value, old: &'a Value) -> Option<&'a Value> {
+    if schema.list_type() != Some("map") {
+        return None;
+    }
+    let same = |old: &&Value| schema.list_keys().all(|key| old.get(key) == item.get(key));
+    old.items().iter().find(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::tree;
+
+    fn complaints(schema: &str, value: &str, old: Option<&str>) -> Vec<String> {
+        let schema = Schema::from(tree(schema));
+        let mut errs = Errors::default();
+        let old = old.map(tree);
+        Checker::new(&schema).check(&schema, &tree(value), old.as_ref(), "", &mut errs);
+        errs.0.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn tells_what_is_wrong_and_where() {
+        let schema = r#"{"type":"object","required":["a"],"properties":{"a":{"type":"string"},
+            "l":{"type":"array","maxItems":1,"items":{"type":"integer","minimum":3}},
+            "e":{"enum":["x","y"]},"s":{"type":"string","maxLength":2,"pattern":"^a"}}}"#;
+        assert_eq!(complaints(schema, r#"{"a":"b"}"#, None), [""; 0]);
+        assert_eq!(complaints(schema, "{}", None), ["a: Required value"]);
+        let found = complaints(schema, r#"{"a":5,"l":[1,3],"e":"z","s":"b"}"#, None);
+        assert_eq!(
+            found,
+            [
+                r#"a: Invalid value: "integer": a in body must be of type string: "integer""#,
+                r#"e: Unsupported value: "z": supported values: "x", "y""#,
+                "l[0]: Invalid value: 1: l[0] in body should be greater than or equal to 3",
+                "l: Too many: 2: must have at most 1 item",
+                r#"s: Invalid value: "b": s in body should match '^a'"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn of_alternatives_the_nearest_is_explained() {
+        let schema = r#"{"anyOf":[{"required":["a"]},{"required":["b"],"properties":{"c":{"type":"string"}}}]}"#;
+        let found = complaints(schema, r#"{"c":"x"}"#, None);
+        assert_eq!(
+            found[0],
+            r#"<nil>: Invalid value: "": "" must validate at least one schema (anyOf)"#
+        );
+        assert_eq!(found[1], "b: Required value");
+        assert!(complaints(schema, r#"{"b":1}"#, None).is_empty());
+    }
+
+    #[test]
+    fn what_was_so_before_may_stay() {
+        let schema = r#"{"properties":{"a":{"maxLength":1},"b":{"maxLength":1}}}"#;
+        let old = Some(r#"{"a":"long","b":"x"}"#);
+        assert!(complaints(schema, r#"{"a":"long","b":"y"}"#, old).is_empty());
+        assert_eq!(complaints(schema, r#"{"a":"longer","b":"y"}"#, old).len(), 1);
+    }
+}

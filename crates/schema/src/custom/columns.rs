@@ -1,0 +1,90 @@
+//! The columns that a CRD says its objects have in tables.
+
+use object::{Object, Text, Time, Value, View, jsonpath::Template};
+
+use super::number;
+use crate::{ColumnInfo, age};
+
+/// One cell of a row: where it is found, and as what it is shown.
+#[derive(Debug)]
+pub(super) struct Cell {
+    ty: Text,
+    /// `None`: the name of the object.
+    path: Option<Template>,
+}
+
+/// The columns of a version and how their cells are found. A path that cannot be read ends
+/// the list; a version without columns shows names and ages.
+pub(super) fn columns(version: &Value) -> (Vec<ColumnInfo>, Vec<Cell>) {
+    let mut infos = vec![ColumnInfo {
+        name: "Name".into(),
+        ty: "string".into(),
+        format: "name".into(),
+        priority: 0,
+        description: Text::default(),
+    }];
+    let mut cells = vec![Cell { ty: "string".into(), path: None }];
+    let declared = version.get("additionalPrinterColumns").items();
+    let age = age_column();
+    let declared = if declared.is_empty() { std::slice::from_ref(&age) } else { declared };
+    for column in declared {
+        let text = |name: &str| column.get(name).as_str().unwrap_or_default();
+        let path = text("jsonPath");
+        let Ok(template) = Template::parse(&format!("{{{path}}}")) else { break };
+        let description = match text("description") {
+            "" => format!("Custom resource definition column (in JSONPath format): {path}").into(),
+            told => told.into(),
+        };
+        infos.push(ColumnInfo {
+            name: text("name").into(),
+            ty: text("type").into(),
+            format: text("format").into(),
+            priority: column.get("priority").as_i64().and_then(|n| n.try_into().ok()).unwrap_or(0),
+            description,
+        });
+        cells.push(Cell { ty: text("type").into(), path: Some(template) });
+    }
+    (infos, cells)
+}
+
+impl Cell {
+    pub(super) fn of(&self, object: &Value, now: i64) -> Value {
+        let Some(path) = &self.path else {
+            return Object::view(object).metadata().name().into();
+        };
+        let found = path.find(object).ok().and_then(|parts| parts.into_iter().next());
+        let Some(value) = found.and_then(|found| found.into_iter().next()) else {
+            return Value::Null;
+        };
+        match (&*self.ty, &value) {
+            ("string", Value::Null) => "<nil>".into(),
+            ("string", value) => text(value).into(),
+            ("integer", Value::Int(_)) | ("number", Value::Int(_) | Value::Float(_)) => value,
+            #[expect(clippy::cast_possible_truncation, reason = "a cell for whole numbers")]
+            ("integer", Value::Float(n)) => Value::Int(*n as i64),
+            ("boolean", Value::Bool(_)) => value,
+            ("date", Value::Text(moment)) => match Time::seconds(moment) {
+                Some(_) => age(moment, now).into(),
+                None => "<invalid>".into(),
+            },
+            _ => Value::Null,
+        }
+    }
+}
+
+/// A value as a cell of text shows it.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Float(n) => number::shown(*n),
+        value => object::jsonpath::text(value),
+    }
+}
+
+fn age_column() -> Value {
+    let mut column = Value::object();
+    column["name"] = "Age".into();
+    column["type"] = "date".into();
+    column["jsonPath"] = ".metadata.creationTimestamp".into();
+    column["description"] = "How long ago the object was created.".into();
+    column
+}

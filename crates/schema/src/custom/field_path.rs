@@ -1,0 +1,98 @@
+//! Paths to fields, as rules and selectable fields name them: `.spec.color`, `['a.b']`.
+
+use object::Text;
+
+use super::schema::{Additional, Schema};
+
+/// The node that a path leads to, and the names on the way. `indices`: whether `[…]` may
+/// be used. The error is upstream's.
+pub fn find_field<'a>(
+    schema: &'a Schema,
+    path: &str,
+    indices: bool,
+) -> Result<(Vec<Text>, &'a Schema), String> {
+    let mut tokens = Tokens(path);
+    let (mut names, mut at) = (Vec::new(), schema);
+    while let Some(token) = tokens.next() {
+        let name = match token {
+            "." => tokens.expect()?.into(),
+            "[" if !indices => return Err("array notation is not allowed".to_owned()),
+            "[" => unquoted(tokens.expect()?)?,
+            other => return Err(format!("expected [ or . but got: {other}")),
+        };
+        at = child(at, &name).ok_or("does not refer to a valid field")?;
+        names.push(name);
+        if token == "[" {
+            match tokens.expect()? {
+                "]" => {}
+                other => return Err(format!("expected ] but got {other}")),
+            }
+        }
+    }
+    Ok((names, at))
+}
+
+fn child<'a>(schema: &'a Schema, name: &str) -> Option<&'a Schema> {
+    match schema.additional() {
+        _ if schema.properties().len() > 0 => schema.property(name),
+        Additional::Of(inner) => Some(inner),
+        _ => None,
+    }
+}
+
+fn unquoted(token: &str) -> Result<Text, String> {
+    let inner = token.strip_prefix('\'').and_then(|token| token.strip_suffix('\''));
+    match inner.filter(|_| token.len() > 1) {
+        Some(inner) => Ok(inner.replace("\\'", "'").replace("\\\\", "\\").into()),
+        None => Err(format!("expected single quoted string but got {token}")),
+    }
+}
+
+/// A path in its parts: `.`, `[`, `]` and what is between.
+struct Tokens<'a>(&'a str);
+
+impl<'a> Tokens<'a> {
+    fn expect(&mut self) -> Result<&'a str, String> {
+        self.next().ok_or_else(|| "unexpected end of JSON path".to_owned())
+    }
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let text = self.0;
+        let end = match text.chars().next()? {
+            '.' | '[' | ']' => 1,
+            '\'' => {
+                let bytes = text.as_bytes();
+                let ends = |at: &usize| bytes[*at] == b'\'' && bytes[*at - 1] != b'\\';
+                (1..text.len()).find(ends).map_or(text.len(), |at| at + 1)
+            }
+            _ => text.find(['.', '[', ']']).unwrap_or(text.len()),
+        };
+        let (token, rest) = text.split_at(end);
+        self.0 = rest;
+        Some(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::tree;
+
+    #[test]
+    fn paths_lead_to_fields() {
+        let schema = r#"{"properties":{"spec":{"properties":{"a":{"type":"string"},"m":{"additionalProperties":{"type":"integer"}}}}}}"#;
+        let schema = Schema::from(tree(schema));
+        let found =
+            |path: &str| find_field(&schema, path, true).map(|found| found.1.ty().to_owned());
+        assert_eq!(found(".spec.a"), Ok("string".to_owned()));
+        assert_eq!(found(".spec.m['x.y']"), Ok("integer".to_owned()));
+        assert_eq!(found(".spec.z"), Err("does not refer to a valid field".to_owned()));
+        assert_eq!(found("spec.a"), Err("expected [ or . but got: spec".to_owned()));
+        let refused = find_field(&schema, "['spec']", false).map(drop);
+        assert_eq!(refused, Err("array notation is not allowed".to_owned()));
+    }
+}

@@ -1,0 +1,499 @@
+//! A CRD as definitions: one for each of its versions.
+
+use std::sync::Arc;
+
+use object::{Lens, Object, ObjectMeta, Text, Value, View, jsonpath::Template};
+use ref_cast::RefCast;
+
+use super::{
+    check::Checker,
+    columns::{Cell, columns},
+    default::fill,
+    intern::{self, Full},
+    lists::check_lists,
+    meta::{check_embedded, coerce, coerce_embedded},
+    prune::{drop_nulls, prune},
+    publish,
+    rules::{CompileRules, Rules},
+    schema::{Schema, entry_of},
+    shape::shape_of,
+};
+use crate::{
+    Definition, ErrorType, Errors, FieldError, Hooks, Names, Path, Scope, Storage, Subresource,
+    Unknown, Warnings, kind::check_name, names, normalize, verbs,
+};
+
+/// The versions of one CRD.
+#[derive(Debug)]
+pub struct Declared {
+    /// The version that is stored.
+    pub hub: Definition,
+    /// Those that are served; mostly the stored one is among them.
+    pub served: Vec<Definition>,
+}
+
+/// Where the numbers of a scale are found in an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scale {
+    pub spec_replicas: Text,
+    pub status_replicas: Text,
+    pub selector: Option<Text>,
+}
+
+/// What a custom kind has besides what every kind has.
+#[derive(Debug)]
+pub struct Custom {
+    schema: Option<Schema>,
+    checker: Checker,
+    rules: Option<Arc<dyn Rules>>,
+    status: bool,
+    pub scale: Option<Scale>,
+    pub list_kind: Text,
+    /// What is told to those who still use the version.
+    pub deprecated: Option<String>,
+    /// How objects come from one version to another, where that takes more than a name.
+    pub conversion: Option<Value>,
+    cells: Vec<Cell>,
+    selectable: Vec<(Text, Template)>,
+    prunes: bool,
+    published: Value,
+}
+
+/// The definitions that a CRD declares; its names have been accepted.
+pub fn definitions(crd: &Value, compile: &dyn CompileRules) -> Result<Option<Declared>, Full> {
+    let versions = crd.get("spec").get("versions").items();
+    let (mut hub, mut served) = (None, Vec::new());
+    for version in versions {
+        let (stores, serves) = (is(version, "storage"), is(version, "served"));
+        if !stores && !serves {
+            continue;
+        }
+        let definition = definition(crd, version, compile)?;
+        if serves {
+            served.push(definition.clone());
+        }
+        if stores {
+            hub = Some(definition);
+        }
+    }
+    Ok(hub.map(|hub| Declared { hub, served }))
+}
+
+fn is(version: &Value, what: &str) -> bool {
+    version.get(what).as_bool() == Some(true)
+}
+
+fn definition(
+    crd: &Value,
+    version: &Value,
+    compile: &dyn CompileRules,
+) -> Result<Definition, Full> {
+    let spec = crd.get("spec");
+    let names = names_of(crd, version)?;
+    let stored = spec.get("versions").items().iter().find(|version| is(version, "storage"));
+    let stored = stored.and_then(|stored| stored.get("name").as_str()).unwrap_or_default();
+    let (columns, cells) = columns(version);
+    let custom = Custom::new(crd, version, &names, cells, compile);
+    let shape = shape_of(names.kind, custom.schema.as_ref())?;
+    let custom = Arc::new(custom);
+    let prefix = intern::text(&format!("{}/{}", names.group, names.plural))?;
+    Ok(Definition {
+        names,
+        scope: match spec.get("scope").as_str() {
+            Some("Namespaced") => Scope::Namespaced,
+            _ => Scope::Cluster,
+        },
+        verbs: verbs::CUSTOM,
+        storage: Storage::json(prefix, intern::text(stored)?),
+        default_on: true,
+        generation: true,
+        ttl: None,
+        shows_deleted: false,
+        subresources: intern::subresources(custom.subresources(names.kind))?,
+        shape,
+        columns: columns.into(),
+        hooks: custom.clone(),
+        custom: Some(custom),
+    })
+}
+
+fn names_of(crd: &Value, version: &Value) -> Result<Names, Full> {
+    let accepted = crd.get("status").get("acceptedNames");
+    let text = |tree: &Value, name: &str| intern::text(tree.get(name).as_str().unwrap_or_default());
+    let list =
+        |name: &str| intern::texts(accepted.get(name).items().iter().filter_map(Value::as_str));
+    Ok(Names {
+        group: text(crd.get("spec"), "group")?,
+        version: text(version, "name")?,
+        kind: text(accepted, "kind")?,
+        plural: text(accepted, "plural")?,
+        singular: text(accepted, "singular")?,
+        short: list("shortNames")?,
+        categories: list("categories")?,
+    })
+}
+
+impl Custom {
+    fn new(
+        crd: &Value,
+        version: &Value,
+        names: &Names,
+        cells: Vec<Cell>,
+        compile: &dyn CompileRules,
+    ) -> Self {
+        let spec = crd.get("spec");
+        let schema = version.get("schema").get("openAPIV3Schema");
+        let schema = schema.is_object().then(|| Schema::from(schema.clone()));
+        let subresources = version.get("subresources");
+        let scale = subresources.get("scale");
+        let text =
+            |tree: &Value, name: &str| Text::from(tree.get(name).as_str().unwrap_or_default());
+        let selectable = version.get("selectableFields").items().iter().filter_map(|field| {
+            let path = field.get("jsonPath").as_str()?;
+            let template = Template::parse(&format!("{{{path}}}")).ok()?;
+            Some((path.trim_start_matches('.').into(), template))
+        });
+        let conversion = spec.get("conversion");
+        let webhook = conversion.get("strategy").as_str() == Some("Webhook");
+        let prunes = spec.get("preserveUnknownFields").as_bool() != Some(true);
+        Self {
+            checker: schema.as_ref().map(Checker::new).unwrap_or_default(),
+            rules: schema.as_ref().and_then(|schema| compile.compile(schema)),
+            status: subresources.get("status").is_object(),
+            scale: scale.is_object().then(|| Scale {
+                spec_replicas: text(scale, "specReplicasPath"),
+                status_replicas: text(scale, "statusReplicasPath"),
+                selector: scale.get("labelSelectorPath").as_str().map(Text::from),
+            }),
+            list_kind: text(crd.get("status").get("acceptedNames"), "listKind"),
+            deprecated: deprecation(spec, version, names),
+            conversion: webhook.then(|| conversion.get("webhook").clone()),
+            cells,
+            selectable: selectable.collect(),
+            prunes,
+            published: publish::kind(schema.as_ref(), version, names),
+            schema,
+        }
+    }
+
+    pub fn schema(&self) -> Option<&Schema> {
+        self.schema.as_ref()
+    }
+
+    /// The schema of the kind as OpenAPI 3 tells it.
+    pub fn published(&self) -> &Value {
+        &self.published
+    }
+
+    /// Reads an object: metadata has its types, what the schema does not name is dropped.
+    pub(crate) fn conform(&self, object: &mut Value, unknown: &mut Unknown) -> Result<(), String> {
+        let mut odd = Unknown::new();
+        coerce(object, "", &mut odd)?;
+        if self.prunes {
+            let nothing = Schema::default();
+            let mut dropped = Unknown::new();
+            prune(object, self.schema.as_ref().unwrap_or(&nothing), true, &mut dropped);
+            drop_nulls(object, self.schema.as_ref());
+            odd.extend(dropped);
+        }
+        if let Some(schema) = &self.schema {
+            // At the root it is done.
+            let mut failed = Ok(());
+            object.retain(|name, value| {
+                if let (Ok(()), Some(inner)) = (&failed, schema.property(name)) {
+                    failed = coerce_embedded(value, Some(inner), name, &mut odd);
+                }
+                true
+            });
+            failed?;
+        }
+        unknown.append(&mut odd);
+        Ok(())
+    }
+
+    pub(crate) fn normalize(&self, object: &mut Value) {
+        if object.get("metadata").is_object() {
+            normalize(ObjectMeta::SHAPE, object.get_mut("metadata"));
+        }
+    }
+
+    fn subresources(&self, kind: &'static str) -> Vec<Subresource> {
+        let verbs = &["get", "patch", "update"];
+        let status = self.status.then(|| Subresource::new("status", kind, verbs));
+        let scale = self.scale.is_some().then(|| Subresource::new("scale", "Scale", verbs));
+        status.into_iter().chain(scale).collect()
+    }
+
+    fn check_scale(&self, object: &Value, spec: bool, errs: &mut Errors) {
+        let Some(scale) = &self.scale else { return };
+        let mut paths = vec![&scale.status_replicas];
+        paths.extend(spec.then_some(&scale.spec_replicas));
+        for path in paths {
+            let mut wrong = |bad: Value, detail: String| {
+                let (path, shown) = (path.to_string(), None);
+                errs.0.push(FieldError { error: ErrorType::Invalid, path, bad, shown, detail });
+            };
+            match replicas(object, path) {
+                Err(why) => wrong(0.into(), why),
+                Ok(Some(n)) if n < 0 => {
+                    wrong(n.into(), "should be a non-negative integer".to_owned())
+                }
+                Ok(Some(n)) if n > i64::from(i32::MAX) => {
+                    wrong(n.into(), format!("should be less than or equal to {}", i32::MAX));
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn check_rules(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+        let Some(rules) = &self.rules else { return };
+        let blocks = |error: &FieldError| {
+            matches!(
+                error.error,
+                ErrorType::NotSupported
+                    | ErrorType::Required
+                    | ErrorType::TooLong
+                    | ErrorType::TooMany
+                    | ErrorType::TypeInvalid
+            )
+        };
+        if errs.0.iter().any(blocks) {
+            errs.0.push(FieldError {
+                error: ErrorType::Invalid,
+                path: "<nil>".to_owned(),
+                bad: "null".into(),
+                shown: None,
+                detail: "some validation rules were not checked because the object was invalid; \
+                         correct the existing errors to complete validation"
+                    .to_owned(),
+            });
+        } else {
+            rules.check(object, old, errs);
+        }
+    }
+
+    fn check_all(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+        let Some(schema) = &self.schema else { return };
+        check_embedded_below(schema, object, errs);
+        let mut before = Errors::default();
+        if let Some(old) = old {
+            check_lists(old, schema, &Path::Root, &mut before);
+        }
+        if before.is_empty() {
+            check_lists(object, schema, &Path::Root, errs);
+        }
+        self.check_rules(object, old, errs);
+    }
+}
+
+/// A whole number at a path of names: `.spec.replicas`.
+pub(super) fn replicas(object: &Value, path: &str) -> Result<Option<i64>, String> {
+    match at(object, path) {
+        None => Ok(None),
+        Some(Value::Int(n)) => Ok(Some(*n)),
+        Some(other) => {
+            let (shown, ty) = match other {
+                Value::Null => ("<nil>".to_owned(), "<nil>"),
+                Value::Text(text) => (text.to_string(), "string"),
+                Value::Bool(b) => (b.to_string(), "bool"),
+                Value::Float(n) => (super::number::shown(*n), "float64"),
+                Value::List(_) => (object::jsonpath::text(other), "[]interface {}"),
+                _ => (object::jsonpath::text(other), "map[string]interface {}"),
+            };
+            Err(format!("{path} accessor error: {shown} is of the type {ty}, expected int64"))
+        }
+    }
+}
+
+/// What is at a path of names.
+fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.trim_start_matches('.').split('.').try_fold(object, |at, name| entry_of(at, name))
+}
+
+impl Scale {
+    /// How many are wanted, and how many there are.
+    pub fn replicas(&self, object: &Value) -> Result<(Option<i64>, i64), String> {
+        let status = replicas(object, &self.status_replicas)?.unwrap_or_default();
+        Ok((replicas(object, &self.spec_replicas)?, status))
+    }
+
+    pub fn selector<'a>(&self, object: &'a Value) -> &'a str {
+        let found = self.selector.as_ref().and_then(|path| at(object, path));
+        found.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Wants another number of replicas.
+    pub fn set(&self, object: &mut Value, replicas: i64) {
+        let path = self.spec_replicas.trim_start_matches('.');
+        let slot = path.split('.').fold(object, |at, name| at.get_mut(name));
+        *slot = replicas.into();
+    }
+}
+
+/// The root itself is checked as every object is.
+fn check_embedded_below(schema: &Schema, object: &Value, errs: &mut Errors) {
+    for (name, value) in object.entries() {
+        if let Some(inner) = schema.property(name) {
+            check_embedded(value, inner, &Path::Root.field(name), errs);
+        }
+    }
+}
+
+fn deprecation(spec: &Value, version: &Value, names: &Names) -> Option<String> {
+    if !is(version, "deprecated") {
+        return None;
+    }
+    if let Some(told) = version.get("deprecationWarning").as_str() {
+        return Some(told.to_owned());
+    }
+    let Names { group, version, kind, .. } = names;
+    let told = format!("{group}/{version} {kind} is deprecated");
+    let mut better: Vec<&str> = spec
+        .get("versions")
+        .items()
+        .iter()
+        .filter(|other| is(other, "served") && !is(other, "deprecated"))
+        .filter_map(|other| other.get("name").as_str())
+        .filter(|other| object::compare_versions(other, version).is_gt())
+        .collect();
+    better.sort_by(|a, b| object::compare_versions(b, a));
+    Some(match better.first() {
+        Some(best) => format!("{told}; use {group}/{best} {kind}"),
+        None => told,
+    })
+}
+
+impl Hooks for Custom {
+    fn default_fields(&self, object: &mut Value) {
+        fill(object, self.schema.as_ref());
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        if self.status {
+            object.remove("status");
+        }
+    }
+
+    fn prepare_status(&self, object: &mut Value, old: &Value) {
+        let managed = Object::view(object).metadata().managed_fields().clone();
+        let meta = Object::view(old).metadata().clone();
+        Object::ref_cast_mut(object).set_metadata(meta.with_managed_fields(managed));
+    }
+
+    fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+        if old.is_none() {
+            check_name(names::dns_subdomain, Object::view(object).metadata(), errs);
+        }
+        if let Some(schema) = &self.schema {
+            self.checker.check(schema, object, old, "", errs);
+        }
+        self.check_scale(object, true, errs);
+        self.check_all(object, old, errs);
+    }
+
+    fn validate_status(&self, object: &Value, old: &Value, errs: &mut Errors) {
+        let status = self.schema.as_ref().and_then(|schema| schema.property("status"));
+        if let (Some(schema), Some(value)) = (status, entry_of(object, "status")) {
+            self.checker.check(schema, value, entry_of(old, "status"), "status", errs);
+        }
+        self.check_scale(object, false, errs);
+        let Some(schema) = &self.schema else { return };
+        let (mut new, mut before) = (Errors::default(), Errors::default());
+        check_lists(object, schema, &Path::Root, &mut new);
+        check_lists(old, schema, &Path::Root, &mut before);
+        if before.is_empty() {
+            errs.0.append(&mut new.0);
+        }
+        self.check_rules(object, Some(old), errs);
+    }
+
+    fn row(&self, object: &Value, now: i64) -> Vec<Value> {
+        self.cells.iter().map(|cell| cell.of(object, now)).collect()
+    }
+
+    fn fields(&self) -> Vec<&str> {
+        self.selectable.iter().map(|(name, _)| &**name).collect()
+    }
+
+    fn field(&self, object: &Value, name: &str) -> Option<Text> {
+        let (_, path) = self.selectable.iter().find(|(own, _)| own == name)?;
+        let found = path.find(object).ok()?.into_iter().next()?.into_iter().next();
+        Some(match found {
+            None | Some(Value::Null) => Text::default(),
+            Some(value) => object::jsonpath::text(&value).into(),
+        })
+    }
+
+    fn warn(&self, object: &Value, old: Option<&Value>, warnings: &mut Warnings) {
+        let finalizers = |object: &Value| -> Vec<Text> {
+            Object::view(object).metadata().finalizers().iter().map(Text::from).collect()
+        };
+        let before = old.map(finalizers).unwrap_or_default();
+        let mut new = finalizers(object);
+        new.retain(|name| !before.contains(name));
+        new.sort_unstable();
+        new.iter().for_each(|name| warn_finalizer(name, warnings));
+    }
+}
+
+fn warn_finalizer(name: &str, warnings: &mut Warnings) {
+    let mut say = |why: &str| warnings.say(format!("metadata.finalizers: {name:?}: {why}"));
+    object::names::qualified_name(name).iter().for_each(|why| say(why));
+    let standard = ["orphan", "foregroundDeletion", "kubernetes"].contains(&name);
+    if !name.contains('/') && !standard {
+        let path = if name.contains('.') { " including a path (/)" } else { "" };
+        say(&format!(
+            "prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with \
+             other finalizer writers"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{custom::NoRules, sample::tree};
+
+    fn declared() -> Declared {
+        let crd = tree(
+            r#"{"spec":{"group":"kit.example.com","scope":"Namespaced","versions":[
+                {"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
+                 "schema":{"openAPIV3Schema":{"type":"object","properties":{
+                    "spec":{"type":"object","properties":{"n":{"type":"integer","minimum":1,"default":2},"c":{"type":"string"}}},
+                    "status":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}},
+                 "selectableFields":[{"jsonPath":".spec.c"}],
+                 "additionalPrinterColumns":[{"name":"N","type":"integer","jsonPath":".spec.n"}]},
+                {"name":"v1beta1","served":false,"storage":false,"schema":{}}]},
+              "status":{"acceptedNames":{"plural":"things","singular":"thing","kind":"Thing","listKind":"Things"}}}"#,
+        );
+        definitions(&crd, &NoRules).expect("room for names").expect("a stored version")
+    }
+
+    #[test]
+    fn a_version_becomes_a_kind_like_any_other() {
+        let Declared { hub, served } = declared();
+        assert_eq!((served.len(), hub.names.kind, &*hub.list_kind()), (1, "Thing", "Things"));
+        assert_eq!(hub.storage, Storage::json("kit.example.com/things", "v1"));
+        assert!(hub.is_namespaced() && hub.subresource("status").is_some());
+        let mut object = tree(
+            r#"{"apiVersion":"kit.example.com/v1","kind":"Thing","metadata":{"name":"a","zed":1},
+                "spec":{"c":"red","zed":1},"status":{"x":1}}"#,
+        );
+        let mut unknown = Unknown::new();
+        hub.conform(&mut object, &mut unknown).expect("metadata is right");
+        assert_eq!(unknown, ["metadata.zed", "spec.zed"]);
+        hub.hooks.default_fields(&mut object);
+        hub.hooks.prepare_create(&mut object);
+        assert_eq!(object.get("spec"), &tree(r#"{"c":"red","n":2}"#));
+        assert!(object.get("status").is_null());
+        assert_eq!(hub.hooks.row(&object, 0), [Value::from("a"), 2.into()]);
+        assert_eq!(hub.hooks.field(&object, "spec.c"), Some("red".into()));
+        let mut errs = Errors::default();
+        hub.hooks.validate(&object, None, &mut errs);
+        assert!(errs.is_empty(), "{errs:?}");
+        object["spec"]["n"] = 0.into();
+        hub.hooks.validate(&object, None, &mut errs);
+        assert_eq!(errs.0.len(), 1);
+    }
+}

@@ -1,0 +1,71 @@
+//! Lists that are sets, or maps by some keys: no item twice.
+
+use object::{Value, to_json};
+
+use super::schema::{Schema, entry_of};
+use crate::{Errors, Path};
+
+pub(super) fn check_lists(value: &Value, schema: &Schema, at: &Path, errs: &mut Errors) {
+    match value {
+        Value::List(items) => {
+            match schema.list_type() {
+                Some("set") => {
+                    twice(items).for_each(|i| errs.duplicate(&at.index(i), items[i].clone()))
+                }
+                Some("map") => keyed(items, schema, at, errs),
+                _ => {}
+            }
+            if let Some(inner) = schema.items() {
+                for (i, item) in items.iter().enumerate() {
+                    check_lists(item, inner, &at.index(i), errs);
+                }
+            }
+        }
+        Value::Object(_) | Value::Map(_) => {
+            for (name, value) in value.entries() {
+                match (schema.property(name), schema.entry(name)) {
+                    (Some(inner), _) => check_lists(value, inner, &at.field(name), errs),
+                    (None, Some(inner)) => check_lists(value, inner, &at.key(name), errs),
+                    (None, None) => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn keyed(items: &[Value], schema: &Schema, at: &Path, errs: &mut Errors) {
+    let odd = items.iter().position(|item| !item.is_null() && !item.is_object());
+    if let Some(i) = odd {
+        let why = "must be an object for an array of list-type map";
+        return errs.invalid(&at.index(i), items[i].clone(), why);
+    }
+    let keys: Vec<Value> = items.iter().map(|item| key(item, schema)).collect();
+    twice(&keys).for_each(|i| errs.duplicate(&at.index(i), keys[i].clone()));
+}
+
+/// What tells an item from the others.
+fn key(item: &Value, schema: &Schema) -> Value {
+    let mut key = Value::object();
+    for name in schema.list_keys() {
+        if let Some(value) = entry_of(item, name) {
+            key[name] = value.clone();
+        }
+    }
+    key
+}
+
+/// The places of the second of each items that there are several of.
+fn twice(items: &[Value]) -> impl Iterator<Item = usize> {
+    let texts: Vec<_> = items.iter().map(to_json).collect();
+    let mut seen = std::collections::HashMap::new();
+    let mut found = Vec::new();
+    for (at, text) in texts.into_iter().enumerate() {
+        let times = seen.entry(text).or_insert(0_usize);
+        *times += 1;
+        if *times == 2 {
+            found.push(at);
+        }
+    }
+    found.into_iter()
+}

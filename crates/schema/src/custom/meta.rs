@@ -1,0 +1,145 @@
+//! `apiVersion`, `kind` and `metadata` of a custom object, and of objects embedded in it.
+
+use object::{Lens, Object, ObjectMeta, Value, View, names};
+
+use super::schema::{Schema, join};
+use crate::{Errors, Path, Scope, Unknown, check_meta, conform, kind::check_name, normalize};
+
+/// Makes metadata of the right types out of what is given; what it does not know is
+/// dropped and told. The error is Go's.
+pub(super) fn coerce(object: &mut Value, at: &str, unknown: &mut Unknown) -> Result<(), String> {
+    let meta = object.get("metadata");
+    if meta.is_null() && super::schema::entry_of(object, "metadata").is_none() {
+        return Ok(());
+    }
+    let mut meta = if meta.is_null() { Value::object() } else { meta.clone() };
+    let mut odd = Unknown::new();
+    conform(ObjectMeta::SHAPE, &mut meta, &mut odd)?;
+    unknown.extend(odd.iter().map(|name| String::from(join(&join(at, "metadata"), name))));
+    normalize(ObjectMeta::SHAPE, &mut meta);
+    object["metadata"] = meta;
+    Ok(())
+}
+
+/// The same for everything embedded below. The error names the place.
+pub(super) fn coerce_embedded(
+    value: &mut Value,
+    schema: Option<&Schema>,
+    at: &str,
+    unknown: &mut Unknown,
+) -> Result<(), String> {
+    let Some(schema) = schema else { return Ok(()) };
+    match value {
+        Value::List(items) => {
+            for (i, item) in items.make_mut().iter_mut().enumerate() {
+                coerce_embedded(item, schema.items(), &format!("{at}[{i}]"), unknown)?;
+            }
+            Ok(())
+        }
+        Value::Object(_) | Value::Map(_) => {
+            if schema.is_embedded() {
+                types(value, at)?;
+                coerce(value, at, unknown).map_err(|error| {
+                    let shown = String::from_utf8_lossy(&object::to_json(value.get("metadata")))
+                        .into_owned();
+                    format!("{}: Invalid value: {shown}: {error}", join(at, "metadata"))
+                })?;
+            }
+            let mut failed = Ok(());
+            value.retain(|name, value| {
+                let inner = match (schema.property(name), schema.entry(name)) {
+                    (Some(inner), _) => Some((inner, join(at, name))),
+                    (None, Some(inner)) => Some((inner, format!("{at}[{name}]").into())),
+                    (None, None) => None,
+                };
+                if let (Ok(()), Some((inner, at))) = (&failed, inner) {
+                    failed = coerce_embedded(value, Some(inner), &at, unknown);
+                }
+                true
+            });
+            failed
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is wrong with the objects embedded in a custom object.
+pub(super) fn check_embedded(value: &Value, schema: &Schema, at: &Path, errs: &mut Errors) {
+    match value {
+        Value::List(items) => {
+            let Some(inner) = schema.items() else { return };
+            for (i, item) in items.iter().enumerate() {
+                check_embedded(item, inner, &at.index(i), errs);
+            }
+        }
+        Value::Object(_) | Value::Map(_) => {
+            if schema.is_embedded() {
+                check_object(value, at, errs);
+            }
+            for (name, value) in value.entries() {
+                match (schema.property(name), schema.entry(name)) {
+                    (Some(inner), _) => check_embedded(value, inner, &at.field(name), errs),
+                    (None, Some(inner)) => check_embedded(value, inner, &at.key(name), errs),
+                    (None, None) => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What is wrong with what every object has.
+pub(super) fn check_object(value: &Value, at: &Path, errs: &mut Errors) {
+    for name in ["apiVersion", "kind"] {
+        let here = at.field(name);
+        match super::schema::entry_of(value, name) {
+            None => errs.required(&here, ""),
+            Some(Value::Text(text)) if text.is_empty() => {
+                errs.invalid(&here, "", "must not be empty")
+            }
+            Some(Value::Text(text)) if name == "apiVersion" => {
+                if text.matches('/').count() > 1 {
+                    let why = format!("unexpected GroupVersion string: {text}");
+                    errs.invalid(&here, text.clone(), why);
+                }
+            }
+            Some(Value::Text(text)) => {
+                let wrong = names::dns1035_label(&text.to_lowercase());
+                if !wrong.is_empty() {
+                    let why = "may have mixed case, but should otherwise match: ";
+                    errs.invalid(&here, text.clone(), format!("{why}{}", wrong.join(",")));
+                }
+            }
+            Some(other) => errs.invalid(&here, other.clone(), "must be a string"),
+        }
+    }
+    let meta = Object::view(value).metadata();
+    if super::schema::entry_of(value, "metadata").is_none() {
+        return;
+    }
+    let scope = if meta.namespace().is_empty() { Scope::Cluster } else { Scope::Namespaced };
+    let mut found = Errors::default();
+    check_meta(value, None, scope, &mut found);
+    let named =
+        if meta.name().is_empty() { meta.clone().with_name("fakename") } else { meta.clone() };
+    check_name(crate::names::path_segment, &named, &mut found);
+    let prefix = at.to_string();
+    errs.0.extend(found.0.into_iter().map(|mut error| {
+        error.path = join(&prefix, &error.path).into();
+        error
+    }));
+}
+
+fn types(value: &Value, at: &str) -> Result<(), String> {
+    for name in ["apiVersion", "kind"] {
+        match super::schema::entry_of(value, name) {
+            None | Some(Value::Text(_)) => {}
+            Some(other) => {
+                let shown = String::from_utf8_lossy(&object::to_json(other)).into_owned();
+                let at = join(at, name);
+                return Err(format!("{at}: Invalid value: {shown}: must be a string"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Numbers: ranges, multiples, and whether they fit their format.
+
+use object::Value;
+
+use super::{
+    check::{Failure, Outcome},
+    format::supported,
+    schema::Schema,
+};
+use crate::ErrorType::Invalid;
+
+/// The largest whole number that JSON numbers are exact to.
+const EXACT: f64 = 9_007_199_254_740_991.0;
+/// How far from whole a quotient may be.
+const EPSILON: f64 = 1e-9;
+
+pub(super) fn check_number(schema: &Schema, value: &Value, path: &str, outcome: &mut Outcome) {
+    let (ty, format) = kind(schema);
+    range(value, ty, format, "Checked", path, outcome);
+    let number = as_float(value);
+    if let Some(factor) = schema.number("multipleOf") {
+        let fits = range(&factor.into(), ty, format, "MultipleOf", path, outcome);
+        multiple(value, number, factor, fits, path, outcome);
+    }
+    for (name, what, wrong, plain, strict) in [
+        (
+            "minimum",
+            "Minimum boundary",
+            below as fn(f64, f64, bool) -> bool,
+            "greater than or equal to",
+            "greater than",
+        ),
+        ("maximum", "Maximum boundary", above, "less than or equal to", "less than"),
+    ] {
+        let Some(bound) = schema.number(name) else { continue };
+        let flag = if name == "minimum" { "exclusiveMinimum" } else { "exclusiveMaximum" };
+        let exclusive = schema.flag(flag);
+        let fits = range(&bound.into(), ty, format, what, path, outcome);
+        // A whole number is compared with the whole part of the bound.
+        let whole = fits && matches!(value, Value::Int(_));
+        let bound = if whole { bound.trunc() } else { bound };
+        if wrong(number, bound, exclusive) {
+            let words = if exclusive { strict } else { plain };
+            let why = format!("should be {words} {}", shown(bound));
+            outcome.at(Invalid, path, value.clone(), &why);
+        }
+    }
+}
+
+/// Whether a number is whole, as far as its exactness goes.
+pub(super) fn is_whole(n: f64) -> bool {
+    if !n.is_finite() || n.abs() > EXACT {
+        return false;
+    }
+    let whole = n.trunc();
+    let difference = (n - whole).abs();
+    difference == 0.0 || n != 0.0 && whole != 0.0 && difference / (n.abs() + whole.abs()) < EPSILON
+}
+
+/// A number as Go prints it.
+pub(super) fn shown(n: f64) -> String {
+    let size = n.abs();
+    if size != 0.0 && !(1e-4..1e21).contains(&size) {
+        let text = format!("{n:e}");
+        let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+        return match power.strip_prefix('-') {
+            Some(power) => format!("{digits}e-{power:0>2}"),
+            None => format!("{digits}e+{power:0>2}"),
+        };
+    }
+    format!("{n}")
+}
+
+/// Type and format, where there is only one type and the format is one of its own.
+fn kind(schema: &Schema) -> (&str, &str) {
+    let format = supported(schema);
+    match (&*schema.types(), format) {
+        (["integer"], "int32" | "int64") | (["number"], "float" | "double") => {
+            (schema.ty(), format)
+        }
+        (["integer"], _) => ("integer", ""),
+        (["number"], _) => ("number", ""),
+        _ => ("", ""),
+    }
+}
+
+fn as_float(value: &Value) -> f64 {
+    match value {
+        #[expect(clippy::cast_precision_loss, reason = "as JSON's numbers do")]
+        Value::UInt(n) => *n as f64,
+        value => value.as_f64().unwrap_or_default(),
+    }
+}
+
+/// Whether the number can be held by the type; if not, that is told.
+fn range(
+    value: &Value,
+    ty: &str,
+    format: &str,
+    what: &str,
+    path: &str,
+    outcome: &mut Outcome,
+) -> bool {
+    let number = as_float(value);
+    let fits = match (ty, format) {
+        ("integer", format) => {
+            let whole = match value {
+                Value::Int(n) => Some(*n),
+                #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
+                Value::Float(n) if n.fract() == 0.0 && n.abs() < 9.2e18 => Some(*n as i64),
+                _ => None,
+            };
+            whole.is_some_and(|n| format != "int32" || i32::try_from(n).is_ok())
+        }
+        (_, "float") => number.abs() <= f64::from(f32::MAX),
+        _ => true,
+    };
+    if !fits {
+        let form = match format {
+            "" => "(default format)".to_owned(),
+            format => format!("with format {format}"),
+        };
+        outcome.whole(format!("{what} value must be of type {ty} {form} in {path}"));
+    }
+    fits
+}
+
+fn multiple(
+    value: &Value,
+    number: f64,
+    factor: f64,
+    fits: bool,
+    path: &str,
+    outcome: &mut Outcome,
+) {
+    let whole = fits && matches!(value, Value::Int(_));
+    let factor = if whole { factor.trunc() } else { factor };
+    if factor <= 0.0 {
+        let message =
+            format!("factor MultipleOf declared for {path} must be positive: {}", shown(factor));
+        let bad = if whole { Value::Int(0) } else { factor.into() };
+        let path = Some(path.into());
+        outcome.fail(Failure { error: Invalid, path, bad, message, detail: None });
+        return;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "as Go converts")]
+    let right = match value {
+        Value::Int(n) if whole => n % factor as i64 == 0,
+        _ if factor < 1.0 => is_whole(1.0 / factor * number),
+        _ => is_whole(number / factor),
+    };
+    if !right {
+        let why = format!("should be a multiple of {}", shown(factor));
+        outcome.at(Invalid, path, value.clone(), &why);
+    }
+}
+
+fn below(n: f64, bound: f64, exclusive: bool) -> bool {
+    if exclusive { n <= bound } else { n < bound }
+}
+
+fn above(n: f64, bound: f64, exclusive: bool) -> bool {
+    if exclusive { n >= bound } else { n > bound }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_go_prints_them() {
+        for (n, text) in
+            [(5.0, "5"), (0.5, "0.5"), (1e21, "1e+21"), (0.00001, "1e-05"), (1e6, "1000000")]
+        {
+            assert_eq!(shown(n), text);
+        }
+        assert!(is_whole(3.0) && is_whole(3.000_000_000_01) && !is_whole(2.5) && !is_whole(1e300));
+    }
+}

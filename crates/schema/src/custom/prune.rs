@@ -1,0 +1,140 @@
+//! Drops what a schema does not name, and tells where it was.
+
+use object::Value;
+
+use super::schema::{Additional, Schema, is_meta, join};
+use crate::Unknown;
+
+/// Drops unknown fields of an object. Those that every object has stay at its root.
+pub(super) fn prune(object: &mut Value, schema: &Schema, root: bool, unknown: &mut Unknown) {
+    fields(object, Some(schema), root, "", unknown);
+    unknown.sort_unstable();
+}
+
+/// Drops every `null` that is neither allowed nor will be replaced by a default.
+pub(super) fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
+    match value {
+        Value::List(items) => {
+            let schema = schema.and_then(Schema::items);
+            items.make_mut().iter_mut().for_each(|item| drop_nulls(item, schema));
+        }
+        Value::Object(_) | Value::Map(_) => value.retain(|name, value| {
+            let schema = schema.and_then(|schema| schema.entry(name));
+            let refused =
+                |schema: &Schema| !schema.is_nullable() && schema.default_value().is_none();
+            if value.is_null() && schema.is_some_and(refused) {
+                return false;
+            }
+            drop_nulls(value, schema);
+            true
+        }),
+        _ => {}
+    }
+}
+
+fn fields(
+    value: &mut Value,
+    schema: Option<&Schema>,
+    root: bool,
+    path: &str,
+    unknown: &mut Unknown,
+) {
+    let keeps = schema.is_some_and(Schema::preserves);
+    let whole = root || schema.is_some_and(Schema::is_embedded);
+    match value {
+        Value::List(items) => {
+            let inner = schema.and_then(Schema::items);
+            for (at, item) in items.make_mut().iter_mut().enumerate() {
+                let path = format!("{path}[{at}]");
+                if keeps {
+                    kept(item, inner, &path, unknown);
+                } else {
+                    fields(item, inner, false, &path, unknown);
+                }
+            }
+        }
+        Value::Object(_) | Value::Map(_) => value.retain(|name, value| {
+            if whole && is_meta(name) {
+                return true;
+            }
+            let inner = schema.and_then(|schema| schema.entry(name));
+            let additional = schema.is_some_and(|s| !matches!(s.additional(), Additional::Unsaid));
+            if inner.is_some() || additional {
+                fields(value, inner, false, &join(path, name), unknown);
+                return true;
+            }
+            if !keeps && !(is_meta(name) && path.is_empty()) {
+                unknown.push(join(path, name).into());
+            }
+            keeps
+        }),
+        _ => {}
+    }
+}
+
+/// Below a node that keeps everything only what is named is looked into.
+fn kept(value: &mut Value, schema: Option<&Schema>, path: &str, unknown: &mut Unknown) {
+    let Some(schema) = schema else { return };
+    match value {
+        Value::List(items) => {
+            for (at, item) in items.make_mut().iter_mut().enumerate() {
+                kept(item, schema.items(), &format!("{path}[{at}]"), unknown);
+            }
+        }
+        Value::Object(_) | Value::Map(_) => value.retain(|name, value| {
+            let named = !(schema.is_embedded() && is_meta(name));
+            let additional = !matches!(schema.additional(), Additional::Unsaid);
+            let inner = schema.entry(name);
+            if named && (inner.is_some() || additional) {
+                fields(value, inner, false, &join(path, name), unknown);
+            }
+            true
+        }),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::tree;
+
+    fn pruned(schema: &str, object: &str) -> (Value, Unknown) {
+        let (schema, mut object) = (Schema::from(tree(schema)), tree(object));
+        let mut unknown = Unknown::new();
+        prune(&mut object, &schema, true, &mut unknown);
+        drop_nulls(&mut object, Some(&schema));
+        (object, unknown)
+    }
+
+    #[test]
+    fn drops_what_is_not_named() {
+        let schema = r#"{"properties":{"spec":{"properties":{"a":{"type":"string"},
+            "l":{"items":{"properties":{"b":{}}}},"m":{"additionalProperties":{"properties":{"c":{}}}}}}}}"#;
+        let object = r#"{"kind":"K","metadata":{"x":1},"zed":1,"spec":{"a":"b","z":1,
+            "l":[{"b":1,"z":1}],"m":{"k":{"c":1,"z":1}}}}"#;
+        let (object, unknown) = pruned(schema, object);
+        assert_eq!(unknown, ["spec.l[0].z", "spec.m.k.z", "spec.z", "zed"]);
+        let left =
+            r#"{"kind":"K","metadata":{"x":1},"spec":{"a":"b","l":[{"b":1}],"m":{"k":{"c":1}}}}"#;
+        assert_eq!(object, tree(left));
+    }
+
+    #[test]
+    fn keeps_where_told_to() {
+        let schema = r#"{"properties":{"spec":{"x-kubernetes-preserve-unknown-fields":true,
+            "properties":{"a":{"properties":{"b":{}}}}}}}"#;
+        let (object, unknown) = pruned(schema, r#"{"spec":{"a":{"b":1,"z":1},"z":{"y":1}}}"#);
+        assert_eq!(unknown, ["spec.a.z"]);
+        assert_eq!(object, tree(r#"{"spec":{"a":{"b":1},"z":{"y":1}}}"#));
+    }
+
+    #[test]
+    fn a_null_goes_unless_allowed() {
+        let schema = r#"{"properties":{"a":{"type":"string"},"b":{"nullable":true},
+            "c":{"default":1},"l":{"items":{"type":"string"}}}}"#;
+        let (object, _) = pruned(schema, r#"{"a":null,"b":null,"c":null,"l":[null]}"#);
+        let names: Vec<_> = object.entries().map(|entry| entry.0).collect();
+        assert_eq!(names, ["b", "c", "l"]);
+    }
+}

@@ -1,0 +1,147 @@
+//! The schema of a custom kind as OpenAPI tells it.
+
+use object::Value;
+
+use super::schema::{Additional, Schema};
+use crate::Names;
+
+const META: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// What a kind is called among the schemas: its group from the end, version and kind.
+pub(crate) fn name(names: &Names) -> String {
+    let group: Vec<_> = names.group.rsplit('.').collect();
+    format!("{}.{}.{}", group.join("."), names.version, names.kind)
+}
+
+/// The schema of a kind, in the words of OpenAPI 3.
+pub(super) fn kind(schema: Option<&Schema>, version: &Value, names: &Names) -> Value {
+    let mut published = match schema {
+        Some(schema) => {
+            let mut published = schema.tree().clone();
+            embedded(&mut published);
+            whole(&mut published);
+            published
+        }
+        // Naming a few properties would seem to forbid all others.
+        None => {
+            let mut published = Value::object();
+            published["type"] = "object".into();
+            published
+        }
+    };
+    let mut gvk = Value::object();
+    gvk["group"] = names.group.into();
+    gvk["version"] = names.version.into();
+    gvk["kind"] = names.kind.into();
+    published["x-kubernetes-group-version-kind"] = [gvk].into_iter().collect();
+    let selectable = version.get("selectableFields").items().iter().map(|field| {
+        let path = field.get("jsonPath").as_str().unwrap_or_default();
+        let mut field = Value::object();
+        field["fieldPath"] = path.trim_start_matches('.').into();
+        field
+    });
+    let selectable: Vec<Value> = selectable.collect();
+    if !selectable.is_empty() {
+        published["x-kubernetes-selectable-fields"] = selectable.into_iter().collect();
+    }
+    published
+}
+
+/// The same for OpenAPI 2, whose readers take less.
+pub(crate) fn older(published: &Value) -> Value {
+    let mut older = published.clone();
+    if Schema::view(published).preserves() {
+        older.retain(|name, _| name == "type" || name == "x-kubernetes-group-version-kind");
+        return older;
+    }
+    simplify(&mut older);
+    older
+}
+
+fn simplify(value: &mut Value) {
+    let schema = Schema::view(value);
+    if !schema.tree().get("$ref").is_null() {
+        return;
+    }
+    let (nullable, preserves) = (schema.is_nullable(), schema.preserves());
+    let open: Vec<String> = schema
+        .properties()
+        .filter(|(_, property)| property.is_nullable())
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let optional = matches!(schema.additional(), Additional::Of(inner) if inner.is_nullable());
+    value.retain(|name, _| match name {
+        "allOf" | "anyOf" | "oneOf" | "not" => false,
+        "nullable" => !nullable,
+        "type" => !nullable,
+        "items" | "properties" => !nullable && !preserves,
+        "required" => !optional,
+        _ => true,
+    });
+    let ty = value.get("type").as_str().unwrap_or_default();
+    if ty == "array" && value.get("items").is_null() || ty == "object" && preserves {
+        value.remove("type");
+    }
+    if !open.is_empty() {
+        let kept: Vec<Value> = value
+            .get("required")
+            .items()
+            .iter()
+            .filter(|name| !open.iter().any(|open| name.as_str() == Some(open)))
+            .cloned()
+            .collect();
+        value.remove("required");
+        if !kept.is_empty() {
+            value["required"] = kept.into_iter().collect();
+        }
+    }
+    below(value, &mut simplify);
+}
+
+/// Objects within objects have what every object has.
+fn embedded(value: &mut Value) {
+    below(value, &mut embedded);
+    if Schema::view(value).is_embedded() {
+        whole(value);
+        let mut required: Vec<Value> = value.get("required").items().to_vec();
+        for name in ["kind", "apiVersion"] {
+            if !required.iter().any(|known| known.as_str() == Some(name)) {
+                required.push(name.into());
+            }
+        }
+        value["required"] = required.into_iter().collect();
+    }
+}
+
+fn whole(value: &mut Value) {
+    for (name, doc) in [
+        ("apiVersion", "The group and version that the object is written in."),
+        ("kind", "What the object is."),
+    ] {
+        let mut property = Value::object();
+        property["type"] = "string".into();
+        property["description"] = doc.into();
+        value["properties"][name] = property;
+    }
+    let mut reference = Value::object();
+    reference["$ref"] = META.into();
+    let mut meta = Value::object();
+    meta["allOf"] = [reference].into_iter().collect();
+    meta["description"] = "Standard object metadata.".into();
+    value["properties"]["metadata"] = meta;
+}
+
+/// Does the same to every schema below this one.
+fn below(value: &mut Value, change: &mut dyn FnMut(&mut Value)) {
+    for name in ["items", "additionalProperties"] {
+        if value.get(name).is_object() {
+            change(value.get_mut(name));
+        }
+    }
+    if value.get("properties").is_object() {
+        value.get_mut("properties").retain(|_, property| {
+            change(property);
+            true
+        });
+    }
+}

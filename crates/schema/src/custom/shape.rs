@@ -1,0 +1,90 @@
+//! A schema as a shape, for server-side apply: what there is, and how lists are told apart.
+
+use std::sync::Arc;
+
+use object::{Field, Link, ListType, ObjectMeta, Rules, Struct, Text, Type, Value, View};
+
+use super::{
+    intern::{self, Full},
+    schema::{Additional, Schema},
+};
+
+/// The shape of whole objects.
+pub(super) fn shape_of(kind: &str, schema: Option<&Schema>) -> Result<Link<Struct>, Full> {
+    let none = Schema::default();
+    let known = schema.unwrap_or(&none);
+    let mut shape = structure(known, true)?;
+    shape.name = kind.into();
+    shape.open |= schema.is_none();
+    Ok(Link::Shared(Arc::new(shape)))
+}
+
+fn structure(schema: &Schema, whole: bool) -> Result<Struct, Full> {
+    let mut fields = Vec::new();
+    if whole {
+        let ty = Link::Static(<ObjectMeta as View>::TYPE);
+        fields.push(field("metadata", ty, Rules::NONE));
+    }
+    for (name, property) in schema.properties() {
+        if whole && matches!(name, "metadata" | "apiVersion" | "kind") {
+            continue;
+        }
+        let rules = Rules { optional: true, ..rules(property)? };
+        fields.push(field(name, Link::Shared(Arc::new(type_of(property)?)), rules));
+    }
+    if whole && schema.is_embedded() {
+        for name in ["apiVersion", "kind"] {
+            let rules = Rules { optional: true, ..Rules::NONE };
+            fields.push(field(name, Link::Static(<String as View>::TYPE), rules));
+        }
+    }
+    Ok(Struct {
+        name: Text::default(),
+        doc: schema.text("description").into(),
+        fields: Link::Shared(fields.into()),
+        atomic: schema.map_type() == Some("atomic"),
+        open: schema.preserves(),
+    })
+}
+
+fn field(name: &str, ty: Link<Type>, rules: Rules) -> Field {
+    Field { name: name.into(), doc: Text::default(), ty, default: Value::Null, rules }
+}
+
+fn type_of(schema: &Schema) -> Result<Type, Full> {
+    Ok(match schema.ty() {
+        _ if schema.is_int_or_string() => Type::IntOrString,
+        "object" => match schema.additional() {
+            Additional::Of(inner) if schema.properties().len() == 0 => {
+                Type::Map(Link::Shared(Arc::new(type_of(inner)?)))
+            }
+            _ => {
+                let mut shape = structure(schema, schema.is_embedded())?;
+                shape.open |= schema.properties().len() == 0;
+                Type::Object(Link::Shared(Arc::new(shape)))
+            }
+        },
+        "array" => match schema.items() {
+            Some(items) => Type::List(Link::Shared(Arc::new(type_of(items)?))),
+            None => Type::List(Link::Static(&Type::Any)),
+        },
+        "string" => Type::Text,
+        "integer" => Type::Int64,
+        "number" => Type::Float,
+        "boolean" => Type::Bool,
+        _ => Type::Any,
+    })
+}
+
+/// How a field is merged.
+fn rules(schema: &Schema) -> Result<Rules, Full> {
+    let list = match schema.list_type() {
+        Some("set") => ListType::Set,
+        Some("map") => ListType::Map(intern::texts(schema.list_keys())?),
+        _ => ListType::Atomic,
+    };
+    let atomic = schema.map_type() == Some("atomic");
+    // What nobody has declared tells by itself how it is to be merged.
+    let granular = schema.ty().is_empty() && !schema.is_int_or_string();
+    Ok(Rules { list, atomic, granular, ..Rules::NONE })
+}

@@ -1,0 +1,334 @@
+//! Whether a schema is structural: every field that it speaks of has its one place and
+//! type, outside of `allOf`, `anyOf`, `oneOf` and `not`.
+
+use super::{
+    pattern::compile,
+    schema::{Additional, Schema},
+};
+use crate::{Errors, Path};
+
+/// Where a node stands in its schema.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Root,
+    Item,
+    Field,
+}
+
+/// What of OpenAPI is in the schema though no CRD may use it.
+pub fn unsupported(schema: &Schema) -> Option<&'static str> {
+    let tree = schema.tree();
+    let has = |name: &str| !tree.get(name).is_zero();
+    for (name, why) in [
+        ("id", "OpenAPIV3Schema 'id' is not supported"),
+        ("$schema", "OpenAPIV3Schema 'schema' is not supported"),
+        ("$ref", "OpenAPIV3Schema '$ref' is not supported"),
+        ("patternProperties", "OpenAPIV3Schema 'patternProperties' is not supported"),
+        ("dependencies", "OpenAPIV3Schema 'dependencies' is not supported"),
+        ("definitions", "OpenAPIV3Schema 'definitions' is not supported"),
+    ] {
+        if has(name) {
+            return Some(why);
+        }
+    }
+    if !tree.get("additionalItems").is_null() {
+        return Some("OpenAPIV3Schema 'additionalItems' is not supported");
+    } else if tree.get("x-kubernetes-preserve-unknown-fields").as_bool() == Some(false) {
+        return Some(
+            "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined",
+        );
+    } else if !tree.get("items").items().is_empty() {
+        return Some("OpenAPIV3Schema 'items' must be a schema, but is an array");
+    }
+    let additional = match schema.additional() {
+        Additional::Of(schema) => Some(schema),
+        _ => None,
+    };
+    let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|list| schema.all(list));
+    let named = schema.properties().map(|(_, schema)| schema);
+    let ones = [schema.items(), schema.not(), additional].into_iter().flatten();
+    lists.chain(named).chain(ones).find_map(unsupported)
+}
+
+/// What keeps a schema from being structural.
+pub fn check_structure(schema: &Schema, at: &Path, errs: &mut Errors) {
+    node(schema, Level::Root, at, errs);
+    conditions(schema, schema, at, &at.to_string(), errs);
+}
+
+fn node(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
+    if schema.ty() == "array" && schema.items().is_none() {
+        errs.required(&at.field("items"), "must be specified");
+    }
+    if let Some(items) = schema.items() {
+        node(items, Level::Item, &at.field("items"), errs);
+    }
+    let properties = at.field("properties");
+    for (name, property) in schema.properties() {
+        node(property, Level::Field, &properties.key(name), errs);
+    }
+    let additional = at.field("additionalProperties");
+    let has_additional = !matches!(schema.additional(), Additional::Unsaid);
+    if has_additional && level == Level::Root {
+        errs.forbidden(&additional, "must not be used at the root");
+    }
+    if let Additional::Of(inner) = schema.additional() {
+        node(inner, Level::Field, &additional, errs);
+    }
+    extensions(schema, at, errs);
+    clauses(
+        schema,
+        [is_int_or_string(schema, "anyOf"), first_is_int_or_string(schema)],
+        level,
+        at,
+        errs,
+    );
+    check_type(schema, level, at, errs);
+    if schema.is_embedded() && has_additional {
+        errs.forbidden(&additional, "must not be used if x-kubernetes-embedded-resource is set");
+    }
+    if level == Level::Root && !matches!(schema.ty(), "" | "object") {
+        errs.invalid(&at.field("type"), schema.ty(), "must be object at the root");
+    }
+    metadata(schema, level, at, errs);
+    if schema.is_embedded() && !schema.preserves() && schema.properties().len() == 0 {
+        let why = "must not be empty if x-kubernetes-embedded-resource is true without \
+                   x-kubernetes-preserve-unknown-fields";
+        errs.required(&properties, why);
+    }
+}
+
+fn extensions(schema: &Schema, at: &Path, errs: &mut Errors) {
+    if !schema.is_int_or_string() {
+        return;
+    }
+    for (name, set) in [
+        ("x-kubernetes-preserve-unknown-fields", schema.preserves()),
+        ("x-kubernetes-embedded-resource", schema.is_embedded()),
+    ] {
+        if set {
+            errs.invalid(
+                &at.field(name),
+                true,
+                "must be false if x-kubernetes-int-or-string is true",
+            );
+        }
+    }
+}
+
+fn check_type(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
+    let here = at.field("type");
+    let object = "must be object if x-kubernetes-embedded-resource is true";
+    match (schema.is_embedded(), schema.ty()) {
+        (true, "object") => {}
+        (true, "") => errs.required(&here, object),
+        (true, other) => errs.invalid(&here, other, object),
+        (false, "") if !schema.is_int_or_string() && !schema.preserves() => {
+            let why = match level {
+                Level::Root => "must not be empty at the root",
+                Level::Item => "must not be empty for specified array items",
+                Level::Field => "must not be empty for specified object fields",
+            };
+            errs.required(&here, why);
+        }
+        (false, _) => {}
+    }
+}
+
+/// What every object has is known; a schema can only narrow the name.
+fn metadata(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
+    let properties = at.field("properties");
+    let whole = level == Level::Root || schema.is_embedded();
+    for name in ["kind", "apiVersion"] {
+        if let Some(property) = schema.property(name).filter(|p| whole && p.ty() != "string") {
+            let key = properties.key(name);
+            errs.invalid(&key.field("type"), property.ty(), "must be string");
+        }
+    }
+    let Some(metadata) = schema.property("metadata") else { return };
+    let here = properties.key("metadata");
+    if whole && metadata.ty() != "object" {
+        errs.invalid(&here.field("type"), metadata.ty(), "must be object");
+    }
+    let named = metadata.properties().all(|(name, _)| matches!(name, "name" | "generateName"));
+    let plain = metadata
+        .tree()
+        .entries()
+        .all(|(name, value)| matches!(name, "type" | "default" | "properties") || value.is_zero());
+    if level == Level::Root && !(named && plain) {
+        let why = "must not specify anything other than name and generateName, but metadata is \
+                   implicitly specified";
+        errs.forbidden(&here, why);
+    }
+}
+
+/// The conditions of a node: `[any, first]` tells which of them say int or string.
+fn clauses(schema: &Schema, [any, first]: [bool; 2], level: Level, at: &Path, errs: &mut Errors) {
+    for (list, skip) in [("anyOf", any), ("allOf", false), ("oneOf", false)] {
+        if skip {
+            continue;
+        }
+        for (i, clause) in schema.all(list).enumerate() {
+            let skip = list == "allOf" && first && i == 0;
+            nested(clause, skip, level, &at.field(list).index(i), errs);
+        }
+    }
+    if let Some(not) = schema.not() {
+        nested(not, false, level, &at.field("not"), errs);
+    }
+    let pattern = schema.text("pattern");
+    if let Err(why) = compile(pattern) {
+        let why = format!("must be a valid regular expression, but isn't: {why}");
+        errs.invalid(&at.field("pattern"), pattern, why);
+    }
+}
+
+/// A condition only narrows: it declares nothing.
+fn nested(schema: &Schema, skip_any: bool, level: Level, at: &Path, errs: &mut Errors) {
+    clauses(schema, [skip_any, false], level, at, errs);
+    if let Some(items) = schema.items() {
+        nested(items, false, level, &at.field("items"), errs);
+    }
+    let properties = at.field("properties");
+    for (name, property) in schema.properties() {
+        nested(property, false, Level::Field, &properties.key(name), errs);
+    }
+    let additional = match schema.additional() {
+        Additional::Unsaid => false,
+        Additional::Allowed(allowed) => allowed,
+        Additional::Of(_) => true,
+    };
+    let tree = schema.tree();
+    let has = |name: &str| !tree.get(name).is_zero();
+    for (name, set, why) in [
+        ("type", has("type"), "must be empty to be structural"),
+        ("additionalProperties", additional, "must be undefined to be structural"),
+        ("default", schema.default_value().is_some(), "must be undefined to be structural"),
+        ("title", has("title"), "must be empty to be structural"),
+        ("description", has("description"), "must be empty to be structural"),
+        ("nullable", has("nullable"), "must be false to be structural"),
+        (
+            "x-kubernetes-preserve-unknown-fields",
+            schema.preserves(),
+            "must be false to be structural",
+        ),
+        ("x-kubernetes-embedded-resource", schema.is_embedded(), "must be false to be structural"),
+        ("x-kubernetes-int-or-string", schema.is_int_or_string(), "must be false to be structural"),
+        (
+            "x-kubernetes-list-map-keys",
+            has("x-kubernetes-list-map-keys"),
+            "must be empty to be structural",
+        ),
+        (
+            "x-kubernetes-list-type",
+            schema.list_type().is_some(),
+            "must be undefined to be structural",
+        ),
+        (
+            "x-kubernetes-map-type",
+            schema.map_type().is_some(),
+            "must be undefined to be structural",
+        ),
+        (
+            "x-kubernetes-validations",
+            has("x-kubernetes-validations"),
+            "must be empty to be structural",
+        ),
+    ] {
+        if set {
+            errs.forbidden(&at.field(name), why);
+        }
+    }
+    if schema.property("metadata").is_some() {
+        errs.forbidden(&properties.key("metadata"), "must not be specified in a nested context");
+    }
+}
+
+/// Every field that a condition speaks of is declared outside of it. `said`: where the
+/// conditions stand; `at`: where the declaration is, or should be.
+fn conditions(clause: &Schema, schema: &Schema, at: &Path, said: &str, errs: &mut Errors) {
+    if let Some(not) = clause.not() {
+        covered(not, Some(schema), at, &format!("{said}.not"), errs);
+    }
+    for list in ["allOf", "anyOf", "oneOf"] {
+        for (i, inner) in clause.all(list).enumerate() {
+            covered(inner, Some(schema), at, &format!("{said}.{list}[{i}]"), errs);
+        }
+    }
+}
+
+fn covered(clause: &Schema, schema: Option<&Schema>, at: &Path, said: &str, errs: &mut Errors) {
+    let Some(schema) = schema else {
+        return errs.required(at, format!("because it is defined in {said}"));
+    };
+    conditions(clause, schema, at, said, errs);
+    if let Some(items) = clause.items() {
+        covered(items, schema.items(), &at.field("items"), &format!("{said}.items"), errs);
+    }
+    let properties = at.field("properties");
+    for (name, property) in clause.properties() {
+        let said = format!("{said}.properties[{name}]");
+        covered(property, schema.property(name), &properties.key(name), &said, errs);
+    }
+}
+
+/// Whether the clauses are exactly: an integer, or a string.
+fn is_int_or_string(schema: &Schema, list: &str) -> bool {
+    let types: Vec<_> = schema
+        .all(list)
+        .map(|clause| {
+            let only =
+                clause.tree().entries().all(|(name, value)| name == "type" || value.is_zero());
+            if only { clause.ty() } else { "" }
+        })
+        .collect();
+    types == ["integer", "string"]
+}
+
+fn first_is_int_or_string(schema: &Schema) -> bool {
+    schema.all("allOf").next().is_some_and(|first| is_int_or_string(first, "anyOf"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::tree;
+
+    fn complaints(schema: &str) -> Vec<String> {
+        let mut errs = Errors::default();
+        check_structure(&Schema::from(tree(schema)), &Path::Root.field("s"), &mut errs);
+        errs.0.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_structural_schema_passes() {
+        let schema = r#"{"type":"object","properties":{"metadata":{"type":"object","properties":{"name":{"type":"string"}}},
+            "spec":{"type":"object","properties":{"port":{"x-kubernetes-int-or-string":true,
+            "anyOf":[{"type":"integer"},{"type":"string"}]},"a":{"type":"string"}},"anyOf":[{"required":["a"]}]}}}"#;
+        assert_eq!(complaints(schema), [""; 0]);
+    }
+
+    #[test]
+    fn what_conditions_speak_of_is_declared() {
+        let schema = r#"{"type":"object","anyOf":[{"properties":{"a":{"pattern":"("}}}],
+            "properties":{"b":{}, "l":{"type":"array"}}}"#;
+        assert_eq!(
+            complaints(schema),
+            [
+                "s.properties[b].type: Required value: must not be empty for specified object fields",
+                "s.properties[l].items: Required value: must be specified",
+                "s.anyOf[0].properties[a].pattern: Invalid value: \"(\": must be a valid regular \
+                 expression, but isn't: error parsing regexp: missing closing ): `(`",
+                "s.properties[a]: Required value: because it is defined in s.anyOf[0].properties[a]",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_openapi_has_and_crds_have_not() {
+        let of = |text: &str| unsupported(&Schema::from(tree(text)));
+        assert_eq!(of(r#"{"properties":{"a":{"type":"string"}}}"#), None);
+        let why = Some("OpenAPIV3Schema '$ref' is not supported");
+        assert_eq!(of(r##"{"properties":{"a":{"not":{"$ref":"#/x"}}}}"##), why);
+    }
+}
