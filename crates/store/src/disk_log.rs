@@ -15,16 +15,19 @@ mod segment;
 mod snapshot;
 
 use std::{
-    io,
+    io, process,
     sync::{Arc, Mutex, MutexGuard},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use object::Clock;
-use tracing::warn;
+use tracing::{error, warn};
 
-use self::files::{Files, read};
+use self::{
+    files::{Files, read},
+    snapshot::Snapshot,
+};
 use crate::{Base, Error, Failure, Image, Log, Record, disk::Disk};
 
 const RESERVE: &str = "reserve";
@@ -43,12 +46,16 @@ pub struct Options {
     pub retain: Duration,
     /// Whether states are written by a thread. In tests the caller may wait.
     pub background: bool,
+    /// Whether the process ends when a write or a sync has failed: then nobody knows
+    /// what the disk holds. Tests look at what comes after.
+    pub stop: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let (segment, reserve, compact) = (16 << 20, 4 << 20, 32 << 20);
-        Self { segment, reserve, compact, retain: Duration::from_secs(75), background: true }
+        let retain = Duration::from_secs(75);
+        Self { segment, reserve, compact, retain, background: true, stop: true }
     }
 }
 
@@ -96,24 +103,36 @@ impl Log for DiskLog {
         if files.broken {
             return Err(Failure::Broken(io::Error::other("an earlier write has failed")));
         }
+        files.found = None; // what was found when it was opened is no longer all
         let done = self.inner.append(&mut files, batch);
-        files.broken = matches!(done, Err(Failure::Broken(_)));
+        if let Err(Failure::Broken(error)) = &done {
+            files.broken = true;
+            if self.inner.options.stop {
+                error!(%error, "a write to the log has failed: what the disk holds is unknown; ending");
+                process::abort();
+            }
+        }
         done
     }
 
     fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
         // Files that are open can be read though they are removed meanwhile.
-        let (snapshot, segments) = {
-            let files = self.inner.files();
-            (files.snapshots.first().cloned(), files.segments.clone())
+        let (snapshot, segments, found) = {
+            let mut files = self.inner.files();
+            (files.snapshots.first().cloned(), files.segments.clone(), files.found.take())
         };
         let base = match snapshot {
             Some(snapshot) if snapshot.revision > after => snapshot.read(take)?,
-            Some(snapshot) => Base { revision: snapshot.revision, ..Base::default() },
+            Some(Snapshot { floor, revision, .. }) => {
+                Base { floor, through: revision, ..Base::default() }
+            }
             None => Base::default(),
         };
-        let from = after.max(base.revision);
-        read(&segments, from, take)?;
+        let from = after.max(base.through);
+        match found {
+            Some(found) => found.into_iter().filter(|r| r.revision > from).for_each(take),
+            None => read(&segments, from, take)?,
+        }
         Ok(base)
     }
 

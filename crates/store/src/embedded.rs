@@ -88,8 +88,8 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
                 records.push(record);
             }
         })?;
-        if base.revision > revision {
-            return Err(Error::Compacted { floor: base.revision });
+        if base.floor > revision {
+            return Err(Error::Compacted { floor: base.floor });
         }
         Ok(records)
     }

@@ -53,6 +53,48 @@ pub struct Record {
     /// When it will be deleted, in seconds since 1970. It stays until a record says so.
     pub expires: Option<i64>,
     pub note: Option<Bytes>,
+    pub lineage: Lineage,
+}
+
+/// Keys that begin so are the engine's own: no client's key does.
+pub(crate) const ASIDE: char = '\u{100}';
+
+impl Record {
+    /// Whether it may use what is held back for a full disk: it makes room, or is the
+    /// engine's own.
+    pub(crate) fn frees(&self) -> bool {
+        self.bytes.is_none() || self.key.starts_with(ASIDE)
+    }
+}
+
+/// What a record is in the words of etcd, where a revision may be of several records.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lineage {
+    pub revision: u64,
+    /// The revision of the first write since the key was last absent.
+    pub created: u64,
+    /// How many writes there have been since.
+    pub version: u64,
+    /// What it ends with; 0: nothing.
+    pub lease: i64,
+}
+
+impl Lineage {
+    /// That of a key which was absent before.
+    pub fn new(revision: u64) -> Self {
+        Self { revision, created: revision, version: 1, lease: 0 }
+    }
+
+    /// That of a deletion.
+    pub fn end(revision: u64) -> Self {
+        Self { revision, ..Self::default() }
+    }
+
+    /// That of the next write.
+    #[must_use]
+    pub fn next(self, revision: u64) -> Self {
+        Self { revision, version: self.version + 1, ..self }
+    }
 }
 
 /// Where an empty engine is. Not 0: whoever lists nothing watches from there, and to

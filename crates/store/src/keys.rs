@@ -8,7 +8,7 @@ use std::{
 use imbl::OrdMap;
 use object::Text;
 
-use crate::{Base, Error, Note, Record, Write};
+use crate::{Base, Error, Lineage, Note, Record, Write};
 
 /// How many bytes of notes are remembered.
 const NOTES: usize = 16 << 20;
@@ -21,6 +21,7 @@ const EXPIRE: usize = 1_000;
 pub struct Head {
     pub revision: u64,
     pub expires: Option<i64>,
+    pub lineage: Lineage,
 }
 
 pub type Heads = OrdMap<Arc<str>, Head>;
@@ -29,7 +30,10 @@ pub type Heads = OrdMap<Arc<str>, Head>;
 #[derive(Clone, Debug)]
 pub struct Image {
     pub revision: u64,
-    pub heads: Heads,
+    /// What happened after it is kept too, each record of it.
+    pub floor: u64,
+    /// Where the keys were at the floor; `None`: the log is read for it.
+    pub heads: Option<Heads>,
     pub removals: Removals,
     pub notes: Vec<Note>,
 }
@@ -86,7 +90,8 @@ impl Keys {
         write: Write<V>,
         now: i64,
     ) -> Result<(Record, Option<V>), Error> {
-        let have = self.heads.get(&*write.key).map_or(0, |head| head.revision);
+        let head = self.heads.get(&*write.key);
+        let have = head.map_or(0, |head| head.revision);
         if have != write.expect || (have == 0 && write.put.is_none()) {
             return Err(Error::Conflict { want: write.expect, have });
         }
@@ -94,15 +99,20 @@ impl Keys {
         let ttl = write.ttl.filter(|_| bytes.is_some());
         let expires = ttl.map(|ttl| now.saturating_add(whole_seconds(ttl)));
         let revision = self.revision + 1;
-        let record = Record { revision, key: write.key, bytes, expires, note: write.note };
+        let lineage = match (head, &bytes) {
+            (_, None) => Lineage::end(revision),
+            (Some(head), _) => head.lineage.next(revision),
+            (None, _) => Lineage::new(revision),
+        };
+        let record = Record { revision, key: write.key, bytes, expires, note: write.note, lineage };
         Ok((record, value))
     }
 
     /// Takes in a record. Gives the head that it replaces.
     pub(crate) fn apply(&mut self, record: &Record) -> Option<Head> {
         self.revision = record.revision;
-        let Record { revision, expires, .. } = *record;
-        let head = record.bytes.as_ref().map(|_| Head { revision, expires });
+        let Record { revision, expires, lineage, .. } = *record;
+        let head = record.bytes.as_ref().map(|_| Head { revision, expires, lineage });
         self.set(&record.key, head)
     }
 

@@ -10,25 +10,28 @@
 //! `store` knows neither kinds nor encodings: an engine keeps opaque bytes, a
 //! mirror keeps whatever value its owner wants resident.
 
+pub mod bolt;
 pub mod contract;
 mod cursor;
 mod disk;
 mod disk_log;
 mod embedded;
 mod engine;
+pub mod face;
 mod keys;
 mod log;
 mod mirror;
 mod progress;
 mod resource;
 mod ring;
+pub mod wire;
 
 pub use self::{
     cursor::Cursor,
     disk::{Disk, File, Folder, Simulated},
     disk_log::{DiskLog, Options},
     embedded::Embedded,
-    engine::{Engine, Note, Record, Replay, Write, Writing},
+    engine::{Engine, Lineage, Note, Record, Replay, Write, Writing},
     keys::{Head, Heads, Image, Removals},
     log::{Base, Failure, Log, MemoryLog},
     mirror::{Mirror, Resident},

@@ -8,7 +8,9 @@ use crate::{Error, Image, Note, Record, Removals};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Base {
     /// Records up to here are a state; those after it are all that happened.
-    pub revision: u64,
+    pub floor: u64,
+    /// How far it reaches, though no record may tell.
+    pub through: u64,
     pub removals: Removals,
     pub notes: Vec<Note>,
 }

@@ -33,7 +33,7 @@ impl Inner {
 
     pub(super) fn append(&self, files: &mut Files, batch: &[Record]) -> Result<(), Failure> {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
-        let deletions = batch.iter().all(|record| record.bytes.is_none());
+        let deletions = batch.iter().all(Record::frees);
         let frame = Frame::of(batch);
         let length = frame.len() as u64;
         if !files.end().fits(length) || files.room == Room::Reserve {
@@ -45,6 +45,7 @@ impl Inner {
             Ok(()) => {}
             Err(error) if full(&error) => {
                 // Room was set aside, and yet there is none. Nothing was promised so far.
+                segment.torn = true;
                 segment.cut().map_err(Failure::Broken)?;
                 files.room = Room::Full;
                 return Err(Failure::Full);

@@ -8,7 +8,7 @@ use super::{
     segment::Segment,
     snapshot::{self, Failed, Snapshot},
 };
-use crate::{Image, disk::full};
+use crate::{Error, Heads, Image, Record, disk::full, keys::Keys};
 
 impl Inner {
     /// Writes the state that `image` tells of, and removes what it replaces.
@@ -53,7 +53,7 @@ impl Inner {
         segments: &[Segment],
     ) -> Result<Snapshot, Failed> {
         let from = snapshot.map_or(0, |snapshot| snapshot.revision);
-        Snapshot::write(&*self.disk, image, self.clock.now(), |take| {
+        let all = |take: &mut dyn FnMut(Record)| {
             if let Some(snapshot) = snapshot {
                 snapshot.read(take)?;
             }
@@ -62,7 +62,12 @@ impl Inner {
                     take(record);
                 }
             })
-        })
+        };
+        let heads = match &image.heads {
+            Some(heads) => heads.clone(),
+            None => heads(image.floor, all)?,
+        };
+        Snapshot::write(&*self.disk, image, &heads, self.clock.now(), all)
     }
 
     /// Removes what is older than must be retained; all that is not needed for the
@@ -96,6 +101,20 @@ impl Inner {
             warn!(name, %error, "cannot remove a file of the log");
         }
     }
+}
+
+/// Where the keys were at a revision.
+fn heads(
+    floor: u64,
+    all: impl Fn(&mut dyn FnMut(Record)) -> Result<(), Error>,
+) -> Result<Heads, Error> {
+    let mut keys = Keys::default();
+    all(&mut |record| {
+        if record.revision <= floor {
+            keys.apply(&record);
+        }
+    })?;
+    Ok(keys.heads())
 }
 
 fn no_room(failed: &Failed) -> bool {

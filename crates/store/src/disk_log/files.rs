@@ -18,6 +18,9 @@ pub(super) struct Files {
     pub(super) begun: u64,
     /// How much the log must grow before another attempt at a state, if one has failed.
     pub(super) patience: u64,
+    /// What the segments held when they were opened, for whoever reads first: so they
+    /// are read once.
+    pub(super) found: Option<Vec<Record>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,6 +42,7 @@ impl Files {
         for name in names.iter().filter(|name| Snapshot::revision_of(name).is_some()) {
             this.snapshots.push(Snapshot::open(disk, name)?);
         }
+        let mut found = Vec::new();
         let base = this.snapshots.first().map_or(FIRST, |snapshot| snapshot.revision);
         let names: Vec<_> = names.iter().filter(|name| Segment::base_of(name).is_some()).collect();
         for (nth, name) in names.iter().enumerate() {
@@ -46,9 +50,16 @@ impl Files {
             if until.is_some_and(|until| until <= base) {
                 continue; // a state has replaced it; removed by the next one
             }
-            this.segments.push(Segment::open(disk, name, &mut |_| {})?);
+            // Files may overlap where one replaced another of the same records.
+            let mut take = |record: Record| {
+                if found.last().is_none_or(|last: &Record| last.revision < record.revision) {
+                    found.push(record);
+                }
+            };
+            this.segments.push(Segment::open(disk, name, &mut take)?);
         }
         this.check(base)?;
+        this.found = Some(found);
         Ok(this)
     }
 

@@ -10,13 +10,18 @@
 
 use bytes::Bytes;
 
-use crate::Record;
+use crate::{Lineage, Record};
 
 pub(super) const HEADER: usize = 28;
 
 const PUT: u8 = 1;
 const EXPIRES: u8 = 2;
 const NOTE: u8 = 4;
+/// Not the first write of its key: its lineage follows.
+const LATER: u8 = 8;
+const LEASE: u8 = 16;
+/// One of several at its revision, or none of its own.
+const APART: u8 = 32;
 
 /// A frame in the making.
 #[derive(Debug)]
@@ -36,11 +41,15 @@ impl Frame {
     }
 
     pub(super) fn push(&mut self, record: &Record) {
-        let Record { revision, key, bytes, expires, note } = record;
+        let Record { revision, key, bytes, expires, note, lineage } = record;
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let later = bytes.is_some() && lineage.version != 1;
         let flags = flag(bytes.is_some(), PUT)
             | flag(expires.is_some(), EXPIRES)
-            | flag(note.is_some(), NOTE);
+            | flag(note.is_some(), NOTE)
+            | flag(later, LATER)
+            | flag(lineage.lease != 0, LEASE)
+            | flag(lineage.revision != *revision, APART);
         self.0.extend_from_slice(&revision.to_le_bytes());
         self.0.push(flags);
         self.text(key.as_bytes());
@@ -52,6 +61,16 @@ impl Frame {
         }
         if let Some(note) = note {
             self.text(note);
+        }
+        if lineage.revision != *revision {
+            self.0.extend_from_slice(&lineage.revision.to_le_bytes());
+        }
+        if later {
+            self.0.extend_from_slice(&lineage.created.to_le_bytes());
+            self.0.extend_from_slice(&lineage.version.to_le_bytes());
+        }
+        if lineage.lease != 0 {
+            self.0.extend_from_slice(&lineage.lease.to_le_bytes());
         }
     }
 
@@ -123,7 +142,18 @@ impl<'a> Parser<'a> {
         let bytes = if has(PUT) { Some(Bytes::copy_from_slice(self.text()?)) } else { None };
         let expires = if has(EXPIRES) { Some(self.u64()?.cast_signed()) } else { None };
         let note = if has(NOTE) { Some(Bytes::copy_from_slice(self.text()?)) } else { None };
-        Some(Record { revision, key, bytes, expires, note })
+        let own = if has(APART) { self.u64()? } else { revision };
+        let mut lineage = match bytes {
+            Some(_) if has(LATER) => {
+                Lineage { revision: own, created: self.u64()?, version: self.u64()?, lease: 0 }
+            }
+            Some(_) => Lineage::new(own),
+            None => Lineage::end(own),
+        };
+        if has(LEASE) {
+            lineage.lease = self.u64()?.cast_signed();
+        }
+        Some(Record { revision, key, bytes, expires, note, lineage })
     }
 
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
@@ -153,9 +183,12 @@ mod tests {
     #[test]
     fn a_frame_reads_as_it_was_written_and_not_otherwise() {
         let bytes = Some(Bytes::from_static(b"bytes"));
-        let put = Record { revision: 7, key: "/a/b".into(), bytes, expires: Some(-9), note: None };
-        let note = Some(Bytes::from_static(b"why"));
-        let delete = Record { revision: 8, key: "/a/c".into(), bytes: None, expires: None, note };
+        let lineage = Lineage { revision: 6, created: 3, version: 2, lease: -4 };
+        let (revision, expires) = (7, Some(-9));
+        let put = Record { revision, key: "/a/b".into(), bytes, expires, note: None, lineage };
+        let (note, lineage) = (Some(Bytes::from_static(b"why")), Lineage::end(8));
+        let (revision, expires, bytes) = (8, None, None);
+        let delete = Record { revision, key: "/a/c".into(), bytes, expires, note, lineage };
         let frame = Frame::of(&[put.clone(), delete.clone()]).finish(5, 7);
         let read = Read::parse(&frame, 5).expect("whole");
         assert_eq!(

@@ -17,7 +17,8 @@ use crate::{
 };
 
 const MAGIC: [u8; 8] = *b"TIPHYSLG";
-const VERSION: u32 = 1;
+/// The newest form of records; the older ones can be read as well.
+const VERSION: u32 = 2;
 pub(super) const HEADER: u64 = 32;
 const PREFIX: &str = "log-";
 const NEXT: &str = "next.tmp";
@@ -35,6 +36,8 @@ pub(super) struct Segment {
     pub(super) end: u64,
     /// Where the room ends that is set aside for it.
     pub(super) size: u64,
+    /// Whether there is anything behind the last frame but zeros.
+    pub(super) torn: bool,
 }
 
 impl Segment {
@@ -74,7 +77,7 @@ impl Segment {
         let name = format!("{PREFIX}{base:016x}");
         disk.rename(from, &name)?;
         disk.sync()?;
-        Ok(Self { name, file, salt, base, last: base, end: HEADER, size })
+        Ok(Self { name, file, salt, base, last: base, end: HEADER, size, torn: false })
     }
 
     /// One that is there. What the frames hold goes to `take`.
@@ -93,13 +96,15 @@ impl Segment {
         let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four"));
         if header[..8] != MAGIC || word(28) != crc32c::crc32c(&header[..28]) {
             return Err(damaged(0, "its header is not what was written"));
-        } else if word(8) != VERSION {
+        } else if !(1..=VERSION).contains(&word(8)) {
             return Err(damaged(8, "its version is not known here"));
         }
         let (salt, base) = (number(12), number(20));
         let name = name.to_owned();
-        let mut this = Self { name, file, salt, base, last: base, end: HEADER, size };
+        let mut this = Self { name, file, salt, base, last: base, end: HEADER, size, torn: false };
         this.scan(&bytes, take)?;
+        let end = usize::try_from(this.end).unwrap_or(usize::MAX);
+        this.torn = bytes.iter().skip(end).any(|byte| *byte != 0);
         Ok(this)
     }
 
@@ -120,17 +125,15 @@ impl Segment {
         Ok(())
     }
 
-    /// Cuts off what is behind the last good frame. Gives whether there was anything.
+    /// Cuts off what is behind the last good frame, if there is anything.
     pub(super) fn cut(&mut self) -> io::Result<bool> {
-        let bytes = read(&*self.file, self.size)?;
-        let end = usize::try_from(self.end).map_err(io::Error::other)?;
-        let torn = bytes.iter().skip(end).any(|byte| *byte != 0);
-        if torn {
+        if self.torn {
             self.file.truncate(self.end)?;
             self.file.sync()?;
-            self.size = self.end;
+            (self.size, self.torn) = (self.end, false);
+            return Ok(true);
         }
-        Ok(torn)
+        Ok(false)
     }
 
     fn scan(&mut self, bytes: &[u8], take: &mut dyn FnMut(Record)) -> Result<(), Error> {

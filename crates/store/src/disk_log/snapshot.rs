@@ -8,7 +8,7 @@ use std::{io, sync::Arc};
 
 use super::frame::{Frame, HEADER, Read};
 use crate::{
-    Base, Error, Image, Note, Record, Removals,
+    Base, Error, Heads, Image, Lineage, Note, Record, Removals,
     disk::{Disk, File},
 };
 
@@ -32,7 +32,10 @@ const END: u64 = 5;
 pub(super) struct Snapshot {
     pub(super) name: String,
     file: Arc<dyn File>,
+    /// How far it reaches.
     pub(super) revision: u64,
+    /// Up to here it is a state; what happened since is all in it.
+    pub(super) floor: u64,
     /// When it was made, in seconds since 1970.
     pub(super) made: i64,
     pub(super) size: u64,
@@ -44,16 +47,19 @@ impl Snapshot {
         u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok()
     }
 
-    /// Writes what `records` gives, so far as it still counts in `image`.
+    /// Writes what `records` gives, so far as it still counts in `image`. Up to its
+    /// floor a key counts with its last record, which `heads` tells.
     pub(super) fn write(
         disk: &dyn Disk,
         image: &Image,
+        heads: &Heads,
         made: i64,
         records: impl FnOnce(&mut dyn FnMut(Record)) -> Result<(), Error>,
     ) -> Result<Self, Failed> {
         let file = disk.create(NEXT, 0)?;
         let mut out = Out { file: &*file, frame: Frame::new(), at: 0, failed: None };
         out.push(&record(image.revision, "", Some(made)));
+        out.push(&record(image.floor, "", None));
         out.flush(BEGIN);
         let Removals { by_prefix, rest } = &image.removals;
         out.push(&record(*rest, "", None));
@@ -66,10 +72,12 @@ impl Snapshot {
             out.flush_if_large(NOTES);
         }
         out.flush(NOTES);
-        let mut count = 0;
+        let (mut count, mut found) = (0, 0);
         records(&mut |record| {
-            let head = image.heads.get(record.key.as_str());
-            if record.bytes.is_some() && head.is_some_and(|head| head.revision == record.revision) {
+            let head = heads.get(record.key.as_str());
+            let counts = head.is_some_and(|head| head.revision == record.revision);
+            if record.revision > image.floor || (counts && record.bytes.is_some()) {
+                found += usize::from(record.revision <= image.floor);
                 count += 1;
                 out.push(&Record { note: None, ..record });
                 out.flush_if_large(STATE);
@@ -79,7 +87,7 @@ impl Snapshot {
         out.push(&record(count, "", None));
         out.flush(END);
         let size = out.finish()?;
-        if count != image.heads.len() as u64 {
+        if found != heads.len() {
             let what = "not all keys were found";
             return Err(Error::Damaged { file: NEXT.into(), offset: size, what }.into());
         }
@@ -87,24 +95,25 @@ impl Snapshot {
         let (revision, name) = (image.revision, format!("{PREFIX}{:016x}", image.revision));
         disk.rename(NEXT, &name)?;
         disk.sync()?;
-        Ok(Self { name, file, revision, made, size })
+        Ok(Self { name, file, revision, floor: image.floor, made, size })
     }
 
     pub(super) fn open(disk: &dyn Disk, name: &str) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Disk(format!("read {name}: {error}"));
         let file = disk.open(name).map_err(failed)?;
         let (size, name) = (file.size().map_err(failed)?, name.to_owned());
-        let mut this = Self { name, file, revision: 0, made: 0, size };
+        let mut this = Self { name, file, revision: 0, floor: 0, made: 0, size };
         let (_, begin) = this.frame(0, BEGIN)?;
-        let begin = begin.first().ok_or(this.damaged(0))?;
+        let (begin, floor) = (begin.first().ok_or(this.damaged(0))?, begin.get(1));
         (this.revision, this.made) = (begin.revision, begin.expires.unwrap_or_default());
+        this.floor = floor.map_or(this.revision, |floor| floor.revision);
         Ok(this)
     }
 
     /// Gives its records, and what else it holds.
     pub(super) fn read(&self, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
         let (mut at, mut count) = (0, 0);
-        let mut base = Base { revision: self.revision, ..Base::default() };
+        let mut base = Base { floor: self.floor, through: self.revision, ..Base::default() };
         loop {
             let (number, records) = self.frame(at, 0)?;
             at += self.length(at)?;
@@ -206,5 +215,6 @@ impl Out<'_> {
 }
 
 fn record(revision: u64, key: &str, expires: Option<i64>) -> Record {
-    Record { revision, key: key.into(), bytes: None, expires, note: None }
+    let lineage = Lineage::end(revision);
+    Record { revision, key: key.into(), bytes: None, expires, note: None, lineage }
 }

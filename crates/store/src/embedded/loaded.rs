@@ -33,7 +33,7 @@ impl Loaded {
             }
         })?;
         records.sort_by(|a: &Record, b| a.key.cmp(&b.key));
-        let through = base.revision.max(through).max(FIRST);
+        let through = base.through.max(through).max(FIRST);
         Ok(Self { base, records, through, read: now })
     }
 
@@ -46,7 +46,7 @@ impl Loaded {
         for record in &self.records {
             keys.apply(record);
         }
-        let since = self.records.iter().filter(|record| record.revision > self.base.revision);
+        let since = self.records.iter().filter(|record| record.revision > self.base.floor);
         let mut since: Vec<_> = since.collect();
         since.sort_unstable_by_key(|record| record.revision);
         for record in since {
@@ -64,7 +64,7 @@ impl Loaded {
         let mut under: Vec<_> = under.cloned().collect();
         under.sort_unstable_by_key(|record| record.revision);
         let (state, events): (Vec<_>, Vec<_>) =
-            under.into_iter().partition(|record| record.revision <= self.base.revision);
+            under.into_iter().partition(|record| record.revision <= self.base.floor);
         let changed = state.last().map_or(0, |record| record.revision);
         let floor = self.base.removals.last(prefix).max(changed);
         Replay { floor, state, events, through: self.through, now }

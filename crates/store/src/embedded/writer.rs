@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::{
-    Error, Heads, Image, Note, Record, Write,
+    Error, Heads, Image, Lineage, Note, Record, Write,
     keys::{Head, Keys, Past},
 };
 
@@ -61,7 +61,8 @@ impl<V> Writer<V> {
     pub(super) fn expire(&mut self, now: i64) {
         for key in self.keys.expired(now) {
             let revision = self.keys.revision + 1;
-            let record = Record { revision, key, bytes: None, expires: None, note: None };
+            let lineage = Lineage::end(revision);
+            let record = Record { revision, key, bytes: None, expires: None, note: None, lineage };
             self.push(record, None, None);
         }
     }
@@ -106,14 +107,14 @@ impl<V> Writer<V> {
     /// Everything as of the last append, when the keys were at `heads`.
     pub(super) fn image(&self, heads: Heads, revision: u64) -> Image {
         let (removals, notes) = (self.past.removals.clone(), self.past.notes(0));
-        Image { revision, heads, removals, notes }
+        Image { revision, floor: revision, heads: Some(heads), removals, notes }
     }
 
     /// There is no room for this batch. Takes back all that is not durable, and
     /// judges the deletions again, for which there is a reserve; unless the batch had
     /// nothing else. Gives who is refused.
     pub(super) fn refuse(&mut self, batch: Batch<V>) -> Vec<Answer> {
-        let only_deletions = batch.records.iter().all(|record| record.bytes.is_none());
+        let only_deletions = batch.records.iter().all(Record::frees);
         let later = mem::take(&mut self.pending);
         let records = batch.records.into_iter().chain(later.records);
         let undone: Vec<_> = records.zip(batch.tickets.into_iter().chain(later.tickets)).collect();
@@ -128,7 +129,8 @@ impl<V> Writer<V> {
                 refused.extend(ticket.answer);
             } else {
                 let revision = self.keys.revision + 1;
-                self.push(Record { revision, ..record }, None, ticket.answer);
+                let lineage = Lineage::end(revision);
+                self.push(Record { revision, lineage, ..record }, None, ticket.answer);
             }
         }
         refused

@@ -69,7 +69,8 @@ pub(crate) fn memory(bounds: Bounds) -> Store {
 /// Small files, so that everything happens soon.
 pub(crate) fn small() -> Options {
     let retain = Duration::from_secs(75);
-    Options { segment: 2_048, reserve: 1_024, compact: 6_000, retain, background: false }
+    let (segment, reserve, compact) = (2_048, 1_024, 6_000);
+    Options { segment, reserve, compact, retain, background: false, stop: false }
 }
 
 pub(crate) fn on_disk(disk: &Simulated, options: Options) -> Result<Store, Error> {

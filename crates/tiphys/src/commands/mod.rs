@@ -5,6 +5,7 @@ mod cluster;
 mod controller_manager;
 mod cri;
 mod dns;
+mod etcd;
 pub(crate) mod hello;
 mod image;
 mod kubeconfig;
@@ -45,6 +46,7 @@ const COMMANDS: &[Command] = &[
     new("kubelet", "the node agent", kubelet::run),
     new("kube-proxy", "services on a node", proxy::run),
     new("cri", "the container runtime, for any kubelet", cri::run),
+    new("etcd", "the store with etcd's interface, a single member", etcd::run),
     new("dns", "the cluster's name server", dns::run),
     new("hello", "a small web application", hello::run),
     new("shim", "", shim),

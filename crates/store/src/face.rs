@@ -1,0 +1,124 @@
+//! The embedded engine as a server with etcd's interface: a cluster of one member.
+//!
+//! ```text
+//!  gRPC, JSON ──► Service ──► Member ──append──► Log      judged, in one order, durable
+//!                               │ State: keys with their versions, leases, an alarm
+//!  watch      ◄── Open     ◄────┘ Hub: rings for those whose keys have changed
+//! ```
+
+mod aside;
+mod backup;
+mod fault;
+mod gateway;
+mod hub;
+mod keyspace;
+mod kv;
+mod lease;
+mod leases;
+mod listen;
+mod maintenance;
+mod member;
+mod metrics;
+mod range;
+mod requests;
+mod service;
+mod state;
+mod watch;
+
+use std::{fmt, path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
+
+use object::Clock;
+use tracing::error;
+
+use self::{member::Member, service::Service};
+pub use self::{
+    listen::{Listening, bind},
+    service::{Identity, Limits},
+};
+use crate::{Error, Log};
+
+/// What a member is made of.
+#[derive(Debug)]
+pub struct Setup {
+    pub identity: Identity,
+    pub limits: Limits,
+    /// How many bytes of keys and values are taken; 0: any number.
+    pub quota: u64,
+    /// A folder in which a snapshot may be put together.
+    pub scratch: PathBuf,
+    /// When old revisions are forgotten without being asked.
+    pub compaction: Compaction,
+}
+
+/// When old revisions are forgotten without being asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Compaction {
+    Never,
+    /// What is older than this.
+    Periodic(Duration),
+    /// All but so many.
+    Revisions(u64),
+}
+
+/// A member that answers when it listens.
+pub struct Etcd {
+    service: Service,
+    compaction: Compaction,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Etcd {
+    /// Goes on from where `log` ends.
+    pub fn open(log: Arc<dyn Log>, clock: Arc<dyn Clock>, setup: Setup) -> Result<Self, Error> {
+        let Setup { identity, limits, quota, scratch, compaction } = setup;
+        let member = Member::open(log, clock, quota)?;
+        let thread = member.start().map_err(|error| Error::Disk(format!("start a thread: {error}")))?;
+        let (identity, scratch) = (Arc::new(identity), Arc::new(scratch));
+        let service = Service { member, identity, limits, scratch };
+        Ok(Self { service, compaction, thread: Some(thread) })
+    }
+
+    /// Answers until `stop`.
+    pub async fn serve(&self, ports: Vec<Listening>, stop: impl Future<Output = ()>) {
+        let patience = Duration::from_secs(2);
+        tokio::select! {
+            () = listen::listen(self.service.clone(), ports, stop, patience) => {}
+            () = self.forget() => {}
+        }
+    }
+
+    /// Forgets what is old, for ever.
+    async fn forget(&self) {
+        let member = &self.service.member;
+        let newest = || member.read(|state| state.durable);
+        let (pause, keep) = match self.compaction {
+            Compaction::Never => return std::future::pending().await,
+            Compaction::Periodic(age) => (age, None),
+            Compaction::Revisions(count) => (Duration::from_secs(300), Some(count)),
+        };
+        let mut before = newest();
+        loop {
+            tokio::time::sleep(pause).await;
+            let floor = keep.map_or(before, |count| newest().saturating_sub(count));
+            before = newest();
+            // Refused if it is forgotten already, or nothing has happened.
+            let _ = member.write(|state| state.compact(floor)).await;
+        }
+    }
+}
+
+impl Drop for Etcd {
+    /// What was judged is still committed.
+    fn drop(&mut self) {
+        self.service.member.close();
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            error!("the log's thread has panicked");
+        }
+    }
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Etcd").field(&self.service.identity).finish()
+    }
+}

@@ -1,0 +1,90 @@
+//! What the log keeps besides clients' keys, and how keys are written there.
+//!
+//! A key is any bytes, and the log has text. So each byte is the character of that
+//! number: the order stays, and what is plain text stays as it is.
+
+use bytes::Bytes;
+use object::Text;
+
+use crate::engine::ASIDE;
+
+/// The engine's own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Aside {
+    /// That a lease was granted; its value is how long.
+    Lease(i64),
+    /// That an alarm is on.
+    Alarm,
+    /// How far everything is compacted; its value is the revision.
+    Floor,
+}
+
+impl Aside {
+    pub(super) fn key(self) -> Text {
+        match self {
+            Self::Lease(id) => format!("{ASIDE}lease/{id:016x}"),
+            Self::Alarm => format!("{ASIDE}alarm"),
+            Self::Floor => format!("{ASIDE}floor"),
+        }
+        .into()
+    }
+
+    /// What a key of the log is, unless it is a client's.
+    pub(super) fn of(key: &str) -> Option<Option<Self>> {
+        let name = key.strip_prefix(ASIDE)?;
+        Some(match name.split_once('/') {
+            None if name == "alarm" => Some(Self::Alarm),
+            None if name == "floor" => Some(Self::Floor),
+            Some(("lease", id)) => u64::from_str_radix(id, 16).ok().map(|id| Self::Lease(id.cast_signed())),
+            _ => None,
+        })
+    }
+}
+
+pub(super) fn number(number: i64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_le_bytes())
+}
+
+pub(super) fn to_number(bytes: &[u8]) -> Option<i64> {
+    Some(i64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+pub(crate) fn to_text(key: &[u8]) -> Text {
+    match std::str::from_utf8(key) {
+        Ok(text) if text.is_ascii() => text.into(),
+        _ => key.iter().copied().map(char::from).collect(),
+    }
+}
+
+/// `None`: no client wrote it.
+pub(crate) fn from_text(text: &str) -> Option<Bytes> {
+    if text.is_ascii() {
+        return Some(Bytes::copy_from_slice(text.as_bytes()));
+    }
+    text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_a_key_and_their_order_stays() {
+        let keys = [&b"/registry/a"[..], b"a\x00", b"a\x7f", b"a\x80\xff", "aé".as_bytes(), b"\xff"];
+        let texts: Vec<_> = keys.iter().map(|key| to_text(key)).collect();
+        assert!(texts.is_sorted() && texts[0] == "/registry/a");
+        for (key, text) in keys.iter().zip(&texts) {
+            assert_eq!(from_text(text).as_deref(), Some(*key));
+            assert_eq!(Aside::of(text), None);
+        }
+    }
+
+    #[test]
+    fn the_engines_own_keys_are_behind_all_others() {
+        for own in [Aside::Lease(-3), Aside::Alarm, Aside::Floor] {
+            assert_eq!(Aside::of(&own.key()), Some(Some(own)));
+            assert!(own.key() > to_text(&[0xff; 4]) && from_text(&own.key()).is_none());
+        }
+        assert_eq!(Aside::of("\u{100}later"), Some(None));
+    }
+}

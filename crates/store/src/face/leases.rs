@@ -1,0 +1,75 @@
+//! Keys that end when nobody renews their lease.
+//!
+//! Only that a lease was granted is in the log; when it ends is not: after a restart
+//! each lasts as long as at first, since nobody could renew it meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+/// What a lease lasts at least, in seconds.
+const SHORTEST: i64 = 2;
+/// And at most.
+pub(super) const LONGEST: i64 = 9_000_000_000;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Lease {
+    /// As granted, in seconds.
+    pub(super) ttl: i64,
+    /// In seconds since 1970.
+    pub(super) expires: i64,
+    pub(super) keys: BTreeSet<Bytes>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Leases(pub(super) BTreeMap<i64, Lease>);
+
+impl Leases {
+    pub(super) fn grant(&mut self, id: i64, ttl: i64, now: i64) -> i64 {
+        let ttl = ttl.max(SHORTEST);
+        let lease = Lease { ttl, expires: now.saturating_add(ttl), keys: BTreeSet::new() };
+        self.0.insert(id, lease);
+        ttl
+    }
+
+    /// Gives for how long it lasts again; `None`: it is gone.
+    pub(super) fn renew(&mut self, id: i64, now: i64) -> Option<i64> {
+        let lease = self.0.get_mut(&id).filter(|lease| lease.expires > now)?;
+        lease.expires = now.saturating_add(lease.ttl);
+        Some(lease.ttl)
+    }
+
+    pub(super) fn attach(&mut self, id: i64, key: &Bytes) {
+        if let Some(lease) = self.0.get_mut(&id) {
+            lease.keys.insert(key.clone());
+        }
+    }
+
+    pub(super) fn detach(&mut self, id: i64, key: &Bytes) {
+        if let Some(lease) = self.0.get_mut(&id) {
+            lease.keys.remove(key);
+        }
+    }
+
+    /// A few of those that have ended.
+    pub(super) fn expired(&self, now: i64) -> Vec<i64> {
+        let over = self.0.iter().filter(|(_, lease)| lease.expires <= now);
+        over.map(|(id, _)| *id).take(100).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_ends_unless_it_is_renewed() {
+        let mut leases = Leases::default();
+        assert_eq!(leases.grant(7, 1, 100), SHORTEST);
+        leases.grant(8, 10, 100);
+        assert!(leases.expired(101).is_empty());
+        assert_eq!(leases.renew(8, 109), Some(10));
+        assert_eq!((leases.expired(112), leases.renew(7, 112)), (vec![7], None));
+        assert_eq!(leases.expired(119), [7, 8]);
+    }
+}

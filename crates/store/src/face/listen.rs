@@ -1,0 +1,217 @@
+//! One port for all of it: gRPC, JSON, health and metrics, plain or TLS.
+
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use rustls::ServerConfig;
+use serde_json::json;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tonic::{body::Body, service::Routes};
+use tower_service::Service as _;
+use tracing::{debug, warn};
+
+use super::{
+    gateway,
+    maintenance::VERSION,
+    metrics,
+    service::Service,
+};
+use crate::wire::pb::{
+    cluster_server::ClusterServer, kv_server::KvServer, lease_server::LeaseServer,
+    maintenance_server::MaintenanceServer, watch_server::WatchServer,
+};
+
+/// How long a client may take to say who it is.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How many requests one connection may have under way: an API server has one
+/// connection for each kind, and many watches on it.
+const STREAMS: u32 = 65_536;
+
+/// A port, and what it takes.
+#[derive(Debug)]
+pub struct Listening {
+    pub listener: TcpListener,
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
+/// Answers until `stop`, and a while longer those who are in the middle of something.
+pub(super) async fn listen(
+    service: Service,
+    ports: Vec<Listening>,
+    stop: impl Future<Output = ()>,
+    patience: Duration,
+) {
+    let front = Front::new(service);
+    let ending = CancellationToken::new();
+    let (mut tasks, mut accepting) = (JoinSet::new(), JoinSet::new());
+    let (sender, mut accepted) = tokio::sync::mpsc::channel(64);
+    for port in ports {
+        accepting.spawn(accept(port, sender.clone()));
+    }
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            _ = tasks.join_next(), if !tasks.is_empty() => {}
+            Some((stream, tls)) = accepted.recv() => {
+                let (front, ending) = (front.clone(), ending.clone());
+                tasks.spawn(async move {
+                    let served = match tls {
+                        None => front.serve(stream, ending).await,
+                        Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+                            Ok(Ok(stream)) => front.serve(stream, ending).await,
+                            Ok(Err(error)) => Err(error.to_string()),
+                            Err(_) => Err("it did not say who it is".to_owned()),
+                        },
+                    };
+                    if let Err(error) = served {
+                        debug!(error, "a connection has ended");
+                    }
+                });
+            }
+        }
+    }
+    accepting.shutdown().await;
+    ending.cancel();
+    let all = async { while tasks.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(patience, all).await; // watches do not end by themselves
+    tasks.shutdown().await;
+}
+
+type Accepted = tokio::sync::mpsc::Sender<(TcpStream, Option<TlsAcceptor>)>;
+
+async fn accept(Listening { listener, tls }: Listening, accepted: Accepted) {
+    let tls = tls.map(TlsAcceptor::from);
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let _ = stream.set_nodelay(true); // only slower without
+                if accepted.send((stream, tls.clone())).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Front {
+    service: Service,
+    grpc: Routes,
+}
+
+impl Front {
+    fn new(service: Service) -> Self {
+        let limit = service.limits.request_bytes + (512 << 10);
+        let grpc = Routes::new(KvServer::new(service.clone()).max_decoding_message_size(limit))
+            .add_service(WatchServer::new(service.clone()))
+            .add_service(LeaseServer::new(service.clone()))
+            .add_service(ClusterServer::new(service.clone()))
+            .add_service(MaintenanceServer::new(service.clone()))
+            .prepare();
+        Self { service, grpc }
+    }
+
+    async fn serve(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        ending: CancellationToken,
+    ) -> Result<(), String> {
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http2().max_concurrent_streams(STREAMS).initial_stream_window_size(1 << 20);
+        builder.http2().initial_connection_window_size(16 << 20);
+        let service = service_fn(move |request| {
+            let this = self.clone();
+            async move { Ok::<_, Infallible>(this.answer(request).await) }
+        });
+        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = ending.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        ended.map_err(|error| error.to_string())
+    }
+
+    async fn answer(mut self, request: Request<Incoming>) -> Response<Body> {
+        let kind = request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+        let path = request.uri().path();
+        if kind.starts_with(b"application/grpc") {
+            if path.starts_with("/etcdserverpb.Auth/") {
+                return gateway::no_users().into_http();
+            }
+            return match self.grpc.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            };
+        }
+        match path {
+            path if path.starts_with("/v3/") => gateway::answer(self.service, request).await,
+            "/version" => {
+                json_text(StatusCode::OK, &json!({ "etcdserver": VERSION, "etcdcluster": VERSION, "storage": VERSION }))
+            }
+            "/health" => self.health(),
+            path if path.starts_with("/livez") || path.starts_with("/readyz") => self.ready(),
+            "/metrics" => text(StatusCode::OK, "text/plain; version=0.0.4", metrics::text(&self.service.member)),
+            _ => text(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n".into()),
+        }
+    }
+
+    /// Not healthy while an alarm is on, as etcd is not.
+    fn health(&self) -> Response<Body> {
+        let reason = if !self.service.member.is_healthy() {
+            "RAFT NO LEADER"
+        } else if self.service.member.read(|state| state.alarm) {
+            "ALARM NOSPACE"
+        } else {
+            ""
+        };
+        let healthy = reason.is_empty();
+        let status = if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        json_text(status, &json!({ "health": healthy.to_string(), "reason": reason }))
+    }
+
+    fn ready(&self) -> Response<Body> {
+        match self.service.member.is_healthy() {
+            true => text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n".into()),
+            false => text(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", "the log takes no more writes\n".into()),
+        }
+    }
+}
+
+fn json_text(status: StatusCode, value: &serde_json::Value) -> Response<Body> {
+    text(status, "application/json", value.to_string())
+}
+
+fn text(status: StatusCode, kind: &'static str, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::new(Full::new(Bytes::from(text))));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+}
+
+/// A port to listen on.
+pub async fn bind(address: &str, tls: Option<Arc<ServerConfig>>) -> io::Result<Listening> {
+    Ok(Listening { listener: TcpListener::bind(address).await?, tls })
+}

@@ -1,0 +1,282 @@
+//! What the requests of `KV` do, one by one and in transactions.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+
+use super::{fault::Fault, keyspace::Version, range::Range, state::State};
+use crate::wire::{
+    KeyValue,
+    pb::{self, compare, request_op::Request, response_op::Response},
+    signed,
+};
+
+/// How deep transactions may lie in each other.
+const DEPTH: usize = 16;
+
+/// As of a revision, which a request may ask for itself.
+pub(super) fn range(state: &State, request: &pb::RangeRequest, now: u64) -> Result<pb::RangeResponse, Fault> {
+    let at = revision(state, request.revision, now)?;
+    let range = Range::new(request.key.clone(), request.range_end.clone());
+    if request.count_only {
+        let count = i64::try_from(state.keys.count(&range, at)).unwrap_or(i64::MAX);
+        return Ok(pb::RangeResponse { count, ..pb::RangeResponse::default() });
+    }
+    let sorts = sorts(request);
+    let limit = usize::try_from(request.limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+    let shown = |(key, version): (&Bytes, &Version)| match request.keys_only {
+        true => Version { value: Some(Bytes::new()), ..version.clone() }.shown(key),
+        false => version.shown(key),
+    };
+    let (mut kvs, mut count, mut more) = (Vec::new(), 0, false);
+    for (key, version) in state.keys.range(&range, at) {
+        count += 1;
+        if !within(request, version) {
+            continue;
+        } else if kvs.len() < limit || sorts {
+            kvs.push(shown((key, version)));
+        } else {
+            more = true;
+        }
+    }
+    if sorts {
+        sort(request, &mut kvs);
+        more = kvs.len() > limit;
+        kvs.truncate(limit);
+    }
+    Ok(pb::RangeResponse { kvs, more, count, ..pb::RangeResponse::default() })
+}
+
+pub(super) fn put(state: &mut State, request: pb::PutRequest) -> Result<pb::PutResponse, Fault> {
+    let pb::PutRequest { key, mut value, mut lease, prev_kv, ignore_value, ignore_lease } = request;
+    if ignore_value || ignore_lease {
+        let before = state.keys.at(&key, state.now()).ok_or(Fault::KeyNotFound)?;
+        if ignore_value {
+            value = before.value.clone().unwrap_or_default();
+        }
+        if ignore_lease {
+            lease = before.lineage.lease;
+        }
+    }
+    let before = state.put(&key, value, lease)?;
+    let prev_kv = before.filter(|_| prev_kv).map(|before| before.shown(&key));
+    Ok(pb::PutResponse { header: None, prev_kv })
+}
+
+pub(super) fn delete(state: &mut State, request: pb::DeleteRangeRequest) -> pb::DeleteRangeResponse {
+    let gone = state.delete(&Range::new(request.key, request.range_end));
+    let deleted = i64::try_from(gone.len()).unwrap_or(i64::MAX);
+    let shown = gone.iter().filter(|_| request.prev_kv).map(|(key, version)| version.shown(key));
+    pb::DeleteRangeResponse { header: None, deleted, prev_kvs: shown.collect() }
+}
+
+/// Every comparison, those of inner transactions too, is made before anything is written.
+pub(super) fn txn(state: &mut State, request: pb::TxnRequest) -> Result<pb::TxnResponse, Fault> {
+    let mut path = Vec::new();
+    choose(state, &request, &mut path);
+    apply(state, request, &mut path.into_iter())
+}
+
+/// What can be said of requests without looking at any key.
+pub(super) mod check {
+    use super::{DEPTH, Fault, Range, Request, pb};
+
+    pub(in crate::face) fn range(request: &pb::RangeRequest) -> Result<(), Fault> {
+        let known = pb::range_request::SortOrder::try_from(request.sort_order).is_ok()
+            && pb::range_request::SortTarget::try_from(request.sort_target).is_ok();
+        key(&request.key)?;
+        if known { Ok(()) } else { Err(Fault::InvalidSort) }
+    }
+
+    pub(in crate::face) fn put(request: &pb::PutRequest) -> Result<(), Fault> {
+        key(&request.key)?;
+        if request.ignore_value && !request.value.is_empty() {
+            Err(Fault::ValueProvided)
+        } else if request.ignore_lease && request.lease != 0 {
+            Err(Fault::LeaseProvided)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(in crate::face) fn key(key: &[u8]) -> Result<(), Fault> {
+        if key.is_empty() { Err(Fault::EmptyKey) } else { Ok(()) }
+    }
+
+    pub(in crate::face) fn txn(request: &pb::TxnRequest, operations: usize) -> Result<(), Fault> {
+        shape(request, operations, DEPTH)?;
+        changes(&request.success)?;
+        changes(&request.failure).map(drop)
+    }
+
+    fn shape(request: &pb::TxnRequest, operations: usize, depth: usize) -> Result<(), Fault> {
+        let pb::TxnRequest { compare, success, failure } = request;
+        let count = compare.len().max(success.len()).max(failure.len());
+        let left = operations.checked_sub(count).ok_or(Fault::TooManyOps)?;
+        compare.iter().try_for_each(|compare| key(&compare.key))?;
+        for operation in success.iter().chain(failure) {
+            match operation.request.as_ref().ok_or(Fault::KeyNotFound)? {
+                Request::RequestRange(request) => range(request)?,
+                Request::RequestPut(request) => put(request)?,
+                Request::RequestDeleteRange(request) => key(&request.key)?,
+                Request::RequestTxn(_) if depth == 0 => return Err(Fault::TooManyOps),
+                Request::RequestTxn(request) => shape(request, left, depth - 1)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys that are put and the ranges that are deleted; none may be both, or twice.
+    fn changes(operations: &[pb::RequestOp]) -> Result<(Vec<Range>, Vec<Range>), Fault> {
+        let (mut puts, mut deletions): (Vec<Range>, Vec<Range>) = Default::default();
+        for request in operations.iter().filter_map(|operation| operation.request.as_ref()) {
+            if let Request::RequestDeleteRange(pb::DeleteRangeRequest { key, range_end, .. }) = request {
+                deletions.push(Range::new(key.clone(), range_end.clone()));
+            }
+        }
+        let mut inner = Vec::new();
+        for request in operations.iter().filter_map(|operation| operation.request.as_ref()) {
+            let new = match request {
+                Request::RequestPut(put) => vec![Range::new(put.key.clone(), bytes::Bytes::new())],
+                Request::RequestTxn(txn) => {
+                    // Only one of the two will happen.
+                    let (mut then, gone) = changes(&txn.success)?;
+                    let (other, gone_too) = changes(&txn.failure)?;
+                    then.extend(other.into_iter().filter(|put| !then.contains(put)).collect::<Vec<_>>());
+                    inner.extend(gone.into_iter().chain(gone_too));
+                    then
+                }
+                _ => continue,
+            };
+            let twice = |put: &Range| puts.contains(put) || deletions.iter().any(|gone| gone.meets(put));
+            if new.iter().any(twice) {
+                return Err(Fault::DuplicateKey);
+            }
+            puts.extend(new);
+        }
+        deletions.extend(inner);
+        Ok((puts, deletions))
+    }
+}
+
+fn choose(state: &State, request: &pb::TxnRequest, path: &mut Vec<bool>) {
+    let holds = request.compare.iter().all(|compare| holds(state, compare));
+    path.push(holds);
+    let taken = if holds { &request.success } else { &request.failure };
+    for request in taken.iter().filter_map(|operation| operation.request.as_ref()) {
+        if let Request::RequestTxn(inner) = request {
+            choose(state, inner, path);
+        }
+    }
+}
+
+fn apply(
+    state: &mut State,
+    request: pb::TxnRequest,
+    path: &mut dyn Iterator<Item = bool>,
+) -> Result<pb::TxnResponse, Fault> {
+    let succeeded = path.next().unwrap_or_default();
+    let taken = if succeeded { request.success } else { request.failure };
+    let mut responses = Vec::with_capacity(taken.len());
+    for request in taken.into_iter().filter_map(|operation| operation.request) {
+        let response = match request {
+            Request::RequestRange(request) => Response::ResponseRange(range(state, &request, state.now())?),
+            Request::RequestPut(request) => Response::ResponsePut(put(state, request)?),
+            Request::RequestDeleteRange(request) => Response::ResponseDeleteRange(delete(state, request)),
+            Request::RequestTxn(request) => Response::ResponseTxn(apply(state, request, path)?),
+        };
+        responses.push(pb::ResponseOp { response: Some(response) });
+    }
+    // Inner answers say the revision too; all of them have the same.
+    let revision = signed(state.now());
+    let header = || Some(pb::ResponseHeader { revision, ..pb::ResponseHeader::default() });
+    for response in responses.iter_mut().filter_map(|response| response.response.as_mut()) {
+        match response {
+            Response::ResponseRange(response) => response.header = header(),
+            Response::ResponsePut(response) => response.header = header(),
+            Response::ResponseDeleteRange(response) => response.header = header(),
+            Response::ResponseTxn(response) => response.header = header(),
+        }
+    }
+    Ok(pb::TxnResponse { header: None, succeeded, responses })
+}
+
+/// Whether it holds for every key there is in its range; without one, for nothing.
+fn holds(state: &State, compare: &pb::Compare) -> bool {
+    let range = Range::new(compare.key.clone(), compare.range_end.clone());
+    let mut any = false;
+    let all = state.keys.range(&range, state.now()).all(|(key, version)| {
+        any = true;
+        compares(compare, &version.shown(key))
+    });
+    let value = compare.target() == compare::CompareTarget::Value;
+    if any { all } else { !value && compares(compare, &KeyValue::default()) }
+}
+
+fn compares(compare: &pb::Compare, kv: &KeyValue) -> bool {
+    use pb::compare::{CompareResult, CompareTarget, TargetUnion};
+    let number = |target: CompareTarget| match (&compare.target_union, target) {
+        (Some(TargetUnion::Version(number)), CompareTarget::Version)
+        | (Some(TargetUnion::CreateRevision(number)), CompareTarget::Create)
+        | (Some(TargetUnion::ModRevision(number)), CompareTarget::Mod)
+        | (Some(TargetUnion::Lease(number)), CompareTarget::Lease) => *number,
+        _ => 0,
+    };
+    let target = compare.target();
+    let order = match target {
+        CompareTarget::Version => kv.version.cmp(&number(target)),
+        CompareTarget::Create => kv.create_revision.cmp(&number(target)),
+        CompareTarget::Mod => kv.mod_revision.cmp(&number(target)),
+        CompareTarget::Lease => kv.lease.cmp(&number(target)),
+        CompareTarget::Value => match &compare.target_union {
+            Some(TargetUnion::Value(value)) => kv.value.cmp(value),
+            _ => kv.value.cmp(&Bytes::new()),
+        },
+    };
+    match compare.result() {
+        CompareResult::Equal => order == Ordering::Equal,
+        CompareResult::NotEqual => order != Ordering::Equal,
+        CompareResult::Greater => order == Ordering::Greater,
+        CompareResult::Less => order == Ordering::Less,
+    }
+}
+
+/// The revision to read at.
+fn revision(state: &State, asked: i64, now: u64) -> Result<u64, Fault> {
+    match u64::try_from(asked).unwrap_or_default() {
+        0 => Ok(now),
+        asked if asked > now => Err(Fault::Future),
+        asked if asked < state.keys.floor => Err(Fault::Compacted),
+        asked => Ok(asked),
+    }
+}
+
+fn within(request: &pb::RangeRequest, version: &Version) -> bool {
+    let (revision, created) = (signed(version.lineage.revision), signed(version.lineage.created));
+    let least = |bound: i64, number: i64| bound == 0 || number >= bound;
+    let most = |bound: i64, number: i64| bound == 0 || number <= bound;
+    least(request.min_mod_revision, revision)
+        && most(request.max_mod_revision, revision)
+        && least(request.min_create_revision, created)
+        && most(request.max_create_revision, created)
+}
+
+/// Whether another order is asked for than the one in which keys lie.
+fn sorts(request: &pb::RangeRequest) -> bool {
+    use pb::range_request::{SortOrder, SortTarget};
+    request.sort_order() == SortOrder::Descend || request.sort_target() != SortTarget::Key
+}
+
+fn sort(request: &pb::RangeRequest, kvs: &mut [KeyValue]) {
+    use pb::range_request::{SortOrder, SortTarget};
+    match request.sort_target() {
+        SortTarget::Key => kvs.sort_by(|a, b| a.key.cmp(&b.key)),
+        SortTarget::Version => kvs.sort_by_key(|kv| kv.version),
+        SortTarget::Create => kvs.sort_by_key(|kv| kv.create_revision),
+        SortTarget::Mod => kvs.sort_by_key(|kv| kv.mod_revision),
+        SortTarget::Value => kvs.sort_by(|a, b| a.value.cmp(&b.value)),
+    }
+    if request.sort_order() == SortOrder::Descend {
+        kvs.reverse();
+    }
+}

@@ -1,0 +1,346 @@
+//! `Watch`: one stream, many watches, each a position.
+
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use prost::Message as _;
+use tokio::sync::mpsc::Sender;
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{fault::Fault, hub::Bell, keyspace::Change, kv::answers, range::Range, service::Service, state::State};
+use crate::wire::{
+    mvccpb::{Event, event::EventType},
+    pb::{self, watch_create_request::FilterType, watch_request::RequestUnion, watch_server::Watch},
+    signed,
+};
+
+/// About how much goes into one message, unless it is of one revision.
+const PART: usize = 1 << 20;
+
+type Events = Pin<Box<dyn Stream<Item = Result<pb::WatchResponse, Status>> + Send>>;
+type Requests = Pin<Box<dyn Stream<Item = Result<pb::WatchRequest, Status>> + Send>>;
+/// The client has gone.
+struct Gone;
+
+#[tonic::async_trait]
+impl Watch for Service {
+    type WatchStream = Events;
+
+    async fn watch(&self, request: Request<Streaming<pb::WatchRequest>>) -> Result<Response<Events>, Status> {
+        Ok(Response::new(self.follow(Box::pin(request.into_inner()))))
+    }
+}
+
+impl Service {
+    /// Answers one client until it goes.
+    pub(super) fn follow(&self, requests: Requests) -> Events {
+        let (answers, events) = answers();
+        let watches = Watches {
+            service: self.clone(),
+            bell: Arc::default(),
+            open: BTreeMap::new(),
+            next: 0,
+            answers,
+            asked: false,
+        };
+        // Driven by whoever reads the answers: without a task there is none to lose.
+        let run = async move {
+            let _ = watches.run(requests).await; // it ends when the client goes
+            None
+        };
+        Box::pin(Driven { run: Box::pin(run), events })
+    }
+}
+
+/// Answers, and what makes them, as one stream.
+struct Driven<F, S> {
+    run: Pin<Box<F>>,
+    events: S,
+}
+
+impl<F, S, T> Stream for Driven<F, S>
+where
+    F: Future<Output = Option<T>> + Send,
+    S: Stream<Item = T> + Unpin,
+{
+    type Item = T;
+
+    fn poll_next(
+        self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<T>> {
+        let this = self.get_mut();
+        let ended = this.run.as_mut().poll(cx).is_ready();
+        match Pin::new(&mut this.events).poll_next(cx) {
+            std::task::Poll::Pending if ended => std::task::Poll::Ready(None),
+            other => other,
+        }
+    }
+}
+
+struct Watches {
+    service: Service,
+    bell: Arc<Bell>,
+    open: BTreeMap<i64, Open>,
+    next: i64,
+    answers: Sender<Result<pb::WatchResponse, Status>>,
+    /// Whether somebody asked how far all are.
+    asked: bool,
+}
+
+struct Open {
+    /// Its number in the hub.
+    number: u64,
+    range: Range,
+    puts: bool,
+    deletions: bool,
+    prev_kv: bool,
+    progress: bool,
+    fragment: bool,
+}
+
+impl Watches {
+    async fn run(mut self, mut requests: Requests) -> Result<(), Gone> {
+        let period = self.service.limits.progress.max(Duration::from_millis(100));
+        let mut progress = tokio::time::interval(period);
+        progress.tick().await;
+        let bell = self.bell.clone();
+        loop {
+            tokio::select! {
+                request = requests.next() => match request {
+                    Some(Ok(request)) => self.take(request).await?,
+                    Some(Err(_)) | None => return Ok(()),
+                },
+                () = bell.rung() => {}
+                _ = progress.tick() => self.progress().await?,
+            }
+            self.read_due().await?;
+            if std::mem::take(&mut self.asked) {
+                self.tell(-1).await?;
+            }
+        }
+    }
+
+    async fn take(&mut self, request: pb::WatchRequest) -> Result<(), Gone> {
+        match request.request_union {
+            Some(RequestUnion::CreateRequest(request)) => self.create(request).await,
+            Some(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id })) => {
+                if !self.leave(watch_id) {
+                    return Ok(());
+                }
+                let header = self.service.header();
+                self.send(pb::WatchResponse { header, watch_id, canceled: true, ..Default::default() }).await
+            }
+            Some(RequestUnion::ProgressRequest(_)) => {
+                self.asked = true;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn create(&mut self, request: pb::WatchCreateRequest) -> Result<(), Gone> {
+        let watch_id = match request.watch_id {
+            0 => {
+                while self.open.contains_key(&self.next) {
+                    self.next += 1;
+                }
+                self.next
+            }
+            id => id,
+        };
+        let taken = self.open.contains_key(&watch_id);
+        let created = pb::WatchResponse {
+            header: self.service.header(),
+            watch_id: if taken { -1 } else { watch_id },
+            created: true,
+            canceled: taken,
+            cancel_reason: if taken { "mvcc: duplicate watch ID provided on the WatchStream".into() } else { String::new() },
+            ..Default::default()
+        };
+        self.send(created).await?;
+        if taken {
+            return Ok(());
+        }
+        // An empty key with a zero byte as end is everything.
+        let key = if request.key.is_empty() { bytes::Bytes::from_static(&[0]) } else { request.key.clone() };
+        let range = Range::new(key, request.range_end.clone());
+        let from = u64::try_from(request.start_revision).unwrap_or_default();
+        let number = {
+            let mut inner = self.service.member.inner();
+            let durable = inner.state.durable;
+            let number = inner.hub.enter(watch_id, range.clone(), self.bell.clone());
+            if from > 0 && from <= durable {
+                self.bell.ring(watch_id, from);
+            }
+            number
+        };
+        let leaves_out = |filter: FilterType| request.filters.contains(&(filter as i32));
+        self.open.insert(watch_id, Open {
+            number,
+            range,
+            puts: !leaves_out(FilterType::Noput),
+            deletions: !leaves_out(FilterType::Nodelete),
+            prev_kv: request.prev_kv,
+            progress: request.progress_notify,
+            fragment: request.fragment,
+        });
+        Ok(())
+    }
+
+    /// Sends what there is to read.
+    async fn read_due(&mut self) -> Result<(), Gone> {
+        for (watch, mut from) in self.bell.take() {
+            loop {
+                let Some(open) = self.open.get(&watch) else { break };
+                let (read, durable) = {
+                    let inner = self.service.member.inner();
+                    (open.read(&inner.state, from), inner.state.durable)
+                };
+                let header = self.service.header_at(durable);
+                match read {
+                    Ok((events, next)) => {
+                        self.events(watch, header, events).await?;
+                        match next {
+                            Some(next) => from = next,
+                            None => break,
+                        }
+                    }
+                    Err(floor) => {
+                        self.leave(watch);
+                        self.send(pb::WatchResponse {
+                            header,
+                            watch_id: watch,
+                            canceled: true,
+                            compact_revision: signed(floor),
+                            cancel_reason: Fault::Compacted.to_string(),
+                            ..Default::default()
+                        })
+                        .await?;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn events(
+        &self,
+        watch_id: i64,
+        header: Option<pb::ResponseHeader>,
+        mut events: Vec<Event>,
+    ) -> Result<(), Gone> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.service.member.metrics.events.fetch_add(events.len() as u64, Ordering::Relaxed);
+        let whole = self.service.limits.request_bytes;
+        let fragments = self.open.get(&watch_id).is_some_and(|open| open.fragment);
+        while fragments && events.iter().map(Event::encoded_len).sum::<usize>() > whole && events.len() > 1 {
+            let mut size = 0;
+            let fits = |event: &&Event| {
+                size += event.encoded_len();
+                size <= whole
+            };
+            let count = events.iter().take_while(fits).count().clamp(1, events.len() - 1);
+            let rest = events.split_off(count);
+            let part = pb::WatchResponse { header, watch_id, fragment: true, events, ..Default::default() };
+            self.send(part).await?;
+            events = rest;
+        }
+        self.send(pb::WatchResponse { header, watch_id, events, ..Default::default() }).await
+    }
+
+    /// Tells those that wish it how far they are.
+    async fn progress(&mut self) -> Result<(), Gone> {
+        let wish: Vec<_> = self.open.iter().filter(|(_, open)| open.progress).map(|(id, _)| *id).collect();
+        for watch in wish {
+            self.tell(watch).await?;
+        }
+        Ok(())
+    }
+
+    /// Nothing up to now is still to come; not said while there is something to read.
+    async fn tell(&mut self, watch_id: i64) -> Result<(), Gone> {
+        let revision = {
+            let inner = self.service.member.inner();
+            self.bell.is_silent().then_some(inner.state.durable)
+        };
+        match revision {
+            Some(revision) => {
+                let header = self.service.header_at(revision);
+                self.send(pb::WatchResponse { header, watch_id, ..Default::default() }).await
+            }
+            None => {
+                self.asked |= watch_id == -1; // once that is read
+                Ok(())
+            }
+        }
+    }
+
+    fn leave(&mut self, watch: i64) -> bool {
+        let open = self.open.remove(&watch);
+        let left = open.is_some();
+        if let Some(open) = open {
+            self.service.member.inner().hub.leave(&open.range, open.number);
+        }
+        left
+    }
+
+    async fn send(&self, response: pb::WatchResponse) -> Result<(), Gone> {
+        self.answers.send(Ok(response)).await.map_err(|_| Gone)
+    }
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        let mut inner = self.service.member.inner();
+        open.values().for_each(|open| inner.hub.leave(&open.range, open.number));
+    }
+}
+
+impl Open {
+    /// What happened from a revision on, and where to go on if that is not all; or the
+    /// floor if it is no longer known.
+    fn read(&self, state: &State, from: u64) -> Result<(Vec<Event>, Option<u64>), u64> {
+        if from < state.keys.floor {
+            return Err(state.keys.floor);
+        }
+        let (mut events, mut size, mut last) = (Vec::new(), 0, from);
+        let mut take = |change: &Change| {
+            if size > PART && change.revision > last {
+                return Some(change.revision);
+            }
+            last = change.revision;
+            if let Some(event) = self.event(state, change) {
+                size += event.encoded_len();
+                events.push(event);
+            }
+            None
+        };
+        let next = if self.range.is_single() {
+            state.keys.changes_of(&self.range.key, from, state.durable).iter().find_map(&mut take)
+        } else {
+            let mut all = state.keys.changes(from, state.durable);
+            all.find_map(|change| if self.range.contains(&change.key) { take(change) } else { None })
+        };
+        Ok((events, next))
+    }
+
+    fn event(&self, state: &State, change: &Change) -> Option<Event> {
+        let (version, before) = state.keys.made(change)?;
+        let r#type = if version.value.is_some() { EventType::Put } else { EventType::Delete };
+        if !(if r#type == EventType::Put { self.puts } else { self.deletions }) {
+            return None;
+        }
+        let prev_kv = before.filter(|_| self.prev_kv).map(|before| before.shown(&change.key));
+        Some(Event { r#type: r#type.into(), kv: Some(version.shown(&change.key)), prev_kv })
+    }
+}
