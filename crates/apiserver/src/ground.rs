@@ -4,11 +4,12 @@ use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use object::{Clock, SystemClock, Value};
+use schema::custom::CompileRules;
 use server::{Identity, Registry};
 use store::{Bounds, DiskLog, Embedded, Folder, Mirror, Options};
 use tokio::net::TcpListener;
 
-use crate::Config;
+use crate::{Config, crds::with_rules};
 
 /// Usually what the flags say; tests and supervisors bring their own.
 #[derive(Debug)]
@@ -62,7 +63,12 @@ impl Entry {
 
 impl Storage {
     /// Every kind that the configuration serves, on this storage.
-    pub(crate) fn open(self, config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<Registry>> {
+    pub(crate) fn open(
+        self,
+        config: &Config,
+        clock: &Arc<dyn Clock>,
+        compile: &Arc<dyn CompileRules>,
+    ) -> Result<Arc<Registry>> {
         let mirror = Mirror::<Value>::new(Bounds::default());
         let engine = Arc::new(match self {
             Self::Memory => Embedded::memory(mirror.clone(), clock.clone()),
@@ -74,7 +80,8 @@ impl Storage {
         });
         let kinds = api::kinds()
             .into_iter()
-            .filter(|kind| config.serves(kind.names.group, kind.names.version, kind.default_on));
+            .filter(|kind| config.serves(kind.names.group, kind.names.version, kind.default_on))
+            .map(|kind| with_rules(kind, compile));
         Ok(Registry::open(kinds.collect(), engine, &mirror, Arc::new(Identity), clock.clone())?)
     }
 }

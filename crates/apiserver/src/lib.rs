@@ -7,6 +7,7 @@ mod authn;
 mod authz;
 mod bootstrap;
 mod config;
+mod crds;
 mod ground;
 mod handlers;
 mod start;

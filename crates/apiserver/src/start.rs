@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use client::{Pem, Pipe, Tls as ClientTls};
 use object::{Clock, SystemClock};
 use pki::{Cluster, Dir, Leaf, PublicKey, ServerNames, Signer, Trust, Verifier};
+use schema::custom::{CompileRules, NoRules};
 use server::{Authorize, Check, Listening, Registry, Server, Tls, User};
 use tokio::net::{TcpListener, UnixListener};
 
@@ -21,6 +22,7 @@ use crate::{
     authn::{Certificates, ServiceAccounts, TokenFile},
     authz::{AlwaysAllow, AlwaysDeny, Masters, NodeAuthorizer, Rbac},
     bootstrap::{Facts, bootstrap, publish},
+    crds::Crds,
     handlers::{self, Issuer, Kubelets, Tools},
 };
 
@@ -104,7 +106,8 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let service_ip = config.services.first();
     let cluster = certificates(&config, advertise, service_ip, &*clock)?;
 
-    let registry = storage.open(&config, &clock)?;
+    let compile: Arc<dyn CompileRules> = Arc::new(NoRules);
+    let registry = storage.open(&config, &clock, &compile)?;
     let slot = Arc::new(OnceLock::from(registry.clone()));
     let rbac = Rbac::new(&registry);
     let services = Services::new(config.services, config.node_ports.clone(), clock.clone());
@@ -154,7 +157,10 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         .await
         .map_err(|status| anyhow::anyhow!("the kubernetes service: {}", status.message()))?;
 
+    let custom = Crds::open(&registry, compile)
+        .map_err(|status| anyhow::anyhow!("custom kinds: {}", status.message()))?;
     let server = Arc::new(server);
+    custom.run(&server);
     let trust = Trust::new(&[cluster.ca.certificate().clone()])?;
     let tls = pki::server_config(&cluster.apiserver, Some(&trust))?;
     let running = Running { server, cluster: Arc::new(cluster), advertise, port, service_ip };

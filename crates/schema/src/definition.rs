@@ -5,7 +5,8 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 use object::{Link, Struct, Text, Time, Value};
 
 use crate::{
-    Errors, Grace, Kind, NameRule, Names, Scope, Storage, Subresource, Unknown, Warnings, conform_as,
+    Errors, Grace, Kind, NameRule, Names, Scope, Storage, Subresource, Unknown, Warnings,
+    conform_as,
     custom::Custom,
     kind::{Column, METADATA, check_name},
     meta::check_finalizers,

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 use object::{Object, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_with};
-use schema::{Definition, protobuf};
+use schema::{Definition, Errors, Path, protobuf};
 
 use crate::Query;
 
@@ -128,6 +128,12 @@ fn parse(
     if object.is_object() {
         let named = Object::view(&object);
         let (version, kind) = (named.api_version().is_empty(), named.kind().is_empty());
+        if definition.custom.is_some() && (version || kind) {
+            let missing = if kind { "Kind" } else { "apiVersion" };
+            let body = String::from_utf8_lossy(body);
+            let why = format!("Object '{missing}' is missing in '{body}'");
+            return Err(unrecognized(names.kind, &why, body.as_bytes()));
+        }
         if version {
             object["apiVersion"] = names.api_version().into();
         }
@@ -184,14 +190,19 @@ pub(crate) fn unsupported() -> Status {
 }
 
 /// The same, for patches.
-pub(crate) fn unsupported_patch() -> Status {
+pub(crate) fn unsupported_patch(definition: &Definition) -> Status {
+    let strategic = match definition.custom {
+        Some(_) => "",
+        None => "application/strategic-merge-patch+json, ",
+    };
     Status::failure(
         415,
         "UnsupportedMediaType",
-        "the body of the request was in an unknown format - accepted media types include: \
-         application/json-patch+json, application/merge-patch+json, \
-         application/strategic-merge-patch+json, application/apply-patch+yaml, \
-         application/apply-patch+cbor",
+        format!(
+            "the body of the request was in an unknown format - accepted media types include: \
+             application/json-patch+json, application/merge-patch+json, \
+             {strategic}application/apply-patch+yaml, application/apply-patch+cbor"
+        ),
     )
     .with_details(StatusDetails::new())
 }
@@ -209,6 +220,10 @@ fn check_type(object: &Value, definition: &Definition) -> Result<(), Status> {
             "the API version in the data ({}) does not match the expected API version ({expected})",
             named.api_version()
         )));
+    } else if named.kind() != kind && definition.custom.is_some() {
+        let mut errs = Errors::default();
+        errs.invalid(&Path::Root.field("kind"), named.kind(), format!("must be {kind}"));
+        return Err(errs.status(names.group, named.kind(), named.metadata().name()));
     } else if named.kind() != kind {
         let (given, version) = (named.kind(), names.version);
         let group =

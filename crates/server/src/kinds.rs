@@ -89,6 +89,8 @@ struct State {
     by_name: HashMap<(Text, Text, Text), Served>,
     /// As discovery tells them.
     order: Vec<Served>,
+    /// Custom kinds by group and plural, in the version that is stored, served or not.
+    stored: HashMap<(Text, Text), Served>,
     /// Counts how often any of this has changed.
     edition: u64,
 }
@@ -126,9 +128,10 @@ impl Kinds {
         self.read().by_name.get(&key).cloned()
     }
 
-    /// Whether anything of the group is served.
+    /// Whether anything built in is served of the group.
     pub fn has_group(&self, group: &str) -> bool {
-        self.read().order.iter().any(|served| served.definition.names.group == group)
+        let built_in = |served: &Served| served.definition.custom.is_none();
+        self.read().order.iter().any(|s| s.definition.names.group == group && built_in(s))
     }
 
     /// A kind in whatever version comes first.

@@ -30,14 +30,16 @@ pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection,
         if matches!(field, "" | "metadata.name" | "metadata.namespace") || known.contains(&field) {
             continue;
         }
-        return Err(Status::bad_request(if known.is_empty() {
-            format!(
-                "{field:?} is not a known field selector: only \"metadata.name\", \
+        return Err(Status::bad_request(
+            if known.is_empty() && served.definition.custom.is_none() {
+                format!(
+                    "{field:?} is not a known field selector: only \"metadata.name\", \
                  \"metadata.namespace\""
-            )
-        } else {
-            format!("field label not supported: {field}")
-        }));
+                )
+            } else {
+                format!("field label not supported: {field}")
+            },
+        ));
     }
     let namespaced = served.definition.is_namespaced();
     let namespace = if namespaced { request.info.namespace.clone() } else { Text::default() };
@@ -110,7 +112,7 @@ pub(crate) async fn watch(
         0 => Start::List { bookmark: false },
         revision => Start::After(revision),
     };
-    let form = negotiate(&request.head.headers, query, true)?;
+    let form = negotiate(&request.head.headers, query, true)?.for_kind(served);
     let watch = server.registry.watch(served, selection, start)?;
     let asked = query.integer("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok());
     let timeout = match asked.filter(|seconds| *seconds > 0) {

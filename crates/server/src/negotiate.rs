@@ -3,7 +3,7 @@
 use http::{HeaderMap, header::ACCEPT};
 use object::{Status, StatusDetails};
 
-use crate::{Query, table::Include};
+use crate::{Query, Served, table::Include};
 
 /// The forms that objects have on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,14 @@ impl Form {
             Format::Json => "application/json",
             Format::Yaml => "application/yaml",
             Format::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    /// The same, or the next best where the kind has no such form: custom objects are text.
+    pub(crate) fn for_kind(self, served: &Served) -> Self {
+        match (self.format, self.into, &served.definition.custom) {
+            (Format::Protobuf, As::Object, Some(_)) => Self { format: Format::Json, ..self },
+            _ => self,
         }
     }
 }

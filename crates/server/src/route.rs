@@ -53,10 +53,16 @@ pub(crate) async fn route(
         *group == info.group && *version == info.version && *resource == info.resource
     });
     warnings.extend(old.map(|(.., said)| (*said).to_owned()));
+    let custom = served.definition.custom.as_ref();
+    warnings.extend(custom.and_then(|custom| custom.deprecated.clone()));
+    if custom.is_some() && place(&served, &request).is_err() {
+        return Ok(no_page());
+    }
     let declared = served.definition.subresource(&info.subresource);
     let verbs = match (&*info.subresource, declared) {
         ("", _) => served.definition.verbs,
         (_, Some(declared)) => declared.verbs,
+        (_, None) if custom.is_some() => return Err(Status::not_found(served.subject(&info.name))),
         (_, None) => return Err(Status::no_resource()),
     };
     if verbs == ["create"] && info.subresource.is_empty() && !info.name.is_empty() {
@@ -102,7 +108,7 @@ async fn object(
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
     let tables = request.info.subresource.is_empty();
-    let form = negotiate(&request.head.headers, &request.query, tables)?;
+    let form = negotiate(&request.head.headers, &request.query, tables)?.for_kind(&served);
     let now = server.registry.clock().now();
     let registry = &server.registry;
     let verb = request.info.verb.clone();
@@ -234,7 +240,10 @@ async fn patch(
         let applied = Applied { object: &applied, force, query: &query };
         return server.registry.apply(call, served, key, &info.subresource, applied).await;
     }
-    let ty = PatchType::of(&media_type).ok_or_else(unsupported_patch)?;
+    let ty = PatchType::of(&media_type).ok_or_else(|| unsupported_patch(&served.definition))?;
+    if ty == PatchType::Strategic && served.definition.custom.is_some() {
+        return Err(unsupported_patch(&served.definition));
+    }
     if query.get("force").is_some() {
         let mut errs = Errors::default();
         errs.forbidden(&Path::Root.field("force"), "may not be specified for non-apply patch");

@@ -80,8 +80,13 @@ impl Server {
         }
     }
 
+    /// Returns when the server is told to end.
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.stop.clone().cancelled_owned()
+    }
+
     /// Runs `task` until it ends. The only spawn of this crate.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
 

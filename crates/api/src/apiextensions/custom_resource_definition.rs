@@ -2,7 +2,10 @@
 
 use macros::api;
 use object::{Bytes, List, Map, ObjectMeta, OrBool, OrList, OrTexts, Time, Value};
-use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
+use schema::{Column, Errors, Kind, Names, Scope, Storage, Subresource, Warnings};
+
+use super::{rules, warn};
+use crate::columns::join;
 
 #[api]
 pub struct CustomResourceDefinition {
@@ -311,13 +314,148 @@ impl Kind for CustomResourceDefinition {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::json("apiextensions.k8s.io/customresourcedefinitions", "v1");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "CustomResourceDefinition", &["get", "patch", "update"])];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Scope", "string", |crd, _| crd.spec().scope().into()),
+        Column::new("Versions", "string", |crd, _| served(crd).into()),
+        Column::CREATED,
+        Column::new("Group", "string", |crd, _| crd.spec().group().into()).wide(),
+        Column::new("Kind", "string", |crd, _| crd.spec().names().kind().into()).wide(),
+        Column::new("ShortNames", "string", |crd, _| {
+            join(crd.spec().names().short_names().iter()).into()
+        })
+        .wide(),
+        Column::new("Established", "boolean", |crd, _| crd.is_true("Established").into()).wide(),
+    ];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        let names = self.spec().names();
+        let kind = names.kind().to_owned();
+        if names.singular().is_empty() && !kind.is_empty() {
+            self.spec_mut().names_mut().set_singular(kind.to_lowercase());
+        }
+        if self.spec().names().list_kind().is_empty() && !kind.is_empty() {
+            self.spec_mut().names_mut().set_list_kind(format!("{kind}List"));
+        }
+        if self.spec().conversion().is_none() {
+            let none = CustomResourceConversion::new().with_strategy("None");
+            self.spec_mut().set_conversion(none);
+        }
+        let service = self.spec().conversion().and_then(CustomResourceConversion::webhook);
+        let service = service.and_then(WebhookConversion::client_config);
+        if service.and_then(WebhookClientConfig::service).is_some_and(|own| own.port().is_none()) {
+            let webhook = self.spec_mut().conversion_mut().webhook_mut();
+            webhook.client_config_mut().service_mut().set_port(443);
+        }
+        self.note_stored(true);
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(CustomResourceDefinitionStatus::new());
+        self.note_stored(true);
+    }
+
+    fn prepare_update(&mut self, _old: &Self) {
+        self.note_stored(false);
+    }
+
+    fn prepare_delete(&mut self, now: i64) {
+        let finalizers = self.metadata().finalizers();
+        if !finalizers.iter().any(|name| name == CLEANUP) {
+            self.metadata_mut().finalizers_mut().push(CLEANUP);
+        }
+        self.metadata_mut().clear_deletion_grace_period_seconds();
+        self.set_condition(
+            Condition {
+                ty: "Terminating",
+                status: "True",
+                reason: "InstanceDeletionPending",
+                message: "CustomResourceDefinition marked for deletion; CustomResource deletion \
+                          will begin soon",
+            },
+            now,
+        );
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        rules::check_new(self, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        rules::check_changed(self, old, errs);
+    }
+
+    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+        rules::check_status(self, errs);
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        warn::warn(self, old, warnings);
+    }
+}
+
+/// The served versions, by name.
+fn served(crd: &CustomResourceDefinition) -> String {
+    let versions = crd.spec().versions().iter().filter(|version| version.served());
+    let mut names: Vec<_> = versions
+        .map(|version| format!("{}{}", version.name(), if version.storage() { "(storage)" } else { "" }))
+        .collect();
+    names.sort();
+    names.join(",")
+}
+
+/// Keeps a CRD that is to go until its objects are gone.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// What a condition is to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition<'a> {
+    pub ty: &'a str,
+    pub status: &'a str,
+    pub reason: &'a str,
+    pub message: &'a str,
+}
+
+impl CustomResourceDefinition {
+    pub fn condition(&self, ty: &str) -> Option<&CustomResourceDefinitionCondition> {
+        self.status().conditions().find(|condition| condition.type_() == ty)
+    }
+
+    pub fn is_true(&self, ty: &str) -> bool {
+        self.condition(ty).is_some_and(|condition| condition.status() == "True")
+    }
+
+    /// Says something new, or the same again; the moment is that of the last change.
+    pub fn set_condition(&mut self, condition: Condition, now: i64) {
+        let old = self.condition(condition.ty);
+        let since = old.filter(|old| old.status() == condition.status);
+        let since = since.map(|old| old.last_transition_time().to_owned());
+        let new = CustomResourceDefinitionCondition::new()
+            .with_type(condition.ty)
+            .with_status(condition.status)
+            .with_last_transition_time(since.unwrap_or_else(|| Time::text(now).into()))
+            .with_reason(condition.reason)
+            .with_message(condition.message);
+        let conditions = self.status_mut().conditions_mut();
+        conditions.put(new, |own| own.type_() == condition.ty);
+    }
+
+    /// What is stored is stored in the storage version, from now on.
+    fn note_stored(&mut self, only_first: bool) {
+        let storage = self.spec().versions().iter().find(|version| version.storage());
+        let Some(storage) = storage.map(|version| version.name().to_owned()) else { return };
+        let stored = self.status().stored_versions();
+        let known = stored.iter().any(|name| name == storage);
+        if !known && (!only_first || stored.is_empty()) {
+            self.status_mut().stored_versions_mut().push(storage.as_str());
+        }
     }
 }

@@ -2,16 +2,24 @@
 
 mod conversion_review;
 mod custom_resource_definition;
+mod go;
+mod names;
+mod rules;
+mod schema_rules;
+mod warn;
+mod webhook;
 
 pub use self::{
     conversion_review::{ConversionRequest, ConversionResponse, ConversionReview},
     custom_resource_definition::{
-        CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinition,
-        CustomResourceDefinitionCondition, CustomResourceDefinitionNames,
+        CLEANUP, Condition, CustomResourceColumnDefinition, CustomResourceConversion,
+        CustomResourceDefinition, CustomResourceDefinitionCondition, CustomResourceDefinitionNames,
         CustomResourceDefinitionSpec, CustomResourceDefinitionStatus,
         CustomResourceDefinitionVersion, CustomResourceSubresourceScale,
         CustomResourceSubresourceStatus, CustomResourceSubresources, CustomResourceValidation,
         ExternalDocumentation, JSONSchemaProps, SelectableField, ServiceReference, ValidationRule,
         WebhookClientConfig, WebhookConversion,
     },
+    names::{Accepted, accept},
+    rules::schemas,
 };

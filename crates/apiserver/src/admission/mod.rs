@@ -1,5 +1,6 @@
 //! Admission: one ordered list, each plugin in a file of its own.
 
+mod custom_resources;
 mod default_toleration_seconds;
 mod namespace_lifecycle;
 mod node_restriction;
@@ -17,6 +18,7 @@ use crate::{allocate::Services, authz::Rbac};
 pub(crate) fn plugins(rbac: Rbac, services: Services, disabled: &[String]) -> Vec<Arc<dyn Admit>> {
     let all: Vec<Arc<dyn Admit>> = vec![
         Arc::new(namespace_lifecycle::NamespaceLifecycle),
+        Arc::new(custom_resources::CustomResources),
         Arc::new(service_account::ServiceAccount),
         Arc::new(node_restriction::NodeRestriction),
         Arc::new(priority::Priority),

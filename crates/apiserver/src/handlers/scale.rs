@@ -6,7 +6,7 @@ use api::autoscaling::v1::Scale;
 use object::{Lens, Object, ObjectMeta, Status, Value, View, from_json, selector::Selector};
 use server::{Handle, Handling, Request, Server, object_reply};
 
-use super::{body_of, bytes_of, call, served};
+use super::{body_of, bytes_of, call, custom_scale, served};
 
 #[derive(Debug)]
 pub(super) struct Scales;
@@ -15,6 +15,10 @@ impl Handle for Scales {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
             let (served, info) = (served(server, &request)?, request.info.clone());
+            if let Some(paths) = served.definition.custom.as_ref().and_then(|own| own.scale.clone())
+            {
+                return custom_scale::handle(server, request, served, paths).await;
+            }
             let key = (&*info.namespace, &*info.name);
             let found = server.registry.get(&served, key.0, key.1)?;
             if info.verb == "get" {
@@ -92,7 +96,11 @@ fn scale_of(revision: u64, object: &Value) -> Value {
     scale
 }
 
-async fn patched(server: &Server, request: Request, scale: Value) -> Result<Value, Status> {
+pub(super) async fn patched(
+    server: &Server,
+    request: Request,
+    scale: Value,
+) -> Result<Value, Status> {
     let content = request.head.headers.get(http::header::CONTENT_TYPE);
     let content = content.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let bytes = bytes_of(server, request).await?;

@@ -1,6 +1,7 @@
 //! The API server as its clients see it: real requests through every filter.
 
 mod allocation;
+mod crds;
 mod deletion;
 mod identity;
 mod limits;

@@ -34,9 +34,17 @@ impl Kinds {
                 state.add(served);
             }
         }
+        let (group, plural) = (hub.names.group.into(), hub.names.plural.into());
+        let served = Served { definition: hub.clone(), hub, objects: Some(objects) };
+        state.stored.insert((group, plural), served);
         state.edition += 1;
         state.sort();
         Ok(())
+    }
+
+    /// A custom kind in the version in which it is stored, be that served or not.
+    pub fn stored(&self, group: &str, plural: &str) -> Option<Served> {
+        self.read().stored.get(&(group.into(), plural.into())).cloned()
     }
 
     /// Serves a custom kind no more; its watches end.
@@ -60,10 +68,9 @@ impl State {
             let names = &served.definition.names;
             served.definition.custom.is_some() && names.group == group && names.plural == plural
         };
-        let before = self.order.len();
+        let gone = self.stored.remove(&(group.into(), plural.into())).is_some();
         self.order.retain(|served| !is(served));
         self.by_name.retain(|_, served| !is(served));
-        let gone = self.order.len() < before;
         self.edition += u64::from(gone);
         gone
     }

@@ -38,7 +38,7 @@ impl Registry {
             kind: names.kind,
             manager: &call.manager,
             subresource,
-            reset: reset(names.kind, subresource),
+            reset: reset_of(served, subresource),
             now: &now,
         };
         apply::update(&write, old, new)
@@ -103,12 +103,23 @@ impl Registry {
             kind: names.kind,
             manager: &call.manager,
             subresource,
-            reset: reset(names.kind, subresource),
+            reset: reset_of(served, subresource),
             now: &now,
         };
         let object = apply::apply(&write, live, applied.object, applied.force);
         let mut object = object.map_err(|error| error.status())?;
         fit(&served.definition, &Query::default(), &mut object, Vec::new())?;
         Ok(object)
+    }
+}
+
+/// The fields that a write through this path does not set, whatever it says.
+fn reset_of(served: &Served, subresource: &str) -> &'static [&'static [&'static str]] {
+    let kind = &served.definition;
+    match (&kind.custom, subresource) {
+        (None, _) => reset(kind.names.kind, subresource),
+        (Some(_), "") if kind.subresource("status").is_some() => &[&["status"]],
+        (Some(_), "status") => &[&["metadata"], &["spec"]],
+        (Some(_), _) => &[],
     }
 }

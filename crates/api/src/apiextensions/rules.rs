@@ -1,0 +1,651 @@
+//! What a CRD must keep, apart from its schemas.
+//!
+//! Upstream checks an older form of it, in which what all versions have alike stands beside
+//! them: so errors in a schema that all versions share are told of `spec.validation`.
+
+use std::collections::HashSet;
+
+use object::{Lens, Value, names};
+use schema::{
+    Errors, Path,
+    custom::{Schema, check_structure, find_field, has_unpruned_defaults, unsupported},
+};
+
+use super::{
+    CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinition,
+    CustomResourceDefinitionNames, CustomResourceDefinitionVersion, CustomResourceSubresources,
+    WebhookClientConfig, go,
+    schema_rules::{Strictness, check_schema},
+    webhook,
+};
+
+const SPEC: Path = Path::Root.field("spec");
+const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
+const APPROVED: &str = "api-approved.kubernetes.io";
+/// A version may select by so many fields.
+const SELECTABLE: usize = 8;
+
+/// What a new CRD must keep.
+pub(super) fn check_new(crd: &CustomResourceDefinition, errs: &mut Errors) {
+    let spec = crd.spec();
+    let name = crd.metadata().name();
+    if !name.is_empty() && name != format!("{}.{}", spec.names().plural(), spec.group()) {
+        let why = r#"must be spec.names.plural+"."+spec.group"#;
+        errs.invalid(&Path::Root.field("metadata").field("name"), name, why);
+    }
+    let terms =
+        Terms { strictness: Strictness::default(), reviews: true, bundles: false, fields: false };
+    check_all(crd, None, terms, errs);
+}
+
+/// What a changed CRD must keep. What was wrong before may stay so.
+pub(super) fn check_changed(
+    crd: &CustomResourceDefinition,
+    old: &CustomResourceDefinition,
+    errs: &mut Errors,
+) {
+    let established = old.is_true("Established");
+    let terms = Terms {
+        strictness: strictness(old),
+        reviews: old.spec().conversion().and_then(CustomResourceConversion::webhook).is_none_or(
+            |webhook| {
+                let versions = webhook.conversion_review_versions();
+                versions.is_empty() || versions.iter().any(|version| REVIEWS.contains(&version))
+            },
+        ),
+        bundles: established
+            && config(old).is_none_or(|config| {
+                config.ca_bundle().is_empty() || webhook::is_ca_bundle(config.ca_bundle())
+            }),
+        fields: crd.tree().get("spec").get("versions") == old.tree().get("spec").get("versions"),
+    };
+    check_all(crd, Some(old), terms, errs);
+    let (spec, before) = (crd.spec(), old.spec());
+    if established {
+        immutable(&SPEC.field("scope"), spec.scope(), before.scope(), errs);
+        let at = SPEC.field("names");
+        immutable(&at.field("kind"), spec.names().kind(), before.names().kind(), errs);
+    }
+    immutable(&SPEC.field("group"), spec.group(), before.group(), errs);
+    let at = SPEC.field("names");
+    immutable(&at.field("plural"), spec.names().plural(), before.names().plural(), errs);
+}
+
+pub(super) fn check_status(crd: &CustomResourceDefinition, errs: &mut Errors) {
+    let at = Path::Root.field("status");
+    check_names(crd.status().accepted_names(), &at.field("acceptedNames"), errs);
+}
+
+/// The schemas of a CRD, each with the place at which errors in it are told and the name
+/// of (one of) its versions.
+pub fn schemas(crd: &CustomResourceDefinition) -> Vec<(String, &Schema, &str)> {
+    let versions = crd.spec().versions();
+    let of = |version: &CustomResourceDefinitionVersion| {
+        Some(version.tree().get("schema").get("openAPIV3Schema"))
+            .filter(|tree| tree.is_object())
+            .is_some()
+    };
+    let hoisted = is_alike(crd, "schema");
+    let all = versions.iter().enumerate().filter(|(_, version)| of(version)).map(|(i, version)| {
+        let schema = Schema::view(version.tree().get("schema").get("openAPIV3Schema"));
+        let at = match hoisted {
+            true => "spec.validation.openAPIV3Schema".to_owned(),
+            false => format!("spec.versions[{i}].schema.openAPIV3Schema"),
+        };
+        (at, schema, version.name())
+    });
+    all.take(if hoisted { 1 } else { usize::MAX }).collect()
+}
+
+/// How much is asked of a CRD.
+#[derive(Clone, Copy)]
+struct Terms {
+    strictness: Strictness,
+    /// One of the known forms of reviews must be there.
+    reviews: bool,
+    /// Certificates must be such.
+    bundles: bool,
+    /// There may be too many selectable fields.
+    fields: bool,
+}
+
+fn check_all(
+    crd: &CustomResourceDefinition,
+    old: Option<&CustomResourceDefinition>,
+    terms: Terms,
+    errs: &mut Errors,
+) {
+    check_spec(crd, terms, errs);
+    check_status(crd, errs);
+    check_stored(crd, errs);
+    check_approval(crd, old, errs);
+    let kept = old.is_some_and(|old| old.spec().preserve_unknown_fields());
+    if crd.spec().preserve_unknown_fields() && !kept {
+        let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+                   spec.versions[*].schema instead";
+        errs.invalid(&SPEC.field("preserveUnknownFields"), true, why);
+    }
+}
+
+fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Errors) {
+    let spec = crd.spec();
+    let wrong = names::dns1123_subdomain(spec.group());
+    let at = SPEC.field("group");
+    if spec.group().is_empty() {
+        errs.required(&at, "");
+    } else if !wrong.is_empty() {
+        errs.invalid(&at, spec.group(), wrong.join(","));
+    } else if !spec.group().contains('.') {
+        errs.invalid(&at, spec.group(), "should be a domain with at least one dot");
+    }
+    choice(&SPEC.field("scope"), spec.scope(), &["Cluster", "Namespaced"], errs);
+    let keeps = spec.preserve_unknown_fields();
+    terms.strictness.structural |= !keeps;
+    let versions = SPEC.field("versions");
+    for (i, version) in spec.versions().iter().enumerate() {
+        if !version.tree().get("schema").get("openAPIV3Schema").is_object() {
+            let at = versions.index(i);
+            let schema = at.field("schema");
+            if terms.strictness.schema {
+                errs.required(&schema.field("openAPIV3Schema"), "");
+            } else if !keeps && version.served() {
+                let why = "because otherwise all fields are pruned";
+                errs.required(&schema.field("openAPIV3Schema"), why);
+            }
+        }
+    }
+    let has = |wanted: &dyn Fn(&Schema) -> bool| schemas(crd).iter().any(|(_, s, _)| s.has(wanted));
+    if has(&|schema| schema.default_value().is_some()) {
+        terms.strictness.structural = true;
+        if keeps {
+            let why = "must be false in order to use defaults in the schema";
+            errs.invalid(&SPEC.field("preserveUnknownFields"), true, why);
+        }
+    }
+    terms.strictness.structural |= has(&|schema| {
+        let tree = schema.tree();
+        schema.is_embedded()
+            || schema.is_int_or_string()
+            || schema.list_type().is_some()
+            || schema.list_keys().len() > 0
+            || !tree.get("x-kubernetes-preserve-unknown-fields").is_null()
+            || !schema.validations().is_empty()
+    });
+    check_versions(crd, terms, errs);
+    let at = SPEC.field("names");
+    let own = spec.names();
+    for (name, value) in [
+        ("plural", own.plural()),
+        ("singular", own.singular()),
+        ("kind", own.kind()),
+        ("listKind", own.list_kind()),
+    ] {
+        if value.is_empty() {
+            errs.required(&at.field(name), "");
+        }
+    }
+    check_names(own, &at, errs);
+    check_shared(crd, terms, errs);
+    let at = SPEC.field("conversion");
+    if let Some(conversion) = spec.conversion() {
+        if conversion.strategy() != "None" && keeps {
+            let why = "must be None if spec.preserveUnknownFields is true";
+            errs.invalid(&at.field("strategy"), conversion.strategy(), why);
+        }
+        check_conversion(conversion, terms, &at, errs);
+    }
+}
+
+fn check_versions(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Errors) {
+    let (versions, all) = (SPEC.field("versions"), crd.spec().versions());
+    let mut seen = HashSet::new();
+    let mut unique = true;
+    for (i, version) in all.iter().enumerate() {
+        unique &= seen.insert(version.name());
+        let at = versions.index(i);
+        let wrong = names::dns1035_label(version.name());
+        if !wrong.is_empty() {
+            errs.invalid(&at.field("name"), version.name(), wrong.join(","));
+        }
+        check_version(crd, version, terms, &at, errs);
+    }
+    let shown = || {
+        let parts = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
+        let hoisted: Vec<_> = parts.into_iter().filter(|part| is_alike(crd, part)).collect();
+        go::versions(crd.tree().get("spec").get("versions"), &hoisted)
+    };
+    if !unique {
+        errs.invalid_shown(&versions, shown(), "must contain unique version names");
+    }
+    if all.iter().filter(|version| version.storage()).count() != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errs.invalid_shown(&versions, shown(), why);
+    }
+    let first = all.iter().next().map(CustomResourceDefinitionVersion::name).unwrap_or_default();
+    let wrong = names::dns1035_label(first);
+    if !first.is_empty() && !wrong.is_empty() {
+        errs.invalid(&SPEC.field("version"), first, wrong.join(","));
+    }
+}
+
+/// What a version has for itself.
+fn check_version(
+    crd: &CustomResourceDefinition,
+    version: &CustomResourceDefinitionVersion,
+    terms: Terms,
+    at: &Path,
+    errs: &mut Errors,
+) {
+    check_deprecation(version, &at.field("deprecationWarning"), errs);
+    if !is_alike(crd, "schema") {
+        let status = version.subresources().is_some_and(|sub| sub.status().is_some());
+        let schema = version.tree().get("schema");
+        check_schema(schema, status, terms.strictness, &at.field("schema"), errs);
+    }
+    if !is_alike(crd, "subresources") {
+        check_subresources(version.subresources(), &at.field("subresources"), errs);
+    }
+    if !is_alike(crd, "additionalPrinterColumns") {
+        check_columns(version, &at.field("additionalPrinterColumns"), errs);
+    }
+    if !is_alike(crd, "selectableFields") && !version.selectable_fields().is_empty() {
+        let here = at.field("selectableFields");
+        let schema = version.tree().get("schema").get("openAPIV3Schema");
+        // A shared schema stands elsewhere, and so is none of this version.
+        if !schema.is_object() || is_alike(crd, "schema") {
+            let why = "may only be set when `version.schema.openAPIV3Schema` is not included";
+            errs.invalid(&here, "", why);
+        } else {
+            check_selectable(version, Schema::view(schema), terms, &here, errs);
+        }
+    }
+}
+
+/// What all versions have alike.
+fn check_shared(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Errors) {
+    let Some(first) = crd.spec().versions().iter().next() else { return };
+    if is_alike(crd, "schema") {
+        let status = |version: &CustomResourceDefinitionVersion| {
+            version.subresources().is_some_and(|sub| sub.status().is_some())
+        };
+        let status = crd.spec().versions().iter().any(status);
+        let schema = first.tree().get("schema");
+        check_schema(schema, status, terms.strictness, &SPEC.field("validation"), errs);
+    }
+    if is_alike(crd, "subresources") {
+        check_subresources(first.subresources(), &SPEC.field("subresources"), errs);
+    }
+    if is_alike(crd, "additionalPrinterColumns") {
+        check_columns(first, &SPEC.field("additionalPrinterColumns"), errs);
+    }
+    if is_alike(crd, "selectableFields") && !first.selectable_fields().is_empty() {
+        let at = SPEC.field("selectableFields");
+        let schema = first.tree().get("schema").get("openAPIV3Schema");
+        if first.schema().is_none() || !is_alike(crd, "schema") {
+            errs.invalid(&at, "", "may only be set when validations.schema is included");
+        } else {
+            check_selectable(first, Schema::view(schema), terms, &at, errs);
+        }
+    }
+}
+
+/// Whether all versions say the same of this, be it nothing.
+fn is_alike(crd: &CustomResourceDefinition, part: &str) -> bool {
+    let mut parts = crd.spec().versions().iter().map(|version| version.tree().get(part));
+    let first = parts.next();
+    first.is_some_and(|first| parts.all(|part| part == first))
+}
+
+fn check_names(own: &CustomResourceDefinitionNames, at: &Path, errs: &mut Errors) {
+    for (name, value, lower) in [
+        ("plural", own.plural(), false),
+        ("singular", own.singular(), false),
+        ("kind", own.kind(), true),
+        ("listKind", own.list_kind(), true),
+    ] {
+        let wrong = match lower {
+            true => names::dns1035_label(&value.to_lowercase()),
+            false => names::dns1035_label(value),
+        };
+        if !value.is_empty() && !wrong.is_empty() {
+            let mixed =
+                if lower { "may have mixed case, but should otherwise match: " } else { "" };
+            errs.invalid(&at.field(name), value, format!("{mixed}{}", wrong.join(",")));
+        }
+    }
+    for (list, all) in [("shortNames", own.short_names()), ("categories", own.categories())] {
+        let here = at.field(list);
+        for (i, name) in all.iter().enumerate() {
+            let wrong = names::dns1035_label(name);
+            if !wrong.is_empty() {
+                errs.invalid(&here.index(i), name, wrong.join(","));
+            }
+        }
+    }
+    if !own.kind().is_empty() && own.kind() == own.list_kind() {
+        let why = "kind and listKind may not be the same";
+        errs.invalid(&at.field("listKind"), own.list_kind(), why);
+    }
+}
+
+fn check_deprecation(version: &CustomResourceDefinitionVersion, at: &Path, errs: &mut Errors) {
+    let Some(told) = version.deprecation_warning() else { return };
+    if !version.deprecated() {
+        return errs.invalid(at, told, "can only be set for deprecated versions");
+    }
+    if told.len() > 256 {
+        errs.invalid(at, told, "must be <= 256 characters long");
+    }
+    if told.is_empty() {
+        errs.invalid(at, told, "must not be an empty string");
+    }
+    let odd = told.char_indices().find(|(_, c)| {
+        c.is_control() || *c != ' ' && c.is_whitespace() || *c == '\u{feff}' || *c == '\u{ad}'
+    });
+    if let Some((index, _)) = odd {
+        let why = format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index \
+             {index}"
+        );
+        errs.invalid(at, told, why);
+    }
+}
+
+fn check_subresources(
+    subresources: Option<&CustomResourceSubresources>,
+    at: &Path,
+    errs: &mut Errors,
+) {
+    let Some(scale) = subresources.and_then(CustomResourceSubresources::scale) else { return };
+    let at = at.field("scale");
+    for (name, path, root) in [
+        ("specReplicasPath", scale.spec_replicas_path(), ".spec"),
+        ("statusReplicasPath", scale.status_replicas_path(), ".status"),
+    ] {
+        let here = at.field(name);
+        if path.is_empty() {
+            errs.required(&here, "");
+        } else if is_simple(path, &here, errs) && !path.starts_with(&format!("{root}.")) {
+            errs.invalid(&here, path, format!("should be a json path under {root}"));
+        }
+    }
+    let path = scale.label_selector_path().unwrap_or_default();
+    let here = at.field("labelSelectorPath");
+    let below = path.starts_with(".spec.") || path.starts_with(".status.");
+    if !path.is_empty() && is_simple(path, &here, errs) && !below {
+        errs.invalid(&here, path, "should be a json path under either .spec or .status");
+    }
+}
+
+fn is_simple(path: &str, at: &Path, errs: &mut Errors) -> bool {
+    if !path.starts_with('.') {
+        errs.invalid(at, path, "must be a simple json path starting with .");
+        return false;
+    }
+    true
+}
+
+fn check_columns(version: &CustomResourceDefinitionVersion, at: &Path, errs: &mut Errors) {
+    for (i, column) in version.additional_printer_columns().iter().enumerate() {
+        check_column(column, &at.index(i), errs);
+    }
+}
+
+fn check_column(column: &CustomResourceColumnDefinition, at: &Path, errs: &mut Errors) {
+    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    const FORMATS: [&str; 8] =
+        ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+    if column.name().is_empty() {
+        errs.required(&at.field("name"), "");
+    }
+    let why = format!("must be one of {}", TYPES.join(","));
+    if column.type_().is_empty() {
+        errs.required(&at.field("type"), why);
+    } else if !TYPES.contains(&column.type_()) {
+        errs.invalid(&at.field("type"), column.type_(), why);
+    }
+    if !column.format().is_empty() && !FORMATS.contains(&column.format()) {
+        let why = format!("must be one of {}", FORMATS.join(","));
+        errs.invalid(&at.field("format"), column.format(), why);
+    }
+    let at = at.field("JSONPath");
+    if column.json_path().is_empty() {
+        errs.required(&at, "");
+    } else {
+        is_simple(column.json_path(), &at, errs);
+    }
+}
+
+fn check_selectable(
+    version: &CustomResourceDefinitionVersion,
+    schema: &Schema,
+    terms: Terms,
+    at: &Path,
+    errs: &mut Errors,
+) {
+    if let Some(why) = unsupported(schema) {
+        // Upstream goes on with no schema at all, and ends there.
+        return errs.invalid(&SPEC.field("schema.openAPIV3Schema"), "", why);
+    }
+    let mut seen = HashSet::new();
+    for (i, field) in version.selectable_fields().iter().enumerate() {
+        let item = at.index(i);
+        let (at, path) = (item.field("jsonPath"), field.json_path());
+        if path.is_empty() {
+            errs.required(&at, "");
+            continue;
+        }
+        let (names, found) = match find_field(schema, path, false) {
+            Ok(found) => found,
+            Err(why) => {
+                errs.invalid(&at, path, format!("is an invalid path: {why}"));
+                continue;
+            }
+        };
+        if names.first().is_some_and(|first| first == "metadata") {
+            errs.invalid(&at, path, "must not point to fields in metadata");
+        }
+        if !matches!(found.ty(), "string" | "boolean" | "integer") {
+            let why = "must point to a field of type string, boolean or integer. Enum string \
+                       fields and strings with formats are allowed.";
+            errs.invalid(&at, path, why);
+        }
+        if !seen.insert(names) {
+            errs.duplicate(&at, path);
+        }
+    }
+    if seen.len() > SELECTABLE && !terms.fields {
+        errs.more_than(at, seen.len(), SELECTABLE);
+    }
+}
+
+fn check_conversion(
+    conversion: &CustomResourceConversion,
+    terms: Terms,
+    at: &Path,
+    errs: &mut Errors,
+) {
+    choice(&at.field("strategy"), conversion.strategy(), &["None", "Webhook"], errs);
+    let webhook = conversion.webhook();
+    let config = webhook.and_then(super::WebhookConversion::client_config);
+    let (here, reviews) = (at.field("webhookClientConfig"), at.field("conversionReviewVersions"));
+    let versions: Vec<&str> = webhook
+        .map(|webhook| webhook.conversion_review_versions().iter().collect())
+        .unwrap_or_default();
+    if conversion.strategy() != "Webhook" {
+        let why = "should not be set when strategy is not set to Webhook";
+        if config.is_some() {
+            errs.forbidden(&here, why);
+        }
+        if !versions.is_empty() {
+            errs.forbidden(&reviews, why);
+        }
+        return;
+    }
+    match config {
+        None => errs.required(&here, "required when strategy is set to Webhook"),
+        Some(config) => {
+            match (config.url(), config.service()) {
+                (Some(url), None) => webhook::check_url(url, &here.field("url"), errs),
+                (None, Some(service)) => {
+                    webhook::check_service(service, &here.field("service"), errs);
+                }
+                _ => errs.required(&here, "exactly one of url or service is required"),
+            }
+            if !config.ca_bundle().is_empty() && terms.bundles {
+                webhook::check_ca_bundle(config.ca_bundle(), &here.field("caBundle"), errs);
+            }
+        }
+    }
+    check_reviews(&versions, terms.reviews, &reviews, errs);
+}
+
+fn check_reviews(versions: &[&str], recognized: bool, at: &Path, errs: &mut Errors) {
+    if versions.is_empty() {
+        return errs.required(at, "");
+    }
+    let mut seen = HashSet::new();
+    for (i, version) in versions.iter().enumerate() {
+        if !seen.insert(version) {
+            errs.invalid(&at.index(i), *version, "duplicate version");
+            continue;
+        }
+        errs.complaints(&at.index(i), version, names::dns1035_label(version));
+    }
+    if recognized && !versions.iter().any(|version| REVIEWS.contains(version)) {
+        let all: Value = versions.iter().copied().collect();
+        errs.invalid(at, all, format!("must include at least one of {}", REVIEWS.join(", ")));
+    }
+}
+
+fn check_stored(crd: &CustomResourceDefinition, errs: &mut Errors) {
+    let status = Path::Root.field("status");
+    let at = status.field("storedVersions");
+    let stored = crd.status().stored_versions();
+    if stored.is_empty() {
+        let why = "must have at least one stored version";
+        return errs.invalid_shown(&at, "null".to_owned(), why);
+    }
+    let all = crd.status().tree().get("storedVersions");
+    let versions = crd.spec().versions();
+    for version in versions.iter().filter(|version| version.storage()) {
+        if !stored.iter().any(|name| name == version.name()) {
+            let why = format!("must have the storage version {}", version.name());
+            errs.invalid(&at, all.clone(), why);
+        }
+    }
+    for (i, name) in stored.iter().enumerate() {
+        if !versions.iter().any(|version| version.name() == name) {
+            let why = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must \
+                 remain in spec.versions until a storage migration ensures no data remains \
+                 persisted in {name} and removes {name} from status.storedVersions"
+            );
+            errs.invalid(&at.index(i), name, why);
+        }
+    }
+}
+
+/// Groups of the community are given with its consent.
+fn check_approval(
+    crd: &CustomResourceDefinition,
+    old: Option<&CustomResourceDefinition>,
+    errs: &mut Errors,
+) {
+    let group = crd.spec().group();
+    let within = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
+    if !within("k8s.io") && !within("kubernetes.io") {
+        return;
+    }
+    let said = |crd: &CustomResourceDefinition| {
+        crd.metadata().annotations().get(APPROVED).unwrap_or_default().to_owned()
+    };
+    let new = said(crd);
+    if old.is_some_and(|old| approval(&said(old)) == approval(&new)) {
+        return;
+    }
+    let meta = Path::Root.field("metadata");
+    let annotations = meta.field("annotations");
+    let at = annotations.key(APPROVED);
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    match approval(&new) {
+        Approval::Missing => {
+            let why = format!("protected groups must have approval annotation {APPROVED:?}, {see}");
+            errs.required(&at, why);
+        }
+        Approval::Invalid => {
+            let why = format!(
+                "protected groups must have approval annotation {APPROVED:?} with either a URL or \
+                 a reason starting with \"unapproved\", {see}"
+            );
+            errs.invalid(&at, new, why);
+        }
+        Approval::Given | Approval::Bypassed => {}
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Invalid,
+    Bypassed,
+    Given,
+}
+
+fn approval(annotation: &str) -> Approval {
+    let url = || {
+        let (scheme, rest) = annotation.split_once("://")?;
+        let host = rest.split('/').next()?;
+        (!scheme.is_empty() && !host.is_empty() && !annotation.contains(' ')).then_some(())
+    };
+    match annotation {
+        "" => Approval::Missing,
+        text if text.starts_with("unapproved") => Approval::Bypassed,
+        _ if url().is_some() => Approval::Given,
+        _ => Approval::Invalid,
+    }
+}
+
+/// What may be asked of the new form, given that the old one was taken.
+fn strictness(old: &CustomResourceDefinition) -> Strictness {
+    let all = schemas(old);
+    let none = |wrong: &dyn Fn(&Schema) -> bool| !all.iter().any(|(_, schema, _)| wrong(schema));
+    let versions = old.spec().versions();
+    let described = |version: &CustomResourceDefinitionVersion| {
+        version.tree().get("schema").get("openAPIV3Schema").is_object()
+    };
+    Strictness {
+        schema: versions.iter().all(described),
+        types: none(&|schema| schema.has(&|node| super::schema_rules::is_odd_type(node))),
+        structural: none(&|schema| {
+            let mut errs = Errors::default();
+            check_structure(schema, &Path::Root, &mut errs);
+            unsupported(schema).is_some() || !errs.is_empty()
+        }),
+        pruned: none(&has_unpruned_defaults),
+        sets: none(&|schema| schema.has(&|node| super::schema_rules::is_loose_set(node))),
+        keys: none(&|schema| {
+            schema.has(&|node| {
+                let mut errs = Errors::default();
+                super::schema_rules::check_keys(node, &Path::Root, &mut errs);
+                !errs.is_empty()
+            })
+        }),
+    }
+}
+
+fn config(crd: &CustomResourceDefinition) -> Option<&WebhookClientConfig> {
+    crd.spec().conversion()?.webhook()?.client_config()
+}
+
+fn choice(at: &Path, value: &str, allowed: &[&str], errs: &mut Errors) {
+    if value.is_empty() {
+        errs.required(at, "");
+    } else {
+        errs.one_of(at, value, allowed);
+    }
+}
+
+fn immutable(at: &Path, new: &str, old: &str, errs: &mut Errors) {
+    errs.immutable(at, &new.into(), &old.into());
+}

@@ -1,0 +1,44 @@
+//! What is said of a CRD that is taken nevertheless.
+
+use object::Lens;
+use schema::{
+    Warnings,
+    custom::{Schema, unknown_format},
+};
+
+use super::CustomResourceDefinition;
+
+/// Formats that nobody knows, and sets that cannot be told apart. What was there before
+/// is not said again.
+pub(super) fn warn(
+    crd: &CustomResourceDefinition,
+    old: Option<&CustomResourceDefinition>,
+    warnings: &mut Warnings,
+) {
+    let before = old.map(odd).unwrap_or_default();
+    odd(crd).into_iter().filter(|told| !before.contains(told)).for_each(|told| warnings.say(told));
+}
+
+fn odd(crd: &CustomResourceDefinition) -> Vec<String> {
+    let (mut formats, mut sets) = (Vec::new(), Vec::new());
+    for version in crd.spec().versions().iter() {
+        let schema = version.tree().get("schema").get("openAPIV3Schema");
+        if !schema.is_object() {
+            continue;
+        }
+        Schema::view(schema).visit(&mut |schema| {
+            if let Some(format) = unknown_format(schema) {
+                formats.push(format!("unrecognized format {}", object::quote::quote(format)));
+            }
+            let items = schema.items().map(Schema::ty).unwrap_or_default();
+            if schema.list_type() == Some("set") && matches!(items, "object" | "array") {
+                sets.push(format!(
+                    "x-kubernetes-list-type: set for items of type {items:?} is not supported by \
+                     server-side apply or CEL validation rules"
+                ));
+            }
+        });
+    }
+    sets.sort();
+    formats.into_iter().chain(sets).collect()
+}

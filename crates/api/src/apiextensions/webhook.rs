@@ -1,0 +1,147 @@
+//! Where a webhook is: an address, or a service.
+
+use object::{Bytes, names};
+use schema::{Errors, Path};
+
+use super::ServiceReference;
+
+const FORM: &str = "; desired format: https://host[/path]";
+
+/// An address that is called over TLS and says nothing but where that is.
+pub(super) fn check_url(url: &str, at: &Path, errs: &mut Errors) {
+    let parts = match Parts::of(url) {
+        Ok(parts) => parts,
+        Err(why) => {
+            let why = format!(
+                "url must be a valid URL: parse {}: {why}{FORM}",
+                object::quote::quote(url)
+            );
+            return errs.required(at, why);
+        }
+    };
+    if parts.scheme != "https" {
+        errs.invalid(
+            at,
+            parts.scheme.as_str(),
+            format!("'https' is the only allowed URL scheme{FORM}"),
+        );
+    }
+    if parts.host.is_empty() {
+        errs.invalid(at, "", format!("host must be specified{FORM}"));
+    }
+    for (part, why) in [
+        (parts.user, "user information is not permitted in the URL"),
+        (parts.fragment, "fragments are not permitted in the URL"),
+        (parts.query, "query parameters are not permitted in the URL"),
+    ] {
+        if let Some(part) = part.filter(|part| !part.is_empty()) {
+            errs.invalid(at, part, why);
+        }
+    }
+}
+
+pub(super) fn check_service(service: &ServiceReference, at: &Path, errs: &mut Errors) {
+    // Upstream mistakes the one for the other.
+    for (field, value) in [("name", service.namespace()), ("namespace", service.name())] {
+        if value.is_empty() {
+            errs.required(&at.field(field), "");
+        }
+    }
+    let port = service.port().unwrap_or_default();
+    let wrong = names::port_number(port.into());
+    if !wrong.is_empty() {
+        errs.invalid(&at.field("port"), port, format!("port is not valid: {}", wrong.join(", ")));
+    }
+    check_path(service.path().unwrap_or_default(), &at.field("path"), errs);
+}
+
+/// Certificates by which a webhook is known; empty: by those of the machine.
+pub(super) fn check_ca_bundle(bundle: &str, at: &Path, errs: &mut Errors) {
+    if !is_ca_bundle(bundle) {
+        let why = "unable to load root certificates: unable to parse bytes as PEM block";
+        errs.invalid(at, bundle, why);
+    }
+}
+
+/// Whether there is a certificate in it.
+pub(super) fn is_ca_bundle(bundle: &str) -> bool {
+    let bytes = Bytes::decode(bundle).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    text.contains("-----BEGIN CERTIFICATE-----") && text.contains("-----END CERTIFICATE-----")
+}
+
+fn check_path(path: &str, at: &Path, errs: &mut Errors) {
+    if matches!(path, "" | "/") {
+        return;
+    } else if path == "//" {
+        return errs.invalid(at, path, "segment[0] may not be empty");
+    }
+    if !path.starts_with('/') {
+        errs.invalid(at, path, "must start with a '/'");
+    }
+    let mut rest = path.chars();
+    rest.next();
+    let rest = rest.as_str();
+    for (i, step) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
+        if step.is_empty() {
+            errs.invalid(at, path, format!("segment[{i}] may not be empty"));
+            continue;
+        }
+        for why in names::dns1123_subdomain(step) {
+            errs.invalid(at, path, format!("segment[{i}]: {why}"));
+        }
+    }
+}
+
+struct Parts {
+    scheme: String,
+    user: Option<String>,
+    host: String,
+    query: Option<String>,
+    fragment: Option<String>,
+}
+
+impl Parts {
+    /// The error is Go's.
+    fn of(url: &str) -> Result<Self, String> {
+        if url.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
+            return Err("net/url: invalid control character in URL".to_owned());
+        }
+        let (url, fragment) = split(url, '#');
+        let (scheme, rest) = match url.split_once(':') {
+            Some(("", _)) => return Err("missing protocol scheme".to_owned()),
+            Some((scheme, rest)) if is_scheme(scheme) => (scheme.to_lowercase(), rest),
+            Some((first, _)) if first.starts_with(|c: char| c.is_ascii_digit()) => {
+                return Err("first path segment in URL cannot contain colon".to_owned());
+            }
+            _ => (String::new(), url),
+        };
+        let (rest, query) = split(rest, '?');
+        let authority =
+            rest.strip_prefix("//").map(|rest| rest.split('/').next().unwrap_or_default());
+        let (user, host) = match authority.unwrap_or_default().rsplit_once('@') {
+            Some((user, host)) => (Some(user.to_owned()), host),
+            None => (None, authority.unwrap_or_default()),
+        };
+        if let Some(odd) = host.chars().find(|c| matches!(c, ' ' | '<' | '>' | '"')) {
+            return Err(format!("invalid character {:?} in host name", odd.to_string()));
+        }
+        let owned = |part: Option<&str>| part.map(str::to_owned);
+        Ok(Self {
+            scheme,
+            user,
+            host: host.to_owned(),
+            query: owned(query),
+            fragment: owned(fragment),
+        })
+    }
+}
+
+fn split(text: &str, at: char) -> (&str, Option<&str>) {
+    text.split_once(at).map_or((text, None), |(head, tail)| (head, Some(tail)))
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+}

@@ -1,0 +1,36 @@
+//! No object of a kind is made whose definition is going.
+
+use api::apiextensions::CustomResourceDefinition;
+use object::{Status, View};
+use schema::Kind;
+use server::{Admission, Admit, Admitting, Operation};
+
+#[derive(Debug)]
+pub(super) struct CustomResources;
+
+impl Admit for CustomResources {
+    fn name(&self) -> &'static str {
+        "CustomResources"
+    }
+
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        let decided = decide(admission);
+        Box::pin(async move { decided })
+    }
+}
+
+fn decide(admission: &Admission) -> Result<(), Status> {
+    let kind = &admission.served.definition;
+    if kind.custom.is_none() || admission.operation != Operation::Create {
+        return Ok(());
+    }
+    let (own, names) = (&kind.names, CustomResourceDefinition::NAMES);
+    let definitions = admission.registry.kind(names.group, names.plural)?;
+    let name = format!("{}.{}", own.plural, own.group);
+    let Ok(found) = admission.registry.get(&definitions, "", &name) else { return Ok(()) };
+    if CustomResourceDefinition::view(&found.object).is_terminating() {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(admission.forbid(why));
+    }
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! Custom kinds: what a CustomResourceDefinition declares is served, and said to be; and
+//! when it goes, its objects go first.
+//!
+//! ```text
+//!  CRD event ─► plan: names, conditions ─► serve the kind ─► write the status
+//!                └─ terminating ─► delete its objects ─► let go of the CRD ─► withdraw
+//! ```
+
+mod plan;
+mod rules;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use api::apiextensions::{CustomResourceDefinition, accept};
+use object::{Lens, Object, Status, Value, View};
+use schema::{
+    Kind as _,
+    custom::{CompileRules, definitions},
+};
+use server::{Call, Delete, Notice, Page, Registry, Selection, Served, Server, Start, User, Watch};
+use tokio::time::sleep;
+use tracing::{error, warn};
+
+use self::plan::{Next, plan};
+pub(crate) use self::rules::with_rules;
+
+/// How long to wait before what could not be finished is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Keeps the served kinds as the definitions want them.
+#[derive(Debug)]
+pub(crate) struct Crds {
+    registry: Arc<Registry>,
+    compile: Arc<dyn CompileRules>,
+    kind: Served,
+    /// What each kind is served by: spec and accepted names.
+    serves: HashMap<String, (Value, Value)>,
+}
+
+impl Crds {
+    /// Serves every kind that is established, so that none is missing at the first request.
+    pub(crate) fn open(
+        registry: &Arc<Registry>,
+        compile: Arc<dyn CompileRules>,
+    ) -> Result<Self, Status> {
+        let names = CustomResourceDefinition::NAMES;
+        let kind = registry.kind(names.group, names.plural)?;
+        let mut this = Self { registry: registry.clone(), compile, kind, serves: HashMap::new() };
+        for crd in this.all()? {
+            if crd.is_true("Established") {
+                this.serve(&crd);
+            }
+        }
+        Ok(this)
+    }
+
+    /// Follows the definitions for as long as the server runs.
+    pub(crate) fn run(self, server: &Arc<Server>) {
+        let stopped = server.stopped();
+        server.spawn(async move {
+            tokio::select! {
+                () = stopped => {}
+                () = self.follow() => {}
+            }
+        });
+    }
+
+    async fn follow(mut self) {
+        let mut left = BTreeSet::new();
+        loop {
+            let watch = self.registry.watch(
+                &self.kind,
+                Selection::default(),
+                Start::List { bookmark: false },
+            );
+            match watch {
+                Ok(mut watch) => self.watch(&mut watch, &mut left).await,
+                Err(status) => error!(message = status.message(), "cannot watch definitions"),
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    /// Until the watch ends. `left`: what is to be tried again.
+    async fn watch(&mut self, watch: &mut Watch, left: &mut BTreeSet<String>) {
+        loop {
+            let notice = tokio::select! {
+                notice = watch.next() => match notice {
+                    Some(Ok(notice)) => Some(notice),
+                    _ => return,
+                },
+                () = sleep(AGAIN), if !left.is_empty() => None,
+            };
+            let mut due = std::mem::take(left);
+            if let Some(
+                Notice::Added(_, found) | Notice::Modified(_, found) | Notice::Deleted(_, found),
+            ) = notice
+            {
+                let crd = CustomResourceDefinition::view(&found.object);
+                due.insert(crd.metadata().name().to_owned());
+                due.extend(self.waiting(crd.spec().group()));
+            }
+            for name in due {
+                match self.reconcile(&name).await {
+                    Ok(true) => {}
+                    Ok(false) => drop(left.insert(name)),
+                    Err(status) => {
+                        warn!(crd = name, message = status.message(), "cannot follow a definition");
+                        left.insert(name);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Brings everything to where a definition wants it. `false`: it takes longer.
+    async fn reconcile(&mut self, name: &str) -> Result<bool, Status> {
+        loop {
+            let found = match self.registry.get(&self.kind, "", name) {
+                Ok(found) => found,
+                Err(status) if status.code() == 404 => {
+                    self.withdraw(name);
+                    return Ok(true);
+                }
+                Err(status) => return Err(status),
+            };
+            let crd = CustomResourceDefinition::view(&found.object);
+            if crd.is_true("Established") {
+                self.serve(crd);
+            }
+            match self.next(crd)? {
+                Next::Done => return Ok(true),
+                Next::Status => self.write(name).await?,
+                Next::Empty => {
+                    if !self.empty(crd).await? {
+                        return Ok(false);
+                    }
+                    self.write_emptied(name).await?;
+                }
+            }
+        }
+    }
+
+    fn next(&self, crd: &CustomResourceDefinition) -> Result<Next, Status> {
+        Ok(self.planned(crd)?.1)
+    }
+
+    fn planned(
+        &self,
+        crd: &CustomResourceDefinition,
+    ) -> Result<(CustomResourceDefinition, Next), Status> {
+        let all = self.all()?;
+        let others = all.iter().filter(|other| {
+            other.spec().group() == crd.spec().group()
+                && other.metadata().name() != crd.metadata().name()
+        });
+        Ok(plan(crd, accept(crd, others), self.registry.clock().now()))
+    }
+
+    /// Writes what the plan says of the newest version; serves first what is then said to be.
+    async fn write(&mut self, name: &str) -> Result<(), Status> {
+        let found = self.registry.get(&self.kind, "", name)?;
+        let (planned, _) = self.planned(CustomResourceDefinition::view(&found.object))?;
+        if planned.is_true("Established") {
+            self.serve(&planned);
+        }
+        self.store(name, |crd| {
+            let (planned, _) = self.planned(crd)?;
+            Ok(planned)
+        })
+        .await
+    }
+
+    async fn write_emptied(&self, name: &str) -> Result<(), Status> {
+        let now = self.registry.clock().now();
+        self.store(name, |crd| Ok(plan::emptied(crd, now))).await
+    }
+
+    async fn store(
+        &self,
+        name: &str,
+        change: impl Fn(&CustomResourceDefinition) -> Result<CustomResourceDefinition, Status>,
+    ) -> Result<(), Status> {
+        let change = |old: &store::Version<Value>| {
+            change(CustomResourceDefinition::view(&old.object)).map(Value::from)
+        };
+        let mut call = own_call();
+        match self.registry.change(&mut call, &self.kind, ("", name), "status", change).await {
+            Err(status) if status.code() == 404 => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    /// Deletes the objects of a kind; whether none is left.
+    async fn empty(&self, crd: &CustomResourceDefinition) -> Result<bool, Status> {
+        let (group, plural) = (crd.spec().group(), crd.status().accepted_names().plural());
+        let Some(kind) = self.registry.kinds().stored(group, plural) else { return Ok(true) };
+        let all =
+            |registry: &Registry| registry.list(&kind, &Selection::default(), &Page::default());
+        for version in all(&self.registry)?.items {
+            let meta = Object::view(&version.object).metadata();
+            let key = (meta.namespace(), meta.name());
+            let delete = Delete { uid: meta.uid().into(), ..Delete::default() };
+            match self.registry.delete(&mut own_call(), &kind, key, &delete).await {
+                Err(status) if status.code() != 404 => return Err(status),
+                _ => {}
+            }
+        }
+        Ok(all(&self.registry)?.items.is_empty())
+    }
+
+    /// Serves what a definition declares, unless it is served so already.
+    fn serve(&mut self, crd: &CustomResourceDefinition) {
+        let name = crd.metadata().name().to_owned();
+        let names = crd.status().accepted_names().tree().clone();
+        let now = (crd.spec().tree().clone(), names);
+        if self.serves.get(&name) == Some(&now) {
+            return;
+        }
+        let declared = match definitions(crd.tree(), &*self.compile) {
+            Ok(Some(declared)) => declared,
+            Ok(None) => return,
+            Err(full) => return error!(crd = name, error = %full, "cannot serve a custom kind"),
+        };
+        match self.registry.declare(declared) {
+            Ok(()) => drop(self.serves.insert(name, now)),
+            Err(error) => error!(crd = name, %error, "cannot serve a custom kind"),
+        }
+    }
+
+    fn withdraw(&mut self, name: &str) {
+        if self.serves.remove(name).is_some()
+            && let Some((plural, group)) = name.split_once('.')
+        {
+            self.registry.withdraw(group, plural);
+        }
+    }
+
+    /// The definitions of a group that wait for names.
+    fn waiting(&self, group: &str) -> Vec<String> {
+        let all = self.all().unwrap_or_default();
+        let waits =
+            all.iter().filter(|crd| crd.spec().group() == group && !crd.is_true("NamesAccepted"));
+        waits.map(|crd| crd.metadata().name().to_owned()).collect()
+    }
+
+    fn all(&self) -> Result<Vec<CustomResourceDefinition>, Status> {
+        let list = self.registry.list(&self.kind, &Selection::default(), &Page::default())?;
+        let crd = |version: &Arc<store::Version<Value>>| {
+            CustomResourceDefinition::from(version.object.clone())
+        };
+        Ok(list.items.iter().map(crd).collect())
+    }
+}
+
+fn own_call() -> Call {
+    Call::new(User::new("system:apiserver", &["system:masters"]), "kube-apiserver")
+}

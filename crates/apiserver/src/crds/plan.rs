@@ -1,0 +1,207 @@
+//! What is to be said of a definition, and what is to be done next.
+
+use api::apiextensions::{Accepted, CLEANUP, Condition, CustomResourceDefinition, schemas};
+use object::Lens;
+use schema::{Errors, Path, custom::check_structure};
+
+/// What comes next for a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Done,
+    /// Its status is not what it should say.
+    Status,
+    /// Its objects are to go.
+    Empty,
+}
+
+/// The definition as it should be, given the names that it may have.
+pub(super) fn plan(
+    crd: &CustomResourceDefinition,
+    accepted: Accepted,
+    now: i64,
+) -> (CustomResourceDefinition, Next) {
+    let mut planned = crd.clone();
+    if crd.metadata().is_terminating() {
+        if !crd.metadata().finalizers().iter().any(|name| name == CLEANUP) {
+            return (planned, Next::Done);
+        }
+        let condition = terminating(
+            "True",
+            "InstanceDeletionInProgress",
+            "CustomResource deletion is in progress",
+        );
+        planned.set_condition(condition, now);
+        let next = if same(&planned, crd) { Next::Empty } else { Next::Status };
+        return (planned, next);
+    }
+    name(&mut planned, accepted, now);
+    structure(&mut planned, now);
+    approval(&mut planned, now);
+    let next = if same(&planned, crd) { Next::Done } else { Next::Status };
+    (planned, next)
+}
+
+/// The definition when its objects are gone: nothing holds it any more.
+pub(super) fn emptied(crd: &CustomResourceDefinition, now: i64) -> CustomResourceDefinition {
+    let mut crd = crd.clone();
+    let condition = match crd.is_true("Established") {
+        true => terminating("False", "InstanceDeletionCompleted", "removed all instances"),
+        false => terminating("False", "NeverEstablished", "resource was never established"),
+    };
+    crd.set_condition(condition, now);
+    let left: object::List<String> = crd
+        .metadata()
+        .finalizers()
+        .iter()
+        .filter(|name| *name != CLEANUP)
+        .map(object::Text::from)
+        .collect();
+    crd.metadata_mut().set_finalizers(left);
+    crd
+}
+
+fn same(a: &CustomResourceDefinition, b: &CustomResourceDefinition) -> bool {
+    a.status().tree() == b.status().tree()
+}
+
+fn terminating<'a>(status: &'a str, reason: &'a str, message: &'a str) -> Condition<'a> {
+    Condition { ty: "Terminating", status, reason, message }
+}
+
+fn name(crd: &mut CustomResourceDefinition, accepted: Accepted, now: i64) {
+    let Accepted { names, refused } = accepted;
+    crd.status_mut().set_accepted_names(names);
+    let established = crd.is_true("Established");
+    let (ty, good) = ("NamesAccepted", refused.is_none());
+    let condition = match &refused {
+        None => {
+            Condition { ty, status: "True", reason: "NoConflicts", message: "no conflicts found" }
+        }
+        Some((reason, message)) => Condition { ty, status: "False", reason, message },
+    };
+    crd.set_condition(condition, now);
+    if established {
+        return; // once served, it stays so
+    }
+    let ty = "Established";
+    let condition = match good {
+        true => Condition {
+            ty,
+            status: "True",
+            reason: "InitialNamesAccepted",
+            message: "the initial names have been accepted",
+        },
+        false => Condition {
+            ty,
+            status: "False",
+            reason: "NotAccepted",
+            message: "not all names are accepted",
+        },
+    };
+    crd.set_condition(condition, now);
+}
+
+/// Schemas from before they had to be structural.
+fn structure(crd: &mut CustomResourceDefinition, now: i64) {
+    let mut errs = Errors::default();
+    for (at, schema, _) in schemas(crd) {
+        check_structure(schema, &Path::Root.field(&at), &mut errs);
+    }
+    if errs.is_empty() {
+        let ty = "NonStructuralSchema";
+        if crd.condition(ty).is_some() {
+            let left: object::List<_> =
+                crd.status().conditions().iter().filter(|own| own.type_() != ty).cloned().collect();
+            crd.status_mut().set_conditions(left);
+        }
+        return;
+    }
+    let all: Vec<_> = errs.0.iter().map(ToString::to_string).collect();
+    let message = all.join(", ");
+    let condition = Condition {
+        ty: "NonStructuralSchema",
+        status: "True",
+        reason: "Violations",
+        message: &message,
+    };
+    crd.set_condition(condition, now);
+}
+
+/// Groups of the community say whether it has agreed.
+fn approval(crd: &mut CustomResourceDefinition, now: i64) {
+    let group = crd.spec().group();
+    let within = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
+    if !within("k8s.io") && !within("kubernetes.io") {
+        return;
+    }
+    let said = crd
+        .metadata()
+        .annotations()
+        .get("api-approved.kubernetes.io")
+        .unwrap_or_default()
+        .to_owned();
+    let ty = "KubernetesAPIApprovalPolicyConformant";
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    let (status, reason, message) = match &*said {
+        "" => (
+            "False",
+            "MissingAnnotation",
+            format!(
+                "protected groups must have approval annotation \"api-approved.kubernetes.io\", {see}"
+            ),
+        ),
+        said if said.starts_with("unapproved") => {
+            ("False", "UnapprovedAnnotation", format!("not approved: {said:?}"))
+        }
+        said => ("True", "ApprovedAnnotation", format!("approved in {said}")),
+    };
+    crd.set_condition(Condition { ty, status, reason, message: &message }, now);
+}
+
+#[cfg(test)]
+mod tests {
+    use api::apiextensions::accept;
+    use object::from_json;
+
+    use super::*;
+
+    fn crd() -> CustomResourceDefinition {
+        let text = br#"{"metadata":{"name":"things.example.com","finalizers":["x/y"]},"spec":{"group":"example.com",
+            "scope":"Cluster","names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"},
+            "versions":[{"name":"v1","served":true,"storage":true}]},"status":{"storedVersions":["v1"]}}"#;
+        from_json(text).expect("written in a test").into()
+    }
+
+    #[test]
+    fn a_definition_gets_its_names_and_is_established() {
+        let (planned, next) = plan(&crd(), accept(&crd(), std::iter::empty()), 5);
+        assert_eq!(next, Next::Status);
+        assert!(planned.is_true("NamesAccepted") && planned.is_true("Established"));
+        assert_eq!(planned.status().accepted_names().kind(), "Thing");
+        let again = plan(&planned, accept(&planned, std::iter::empty()), 9);
+        assert_eq!(again, (planned, Next::Done));
+    }
+
+    #[test]
+    fn two_of_one_kind_wait_for_each_other() {
+        let first = plan(&crd(), accept(&crd(), std::iter::empty()), 5).0;
+        let mut second = crd();
+        second.spec_mut().names_mut().set_plural("objects");
+        let (planned, _) = plan(&second, accept(&second, std::iter::once(&first)), 5);
+        assert!(!planned.is_true("Established"));
+        assert_eq!(planned.condition("NamesAccepted").map(|c| c.status()), Some("False"));
+    }
+
+    #[test]
+    fn what_goes_is_emptied_first() {
+        let mut crd = crd();
+        crd.metadata_mut().set_deletion_timestamp("2026-01-01T00:00:00Z");
+        crd.metadata_mut().finalizers_mut().push(CLEANUP);
+        let accepted = accept(&crd, std::iter::empty());
+        let (planned, next) = plan(&crd, accepted.clone(), 5);
+        assert_eq!(next, Next::Status);
+        assert_eq!(plan(&planned, accepted, 6).1, Next::Empty);
+        let last = emptied(&planned, 7);
+        assert_eq!(last.metadata().finalizers().iter().collect::<Vec<_>>(), ["x/y"]);
+    }
+}

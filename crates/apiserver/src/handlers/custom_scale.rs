@@ -1,0 +1,90 @@
+//! The scale of a custom object: its definition says where the numbers are.
+
+use std::sync::Arc;
+
+use api::autoscaling::v1::Scale;
+use object::{Lens, Object, ObjectMeta, Status, StatusCause, StatusDetails, Value, View};
+use schema::custom;
+use server::{Reply, Request, Served, Server, object_reply};
+
+use super::{body_of, call, scale::patched};
+
+/// What the number reads as while nobody has set it.
+const UNSET: i64 = i32::MIN as i64;
+
+pub(super) async fn handle(
+    server: &Arc<Server>,
+    request: Request,
+    served: Served,
+    paths: custom::Scale,
+) -> Result<Reply, Status> {
+    let info = request.info.clone();
+    let key = (&*info.namespace, &*info.name);
+    let found = server.registry.get(&served, key.0, key.1)?;
+    let (wants, _) = paths.replicas(&found.object).map_err(internal)?;
+    if info.verb == "get" {
+        if wants.is_none() {
+            let path = object::quote::quote(&paths.spec_replicas);
+            return Err(internal(format!("the spec replicas field {path} does not exist")));
+        }
+        return Ok(object_reply(200, &scale_of(&paths, found.revision, &found.object)?));
+    }
+    let mut call = call(&request);
+    let wanted = if info.verb == "update" {
+        body_of(server, request, "autoscaling/v1", "Scale", Scale::SHAPE).await?
+    } else {
+        let mut before = scale_of(&paths, found.revision, &found.object)?;
+        if wants.is_none() {
+            before["spec"]["replicas"] = UNSET.into();
+        }
+        patched(server, request, before).await?
+    };
+    let replicas = wanted.get("spec").get("replicas").as_i64().unwrap_or_default();
+    if replicas == UNSET {
+        let path = object::quote::quote(&paths.spec_replicas);
+        return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
+    }
+    let version = Scale::view(&wanted).metadata().resource_version().to_owned();
+    let change = |old: &store::Version<Value>| {
+        if !version.is_empty() && version != old.revision.to_string() {
+            return Err(Status::stale(served.subject(key.1)));
+        }
+        let mut object = old.object.clone();
+        paths.set(&mut object, replicas);
+        Ok(object)
+    };
+    let made = server.registry.change(&mut call, &served, key, "", change).await?;
+    Ok(object_reply(200, &scale_of(&paths, made.revision, &made.object)?))
+}
+
+/// The object seen as a scale.
+fn scale_of(paths: &custom::Scale, revision: u64, object: &Value) -> Result<Value, Status> {
+    let (wants, has) = paths.replicas(object).map_err(internal)?;
+    let meta = Object::view(object).metadata();
+    let own = ObjectMeta::new()
+        .with_name(meta.name())
+        .with_namespace(meta.namespace())
+        .with_uid(meta.uid())
+        .with_resource_version(revision.to_string())
+        .with_creation_timestamp(meta.creation_timestamp());
+    let mut scale = Value::object();
+    scale["kind"] = "Scale".into();
+    scale["apiVersion"] = "autoscaling/v1".into();
+    scale["metadata"] = own.into();
+    scale["spec"] = Value::object();
+    if let Some(replicas) = wants.filter(|replicas| *replicas != 0) {
+        scale["spec"]["replicas"] = replicas.into();
+    }
+    scale["status"]["replicas"] = has.into();
+    let selector = paths.selector(object);
+    if !selector.is_empty() {
+        scale["status"]["selector"] = selector.into();
+    }
+    Ok(scale)
+}
+
+fn internal(why: String) -> Status {
+    let cause = StatusCause::new().with_message(why.as_str());
+    Status::failure(500, "InternalError", format!("Internal error occurred: {why}"))
+        .with_details(StatusDetails::new().with_causes([cause]))
+}

@@ -1,0 +1,164 @@
+//! Custom kinds: declared, served, changed and taken away while the server runs.
+
+use std::time::Duration;
+
+use api::apiextensions::CustomResourceDefinition;
+use client::{Api, Client, Delete, Notice, Patch, Resource, Selection, Start};
+use object::{Key, Value, View};
+use testkit::Cluster;
+use tokio::time::{sleep, timeout};
+
+use crate::{code, name, of, tree};
+
+const THINGS: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+    "metadata":{"name":"things.kit.example.com"},"spec":{"group":"kit.example.com","scope":"Namespaced",
+    "names":{"plural":"things","kind":"Thing","shortNames":["th"]},"versions":[
+    {"name":"v1","served":true,"storage":true,"subresources":{"status":{},
+      "scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}},
+     "selectableFields":[{"jsonPath":".spec.color"}],
+     "additionalPrinterColumns":[{"name":"Color","type":"string","jsonPath":".spec.color"}],
+     "schema":{"openAPIV3Schema":{"type":"object","properties":{
+      "spec":{"type":"object","properties":{"color":{"type":"string","default":"red","maxLength":5},
+        "replicas":{"type":"integer"},
+        "ports":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],
+          "items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"n":{"type":"integer"}}}}}},
+      "status":{"type":"object","properties":{"replicas":{"type":"integer"},"phase":{"type":"string"}}}}}}}]}}"#;
+
+fn things(client: &Client, version: &'static str) -> Api<Value> {
+    let resource = Resource {
+        group: "kit.example.com".into(),
+        version: version.into(),
+        kind: "Thing".into(),
+        plural: "things".into(),
+        namespaced: true,
+    };
+    Api::<Value>::of(client, resource).namespaced("default")
+}
+
+fn thing(name: &str, spec: &str) -> Value {
+    tree(&format!(
+        r#"{{"apiVersion":"kit.example.com/v1","kind":"Thing","metadata":{{"name":"{name}"}},"spec":{spec}}}"#
+    ))
+}
+
+async fn declare(client: &Client, crd: &str) {
+    of::<CustomResourceDefinition>(client).create(tree(crd)).await.expect("a good definition");
+    established(client).await;
+}
+
+async fn established(client: &Client) {
+    let key = Key::new("", "things.kit.example.com");
+    for _ in 0..200 {
+        let found = of::<CustomResourceDefinition>(client).get(&key).await.expect("it is there");
+        if CustomResourceDefinition::view(&found).is_true("Established") {
+            return;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the definition is not established");
+}
+
+#[tokio::test]
+async fn a_custom_kind_is_served_like_any_other() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    declare(&admin, THINGS).await;
+    let things = things(&admin, "v1");
+    let made = things.create(thing("a", r#"{"zed":1}"#)).await.unwrap();
+    assert_eq!(made["spec"], tree(r#"{"color":"red"}"#), "defaulted and pruned");
+    assert_eq!(made["metadata"]["generation"].as_i64(), Some(1));
+    assert_eq!(code(things.create(thing("b", r#"{"color":"purple"}"#)).await), 422);
+    let key = Key::new("default", "a");
+    let merge = Patch::Merge(tree(r#"{"spec":{"color":"blue"}}"#));
+    let patched = things.patch(&key, &merge).await.unwrap();
+    assert_eq!(patched["metadata"]["generation"].as_i64(), Some(2));
+    let strategic = Patch::Strategic(tree("{}"));
+    assert_eq!(code(things.patch(&key, &strategic).await), 415);
+    let mut changed = patched.clone();
+    changed["metadata"].remove("resourceVersion");
+    assert_eq!(code(things.update(changed).await), 422, "it must say what it is based on");
+}
+
+#[tokio::test]
+async fn managers_of_a_custom_object_share_a_list() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    declare(&admin, THINGS).await;
+    let things = things(&admin, "v1");
+    let key = Key::new("default", "a");
+    let ports = |text: &str| thing("a", &format!(r#"{{"ports":{text}}}"#));
+    let apply = |manager: &str, object: Value| Patch::Apply {
+        object,
+        manager: manager.into(),
+        force: false,
+    };
+    things.patch(&key, &apply("one", ports(r#"[{"name":"x","n":1}]"#))).await.unwrap();
+    let both = things.patch(&key, &apply("two", ports(r#"[{"name":"y","n":2}]"#))).await.unwrap();
+    assert_eq!(both["spec"]["ports"].items().len(), 2);
+    let other = apply("two", ports(r#"[{"name":"x","n":3}]"#));
+    assert_eq!(code(things.patch(&key, &other).await), 409);
+}
+
+#[tokio::test]
+async fn watches_end_when_the_definition_changes() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    declare(&admin, THINGS).await;
+    let things = things(&admin, "v1");
+    things.create(thing("a", "{}")).await.unwrap();
+    let mut watch = things.watch(&Selection::default(), Start::List).await.unwrap();
+    let first = watch.next().await.unwrap();
+    assert!(matches!(first, Some(Notice::Added(object)) if name(&object) == "a"));
+    assert!(matches!(watch.next().await.unwrap(), Some(Notice::Bookmark { .. })));
+    let merge = Patch::Json(tree(
+        r#"[{"op":"add","path":"/spec/versions/0/additionalPrinterColumns/0/description","value":"x"}]"#,
+    ));
+    let crds = of::<CustomResourceDefinition>(&admin);
+    crds.patch(&Key::new("", "things.kit.example.com"), &merge).await.unwrap();
+    let ended = timeout(Duration::from_secs(5), watch.next()).await.expect("it ends");
+    assert_eq!(ended.unwrap(), None);
+    assert!(things.get(&Key::new("default", "a")).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_definition_takes_its_objects_along() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    declare(&admin, THINGS).await;
+    let things = things(&admin, "v1");
+    let mut held = thing("held", "{}");
+    held["metadata"]["finalizers"] = ["example.com/held"].into_iter().collect();
+    things.create(held).await.unwrap();
+    let (crds, key) =
+        (of::<CustomResourceDefinition>(&admin), Key::new("", "things.kit.example.com"));
+    crds.delete(&key, &Delete::default()).await.unwrap();
+    assert!(crds.get(&key).await.is_ok(), "an object is still there");
+    let free = Patch::Merge(tree(r#"{"metadata":{"finalizers":null}}"#));
+    for _ in 0..100 {
+        if things.patch(&Key::new("default", "held"), &free).await.is_ok() {
+            break;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    for _ in 0..200 {
+        if crds.get(&key).await.is_err() && things.get(&Key::new("default", "held")).await.is_err()
+        {
+            return;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the definition is still there");
+}
+
+#[tokio::test]
+async fn custom_objects_outlive_a_restart() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let cluster = Cluster::start_in(folder.path()).await;
+    declare(&cluster.admin(), THINGS).await;
+    things(&cluster.admin(), "v1").create(thing("a", "{}")).await.unwrap();
+    cluster.stop().await;
+    drop(cluster);
+    let cluster = Cluster::start_in(folder.path()).await;
+    let found = things(&cluster.admin(), "v1").get(&Key::new("default", "a")).await.unwrap();
+    assert_eq!(found["spec"]["color"].as_str(), Some("red"));
+}
