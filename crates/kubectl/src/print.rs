@@ -148,8 +148,11 @@ impl Output {
             Self::Json => call.out(&(json::indented(object) + "\n")),
             Self::Yaml => call.out(&yaml::to_yaml(object)),
             Self::Path { template, text, json } => {
-                let rendered =
-                    if *json { template.render_json(object) } else { template.render(object) };
+                let rendered = if *json {
+                    jsonpath::render_json(template, object)
+                } else {
+                    template.render(object)
+                };
                 call.out(&rendered.map_err(|error| {
                     Fail::error(format!(
                         "error executing jsonpath {}: Error executing template: {error}. Printing more information for debugging the template:\n\ttemplate was:\n\t\t{text}\n\tobject given to jsonpath engine was:\n\t\tmap[string]interface {{}}{{{}}}\n\n",

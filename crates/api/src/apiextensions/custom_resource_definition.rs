@@ -320,16 +320,17 @@ impl Kind for CustomResourceDefinition {
         &[Subresource::new("status", "CustomResourceDefinition", &["get", "patch", "update"])];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Scope", "string", |crd, _| crd.spec().scope().into()),
-        Column::new("Versions", "string", |crd, _| served(crd).into()),
+        Column::<Self>::new("Scope", "string", |crd, _| crd.spec().scope().into()),
+        Column::<Self>::new("Versions", "string", |crd, _| served(crd).into()),
         Column::CREATED,
-        Column::new("Group", "string", |crd, _| crd.spec().group().into()).wide(),
-        Column::new("Kind", "string", |crd, _| crd.spec().names().kind().into()).wide(),
-        Column::new("ShortNames", "string", |crd, _| {
+        Column::<Self>::new("Group", "string", |crd, _| crd.spec().group().into()).wide(),
+        Column::<Self>::new("Kind", "string", |crd, _| crd.spec().names().kind().into()).wide(),
+        Column::<Self>::new("ShortNames", "string", |crd, _| {
             join(crd.spec().names().short_names().iter()).into()
         })
         .wide(),
-        Column::new("Established", "boolean", |crd, _| crd.is_true("Established").into()).wide(),
+        Column::<Self>::new("Established", "boolean", |crd, _| crd.is_true("Established").into())
+            .wide(),
     ];
 
     fn meta(&self) -> &ObjectMeta {
@@ -406,7 +407,9 @@ impl Kind for CustomResourceDefinition {
 fn served(crd: &CustomResourceDefinition) -> String {
     let versions = crd.spec().versions().iter().filter(|version| version.served());
     let mut names: Vec<_> = versions
-        .map(|version| format!("{}{}", version.name(), if version.storage() { "(storage)" } else { "" }))
+        .map(|version| {
+            format!("{}{}", version.name(), if version.storage() { "(storage)" } else { "" })
+        })
         .collect();
     names.sort();
     names.join(",")
