@@ -32,7 +32,7 @@ pub struct Environment {
 #[derive(Clone, Debug)]
 enum Structure {
     Node(Arc<Node>),
-    Fields(Arc<[(&'static str, Type)]>),
+    Fields(Arc<[(Arc<str>, Type)]>),
 }
 
 /// What every dialect has.
@@ -80,8 +80,18 @@ impl Environment {
     }
 
     /// A type with fields.
-    pub fn with_structure(mut self, name: &str, fields: &[(&'static str, Type)]) -> Self {
-        self.structures.insert(name.into(), Structure::Fields(fields.into()));
+    pub fn with_structure(self, name: &str, fields: &[(&str, Type)]) -> Self {
+        self.with_named_structure(name, fields)
+    }
+
+    /// The same, with names that are made.
+    pub(crate) fn with_named_structure<N: AsRef<str>>(
+        mut self,
+        name: &str,
+        fields: &[(N, Type)],
+    ) -> Self {
+        let fields = fields.iter().map(|(name, ty)| (name.as_ref().into(), ty.clone())).collect();
+        self.structures.insert(name.into(), Structure::Fields(fields));
         self
     }
 
@@ -140,7 +150,7 @@ impl Environment {
         match self.structures.get(structure) {
             Some(Structure::Node(node)) => node.entry(field).and_then(|(_, node)| node.ty.clone()),
             Some(Structure::Fields(fields)) => {
-                fields.iter().find(|(name, _)| *name == field).map(|(_, ty)| ty.clone())
+                fields.iter().find(|(name, _)| &**name == field).map(|(_, ty)| ty.clone())
             }
             None if self.is_open(structure) => Some(Type::Dyn),
             None => None,

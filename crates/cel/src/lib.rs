@@ -12,6 +12,7 @@ mod function;
 mod library;
 mod node;
 mod pattern;
+pub mod policy;
 mod program;
 mod source;
 mod syntax;

@@ -23,8 +23,6 @@ pub struct Node {
 
 #[derive(Debug)]
 pub(crate) enum Shape {
-    /// Whatever its JSON is.
-    Dyn,
     IntOrText,
     Text,
     Bytes,

@@ -86,6 +86,16 @@ impl Type {
         }
     }
 
+    /// The name with which other messages than those of the checker say it.
+    pub fn full_name(&self) -> String {
+        match self {
+            Self::Null | Self::Duration | Self::Timestamp => self.runtime_name().to_owned(),
+            Self::List(of) => format!("list({})", of.full_name()),
+            Self::Map(of) => format!("map({}, {})", of.0.full_name(), of.1.full_name()),
+            other => other.to_string(),
+        }
+    }
+
     /// The type that an expression can name.
     pub(crate) fn called(name: &str) -> Option<Self> {
         Some(match name {

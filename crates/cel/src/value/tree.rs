@@ -28,7 +28,6 @@ pub(crate) fn from_tree<'a>(
         };
     }
     match (&node.shape, tree) {
-        (Shape::Dyn, _) => Ok(plain(tree)),
         (Shape::IntOrText, object::Value::Int(_) | object::Value::Text(_)) => Ok(plain(tree)),
         (Shape::IntOrText, _) => Err(Error::new(
             "invalid data, expected XIntOrString value to be either a string or integer",

@@ -1,0 +1,66 @@
+//! Admission policies: their expressions compiled, and what they say of a request.
+
+mod expression;
+mod mutating;
+mod scope;
+mod validating;
+
+pub use self::{
+    expression::{Expected, Expression},
+    mutating::{MutatingPolicy, Mutation},
+    scope::{Scope, Variables},
+    validating::{Conditions, Decision, ValidatingPolicy, Verdict},
+};
+
+use crate::{
+    error::Error,
+    library::{Authorizer, Check},
+    program::Bindings,
+    value::Value,
+};
+
+/// What one request may cost, about a second.
+pub const BUDGET: u64 = 10_000_000;
+/// What deciding whether a policy applies may cost.
+pub const CONDITIONS_BUDGET: u64 = 2_500_000;
+/// The longest message that an expression may make, in bytes.
+pub const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// A request, as expressions see it.
+#[derive(Clone)]
+pub struct Inputs<'a> {
+    pub object: &'a object::Value,
+    pub old: &'a object::Value,
+    pub request: &'a object::Value,
+    /// The namespace of the object; `NULL` if it has none.
+    pub namespace: &'a object::Value,
+    pub params: &'a object::Value,
+    pub authorizer: Option<(&'a dyn Authorizer, Check)>,
+}
+
+impl std::fmt::Debug for Inputs<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inputs").field("request", self.request).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Inputs<'a> {
+    /// The variables that every expression has.
+    fn bindings(&self) -> Result<Bindings<'a>, Error> {
+        let bindings = Bindings::new()
+            .tree("object", self.object, None)?
+            .tree("oldObject", self.old, None)?
+            .tree("request", self.request, None)?
+            .tree("namespaceObject", self.namespace, None)?
+            .tree("params", self.params, None)?;
+        Ok(match &self.authorizer {
+            Some((authorizer, check)) => {
+                bindings.value("authorizer", Value::authorizer(*authorizer)).value(
+                    "authorizer.requestResource",
+                    Value::resource_check(*authorizer, check.clone()),
+                )
+            }
+            None => bindings,
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! MutatingAdmissionPolicy: how it changes an object.
+
+use std::sync::Arc;
+
+use super::{
+    BUDGET, Conditions, Expected, Expression, Inputs, Scope,
+    validating::{Failure, OUT_OF_BUDGET, run, variables},
+};
+use crate::value::{List, Message, Value};
+
+/// A policy whose expressions are compiled.
+#[derive(Debug)]
+pub struct MutatingPolicy {
+    fails: bool,
+    conditions: Conditions,
+    variables: Vec<(Arc<str>, Expression)>,
+    mutations: Vec<(Expected, Expression)>,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mutation {
+    /// Operations of a JSON patch.
+    JsonPatch(object::Value),
+    /// An object to be merged into the other.
+    Apply(object::Value),
+}
+
+impl MutatingPolicy {
+    /// The policy that this `spec` describes.
+    pub fn new(spec: &object::Value) -> Self {
+        let params = spec.get("paramKind").is_object();
+        let scope = Scope { params, authorizer: true, mutation: false };
+        let (variables, environment) = variables(spec, scope);
+        let types: Vec<_> =
+            variables.iter().map(|(name, value)| (name.to_string(), value.ty())).collect();
+        let patching = Scope { mutation: true, ..scope }.environment(&types);
+        let mutations = spec.get("mutations").items().iter().filter_map(|tree| {
+            let (field, expected) = match tree.get("patchType").as_str()? {
+                "JSONPatch" => ("jsonPatch", Expected::JsonPatch),
+                _ => ("applyConfiguration", Expected::Object),
+            };
+            let source = tree.get(field).get("expression").as_str()?;
+            Some((expected, Expression::compile(&patching, source, expected)))
+        });
+        Self {
+            fails: spec.get("failurePolicy").as_str() != Some("Ignore"),
+            conditions: Conditions::new(spec, &environment),
+            mutations: mutations.collect(),
+            variables,
+        }
+    }
+
+    /// Whether errors deny a request.
+    pub fn fails(&self) -> bool {
+        self.fails
+    }
+
+    /// Whether the policy applies to a request.
+    pub fn matches(&self, inputs: &Inputs<'_>) -> Result<bool, String> {
+        self.conditions.matches(inputs, &self.variables, self.fails)
+    }
+
+    /// How many changes there are; each sees what those before it made.
+    pub fn count(&self) -> usize {
+        self.mutations.len()
+    }
+
+    /// The change at `at`.
+    pub fn mutation(&self, at: usize, inputs: &Inputs<'_>) -> Result<Mutation, String> {
+        let (expected, expression) = &self.mutations[at];
+        if let Err(error) = &expression.program {
+            return Err(error.clone());
+        }
+        let mut budget = BUDGET;
+        let made = run(expression, inputs, &self.variables, &mut budget, |value| match expected {
+            Expected::JsonPatch => json_patch(value).map(Mutation::JsonPatch),
+            _ => configuration(value).map(Mutation::Apply),
+        });
+        made.map_err(|failure| match failure {
+            Failure::Value(message) => message,
+            Failure::Budget => OUT_OF_BUDGET.to_owned(),
+        })?
+    }
+}
+
+fn configuration(value: &Value<'_>) -> Result<object::Value, String> {
+    let Value::Message(message) = value else {
+        let ty = value.type_name();
+        return Err(format!("unsupported return type from ApplyConfiguration expression: {ty}"));
+    };
+    check_names(message)?;
+    value.to_tree().map_err(|error| error.to_string())
+}
+
+/// Each object within must be of the type that its path names.
+fn check_names(message: &Message<'_>) -> Result<(), String> {
+    let mut wrong = Vec::new();
+    typed(message, &message.name, &mut wrong);
+    if wrong.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", wrong.join("\n"))) }
+}
+
+fn typed(message: &Message<'_>, path: &str, wrong: &mut Vec<String>) {
+    if *message.name != *path {
+        let (name, path) = (object::quote::quote(&message.name), object::quote::quote(path));
+        wrong.push(format!(
+            "unexpected type name {name}, expected {path}, which matches field name path from root Object type"
+        ));
+    }
+    for (field, value) in &message.fields {
+        typed_value(value, &format!("{path}.{field}"), wrong);
+    }
+}
+
+fn typed_value(value: &Value<'_>, path: &str, wrong: &mut Vec<String>) {
+    match value {
+        Value::Message(message) => typed(message, path, wrong),
+        Value::List(List::Made(items)) => {
+            items.iter().for_each(|item| typed_value(item, path, wrong));
+        }
+        Value::Map(map) => {
+            for key in map.keys() {
+                if let Some(Ok(value)) = map.get(&key) {
+                    typed_value(&value, path, wrong);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn json_patch(value: &Value<'_>) -> Result<object::Value, String> {
+    let Value::List(list) = value else {
+        return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
+    };
+    let values = list.values().map_err(|error| error.to_string())?;
+    let operations: Result<Vec<object::Value>, String> = values.iter().map(operation).collect();
+    Ok(operations?.into_iter().collect())
+}
+
+fn operation(value: &Value<'_>) -> Result<object::Value, String> {
+    let Value::Message(message) = value else {
+        let ty = value.type_name();
+        return Err(format!(
+            "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of {ty}"
+        ));
+    };
+    let mut operation = object::Value::object();
+    for name in ["op", "path"] {
+        operation[name] = "".into();
+    }
+    for (name, value) in &message.fields {
+        if let Value::Message(message) = value {
+            check_names(message)?;
+        }
+        operation[name] = value.to_tree().map_err(|error| {
+            format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}")
+        })?;
+    }
+    Ok(operation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::{NULL, from_json};
+
+    fn mutation(kind: &str, source: &str) -> Result<String, String> {
+        let field = if kind == "JSONPatch" { "jsonPatch" } else { "applyConfiguration" };
+        let mut spec = object::Value::object();
+        let mut one = object::Value::object();
+        one["patchType"] = kind.into();
+        one[field]["expression"] = source.into();
+        spec["mutations"] = [one].into_iter().collect();
+        let object = from_json(br#"{"data": {"k": "v"}}"#).expect("valid");
+        let inputs = Inputs {
+            object: &object,
+            old: &NULL,
+            request: &NULL,
+            namespace: &NULL,
+            params: &NULL,
+            authorizer: None,
+        };
+        let policy = MutatingPolicy::new(&spec);
+        assert_eq!(policy.matches(&inputs), Ok(true));
+        policy.mutation(0, &inputs).map(|mutation| match mutation {
+            Mutation::JsonPatch(tree) | Mutation::Apply(tree) => format!("{tree:?}"),
+        })
+    }
+
+    #[test]
+    fn changes_are_written_as_objects() {
+        assert_eq!(
+            mutation(
+                "ApplyConfiguration",
+                "Object{metadata: Object.metadata{labels: {'a': object.data.k}}}"
+            ),
+            Ok(r#"{"metadata": {"labels": {"a": "v"}}}"#.to_owned())
+        );
+        assert_eq!(
+            mutation(
+                "JSONPatch",
+                "[JSONPatch{op: 'add', path: '/data/' + jsonpatch.escapeKey('a/b~'), value: 'x'}]"
+            ),
+            Ok(r#"[{"op": "add", "path": "/data/a~1b~0", "value": "x"}]"#.to_owned())
+        );
+        let wrong = mutation("ApplyConfiguration", "Object{metadata: Object.spec{}}");
+        assert!(wrong.is_err_and(|error| error.contains("unexpected type name \"Object.spec\"")));
+        let wrong = mutation("ApplyConfiguration", "{'a': 1}");
+        assert_eq!(wrong, Err("must evaluate to Object but got map(string, int)".to_owned()));
+    }
+}

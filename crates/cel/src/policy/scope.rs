@@ -1,0 +1,135 @@
+//! What the expressions of a policy may name.
+
+use std::sync::Arc;
+
+use crate::{environment::Environment, types::Type};
+
+/// Which variables there are beside those that every policy has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    pub params: bool,
+    pub authorizer: bool,
+    /// Whether changes can be written: `Object{}`, `JSONPatch{}`.
+    pub mutation: bool,
+}
+
+/// The variables that a policy declares, in their order.
+pub type Variables = [(String, Type)];
+
+const VARIABLES: &str = "kubernetes.variables";
+
+impl Scope {
+    /// The environment with these variables.
+    pub fn environment(self, variables: &Variables) -> Arc<Environment> {
+        let mut environment = request_types(namespace_types(Environment::new()))
+            .with_variable("object", Type::Dyn)
+            .with_variable("oldObject", Type::Dyn)
+            .with_variable("namespaceObject", Type::named("kubernetes.Namespace"))
+            .with_variable("request", Type::named("kubernetes.AdmissionRequest"))
+            .with_variable("variables", Type::named(VARIABLES))
+            .with_named_structure(VARIABLES, variables);
+        if self.params {
+            environment = environment.with_variable("params", Type::Dyn);
+        }
+        if self.authorizer {
+            let authorizer = |name: &str| Type::named(&format!("kubernetes.authorization.{name}"));
+            environment = environment
+                .with_variable("authorizer", authorizer("Authorizer"))
+                .with_variable("authorizer.requestResource", authorizer("ResourceCheck"));
+        }
+        if self.mutation {
+            environment = environment.with_mutation();
+        }
+        Arc::new(environment)
+    }
+}
+
+fn request_types(environment: Environment) -> Environment {
+    let texts = || Type::list(Type::Text);
+    let kind = || Type::named("kubernetes.GroupVersionKind");
+    let resource = || Type::named("kubernetes.GroupVersionResource");
+    environment
+        .with_structure(
+            "kubernetes.GroupVersionKind",
+            &[("group", Type::Text), ("version", Type::Text), ("kind", Type::Text)],
+        )
+        .with_structure(
+            "kubernetes.GroupVersionResource",
+            &[("group", Type::Text), ("version", Type::Text), ("resource", Type::Text)],
+        )
+        .with_structure(
+            "kubernetes.UserInfo",
+            &[
+                ("username", Type::Text),
+                ("uid", Type::Text),
+                ("groups", texts()),
+                ("extra", Type::map(Type::Text, texts())),
+            ],
+        )
+        .with_structure(
+            "kubernetes.AdmissionRequest",
+            &[
+                ("kind", kind()),
+                ("resource", resource()),
+                ("subResource", Type::Text),
+                ("requestKind", kind()),
+                ("requestResource", resource()),
+                ("requestSubResource", Type::Text),
+                ("name", Type::Text),
+                ("namespace", Type::Text),
+                ("operation", Type::Text),
+                ("userInfo", Type::named("kubernetes.UserInfo")),
+                ("dryRun", Type::Bool),
+                ("options", Type::Dyn),
+            ],
+        )
+}
+
+fn namespace_types(environment: Environment) -> Environment {
+    let texts = || Type::list(Type::Text);
+    let labels = || Type::map(Type::Text, Type::Text);
+    environment
+        .with_structure("kubernetes.NamespaceSpec", &[("finalizers", texts())])
+        .with_structure(
+            "kubernetes.NamespaceCondition",
+            &[
+                ("status", Type::Text),
+                ("type", Type::Text),
+                ("lastTransitionTime", Type::Timestamp),
+                ("message", Type::Text),
+                ("reason", Type::Text),
+            ],
+        )
+        .with_structure(
+            "kubernetes.NamespaceStatus",
+            &[
+                ("conditions", Type::list(Type::named("kubernetes.NamespaceCondition"))),
+                ("phase", Type::Text),
+            ],
+        )
+        .with_structure(
+            "kubernetes.NamespaceMetadata",
+            &[
+                ("name", Type::Text),
+                ("generateName", Type::Text),
+                ("namespace", Type::Text),
+                ("labels", labels()),
+                ("annotations", labels()),
+                ("UID", Type::Text),
+                ("creationTimestamp", Type::Timestamp),
+                ("deletionGracePeriodSeconds", Type::Int),
+                ("deletionTimestamp", Type::Timestamp),
+                ("generation", Type::Int),
+                ("resourceVersion", Type::Text),
+                ("finalizers", texts()),
+            ],
+        )
+        .with_structure(
+            "kubernetes.Namespace",
+            &[
+                ("metadata", Type::named("kubernetes.NamespaceMetadata")),
+                ("spec", Type::named("kubernetes.NamespaceSpec")),
+                ("status", Type::named("kubernetes.NamespaceStatus")),
+            ],
+        )
+}
