@@ -14,6 +14,7 @@ mod node;
 mod pattern;
 pub mod policy;
 mod program;
+mod rules;
 mod source;
 mod syntax;
 mod types;
@@ -29,6 +30,7 @@ pub use self::{
     library::{Access, Authorizer, Check, Decision},
     node::Node,
     program::{Bindings, CALL_LIMIT, Program},
+    rules::Rules,
     source::Errors,
     types::Type,
     value::{Message, Value},

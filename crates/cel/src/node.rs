@@ -66,6 +66,11 @@ impl Node {
         self.ty.as_ref()
     }
 
+    /// How many of these a request can hold at most.
+    pub(crate) fn cardinality(&self) -> u64 {
+        u64::try_from(REQUEST / (self.min_size + 1)).unwrap_or_default()
+    }
+
     /// The node of a field, or of an entry of a map, and its own name if that differs.
     pub(crate) fn entry(&self, name: &str) -> Option<(Option<&str>, &Node)> {
         match &self.shape {

@@ -4,3 +4,4 @@ mod compile;
 mod cost;
 mod evaluate;
 mod robust;
+mod rules;

@@ -1,0 +1,91 @@
+//! The rules of one place of a schema, compiled.
+
+use std::sync::Arc;
+
+use schema::custom::{Schema, find_field};
+
+use super::Source;
+use crate::{environment::Environment, node::Node, program::Program, types::Type};
+
+/// A rule, as far as it compiles.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) source: Source,
+    /// What is wrong with it, if it has no program.
+    pub(super) program: Result<Program, String>,
+    pub(super) message: Option<Result<Program, String>>,
+    pub(super) uses_old: bool,
+    /// The field it is about, as messages name it.
+    pub(super) field: String,
+}
+
+impl Rule {
+    pub(super) fn takes_none(&self) -> bool {
+        self.source.optional_old_self == Some(true)
+    }
+}
+
+/// Where rules of a place are compiled.
+pub(super) struct Place {
+    plain: Arc<Environment>,
+    optional: Arc<Environment>,
+}
+
+impl Place {
+    /// `None` if expressions cannot see what is there.
+    pub(super) fn new(node: &Arc<Node>) -> Option<Self> {
+        let ty = node.ty()?.clone();
+        let environment = Environment::new().with_node("self", node);
+        let optional = environment.clone().with_variable("oldSelf", Type::optional(ty.clone()));
+        Some(Self {
+            plain: Arc::new(environment.with_variable("oldSelf", ty)),
+            optional: Arc::new(optional),
+        })
+    }
+
+    pub(super) fn compile(&self, schema: &Schema, source: Source) -> Rule {
+        let environment =
+            if source.optional_old_self == Some(true) { &self.optional } else { &self.plain };
+        let program = environment
+            .compile(&source.rule)
+            .map_err(|errors| format!("compilation failed: {errors}"))
+            .and_then(|program| match program.output_type() {
+                Type::Bool => Ok(program),
+                _ => Err("cel expression must evaluate to a bool".to_owned()),
+            });
+        let message = (program.is_ok() && !source.message_expression.is_empty()).then(|| {
+            let program = environment.compile(&source.message_expression);
+            let program = program
+                .map_err(|errors| format!("messageExpression compilation failed: {errors}"))?;
+            match program.output_type() {
+                Type::Text => Ok(program),
+                _ => Err("messageExpression must evaluate to a string".to_owned()),
+            }
+        });
+        let uses_old = program.as_ref().is_ok_and(|program| program.uses("oldSelf"));
+        let field = field(schema, &source.field_path);
+        Rule { program, message, uses_old, field, source }
+    }
+}
+
+/// A path in the form of messages: `a.b[key]`.
+fn field(schema: &Schema, path: &str) -> String {
+    let Ok((names, _)) = find_field(schema, path, true) else { return String::new() };
+    let (mut shown, mut at) = (String::new(), Some(schema));
+    for name in names {
+        match at.filter(|at| at.properties().len() > 0) {
+            Some(_) if shown.is_empty() => shown.push_str(&name),
+            Some(_) => {
+                shown.push('.');
+                shown.push_str(&name);
+            }
+            None => {
+                shown.push('[');
+                shown.push_str(&name);
+                shown.push(']');
+            }
+        }
+        at = at.and_then(|at| at.entry(&name));
+    }
+    shown
+}

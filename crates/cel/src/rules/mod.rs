@@ -1,0 +1,88 @@
+//! Rules of custom resources: `x-kubernetes-validations`.
+
+mod compile;
+mod judge;
+mod run;
+
+pub use self::judge::Rules;
+
+use object::{Text, Value};
+use schema::{ErrorType, Errors, FieldError, Path};
+
+/// What all rules together may cost for one object, about a second.
+const BUDGET: u64 = 10_000_000;
+/// What a rule may be estimated to cost, and all of a schema together.
+const RULE_LIMIT: u64 = 10_000_000;
+const SCHEMA_LIMIT: u64 = 100_000_000;
+/// The longest message that an expression may make, in bytes.
+const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// A rule as it is written.
+#[derive(Clone, Debug)]
+struct Source {
+    rule: Text,
+    message: Text,
+    message_expression: Text,
+    reason: Option<Text>,
+    field_path: Text,
+    optional_old_self: Option<bool>,
+}
+
+impl Source {
+    fn of(tree: &Value) -> Self {
+        let text = |name: &str| Text::from(tree.get(name).as_str().unwrap_or_default());
+        Self {
+            rule: text("rule"),
+            message: text("message"),
+            message_expression: text("messageExpression"),
+            reason: tree.get("reason").as_str().map(Text::from),
+            field_path: text("fieldPath"),
+            optional_old_self: tree.get("optionalOldSelf").as_bool(),
+        }
+    }
+
+    /// What messages call the rule.
+    fn name(&self) -> &str {
+        if self.message.is_empty() { self.rule.trim() } else { self.message.trim() }
+    }
+
+    /// The rule as Go prints its struct.
+    fn shown(&self) -> String {
+        let text =
+            |text: &str| String::from_utf8_lossy(&object::to_json(&text.into())).into_owned();
+        let reason = self.reason.as_ref().map_or("null".to_owned(), |reason| text(reason));
+        let optional = self.optional_old_self.map_or("null".to_owned(), |flag| flag.to_string());
+        let shown = format!(
+            r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{reason},"FieldPath":{},"OptionalOldSelf":{optional}}}"#,
+            text(&self.rule),
+            text(&self.message),
+            text(&self.message_expression),
+            text(&self.field_path),
+        );
+        shown.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
+    }
+}
+
+/// Adds an error; the object itself is `<nil>`.
+fn push(errs: &mut Errors, error: ErrorType, at: &str, bad: Value, detail: String) {
+    let path = if at.is_empty() { "<nil>".to_owned() } else { at.to_owned() };
+    errs.0.push(FieldError { error, path, bad, shown: None, detail });
+}
+
+/// The same, where the message names no value.
+fn push_omitted(errs: &mut Errors, error: ErrorType, at: &str, detail: String) {
+    push(errs, error, at, Value::Null, detail);
+    if let Some(last) = errs.0.last_mut() {
+        last.shown = Some(String::new());
+    }
+}
+
+/// What comes after a path.
+fn child(at: &Path<'_>, more: &str) -> String {
+    let at = at.to_string();
+    match (at.is_empty(), more) {
+        (_, "") => at,
+        (true, more) => more.to_owned(),
+        (false, more) => format!("{at}.{more}"),
+    }
+}

@@ -1,0 +1,289 @@
+//! The rules of a schema, run on an object. What was wrong before an update and has
+//! not been touched is let be.
+
+use std::sync::Arc;
+
+use object::{Text, Value as Tree};
+use schema::{
+    ErrorType, Errors, Path,
+    custom::{self, Additional, Schema},
+};
+
+use super::{
+    BUDGET, LONGEST_MESSAGE, Source, child,
+    compile::{Place, Rule},
+    push, push_omitted,
+};
+use crate::{
+    error::Error,
+    node::Node,
+    program::{Bindings, Program},
+    value::Value,
+};
+
+/// The rules at a place of a schema, and those below it.
+#[derive(Debug)]
+pub(super) struct RuleSet {
+    ty: Text,
+    node: Arc<Node>,
+    rules: Vec<Rule>,
+    properties: Vec<(Text, RuleSet)>,
+    additional: Option<Box<RuleSet>>,
+    items: Option<Box<RuleSet>>,
+    /// What items are told apart by, where they are.
+    keys: Option<Vec<Text>>,
+    correlates: bool,
+}
+
+impl RuleSet {
+    pub(super) fn new(schema: &Schema) -> Self {
+        Self::at(schema, true)
+    }
+
+    fn at(schema: &Schema, root: bool) -> Self {
+        let node = Node::of(schema.tree(), root || schema.is_embedded());
+        let place = if schema.validations().is_empty() { None } else { Place::new(&node) };
+        let rules = place.iter().flat_map(|place| {
+            let sources = schema.validations().iter().map(Source::of);
+            sources.map(|source| place.compile(schema, source))
+        });
+        let below = |schema: &Schema| {
+            let has = schema.has(&|schema| !schema.validations().is_empty());
+            has.then(|| Box::new(Self::at(schema, false)))
+        };
+        let additional = match schema.additional() {
+            Additional::Of(of) => below(of),
+            _ => None,
+        };
+        Self {
+            ty: schema.ty().into(),
+            rules: rules.collect(),
+            properties: schema
+                .properties()
+                .filter_map(|(name, schema)| Some((name.into(), *below(schema)?)))
+                .collect(),
+            additional,
+            items: schema.items().and_then(below),
+            keys: (schema.list_type() == Some("map"))
+                .then(|| schema.list_keys().map(Text::from).collect()),
+            correlates: matches!(schema.map_type(), None | Some("granular" | "atomic")),
+            node,
+        }
+    }
+}
+
+impl custom::Rules for RuleSet {
+    fn check(&self, object: &Tree, old: Option<&Tree>, errs: &mut Errors) {
+        let mut run = Run { errs, budget: Some(BUDGET) };
+        let past = Past { current: old.map(|old| (object, old)), parent: None };
+        run.visit(self, &Path::Root, object, old, past);
+    }
+}
+
+/// What a value was before, for telling whether it has been touched.
+#[derive(Clone, Copy)]
+struct Past<'a> {
+    current: Option<(&'a Tree, &'a Tree)>,
+    /// That of the nearest value around it that has one.
+    parent: Option<(&'a Tree, &'a Tree)>,
+}
+
+impl<'a> Past<'a> {
+    fn untouched(self) -> bool {
+        self.current.or(self.parent).is_some_and(|(new, old)| new == old)
+    }
+
+    fn key(self, name: &str) -> Self {
+        let Some((new, old)) = self.current else { return self };
+        if self.parent.is_none() && matches!(name, "apiVersion" | "kind") {
+            return Self { current: None, parent: None };
+        }
+        let both = (new.get(name), old.get(name));
+        let found = !both.0.is_null() && !both.1.is_null();
+        Self { current: found.then_some(both), parent: self.current }
+    }
+
+    fn item(self, new: &'a Tree, old: Option<&'a Tree>) -> Self {
+        match self.current {
+            Some(_) => Self { current: old.map(|old| (new, old)), parent: self.current },
+            None => self,
+        }
+    }
+}
+
+struct Run<'e> {
+    errs: &'e mut Errors,
+    /// Nothing once it has been exhausted.
+    budget: Option<u64>,
+}
+
+impl Run<'_> {
+    fn visit(
+        &mut self,
+        set: &RuleSet,
+        at: &Path<'_>,
+        object: &Tree,
+        old: Option<&Tree>,
+        past: Past<'_>,
+    ) {
+        if object.is_null() || self.budget.is_none() {
+            return;
+        }
+        self.rules(set, at, object, old, past);
+        if let (Tree::List(items), Some(inner)) = (object, &set.items) {
+            for (i, item) in items.iter().enumerate() {
+                let before = correlated(set, item, old);
+                self.visit(inner, &at.index(i), item, before, past.item(item, before));
+            }
+        }
+        for (name, value) in object.entries() {
+            let before = old.filter(|_| set.correlates).map(|old| old.get(name));
+            let before = before.filter(|before| !before.is_null());
+            let property = set.properties.iter().find(|(own, _)| own == name);
+            if let Some((_, inner)) = property {
+                self.visit(inner, &at.field(name), value, before, past.key(name));
+            } else if let Some(inner) = &set.additional {
+                self.visit(inner, &at.key(name), value, before, past.key(name));
+            }
+        }
+    }
+
+    fn rules(
+        &mut self,
+        set: &RuleSet,
+        at: &Path<'_>,
+        object: &Tree,
+        old: Option<&Tree>,
+        past: Past<'_>,
+    ) {
+        for rule in &set.rules {
+            let Some(budget) = self.budget else { return };
+            if rule.uses_old && old.is_none() && !rule.takes_none() {
+                continue;
+            }
+            let program = match &rule.program {
+                Ok(program) => program,
+                Err(error) => {
+                    self.invalid(set, at, format!("rule compile error: {error}"));
+                    continue;
+                }
+            };
+            let optional = rule.takes_none();
+            let outcome = bind(set, object, old, optional).map(|bindings| {
+                let (outcome, cost) = program.evaluate(&bindings, u64::MAX);
+                (outcome.map(|value| value.as_bool() == Some(true)), cost)
+            });
+            let (outcome, cost) = outcome.unwrap_or_else(|error| (Err(error), 0));
+            let Some(rest) = budget.checked_sub(cost) else {
+                let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
+                self.invalid(set, at, detail.to_owned());
+                self.budget = None;
+                return;
+            };
+            self.budget = Some(rest);
+            match outcome {
+                Ok(true) => {}
+                Ok(false) => self.refuse(set, rule, at, (object, old), past),
+                Err(error) => self.failed(set, rule, at, &error),
+            }
+        }
+    }
+
+    fn failed(&mut self, set: &RuleSet, rule: &Rule, at: &Path<'_>, error: &Error) {
+        let name = rule.source.name();
+        let detail = if error.is_cost() {
+            self.budget = None;
+            format!(
+                "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {name}"
+            )
+        } else if error.is_overload() {
+            format!(
+                "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
+            )
+        } else {
+            format!("{error} evaluating rule: {name}")
+        };
+        self.invalid(set, at, detail);
+    }
+
+    fn invalid(&mut self, set: &RuleSet, at: &Path<'_>, detail: String) {
+        let ty = set.ty.as_str().into();
+        push(self.errs, ErrorType::Invalid, &at.to_string(), ty, detail);
+    }
+
+    fn refuse(
+        &mut self,
+        set: &RuleSet,
+        rule: &Rule,
+        at: &Path<'_>,
+        (object, old): (&Tree, Option<&Tree>),
+        past: Past<'_>,
+    ) {
+        let made = rule.message.as_ref().and_then(|message| {
+            let program = message.as_ref().ok()?;
+            self.message(set, rule, program, (object, old))
+        });
+        if !rule.uses_old && past.untouched() {
+            return;
+        }
+        let detail = made.unwrap_or_else(|| match &*rule.source.message {
+            "" => format!("failed rule: {}", rule.source.name()),
+            message => message.trim().to_owned(),
+        });
+        let error = match rule.source.reason.as_deref() {
+            Some("FieldValueForbidden") => ErrorType::Forbidden,
+            Some("FieldValueRequired") => ErrorType::Required,
+            Some("FieldValueDuplicate") => ErrorType::Duplicate,
+            _ => ErrorType::Invalid,
+        };
+        let detail = if error == ErrorType::Duplicate { String::new() } else { detail };
+        let path = child(at, &rule.field);
+        if matches!(&*set.ty, "object" | "array") {
+            push_omitted(self.errs, error, &path, detail);
+        } else {
+            push(self.errs, error, &path, object.clone(), detail);
+        }
+    }
+
+    /// The message that an expression makes, if it makes one that can be used.
+    fn message(
+        &mut self,
+        set: &RuleSet,
+        rule: &Rule,
+        program: &Program,
+        (object, old): (&Tree, Option<&Tree>),
+    ) -> Option<String> {
+        let bindings = bind(set, object, old, rule.takes_none()).ok()?;
+        let (outcome, cost) = program.evaluate(&bindings, u64::MAX);
+        self.budget = self.budget.and_then(|budget| budget.checked_sub(cost));
+        let value = outcome.ok()?;
+        let text = value.as_text()?.trim();
+        let usable = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
+        usable.then(|| text.to_owned())
+    }
+}
+
+fn bind<'a>(
+    set: &'a RuleSet,
+    object: &'a Tree,
+    old: Option<&'a Tree>,
+    optional: bool,
+) -> Result<Bindings<'a>, Error> {
+    let node = Some(&*set.node);
+    let bindings = Bindings::new().tree("self", object, node)?;
+    match old {
+        _ if optional => {
+            let old = Value::optional_tree(old.map(|old| (old, node)))?;
+            Ok(bindings.value("oldSelf", old))
+        }
+        Some(old) => bindings.tree("oldSelf", old, node),
+        None => Ok(bindings),
+    }
+}
+
+/// What an item of a list was before: the one with the same keys.
+fn correlated<'a>(set: &RuleSet, item: &Tree, old: Option<&'a Tree>) -> Option<&'a Tree> {
+    let keys = set.keys.as_ref()?;
+    let same = |other: &&Tree| keys.iter().all(|key| other.get(key) == item.get(key));
+    old?.items().iter().find(same)
+}

@@ -1,0 +1,111 @@
+//! Rules of custom resources: what of a schema is refused, and what of an object.
+
+use cel::Rules;
+use object::{Value, from_json};
+use schema::{
+    Errors, Path,
+    custom::{CompileRules, Schema},
+};
+
+fn schema(text: &str) -> Schema {
+    Schema::from(from_json(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}")))
+}
+
+fn judged(text: &str) -> Vec<String> {
+    let mut errs = Errors::default();
+    Rules.check(&schema(text), None, &Path::Root.field("s"), &mut errs);
+    errs.0.iter().map(ToString::to_string).collect()
+}
+
+fn checked(text: &str, object: &str, old: Option<&str>) -> Vec<String> {
+    let value = |text: &str| -> Value { from_json(text.as_bytes()).expect("valid") };
+    let mut errs = Errors::default();
+    let rules = Rules.compile(&schema(text)).expect("has rules");
+    rules.check(&value(object), old.map(value).as_ref(), &mut errs);
+    errs.0.iter().map(ToString::to_string).collect()
+}
+
+fn with_rule(rest: &str, rule: &str) -> String {
+    format!(
+        r#"{{"type": "object", "properties": {{"f": {{{rest}, "x-kubernetes-validations": [{rule}]}}}}}}"#
+    )
+}
+
+#[test]
+fn rules_must_compile_and_be_cheap() {
+    let text = r#""type": "string", "maxLength": 10"#;
+    assert_eq!(judged(&with_rule(text, r#"{"rule": "self == 'a'"}"#)), Vec::<String>::new());
+    assert_eq!(
+        judged(&with_rule(text, r#"{"rule": "self > 1"}"#)),
+        ["s.properties[f].x-kubernetes-validations[0].rule: Invalid value: \
+          {\"Rule\":\"self \\u003e 1\",\"Message\":\"\",\"MessageExpression\":\"\",\"Reason\":null,\
+          \"FieldPath\":\"\",\"OptionalOldSelf\":null}: compilation failed: ERROR: <input>:1:6: found no \
+          matching overload for '_>_' applied to '(string, int)'\n | self > 1\n | .....^"]
+    );
+    let judged_list = judged(&with_rule(
+        r#""type": "array", "items": {"type": "string"}"#,
+        r#"{"rule": "self.all(x, self.all(y, x == y))"}"#,
+    ));
+    assert_eq!(judged_list.len(), 3);
+    assert!(
+        judged_list[0]
+            .contains("Forbidden: estimated rule cost exceeds budget by factor of more than 100x")
+    );
+    let unused = judged(&with_rule(text, r#"{"rule": "true", "optionalOldSelf": true}"#));
+    assert!(unused[0].contains("may not be set if oldSelf is not used in rule"));
+    let items = r#"{"type": "array", "items": {"type": "string", "maxLength": 5,
+        "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}, "maxItems": 5}"#;
+    assert_eq!(
+        judged(items),
+        ["s.items.x-kubernetes-validations[0].rule: Invalid value: \"self == oldSelf\": oldSelf \
+          cannot be used on the uncorrelatable portion of the schema within s"]
+    );
+}
+
+#[test]
+fn objects_are_refused_where_a_rule_fails() {
+    let text = r#""type": "string""#;
+    let one = |rule: &str, value: &str| {
+        checked(&with_rule(text, rule), &format!(r#"{{"f": {value}}}"#), None)
+    };
+    assert_eq!(one(r#"{"rule": "self == 'a'"}"#, r#""a""#), Vec::<String>::new());
+    assert_eq!(
+        one(r#"{"rule": "self == 'a'"}"#, r#""b""#),
+        ["f: Invalid value: \"b\": failed rule: self == 'a'"]
+    );
+    assert_eq!(
+        one(
+            r#"{"rule": "self == 'a'", "message": "be a", "reason": "FieldValueForbidden"}"#,
+            r#""b""#
+        ),
+        ["f: Forbidden: be a"]
+    );
+    assert_eq!(
+        one(r#"{"rule": "self == 'a'", "messageExpression": "'not ' + self"}"#, r#""b""#),
+        ["f: Invalid value: \"b\": not b"]
+    );
+    assert_eq!(
+        one(r#"{"rule": "int(self) == 1"}"#, r#""b""#),
+        [
+            "f: Invalid value: \"string\": type conversion error from 'string' to 'int' evaluating rule: int(self) == 1"
+        ]
+    );
+}
+
+#[test]
+fn the_past_counts() {
+    let rule = r#"{"rule": "self == oldSelf"}"#;
+    let text = with_rule(r#""type": "string""#, rule);
+    assert_eq!(checked(&text, r#"{"f": "b"}"#, None), Vec::<String>::new());
+    assert_eq!(
+        checked(&text, r#"{"f": "b"}"#, Some(r#"{"f": "a"}"#)),
+        ["f: Invalid value: \"b\": failed rule: self == oldSelf"]
+    );
+    let optional = r#"{"rule": "oldSelf.hasValue() || self == 'first'", "optionalOldSelf": true}"#;
+    let text = with_rule(r#""type": "string""#, optional);
+    assert_eq!(checked(&text, r#"{"f": "b"}"#, None).len(), 1);
+    assert_eq!(checked(&text, r#"{"f": "b"}"#, Some(r#"{"f": "a"}"#)), Vec::<String>::new());
+    let never = with_rule(r#""type": "string""#, r#"{"rule": "self == 'x'"}"#);
+    let untouched = checked(&never, r#"{"f": "b", "g": 1}"#, Some(r#"{"f": "b"}"#));
+    assert_eq!(untouched, Vec::<String>::new(), "what was wrong before is let be");
+}
