@@ -105,7 +105,7 @@ impl Advice for Warnings {
 
     fn whole_bytes(&mut self, at: &Path, amounts: &Map<Quantity>, name: &str) {
         if let Some(amount) = amounts.get(name)
-            && amount.milli_value() % 1000 != 0
+            && !amount.is_whole()
         {
             let amount = amount.to_string();
             self.at(

@@ -7,7 +7,7 @@ use object::List;
 pub struct FieldSelectorRequirement {
     #[api(tag = 1, required, always)]
     key: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, go = "v1.FieldSelectorOperator")]
     operator: String,
     #[api(tag = 3)]
     values: List<String>,

@@ -1,6 +1,10 @@
 //! Rules that many types share.
 
-use object::{IntOrString, LabelSelector, LabelSelectorRequirement, Lens, Value, names};
+use std::collections::BTreeSet;
+
+use object::{
+    Condition, IntOrString, LabelSelector, LabelSelectorRequirement, Lens, List, Value, names,
+};
 use schema::{Errors, Path, check_labels};
 
 /// The largest user or group id.
@@ -29,6 +33,8 @@ pub(crate) trait Rules {
     /// A name below a domain: `example.com/name`.
     fn domain_path(&mut self, at: &Path, text: &str);
     fn selector(&mut self, at: &Path, selector: Option<&LabelSelector>);
+    /// What objects say about themselves: each condition is whole, and of a type of its own.
+    fn conditions(&mut self, at: &Path, conditions: &List<Condition>);
 }
 
 impl Rules for Errors {
@@ -128,26 +134,96 @@ impl Rules for Errors {
         let Some(selector) = selector else { return };
         check_labels(selector.match_labels(), &at.field("matchLabels"), self);
         for (i, requirement) in selector.match_expressions().iter().enumerate() {
-            check_requirement(requirement, &at.field("matchExpressions").index(i), self);
+            check_requirement(requirement, false, &at.field("matchExpressions").index(i), self);
+        }
+    }
+
+    fn conditions(&mut self, at: &Path, conditions: &List<Condition>) {
+        let mut types = BTreeSet::new();
+        for (i, condition) in conditions.iter().enumerate() {
+            if !types.insert(condition.type_()) {
+                self.duplicate(&at.index(i), condition.type_());
+            }
+            check_condition(condition, &at.index(i), self);
         }
     }
 }
 
-fn check_requirement(requirement: &LabelSelectorRequirement, at: &Path, errs: &mut Errors) {
+const MAX_REASON: usize = 1024;
+const MAX_MESSAGE: usize = 32 * 1024;
+
+fn check_condition(condition: &Condition, at: &Path, errs: &mut Errors) {
+    match condition.type_() {
+        "" => errs.required(&at.field("type"), "is required"),
+        ty => errs.qualified(&at.field("type"), ty),
+    }
+    match condition.status() {
+        "" => errs.required(&at.field("status"), ""),
+        status => errs.one_of(&at.field("status"), status, &["False", "True", "Unknown"]),
+    }
+    if condition.observed_generation() < 0 {
+        let why = "must be greater than or equal to zero";
+        errs.invalid(&at.field("observedGeneration"), condition.observed_generation(), why);
+    }
+    errs.need(at, "lastTransitionTime", condition.last_transition_time());
+    let (reason, here) = (condition.reason(), at.field("reason"));
+    if reason.is_empty() {
+        errs.required(&here, "");
+    } else if !is_reason(reason) {
+        errs.invalid(&here, reason, REASON);
+    }
+    if reason.len() > MAX_REASON {
+        errs.too_long(&here, MAX_REASON);
+    }
+    if condition.message().len() > MAX_MESSAGE {
+        errs.too_long(&at.field("message"), MAX_MESSAGE);
+    }
+}
+
+/// What is said of a reason that is none.
+pub(crate) const REASON: &str = "a condition reason must start with alphabetic character, \
+    optionally followed by a string of alphanumeric characters or '_,:', and must end with an \
+    alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or \
+    'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
+    '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+
+pub(crate) fn is_reason(text: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':');
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(part)
+        && !text.ends_with([',', ':'])
+}
+
+/// `lenient`: operators of the future are taken.
+pub(crate) fn check_requirement(
+    requirement: &LabelSelectorRequirement,
+    lenient: bool,
+    at: &Path,
+    errs: &mut Errors,
+) {
     let (operator, values) = (requirement.operator(), requirement.values());
-    match operator {
-        "In" | "NotIn" if values.is_empty() => errs
-            .required(&at.field("values"), "must be specified when `operator` is 'In' or 'NotIn'"),
-        "Exists" | "DoesNotExist" if !values.is_empty() => errs.forbidden(
-            &at.field("values"),
-            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-        ),
-        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-        _ => errs.invalid(&at.field("operator"), operator, "not a valid selector operator"),
+    check_known_requirement(operator, values.is_empty(), at, errs);
+    if !lenient && !matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist") {
+        errs.invalid(&at.field("operator"), operator, "not a valid selector operator");
     }
     errs.qualified(&at.field("key"), requirement.key());
     for (i, value) in values.iter().enumerate() {
         errs.complaints(&at.field("values").index(i), value, names::label_value(value));
+    }
+}
+
+/// Whether an operator has the values that it needs.
+pub(crate) fn check_known_requirement(operator: &str, none: bool, at: &Path, errs: &mut Errors) {
+    let at = at.field("values");
+    match operator {
+        "In" | "NotIn" if none => {
+            errs.required(&at, "must be specified when `operator` is 'In' or 'NotIn'");
+        }
+        "Exists" | "DoesNotExist" if !none => {
+            let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errs.forbidden(&at, why);
+        }
+        _ => {}
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use object::{Lens, Struct, Type, Value, to_json};
+use object::{Lens, List, Struct, Type, Value, View, to_json};
 
 /// A line for each type: `Type: Field Field=json +Embedded json`. What begins with a small
 /// letter has a name for JSON after all, and is left out when it is empty.
@@ -17,9 +17,10 @@ pub(crate) fn shown<L: Lens>(object: &L) -> String {
 }
 
 /// A list of objects.
-pub(crate) fn shown_all<'a, L: Lens>(objects: impl IntoIterator<Item = &'a L>) -> String {
-    let all: Vec<_> = objects.into_iter().map(shown).collect();
-    if all.is_empty() { "null".to_owned() } else { format!("[{}]", all.join(",")) }
+pub(crate) fn shown_all<L: Lens + View>(objects: &List<L>) -> String {
+    let mut out = String::new();
+    write_value(List::<L>::TYPE, true, &objects.clone().into(), &mut out);
+    out
 }
 
 /// An object that may be absent.

@@ -63,6 +63,13 @@ impl Quantity {
         self.format
     }
 
+    /// Whether it is a number without a fraction.
+    pub fn is_whole(&self) -> bool {
+        let mut up = self.clone();
+        up.round_up(0);
+        up == *self
+    }
+
     pub fn is_zero(&self) -> bool {
         self.mantissa == 0
     }

@@ -10,7 +10,7 @@ use crate::{
     custom::Custom,
     kind::{Column, METADATA, check_name},
     meta::check_finalizers,
-    normalize,
+    normalize::{drop_hollow, normalize, restore_hollow},
 };
 
 #[derive(Clone, Debug)]
@@ -50,6 +50,7 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
     fn validate(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
     fn validate_status(&self, _object: &Value, _old: &Value, _errs: &mut Errors) {}
+    fn validate_version(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
     fn warn(&self, _object: &Value, _old: Option<&Value>, _warnings: &mut Warnings) {}
     fn warn_status(&self, _object: &Value, _warnings: &mut Warnings) {}
     fn blind_updates(&self) -> bool {
@@ -125,6 +126,24 @@ impl Definition {
         match &self.custom {
             Some(custom) => custom.normalize(object),
             None => normalize(&self.shape, object),
+        }
+    }
+
+    /// Fills defaults. What was given empty stays, for the rules to see.
+    pub fn fill(&self, object: &mut Value) {
+        let given = object.clone();
+        self.normalize(object);
+        self.hooks.default_fields(object);
+        self.normalize(object); // a hook may have reached into what was absent
+        if self.custom.is_none() {
+            restore_hollow(&self.shape, object, &given);
+        }
+    }
+
+    /// What is empty, and was not there before, is no change.
+    pub fn drop_hollow(&self, new: &mut Value, old: &Value) {
+        if self.custom.is_none() {
+            drop_hollow(&self.shape, new, old);
         }
     }
 
@@ -204,7 +223,9 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
         let (object, rule): (_, NameRule) = (K::view(object), K::NAME);
-        check_finalizers(object.meta(), errs);
+        if !K::ANY_FINALIZER {
+            check_finalizers(object.meta(), errs);
+        }
         match old {
             None => {
                 check_name(rule, object.meta(), errs);
@@ -216,6 +237,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn validate_status(&self, object: &Value, old: &Value, errs: &mut Errors) {
         K::view(object).validate_status(K::view(old), errs);
+    }
+
+    fn validate_version(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+        K::validate_version(object, old, errs);
     }
 
     fn warn(&self, object: &Value, old: Option<&Value>, warnings: &mut Warnings) {

@@ -208,6 +208,8 @@ pub trait Kind: Lens {
     const BLIND_UPDATES: bool = true;
     /// What of the metadata an update of the status leaves as it was.
     const STATUS_KEEPS: &'static [&'static str] = &[];
+    /// Whether a finalizer without a domain may have any name.
+    const ANY_FINALIZER: bool = false;
     /// Whether it is served without being asked for.
     const DEFAULT_ON: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[];
@@ -274,6 +276,9 @@ pub trait Kind: Lens {
 
     /// What a deletion leaves on an object that is not gone at once.
     fn prepare_delete(&mut self, _now: i64) {}
+    /// Rules of this version besides those of the one that is stored, on objects as they
+    /// are stored.
+    fn validate_version(_object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
 
     /// From this version to the one that is stored.
     fn to_stored(_object: &mut Value) {}

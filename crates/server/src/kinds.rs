@@ -61,6 +61,7 @@ impl Served {
     pub fn shown(&self, object: &mut Value) {
         if !Arc::ptr_eq(&self.definition, &self.hub) {
             self.definition.hooks.from_stored(object);
+            self.definition.normalize(object);
             let names = &self.definition.names;
             let typed = Object::from(std::mem::take(object));
             *object = typed.with_api_version(names.api_version()).with_kind(names.kind).into();

@@ -67,6 +67,7 @@ impl Kind for MutatingAdmissionPolicy {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("mutatingadmissionpolicies", "v1");
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

@@ -37,6 +37,7 @@ impl Kind for MutatingAdmissionPolicyBinding {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("mutatingadmissionpolicybindings", "v1");
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

@@ -55,6 +55,7 @@ impl Kind for MutatingWebhookConfiguration {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("mutatingwebhookconfigurations", "v1");
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
 
     fn meta(&self) -> &ObjectMeta {

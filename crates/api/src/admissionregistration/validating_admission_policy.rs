@@ -156,6 +156,7 @@ impl Kind for ValidatingAdmissionPolicy {
     const STORAGE: Storage = Storage::new("validatingadmissionpolicies", "v1");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "ValidatingAdmissionPolicy", &["get", "patch", "update"])];

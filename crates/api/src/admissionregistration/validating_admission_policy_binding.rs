@@ -51,6 +51,7 @@ impl Kind for ValidatingAdmissionPolicyBinding {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("validatingadmissionpolicybindings", "v1");
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

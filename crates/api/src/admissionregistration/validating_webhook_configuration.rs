@@ -75,6 +75,7 @@ impl Kind for ValidatingWebhookConfiguration {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("validatingwebhookconfigurations", "v1");
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
 
     fn meta(&self) -> &ObjectMeta {

@@ -1,6 +1,8 @@
 //! apps/v1: StatefulSet.
 
-use crate::generation::is_other;
+use std::collections::BTreeSet;
+
+use crate::{generation::is_other, shown::shown_all};
 use macros::api;
 use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector::Selector};
 use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, Subresource, Warnings, names};
@@ -190,12 +192,20 @@ impl Kind for StatefulSet {
 
     fn validate(&self, errs: &mut Errors) {
         self.spec().check(&SPEC, errs);
+        for (i, claim) in self.spec().volume_claim_templates().iter().enumerate() {
+            claim.spec().check(&SPEC.field("volumeClaimTemplates").index(i).field("spec"), errs);
+        }
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.spec().check(&SPEC, errs);
         check_kept(self.spec().selector(), old.spec().selector(), errs);
-        for name in ["volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
+        let claims = self.spec().volume_claim_templates();
+        if claims != old.spec().volume_claim_templates() {
+            let (at, shown) = (SPEC.field("volumeClaimTemplates"), shown_all(claims));
+            errs.invalid_shown(&at, shown, "field is immutable");
+        }
+        for name in ["serviceName", "podManagementPolicy"] {
             let (new, old) = (self.spec().tree().get(name), old.spec().tree().get(name));
             errs.immutable(&SPEC.field(name), new, old);
         }
@@ -261,9 +271,6 @@ impl StatefulSetSpec {
             errs.one_of(&at.field("whenDeleted"), retention.when_deleted(), &known);
             errs.one_of(&at.field("whenScaled"), retention.when_scaled(), &known);
         }
-        for (i, claim) in self.volume_claim_templates().iter().enumerate() {
-            claim.spec().check(&at.field("volumeClaimTemplates").index(i).field("spec"), errs);
-        }
         errs.non_negative(&at.field("replicas"), self.replicas().into());
         errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
         if let Some(ordinals) = self.ordinals() {
@@ -281,7 +288,8 @@ impl StatefulSetSpec {
         template.spec_mut().set_subdomain("");
         template.spec_mut().set_hostname("");
         let claims = self.volume_claim_templates();
-        let volumes = claims.iter().map(|claim| claim.metadata().name()).map(|name| {
+        let names: BTreeSet<_> = claims.iter().map(|claim| claim.metadata().name()).collect();
+        let volumes = names.into_iter().map(|name| {
             let mut volume = Volume::new().with_name(name);
             let source = PersistentVolumeClaimVolumeSource::new().with_claim_name(name);
             volume.volume_source_mut().set_persistent_volume_claim(source);

@@ -73,7 +73,7 @@ pub(crate) fn check_labels(
 }
 
 pub(crate) fn unmatched(labels: &Map<String>, template: &Path, errs: &mut Errors) {
-    let shown = if labels.is_empty() { Value::object() } else { Value::from(labels.clone()) };
+    let shown = Value::from(labels.clone());
     let at = template.field("metadata");
     errs.invalid(&at.field("labels"), shown, "`selector` does not match template `labels`");
 }
@@ -110,6 +110,7 @@ pub(crate) fn check_not_more(share: &IntOrString, at: &Path, errs: &mut Errors) 
 pub(crate) fn amount(share: &IntOrString) -> i64 {
     match share {
         IntOrString::Int(n) => (*n).into(),
+        IntOrString::Text(text) if !names::percent(text).is_empty() => 0,
         IntOrString::Text(text) => text.trim_end_matches('%').parse().unwrap_or_default(),
     }
 }

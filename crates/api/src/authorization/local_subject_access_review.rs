@@ -2,9 +2,11 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Kind, Names, verbs};
+use schema::{Errors, Kind, Names, verbs};
 
+use super::rules::{SPEC, check_metadata};
 use super::{SubjectAccessReviewSpec, SubjectAccessReviewStatus};
+use crate::shown::shown;
 
 #[api]
 pub struct LocalSubjectAccessReview {
@@ -30,5 +32,21 @@ impl Kind for LocalSubjectAccessReview {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(errs);
+        check_metadata(self.metadata(), true, errs);
+        let (spec, at) = (self.spec(), SPEC.field("resourceAttributes"));
+        if let Some(wanted) = spec.resource_attributes()
+            && wanted.namespace() != self.metadata().namespace()
+        {
+            let why = "must match metadata.namespace";
+            errs.invalid(&at.field("namespace"), wanted.namespace(), why);
+        }
+        if let Some(path) = spec.non_resource_attributes() {
+            let why = "disallowed on this kind of request";
+            errs.invalid_shown(&SPEC.field("nonResourceAttributes"), shown(path), why);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! authorization/v1.
 
 mod local_subject_access_review;
+mod rules;
 mod self_subject_access_review;
 mod self_subject_rules_review;
 mod subject_access_review;

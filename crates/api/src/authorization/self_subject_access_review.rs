@@ -2,8 +2,9 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Kind, Names, Scope, verbs};
+use schema::{Errors, Kind, Names, Scope, verbs};
 
+use super::rules::{check_attributes, check_metadata};
 use super::{NonResourceAttributes, ResourceAttributes, SubjectAccessReviewStatus};
 
 #[api]
@@ -39,5 +40,14 @@ impl Kind for SelfSubjectAccessReview {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let spec = self.spec();
+        check_attributes(spec.resource_attributes(), spec.non_resource_attributes(), errs);
+        if let Some(attributes) = spec.resource_attributes() {
+            attributes.check(errs);
+        }
+        check_metadata(self.metadata(), false, errs);
     }
 }

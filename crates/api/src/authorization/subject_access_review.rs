@@ -2,8 +2,9 @@
 
 use macros::api;
 use object::{LabelSelectorRequirement, List, Map, ObjectMeta};
-use schema::{Kind, Names, Scope, verbs};
+use schema::{Errors, Kind, Names, Scope, verbs};
 
+use super::rules::check_metadata;
 use crate::meta::FieldSelectorRequirement;
 
 #[api]
@@ -105,5 +106,10 @@ impl Kind for SubjectAccessReview {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(errs);
+        check_metadata(self.metadata(), false, errs);
     }
 }

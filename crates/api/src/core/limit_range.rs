@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use macros::api;
-use object::{List, Map, ObjectMeta, Quantity};
+use object::{List, Map, ObjectMeta, Quantity, Text};
 use schema::{Errors, Kind, Names, Path, Storage};
 
 use super::resources::{
@@ -55,6 +55,13 @@ impl Kind for LimitRange {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        if self.metadata().name().is_empty() {
+            let name = Text::from(self.metadata().uid());
+            self.metadata_mut().set_name(name);
+        }
     }
 
     fn validate(&self, errs: &mut Errors) {

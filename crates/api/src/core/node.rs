@@ -5,10 +5,15 @@ use std::collections::BTreeSet;
 use crate::advice::Advice;
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text, Time, Value, names};
-use schema::{Column, Errors, Index, Kind, Names, Path, Scope, Storage, Subresource, Warnings};
+use schema::{
+    Column, ErrorType, Errors, Index, Kind, Names, Path, Scope, Storage, Subresource, Warnings,
+};
 
 use super::{Taint, resources, toleration::check_taints};
-use crate::{columns, rules::go_struct};
+use crate::{
+    columns,
+    rules::{Rules, go_struct},
+};
 
 #[api]
 pub struct Node {
@@ -283,21 +288,16 @@ impl Kind for Node {
 
     fn validate(&self, errs: &mut Errors) {
         self.check(errs);
-        let (at, ranges) = (Path::Root.field("spec"), self.spec().pod_cidrs());
-        let at = at.field("podCIDRs");
-        for (i, range) in ranges.iter().enumerate() {
-            errs.complaints(&at.index(i), range, names::legacy_cidr(range, false));
+        let swap = self.status().node_info().swap().and_then(NodeSwapStatus::capacity);
+        if let Some(capacity) = swap {
+            let at = Path::Root.field("metadata");
+            errs.positive(&at.field("nodeSwapStatus").field("capacity"), capacity);
         }
-        let six = |range: &str| range.contains(':');
-        let both = ranges.iter().any(six) && !ranges.iter().all(six);
-        if ranges.len() > 2 || ranges.len() == 2 && !both {
-            let why = "may specify no more than one CIDR for each IP family";
-            errs.invalid(&at, Value::from(ranges.clone()), why);
-        }
+        self.check_ranges(errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.check(errs);
+        self.validate(errs);
         self.check_addresses(errs);
         let (spec, old, at) = (self.spec(), old.spec(), Path::Root.field("spec"));
         if !old.pod_cidrs().is_empty() && old.pod_cidrs() != spec.pod_cidrs() {
@@ -419,6 +419,71 @@ fn or_unknown(text: &str) -> &str {
 }
 
 impl Node {
+    fn check_ranges(&self, errs: &mut Errors) {
+        let (at, ranges) = (Path::Root.field("spec"), self.spec().pod_cidrs());
+        let at = at.field("podCIDRs");
+        let mut unreadable = None;
+        for (i, range) in ranges.iter().enumerate() {
+            let wrong = names::legacy_cidr(range, false);
+            if unreadable.is_none() && !wrong.is_empty() {
+                unreadable = Some((i, range));
+            }
+            errs.complaints(&at.index(i), range, wrong);
+        }
+        if ranges.len() < 2 {
+            return;
+        }
+        if let Some((i, range)) = unreadable {
+            let why = format!(
+                "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{i}]: \
+                 <nil> (invalid CIDR address: {range})"
+            );
+            errs.push(ErrorType::Internal, &at, Value::Null, why);
+        }
+        let six = |range: &str| range.contains(':');
+        let both = ranges.iter().any(six) && !ranges.iter().all(six);
+        if ranges.len() > 2 || !both || unreadable.is_some() {
+            let why = "may specify no more than one CIDR for each IP family";
+            errs.invalid(&at, Value::from(ranges.clone()), why);
+        }
+    }
+
+    fn check_features(&self, at: &Path, errs: &mut Errors) {
+        const MAX: usize = 253;
+        let mut last: Option<&str> = None;
+        for (i, feature) in self.status().declared_features().iter().enumerate() {
+            let at = at.index(i);
+            let mut parts = feature.split('/');
+            let fits = |part: &str| {
+                part.starts_with(|c: char| c.is_ascii_alphabetic())
+                    && part.chars().all(|c| c.is_ascii_alphanumeric())
+            };
+            let first = parts.next().unwrap_or_default();
+            let upper = first.starts_with(|c: char| c.is_ascii_uppercase());
+            if feature.len() > MAX {
+                let why = format!(
+                    "invalid feature name {feature:?}: must be no more than {MAX} characters"
+                );
+                errs.invalid(&at, feature, why);
+            } else if !upper || !fits(first) || !parts.all(fits) {
+                let why = format!(
+                    "invalid feature name {feature:?}: must start with an UpperCamelCase segment, \
+                     with subsequent segments separated by '/' (e.g., MyFeature or \
+                     MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+                );
+                errs.invalid(&at, feature, why);
+            }
+            match last {
+                Some(last) if last == feature => errs.duplicate(&at, feature),
+                Some(last) if last > feature => {
+                    errs.invalid(&at, feature, "list must be sorted alphabetically");
+                }
+                _ => {}
+            }
+            last = Some(feature);
+        }
+    }
+
     fn check(&self, errs: &mut Errors) {
         let at = Path::Root.field("metadata");
         check_taints(self.spec().taints(), &at.field("taints"), errs);
@@ -431,6 +496,7 @@ impl Node {
                 resources::rules::check_amount(resource, &amount, &at.field(resource), errs);
             }
         }
+        self.check_features(&at.field("declaredFeatures"), errs);
     }
 
     fn check_addresses(&self, errs: &mut Errors) {

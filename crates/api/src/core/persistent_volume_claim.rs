@@ -2,10 +2,13 @@
 
 use crate::advice::Advice;
 use macros::api;
-use object::{Lens, List, Map, ObjectMeta, Quantity, Time, Value};
+use object::{Lens, List, Map, ObjectMeta, Quantity, Time, Value, names};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
 
-use super::{PersistentVolumeClaimSpec, TypedLocalObjectReference, TypedObjectReference};
+use super::{
+    PersistentVolumeClaimSpec, TypedLocalObjectReference, TypedObjectReference,
+    resources::rules::is_native,
+};
 use crate::{columns, rules::Rules};
 
 #[api]
@@ -160,10 +163,32 @@ impl Kind for PersistentVolumeClaim {
         self.spec().check(&Path::Root.field("spec"), errs);
     }
 
+    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+        self.status().check(&Path::Root.field("status"), errs);
+    }
+
     fn prepare_create(&mut self) {
         self.set_status(PersistentVolumeClaimStatus::new().with_phase("Pending"));
-        self.spec_mut().drop_strange_sources();
+        self.spec_mut().drop_foreign_source();
+        self.spec_mut().drop_strange_source();
         self.spec_mut().align_sources();
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        let old = old.spec();
+        if old.data_source_ref().is_none() {
+            self.spec_mut().drop_foreign_source();
+        }
+        if old.data_source().is_none() && old.data_source_ref().is_none() {
+            self.spec_mut().drop_strange_source();
+        }
+        self.spec_mut().align_sources();
+    }
+
+    fn prepare_status(&mut self, old: &Self) {
+        if old.status().health_status().is_none() {
+            self.status_mut().clear_health_status();
+        }
     }
 }
 
@@ -257,9 +282,9 @@ impl PersistentVolumeClaimSpec {
         errs.invalid_shown(at, "{}".into(), why);
     }
 
-    /// `dataSource` can only name a claim or a snapshot; sources in other namespaces
-    /// are not taken.
-    fn drop_strange_sources(&mut self) {
+    /// `dataSource` can only name a claim or a snapshot, unless `dataSourceRef` is known to
+    /// who writes it.
+    fn drop_strange_source(&mut self) {
         let known = |source: &TypedLocalObjectReference| {
             let group = source.api_group().unwrap_or_default();
             matches!(
@@ -267,9 +292,14 @@ impl PersistentVolumeClaimSpec {
                 ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
             )
         };
-        if self.data_source().is_some_and(|source| !known(source)) {
+        let dropped = self.data_source().is_some_and(|source| !known(source));
+        if dropped && self.data_source_ref().is_none() {
             self.clear_data_source();
         }
+    }
+
+    /// Sources in other namespaces are not taken.
+    fn drop_foreign_source(&mut self) {
         let foreign = self.data_source_ref().and_then(TypedObjectReference::namespace);
         if foreign.is_some_and(|namespace| !namespace.is_empty()) {
             self.clear_data_source_ref();
@@ -290,6 +320,51 @@ impl PersistentVolumeClaimSpec {
             _ => {}
         }
     }
+}
+
+const RESIZES: [&str; 5] = [
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
+impl PersistentVolumeClaimStatus {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        for (name, size) in self.capacity().iter() {
+            check_size(&size, &at.field("capacity").key(name), errs);
+        }
+        let statuses = at.field("allocatedResourceStatuses");
+        for (name, status) in self.allocated_resource_statuses().iter() {
+            check_size_name(name, &statuses, errs);
+            if !RESIZES.contains(&status) {
+                errs.not_supported(&statuses, name, &RESIZES);
+            }
+        }
+        let sizes = at.field("allocatedResources");
+        for (name, size) in self.allocated_resources().iter() {
+            let before = errs.0.len();
+            check_size_name(name, &sizes, errs);
+            if errs.0.len() == before {
+                check_size(&size, &sizes.key(name), errs);
+            }
+        }
+    }
+}
+
+fn check_size(size: &Quantity, at: &Path, errs: &mut Errors) {
+    if size.sign() < 0 {
+        errs.invalid(at, size.value(), "must be a valid resource quantity");
+    }
+}
+
+fn check_size_name(name: &str, at: &Path, errs: &mut Errors) {
+    let wrong = names::qualified_name(name);
+    if wrong.is_empty() && is_native(name) && name != "storage" {
+        errs.not_supported(at, name, &["storage"]);
+    }
+    errs.complaints(at, name, wrong);
 }
 
 /// What a volume is filled from: group, kind and name.
@@ -336,13 +411,25 @@ impl PersistentVolumeClaim {
                        volumeAttributesClassName for bound claims\n@@ -1 +1 @@\n";
             errs.forbidden(&at, why);
         }
-        let size = |claim: &Self| claim.spec().resources().requests().get("storage");
+        let size =
+            |claim: &Self| claim.spec().resources().requests().get("storage").unwrap_or_default();
         let capacity = old.status().capacity().get("storage").unwrap_or_default();
-        if size(self) < size(old) && size(self).is_some_and(|size| size <= capacity) {
+        if size(self) < size(old) && size(self) <= capacity {
             let at = at.field("resources");
             let at = at.field("requests");
             let why = "field can not be less than status.capacity";
             errs.forbidden(&at.field("storage"), why);
+        }
+        let class = self.spec().volume_attributes_class_name();
+        let changed = class != old.spec().volume_attributes_class_name();
+        if changed && old.status().current_volume_attributes_class_name().is_some() {
+            let at = at.field("volumeAttributesClassName");
+            let tail = "is forbidden when status.currentVolumeAttributesClassName is not nil";
+            match class {
+                None => errs.forbidden(&at, format!("update to nil {tail}")),
+                Some("") => errs.forbidden(&at, format!("update to empty string {tail}")),
+                Some(_) => {}
+            }
         }
         let mode = Path::Root.field("volumeMode");
         let modes = (self.spec().volume_mode(), old.spec().volume_mode());

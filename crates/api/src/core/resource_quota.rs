@@ -4,7 +4,8 @@ use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Value};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
 
-use super::resources::rules::{check_amount, check_resource_name};
+use super::resources::rules::{check_amount, check_resource_name, is_standard};
+use crate::shown::shown;
 
 use super::resources;
 
@@ -98,12 +99,19 @@ impl Kind for ResourceQuota {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
-        for (name, amount) in self.spec().hard().iter() {
-            let at = at.field("hard");
-            check_resource_name(name, &at.key(name), errs);
-            check_amount(name, &amount, &at.key(name), errs);
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        check_amounts(spec.hard(), &at.field("hard"), errs);
+        spec.check_scopes(&at.field("scopes"), errs);
+        if let Some(selector) = spec.scope_selector() {
+            let at = at.field("scopeSelector");
+            spec.check_selector(selector, &at.field("matchExpressions"), errs);
         }
+    }
+
+    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+        let (status, at) = (self.status(), Path::Root.field("status"));
+        check_amounts(status.hard(), &at.field("hard"), errs);
+        check_amounts(status.used(), &at.field("used"), errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
@@ -128,6 +136,122 @@ impl Kind for ResourceQuota {
 
     fn prepare_create(&mut self) {
         self.set_status(ResourceQuotaStatus::new());
+    }
+}
+
+const SCOPES: [&str; 7] = [
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "VolumeAttributesClass",
+    "CrossNamespacePodAffinity",
+];
+/// Nothing is in both.
+const OPPOSITES: [[&str; 2]; 2] =
+    [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
+/// What pods compute with.
+const COMPUTED: [&str; 6] =
+    ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
+
+fn check_amounts(amounts: &Map<Quantity>, at: &Path, errs: &mut Errors) {
+    for (name, amount) in amounts.iter() {
+        check_resource_name(name, &at.key(name), errs);
+        if !name.contains('/') && !is_quota_standard(name) {
+            errs.invalid(&at.key(name), name, "must be a standard resource for quota");
+        }
+        check_amount(name, &amount, &at.key(name), errs);
+    }
+}
+
+/// Whether a quota counts it without being told how.
+fn is_quota_standard(name: &str) -> bool {
+    is_standard(name) && name != "storage"
+}
+
+/// Whether a scope has something to say about a resource.
+fn applies(scope: &str, resource: &str) -> bool {
+    match scope {
+        "BestEffort" => resource == "pods",
+        "VolumeAttributesClass" => {
+            matches!(resource, "persistentvolumeclaims" | "requests.storage")
+        }
+        scope if SCOPES.contains(&scope) => resource == "pods" || COMPUTED.contains(&resource),
+        _ => true,
+    }
+}
+
+impl ResourceQuotaSpec {
+    /// The resources that this scope says nothing about.
+    fn beyond(&self, scope: &str) -> usize {
+        let names = self.hard().iter().map(|(name, _)| name);
+        names.filter(|name| is_quota_standard(name) && !applies(scope, name)).count()
+    }
+
+    fn check_scopes(&self, at: &Path, errs: &mut Errors) {
+        let shown = || Value::from(self.scopes().clone());
+        for scope in self.scopes().iter() {
+            if !SCOPES.contains(&scope) {
+                errs.invalid(at, shown(), "unsupported scope");
+            }
+            if self.beyond(scope) > 0 {
+                errs.invalid(at, shown(), "unsupported scope applied to resource");
+            }
+        }
+        let has = |name: &str| self.scopes().iter().any(|scope| scope == name);
+        if OPPOSITES.iter().any(|pair| pair.iter().all(|scope| has(scope))) {
+            errs.invalid(at, shown(), "conflicting scopes");
+        }
+    }
+
+    fn check_selector(&self, selector: &ScopeSelector, at: &Path, errs: &mut Errors) {
+        for requirement in selector.match_expressions().iter() {
+            let scope = requirement.scope_name();
+            if !SCOPES.contains(&scope) {
+                errs.invalid(&at.field("scopeName"), scope, "unsupported scope");
+            }
+            if self.beyond(scope) > 0 {
+                let why = "unsupported scope applied to resource";
+                errs.invalid_shown(at, shown(selector), why);
+            }
+            requirement.check(at, errs);
+        }
+        let all = selector.match_expressions();
+        let has = |name: &str| all.iter().any(|one| one.scope_name() == name);
+        if OPPOSITES.iter().any(|pair| pair.iter().all(|scope| has(scope))) {
+            let scopes = Some(self.scopes()).filter(|scopes| !scopes.is_empty());
+            let shown = scopes.map_or(Value::Null, |scopes| Value::from(scopes.clone()));
+            errs.invalid(at, shown, "conflicting scopes");
+        }
+    }
+}
+
+impl ScopedResourceSelectorRequirement {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let (scope, operator, values) = (self.scope_name(), self.operator(), self.values());
+        let valued = matches!(scope, "PriorityClass" | "VolumeAttributesClass");
+        if SCOPES.contains(&scope) && !valued && operator != "Exists" {
+            let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
+                       ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, \
+                       ResourceQuotaScopeNotBestEffort or \
+                       ResourceQuotaScopeCrossNamespacePodAffinity";
+            errs.invalid(&at.field("operator"), operator, why);
+        }
+        match operator {
+            "In" | "NotIn" if values.is_empty() => {
+                let why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope \
+                           selector";
+                errs.required(&at.field("values"), why);
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope \
+                           selector";
+                errs.invalid(&at.field("values"), Value::from(values.clone()), why);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => errs.invalid(&at.field("operator"), operator, "not a valid selector operator"),
+        }
     }
 }
 

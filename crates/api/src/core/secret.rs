@@ -1,7 +1,7 @@
 //! core/v1: Secret.
 
 use macros::api;
-use object::{Bytes, Map, ObjectMeta, count, from_json, names};
+use object::{Bytes, Map, ObjectMeta, Value, count, from_json, names};
 use schema::{Column, Errors, Index, Kind, Names, Path, Storage, Warnings};
 
 use super::config_map::{KEPT, MAX_SIZE};
@@ -135,8 +135,16 @@ impl Secret {
         let hidden = "<secret contents redacted>";
         match from_json(&bytes) {
             Ok(value) if value.is_object() || value.is_null() => {}
-            Ok(_) => {
-                let why = "json: cannot unmarshal into Go value of type map[string]interface {}";
+            Ok(value) => {
+                let found = match value {
+                    Value::Bool(_) => "bool",
+                    Value::Text(_) => "string",
+                    Value::List(_) => "array",
+                    _ => "number",
+                };
+                let why = format!(
+                    "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+                );
                 errs.invalid(&at.key(key), hidden, why);
             }
             Err(error) => errs.invalid(&at.key(key), hidden, error.to_string()),

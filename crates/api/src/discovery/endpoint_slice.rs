@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::advice::Advice;
 use macros::api;
-use object::{List, Map, ObjectMeta, names};
+use object::{List, Map, ObjectMeta, Value, names};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
 
 use crate::{core::endpoints::check_endpoint_ip, rules::Rules};
@@ -145,8 +145,10 @@ impl Kind for EndpointSlice {
         if self.endpoints() != old.endpoints() {
             self.check_endpoints(&Path::Root.field("endpoints"), errs);
         }
-        let at = Path::Root.field("addressType");
-        errs.immutable(&at, &self.address_type().into(), &old.address_type().into());
+        if self.address_type() != old.address_type() {
+            let at = Path::Root.field("addressType");
+            errs.invalid(&at, Value::Null, "field is immutable");
+        }
     }
 
     fn prepare_create(&mut self) {
@@ -155,14 +157,15 @@ impl Kind for EndpointSlice {
     }
 
     fn prepare_update(&mut self, old: &Self) {
-        if old.endpoints().iter().all(|endpoint| endpoint.deprecated_topology().is_empty()) {
-            self.drop_topology();
-        }
+        // What is dropped below is a change all the same.
         let changed = self.address_type() != old.address_type()
             || self.endpoints() != old.endpoints()
             || self.ports() != old.ports()
             || self.metadata().labels() != old.metadata().labels();
         generation::next(self.metadata_mut(), old.metadata(), changed);
+        if old.endpoints().iter().all(|endpoint| endpoint.deprecated_topology().is_empty()) {
+            self.drop_topology();
+        }
     }
 }
 

@@ -1,10 +1,14 @@
 //! events/v1: Event.
 
 use macros::api;
-use object::{MicroTime, ObjectMeta, Time, Value};
-use schema::{Column, Index, Kind, Names, Storage, age};
+use object::{Lens, MicroTime, ObjectMeta, Time, Value, View};
+use schema::{Column, Errors, Index, Kind, Names, Path, Storage, age, check_name};
 
-use crate::core::{EventSource, ObjectReference};
+use crate::{
+    core::{self, EventSource, ObjectReference},
+    rules::Rules,
+    shown::{shown, shown_or_null},
+};
 
 #[api]
 pub struct Event {
@@ -92,6 +96,20 @@ impl Kind for Event {
         self.metadata()
     }
 
+    fn validate_version(object: &Value, old: Option<&Value>, errs: &mut Errors) {
+        for error in errs.0.iter_mut().filter(|error| error.path == "reportingComponent") {
+            error.path = "reportingController".to_owned();
+        }
+        let event = core::Event::view(object);
+        match old {
+            None => {
+                check_name(schema::names::dns_subdomain, event.metadata(), errs);
+                check_new(event, errs);
+            }
+            Some(old) => check_changed(event, core::Event::view(old), errs),
+        }
+    }
+
     fn to_stored(object: &mut Value) {
         for (ours, stored) in NAMES {
             rename(object, ours, stored);
@@ -156,9 +174,82 @@ const NAMES: [(&str, &str); 7] = [
 
 fn rename(object: &mut Value, from: &str, to: &str) {
     let value = object.get(from).clone();
+    object.remove(from);
     if !value.is_null() {
-        object.remove(from);
         object[to] = value;
+    }
+}
+
+/// Here, events are of the new kind, and have nothing of the old.
+fn check_new(event: &core::Event, errs: &mut Errors) {
+    let root = Path::Root;
+    check_series(event, errs);
+    errs.need(&root, "eventTime", event.event_time());
+    if !matches!(event.type_(), "Normal" | "Warning") {
+        let why = format!("has invalid value: {}", event.type_());
+        errs.invalid(&root.field("type"), "", why);
+    }
+    for (name, is_set) in [
+        ("firstTimestamp", !event.first_timestamp().is_empty()),
+        ("lastTimestamp", !event.last_timestamp().is_empty()),
+        ("count", event.count() != 0),
+        ("source", !event.source().component().is_empty() || !event.source().host().is_empty()),
+    ] {
+        if is_set {
+            errs.invalid(&root.field(name), "", "needs to be unset");
+        }
+    }
+}
+
+fn check_series(event: &core::Event, errs: &mut Errors) {
+    let at = Path::Root.field("series");
+    if let Some(series) = event.series() {
+        if series.count() < 2 {
+            errs.invalid(&at.field("count"), "", "should be at least 2");
+        }
+        errs.need(&at, "lastObservedTime", series.last_observed_time());
+    }
+}
+
+/// What has happened has happened; only how often may change.
+fn check_changed(event: &core::Event, old: &core::Event, errs: &mut Errors) {
+    if event.series() != old.series() {
+        check_series(event, errs);
+    }
+    let kept = "field is immutable";
+    for (name, new, old) in [
+        ("involvedObject", Some(event.involved_object()), Some(old.involved_object())),
+        ("related", event.related(), old.related()),
+    ] {
+        if new != old {
+            errs.invalid_shown(&Path::Root.field(name), shown_or_null(new), kept);
+        }
+    }
+    if event.source() != old.source() {
+        errs.invalid_shown(&Path::Root.field("source"), shown(event.source()), kept);
+    }
+    for (stored, name) in [
+        ("reason", "reason"),
+        ("message", "message"),
+        ("firstTimestamp", "firstTimestamp"),
+        ("lastTimestamp", "lastTimestamp"),
+        ("count", "count"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+    ] {
+        let (new, old) = (event.tree().get(stored), old.tree().get(stored));
+        let empty = if stored.ends_with("stamp") || stored.ends_with("Time") {
+            Value::Null
+        } else if stored == "count" {
+            Value::Int(0)
+        } else {
+            "".into()
+        };
+        let or_empty = |value: &Value| if value.is_null() { empty.clone() } else { value.clone() };
+        errs.immutable(&Path::Root.field(name), &or_empty(new), &or_empty(old));
     }
 }
 

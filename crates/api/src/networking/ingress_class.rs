@@ -1,8 +1,10 @@
 //! networking/v1: IngressClass.
 
 use macros::api;
-use object::ObjectMeta;
-use schema::{Kind, Names, Scope, Storage};
+use object::{ObjectMeta, names};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+
+use crate::{columns, rules::Rules};
 
 #[api]
 pub struct IngressClass {
@@ -47,8 +49,112 @@ impl Kind for IngressClass {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("ingressclasses", "v1");
     const GENERATION: bool = true;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column { cell: |class: &Self, _| class.shown_name().into(), ..Column::NAME },
+        Column::new("Controller", "string", |class, _| class.spec().controller().into()),
+        Column::new("Parameters", "string", |class, _| class.shown_parameters().into()),
+        Column::AGE,
+    ];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let controller = at.field("controller");
+        if spec.controller().len() > MAX_CONTROLLER {
+            errs.too_long(&controller, MAX_CONTROLLER);
+        }
+        errs.domain_path(&controller, spec.controller());
+        if let Some(parameters) = spec.parameters() {
+            parameters.check(&at.field("parameters"), errs);
+        }
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        let (new, old) = (self.spec().controller(), old.spec().controller());
+        errs.immutable(&at.field("controller"), &new.into(), &old.into());
+        self.validate(errs);
+    }
+
+    fn default_fields(&mut self) {
+        if self.spec().parameters().is_some_and(|parameters| parameters.scope().is_none()) {
+            self.spec_mut().parameters_mut().set_scope("Cluster");
+        }
+    }
+}
+
+const MAX_CONTROLLER: usize = 250;
+/// Marks the class of ingresses that name none.
+const DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
+
+impl IngressClass {
+    fn shown_name(&self) -> String {
+        let meta = self.metadata();
+        let is_default = meta.annotations().get(DEFAULT) == Some("true");
+        format!("{}{}", meta.name(), if is_default { " (default)" } else { "" })
+    }
+
+    fn shown_parameters(&self) -> String {
+        let Some(parameters) = self.spec().parameters() else { return columns::NONE.into() };
+        let group = parameters.api_group().map(|group| format!(".{group}")).unwrap_or_default();
+        format!("{}{group}/{}", parameters.kind(), parameters.name())
+    }
+}
+
+impl IngressClassParametersReference {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        if let Some(group) = self.api_group() {
+            errs.subdomain(&at.field("apiGroup"), group);
+        }
+        for (name, text) in [("kind", self.kind()), ("name", self.name())] {
+            errs.need(at, name, text);
+            errs.complaints(&at.field(name), text, names::path_segment_name(text));
+        }
+        let namespace = at.field("namespace");
+        match (self.scope(), self.namespace()) {
+            (None, _) => errs.required(&at.field("scope"), ""),
+            (Some("Namespace"), None) => {
+                errs.required(&namespace, "`parameters.scope` is set to 'Namespace'");
+            }
+            (Some("Namespace"), Some(name)) => errs.label(&namespace, name),
+            (Some("Cluster"), Some(_)) => {
+                errs.forbidden(&namespace, "`parameters.scope` is set to 'Cluster'");
+            }
+            (Some("Cluster"), None) => {}
+            (Some(scope), _) => {
+                errs.not_supported(&at.field("scope"), scope, &["Cluster", "Namespace"]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{cell, complaints, created};
+
+    #[test]
+    fn a_class_has_a_controller_and_whole_parameters() {
+        let class = created::<IngressClass>(
+            r#"{"metadata":{"name":"a"},"spec":{"controller":"example.com/c",
+                "parameters":{"kind":"K","name":"n","apiGroup":"g.example.com"}}}"#,
+        );
+        assert_eq!(class.spec().parameters().and_then(|it| it.scope()), Some("Cluster"));
+        assert_eq!(cell(&class, "Parameters"), "K.g.example.com/n");
+        let found = complaints(&created::<IngressClass>(
+            r#"{"metadata":{"name":"a"},"spec":{"parameters":{"kind":"K","name":"n",
+                "scope":"Namespace"}}}"#,
+        ));
+        assert_eq!(
+            found,
+            [
+                "spec.controller: Required value",
+                "spec.parameters.namespace: Required value: `parameters.scope` is set to \
+                 'Namespace'",
+            ]
+        );
     }
 }

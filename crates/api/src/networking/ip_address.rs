@@ -1,10 +1,10 @@
 //! networking/v1: IPAddress.
 
 use macros::api;
-use object::ObjectMeta;
+use object::{ObjectMeta, Value};
 use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, Storage};
 
-use crate::rules::{Rules, go_struct};
+use crate::rules::Rules;
 
 use crate::columns;
 
@@ -57,12 +57,11 @@ impl Kind for IPAddress {
     fn validate(&self, errs: &mut Errors) {
         let at = Path::Root.field("spec");
         let at = at.field("parentRef");
-        let Some(parent) = self.spec().parent_ref() else { return errs.required(&at, "") };
+        self.check_needed(errs);
+        let Some(parent) = self.spec().parent_ref() else { return };
         if !parent.group().is_empty() {
             errs.subdomain(&at.field("group"), parent.group());
         }
-        errs.need(&at, "resource", parent.resource());
-        errs.need(&at, "name", parent.name());
         for (name, text) in [
             ("resource", parent.resource()),
             ("name", parent.name()),
@@ -75,14 +74,25 @@ impl Kind for IPAddress {
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         if self.spec().parent_ref() != old.spec().parent_ref() {
             let at = Path::Root.field("spec");
-            let shown = self.spec().parent_ref().map(ParentReference::shown);
-            let shown = shown.unwrap_or_else(|| "null".into());
-            errs.invalid_shown(&at.field("parentRef"), shown, "field is immutable");
+            errs.invalid(&at.field("parentRef"), Value::Null, "field is immutable");
+            self.check_needed(errs);
         }
     }
 }
 
 impl IPAddress {
+    fn check_needed(&self, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        let at = at.field("parentRef");
+        match self.spec().parent_ref() {
+            None => errs.required(&at, ""),
+            Some(parent) => {
+                errs.need(&at, "resource", parent.resource());
+                errs.need(&at, "name", parent.name());
+            }
+        }
+    }
+
     /// What the address belongs to, as tables show it.
     fn parent(&self) -> String {
         let Some(parent) = self.spec().parent_ref() else { return columns::NONE.into() };
@@ -95,17 +105,5 @@ impl IPAddress {
             text = format!("{text}/{}", parent.namespace());
         }
         format!("{text}/{}", parent.name())
-    }
-}
-
-impl ParentReference {
-    /// As Go prints it.
-    fn shown(&self) -> String {
-        go_struct(&[
-            ("Group", self.group().into()),
-            ("Resource", self.resource().into()),
-            ("Namespace", self.namespace().into()),
-            ("Name", self.name().into()),
-        ])
     }
 }

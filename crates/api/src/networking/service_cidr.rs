@@ -4,7 +4,7 @@ use macros::api;
 use object::{Condition, List, ObjectMeta, Value, names};
 use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
 
-use crate::columns;
+use crate::{columns, shown::shown};
 
 #[api]
 pub struct ServiceCIDR {
@@ -91,22 +91,18 @@ impl ServiceCIDRSpec {
         match cidrs.len() {
             0 => return errs.required(at, "at least one CIDR required"),
             1 | 2 => {}
-            _ => {
-                let why = "only one or two CIDR per ServiceCIDR allowed";
-                return errs.invalid(at, Value::from(cidrs.clone()), why);
-            }
+            _ => return errs.invalid_shown(at, shown(self), "may only hold up to 2 values"),
         }
-        let before = errs.0.len();
         for (i, cidr) in cidrs.iter().enumerate() {
             errs.complaints(&at.index(i), cidr, names::cidr(cidr));
         }
-        let six = |cidr: &str| cidr.contains(':');
-        if cidrs.len() == 2
-            && errs.0.len() == before
-            && cidrs.iter().filter(|cidr| six(cidr)).count() != 1
+        let family = |cidr: &str| names::sloppy_cidr(cidr).map(|(address, _)| address.is_ipv4());
+        let families: Vec<_> = cidrs.iter().map(family).collect();
+        if let [Some(one), Some(two)] = families[..]
+            && one == two
         {
             let why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and \
-                       2001:db8::/96";
+                       2001:db8::/64";
             errs.invalid(at, Value::from(cidrs.clone()), why);
         }
     }

@@ -45,6 +45,7 @@ impl Kind for RuntimeClass {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("runtimeclasses", "v1");
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

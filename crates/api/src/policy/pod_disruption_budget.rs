@@ -111,6 +111,7 @@ impl Kind for PodDisruptionBudget {
 
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
         let (status, at) = (self.status(), Path::Root.field("status"));
+        errs.conditions(&at.field("conditions"), status.conditions());
         for (name, n) in [
             ("disruptionsAllowed", status.disruptions_allowed()),
             ("currentHealthy", status.current_healthy()),

@@ -57,7 +57,7 @@ impl Kind for Role {
 impl PolicyRule {
     pub(super) fn check(&self, namespaced: bool, at: &Path, errs: &mut Errors) {
         if self.verbs().is_empty() {
-            errs.required(&at.field("verbs"), "verbs must contain at least one value");
+            errs.required(&at.field("verbs"), "");
         }
         let paths = self.non_resource_urls();
         let some_resource = !(self.api_groups().is_empty()

@@ -1,5 +1,6 @@
 //! Addresses and ports of Services.
 
+mod families;
 mod range;
 mod taken;
 
@@ -11,7 +12,7 @@ use std::{
 };
 
 use api::core::Service;
-use object::{Clock, Key, List, Status, View};
+use object::{Clock, Key, Status, View};
 use schema::{Errors, Path};
 use server::{Admission, Admit, Admitting, Operation};
 
@@ -50,8 +51,12 @@ impl Services {
         let mut errs = Errors::default();
         let old = admission.old.map(Service::view);
         let mut service = Service::from(admission.object.clone());
-        self.address(&mut service, &taken, &mut errs);
-        self.node_ports(&mut service, old, &taken, &mut errs);
+        let family = if self.addresses.is_ipv4() { "IPv4" } else { "IPv6" };
+        errs.0.append(&mut families::settle(&mut service, old, family).0);
+        if errs.is_empty() {
+            self.address(&mut service, &taken, &mut errs);
+            self.node_ports(&mut service, old, (admission.dry_run, &taken), &mut errs)?;
+        }
         if !errs.is_empty() {
             return Err(errs.status("", "Service", service.metadata().name()));
         }
@@ -70,7 +75,6 @@ impl Services {
             return;
         }
         let at = Path::Root.field("spec");
-        let family = if self.addresses.is_ipv4() { "IPv4" } else { "IPv6" };
         if spec.cluster_ip().is_empty() {
             let free = |ip: &IpAddr| !taken(&Place::Address(*ip));
             match self.addresses.dynamic().find(free) {
@@ -102,73 +106,105 @@ impl Services {
             let ip = spec.cluster_ip().to_owned();
             spec.set_cluster_ips([ip.as_str()]);
         }
-        if spec.ip_families().is_empty() {
-            spec.set_ip_families([family]);
-        }
-        if spec.ip_family_policy().is_none() {
-            spec.set_ip_family_policy("SingleStack");
-        }
     }
 
+    /// Ports on all nodes, also the one where a load balancer asks for the state of a
+    /// node. A dry run takes none, so that it may have any.
     fn node_ports(
         &self,
         service: &mut Service,
         old: Option<&Service>,
-        taken: &dyn Fn(&Place) -> bool,
+        (dry_run, taken): (bool, &dyn Fn(&Place) -> bool),
         errs: &mut Errors,
-    ) {
-        let spec = service.spec();
-        let wanted = match spec.type_() {
-            "NodePort" => true,
-            "LoadBalancer" => spec.allocate_load_balancer_node_ports().unwrap_or(true),
-            _ => false,
-        };
-        if !wanted {
-            return;
-        }
-        let before: HashSet<i32> = old
-            .map(|old| old.spec().ports().iter().map(|port| port.node_port()).collect())
-            .unwrap_or_default();
-        let mut ports: Vec<_> = spec.ports().iter().cloned().collect();
-        let root = Path::Root.field("spec");
-        let list = root.field("ports");
-        for (at, port) in ports.iter().enumerate() {
-            let n = port.node_port();
-            if n == 0 || before.contains(&n) {
-                continue;
-            }
-            let item = list.index(at);
-            if !self.ports.contains(&n) {
-                errs.invalid(&item.field("nodePort"), n, format!(
-                    "provided port is not in the valid range. The range of valid ports is {}-{}",
-                    self.ports.start(), self.ports.end()
-                ));
-            } else if taken(&Place::Port(n)) {
-                errs.invalid(&item.field("nodePort"), n, "provided port is already allocated");
-            }
-        }
-        let mut own: HashSet<i32> = ports.iter().map(|port| port.node_port()).collect();
-        for (at, port) in ports.iter_mut().enumerate() {
-            if port.node_port() != 0 {
-                continue;
-            }
-            let free = |n: &i32| !own.contains(n) && !taken(&Place::Port(*n));
-            match spread(&self.ports).find(free) {
-                Some(n) => {
-                    own.insert(n);
-                    port.set_node_port(n);
+    ) -> Result<(), Status> {
+        let spec = service.spec_mut();
+        let mut ports = Ports { all: &self.ports, dry_run, taken, own: HashSet::new() };
+        let list = Path::Root.field("spec");
+        let list = list.field("ports");
+        if spec.needs_node_ports() && !spec.ports().is_empty() {
+            let more = spec.type_() == "NodePort"
+                || spec.allocate_load_balancer_node_ports().unwrap_or(true);
+            let before: HashSet<i32> = old
+                .map(|old| old.spec().ports().iter().map(|port| port.node_port()).collect())
+                .unwrap_or_default();
+            let mut pairs = Vec::new();
+            for (at, port) in spec.ports_mut().iter_mut().enumerate() {
+                let n = port.node_port();
+                if n == 0 && !more {
+                    continue;
                 }
-                None => errs.push(
-                    schema::ErrorType::Internal,
-                    &list.index(at).field("nodePort"),
-                    object::Value::Null,
-                    "failed to allocate a nodePort: range is full",
-                ),
+                if n != 0 && !before.contains(&n) && !ports.own.contains(&n) {
+                    if let Some(wrong) = ports.wrong(n) {
+                        errs.invalid(&list.index(at).field("nodePort"), n, wrong);
+                    }
+                    ports.own.insert(n);
+                } else if n == 0 {
+                    let next = ports.next("a nodePort")?;
+                    port.set_node_port(next);
+                }
+                let pair = (port.protocol().to_owned(), port.node_port());
+                if pairs.contains(&pair) {
+                    let why = format!("duplicate nodePort: {{{} {}}}", pair.0, pair.1);
+                    return Err(Status::failure(500, "", why));
+                }
+                pairs.push(pair);
             }
         }
-        service.spec_mut().set_ports(ports.into_iter().collect::<List<_>>());
+        let kept = old.is_some_and(|old| old.spec().needs_health_check());
+        if spec.needs_health_check() && !kept {
+            let port = spec.health_check_node_port();
+            if port == 0 {
+                spec.set_health_check_node_port(ports.next("a HealthCheck NodePort")?);
+            } else if let Some(wrong) = ports.wrong(port) {
+                let why =
+                    format!("failed to allocate requested HealthCheck NodePort {port}: {wrong}");
+                return Err(Status::internal(why));
+            }
+        }
+        Ok(())
     }
 }
+
+/// The ports that one Service takes.
+struct Ports<'a> {
+    all: &'a RangeInclusive<i32>,
+    dry_run: bool,
+    taken: &'a dyn Fn(&Place) -> bool,
+    own: HashSet<i32>,
+}
+
+impl Ports<'_> {
+    /// Why this port cannot be had.
+    fn wrong(&self, port: i32) -> Option<String> {
+        if self.dry_run {
+            None
+        } else if !self.all.contains(&port) {
+            let (first, last) = (self.all.start(), self.all.end());
+            Some(format!(
+                "provided port is not in the valid range. The range of valid ports is {first}-{last}"
+            ))
+        } else {
+            let is_taken = (self.taken)(&Place::Port(port)) || self.own.contains(&port);
+            is_taken.then(|| "provided port is already allocated".to_owned())
+        }
+    }
+
+    fn next(&mut self, what: &str) -> Result<i32, Status> {
+        let free = |n: &i32| !self.own.contains(n) && !(self.taken)(&Place::Port(*n));
+        let port = if self.dry_run {
+            (DRY_RUN..).find(|n| !self.own.contains(n))
+        } else {
+            spread(self.all).find(free)
+        };
+        let full = || Status::internal(format!("failed to allocate {what}: range is full"));
+        let port = port.ok_or_else(full)?;
+        self.own.insert(port);
+        Ok(port)
+    }
+}
+
+/// The first port that a dry run gives: none that is ever given.
+const DRY_RUN: i32 = 32_769;
 
 impl Admit for Services {
     fn name(&self) -> &'static str {

@@ -9,11 +9,11 @@ use api::{
         SubjectAccessReview, SubjectAccessReviewStatus,
     },
 };
-use object::{List, Map, Status, Time, Value, View};
-use schema::{Errors, Path};
+use object::{List, Map, Object, Status, Time, Value, View};
+use schema::{Errors, apply::Write};
 use server::{Attributes, Decision, Handle, Handling, Request, Server, User, object_reply};
 
-use super::{body, typed};
+use super::{body, call, typed};
 use crate::{authn::ServiceAccounts, authz::Rbac};
 
 const GROUP: &str = "authorization.k8s.io";
@@ -28,7 +28,6 @@ impl Handle for Reviews {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
             let user = request.user.clone();
-            let namespace = request.info.namespace.clone();
             let answer = match &*request.info.resource {
                 "tokenreviews" => self.token(body::<TokenReview>(server, request).await?),
                 "selfsubjectreviews" => {
@@ -40,35 +39,23 @@ impl Handle for Reviews {
                     typed::<SelfSubjectReview>(review)
                 }
                 "selfsubjectaccessreviews" => {
-                    let given = body::<SelfSubjectAccessReview>(server, request).await?;
+                    let given = checked::<SelfSubjectAccessReview>(server, request).await?;
                     let status = decide(server, &user, given.get("spec")).await?;
                     let review = SelfSubjectAccessReview::from(given).with_status(status);
                     typed::<SelfSubjectAccessReview>(review)
                 }
                 "subjectaccessreviews" => {
-                    let given = body::<SubjectAccessReview>(server, request).await?;
+                    let given = checked::<SubjectAccessReview>(server, request).await?;
                     let status =
-                        decide(server, &subject(given.get("spec"))?, given.get("spec")).await?;
+                        decide(server, &subject(given.get("spec")), given.get("spec")).await?;
                     typed::<SubjectAccessReview>(
                         SubjectAccessReview::from(given).with_status(status),
                     )
                 }
                 "localsubjectaccessreviews" => {
-                    let given = body::<LocalSubjectAccessReview>(server, request).await?;
-                    let asked = given.get("spec").get("resourceAttributes").get("namespace");
-                    if asked.as_str().unwrap_or_default() != namespace {
-                        let at = Path::Root.field("spec");
-                        let at = at.field("resourceAttributes");
-                        let mut errs = Errors::default();
-                        errs.invalid(
-                            &at.field("namespace"),
-                            asked.clone(),
-                            "must match metadata.namespace",
-                        );
-                        return Err(errs.status(GROUP, "LocalSubjectAccessReview", ""));
-                    }
+                    let given = checked::<LocalSubjectAccessReview>(server, request).await?;
                     let status =
-                        decide(server, &subject(given.get("spec"))?, given.get("spec")).await?;
+                        decide(server, &subject(given.get("spec")), given.get("spec")).await?;
                     let review = LocalSubjectAccessReview::from(given).with_status(status);
                     typed::<LocalSubjectAccessReview>(review)
                 }
@@ -151,16 +138,40 @@ fn info(user: &User) -> UserInfo {
     info
 }
 
+/// Reads a review of access, and checks it.
+async fn checked<K: schema::Kind>(server: &Server, request: Request) -> Result<Value, Status> {
+    let (call, info) = (call(&request), request.info.clone());
+    let mut given = body::<K>(server, request).await?;
+    schema::normalize(K::SHAPE, &mut given);
+    let meta = Object::view(&given).metadata();
+    if !meta.namespace().is_empty() && meta.namespace() != info.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if !info.namespace.is_empty() {
+        given["metadata"]["namespace"] = info.namespace.clone().into();
+    }
+    let now = Time::text(server.registry.clock().now());
+    let write = Write {
+        shape: K::SHAPE,
+        api_version: &K::NAMES.api_version(),
+        kind: K::NAMES.kind,
+        manager: &call.manager,
+        subresource: "",
+        reset: &[],
+        now: &now,
+    };
+    let given = schema::apply::update(&write, None, given);
+    let mut errs = Errors::default();
+    K::view(&given).validate(&mut errs);
+    if errs.is_empty() { Ok(given) } else { Err(errs.status(GROUP, "", "")) }
+}
+
 /// The user that a review asks about.
-fn subject(spec: &Value) -> Result<User, Status> {
+fn subject(spec: &Value) -> User {
     let name = spec.get("user").as_str().unwrap_or_default();
     let groups: Vec<&str> = spec.get("groups").items().iter().filter_map(Value::as_str).collect();
-    if name.is_empty() && groups.is_empty() {
-        let mut errs = Errors::default();
-        let at = Path::Root.field("spec");
-        errs.invalid(&at.field("user"), name, "at least one of user or group must be specified");
-        return Err(errs.status(GROUP, "", ""));
-    }
     let mut user = User::new(name, &groups);
     user.uid = spec.get("uid").as_str().unwrap_or_default().into();
     let extra = spec.get("extra").entries().map(|(name, values)| {
@@ -168,7 +179,7 @@ fn subject(spec: &Value) -> Result<User, Status> {
         (name.to_owned(), values)
     });
     user.extra = extra.collect::<BTreeMap<_, _>>();
-    Ok(user)
+    user
 }
 
 async fn decide(
@@ -179,8 +190,8 @@ async fn decide(
     let (resource, plain) = (spec.get("resourceAttributes"), spec.get("nonResourceAttributes"));
     let text =
         |tree: &Value, name: &str| object::Text::from(tree.get(name).as_str().unwrap_or_default());
-    let wanted = match (resource.is_object(), plain.is_object()) {
-        (true, false) => Attributes {
+    let wanted = if resource.is_object() {
+        Attributes {
             verb: text(resource, "verb"),
             group: text(resource, "group"),
             version: text(resource, "version"),
@@ -190,19 +201,9 @@ async fn decide(
             name: text(resource, "name"),
             is_resource: true,
             ..Attributes::default()
-        },
-        (false, true) => Attributes {
-            verb: text(plain, "verb"),
-            path: text(plain, "path"),
-            ..Attributes::default()
-        },
-        _ => {
-            let why =
-                "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-            let mut errs = Errors::default();
-            errs.invalid_shown(&Path::Root.field("spec"), "null".to_owned(), why);
-            return Err(errs.status(GROUP, "", ""));
         }
+    } else {
+        Attributes { verb: text(plain, "verb"), path: text(plain, "path"), ..Attributes::default() }
     };
     let mut reasons = Vec::new();
     for way in &server.authorizers {

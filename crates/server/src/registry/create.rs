@@ -47,19 +47,17 @@ impl Registry {
         served.hub.hooks.prepare_create(&mut object);
         let object = self.manage(call, served, "", None, object); // what plugins set is nobody's
         let object = self.mutate(call, step, object).await?;
-        let object = self.check(call, step, object).await?;
+        let mut object = self.check(call, step, object).await?;
+        served.hub.normalize(&mut object);
         self.put(call, served, 0, object).await
     }
 }
 
 /// Fills defaults in the request's version, then goes over to the stored one.
 pub(super) fn default(served: &Served, object: &mut Value) {
-    served.definition.normalize(object);
-    served.definition.hooks.default_fields(object);
-    served.definition.normalize(object); // a hook may have reached into what was absent
+    served.definition.fill(object);
     served.stored(object);
     if !std::sync::Arc::ptr_eq(&served.definition, &served.hub) {
-        served.hub.hooks.default_fields(object);
-        served.hub.normalize(object);
+        served.hub.fill(object);
     }
 }

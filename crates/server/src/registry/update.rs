@@ -88,6 +88,7 @@ impl Registry {
         mut new: Value,
     ) -> Result<Version<Value>, Status> {
         keep_identity(&mut new, &old.object);
+        served.hub.drop_hollow(&mut new, &old.object);
         match subresource {
             "status" => {
                 new = with_status(served, &old.object, &new);
@@ -110,8 +111,9 @@ impl Registry {
         if subresource != "binding" {
             count_change(served, subresource, &mut new, &old.object);
         }
+        let mut new = self.check(call, step, new).await?;
+        served.hub.normalize(&mut new);
         new.adopt(&old.object); // the ring then holds a difference, not a copy
-        let new = self.check(call, step, new).await?;
         if new == old.object {
             return Ok(old.clone()); // a no-op writes nothing and wakes nobody
         }

@@ -1,5 +1,7 @@
 //! The last steps of every write: admission, rules, the store.
 
+use std::sync::Arc;
+
 use object::{Object, Status, Value, View};
 use schema::{Errors, Warnings, check_meta};
 use store::{Version, Write};
@@ -31,8 +33,10 @@ impl Registry {
         let Admission { mut object, warnings, .. } = admission;
         call.warnings = warnings;
         if step.operation != Operation::Delete {
-            step.served.hub.hooks.default_fields(&mut object);
-            step.served.hub.normalize(&mut object);
+            step.served.hub.fill(&mut object);
+            if let Some(old) = step.old {
+                step.served.hub.drop_hollow(&mut object, &old.object);
+            }
         }
         Ok(object)
     }
@@ -58,9 +62,12 @@ impl Registry {
             }
             (old, _) => served.hub.hooks.validate(&object, old, &mut errs),
         }
+        if subresource.is_empty() && !Arc::ptr_eq(&served.definition, &served.hub) {
+            served.definition.hooks.validate_version(&object, old, &mut errs);
+        }
         if !errs.is_empty() {
             let name = Object::view(&object).metadata().name();
-            let names = &served.definition.names;
+            let names = &served.hub.names;
             return Err(errs.status(names.group, names.kind, name));
         }
         let mut warnings = Warnings(std::mem::take(&mut call.warnings));

@@ -4,7 +4,7 @@ pub(crate) mod metrics;
 mod rules;
 
 use macros::api;
-use object::{LabelSelector, List, ObjectMeta, Quantity, Time};
+use object::{LabelSelector, Lens, List, ObjectMeta, Quantity, Time};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
 
 #[api]
@@ -294,6 +294,11 @@ impl Kind for HorizontalPodAutoscaler {
 
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
         let (status, at) = (self.status(), Path::Root.field("status"));
+        for (i, condition) in status.conditions().iter().enumerate() {
+            let at = at.field("conditions");
+            let generation = condition.observed_generation().unwrap_or_default();
+            errs.non_negative(&at.index(i).field("observedGeneration"), generation);
+        }
         errs.non_negative(&at.field("currentReplicas"), status.current_replicas().into());
         errs.non_negative(&at.field("desiredReplicas"), status.desired_replicas().into());
     }
@@ -334,7 +339,7 @@ impl HPAScalingRules {
         if self.select_policy().is_none() {
             self.set_select_policy("Max");
         }
-        if self.policies().is_empty() {
+        if self.tree().get("policies").is_null() {
             let policy = |(kind, value): &(&str, i32)| {
                 HPAScalingPolicy::new().with_type(*kind).with_value(*value).with_period_seconds(15)
             };

@@ -362,7 +362,7 @@ impl PodFailurePolicyOnExitCodesRequirement {
         let (at, values) = (at.field("values"), self.values());
         let shown = || Value::from(values.clone());
         match values.len() {
-            0 => errs.invalid(&at, Value::Null, "at least one value is required"),
+            0 => errs.invalid(&at, shown(), "at least one value is required"),
             n if n > 255 => errs.more_than(&at, n, 255),
             _ => {}
         }

@@ -40,6 +40,7 @@ impl Kind for LeaseCandidate {
     };
     const STORAGE: Storage = Storage::new("leasecandidates", "v1beta1");
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
     const DEFAULT_ON: bool = false;
 
     fn meta(&self) -> &ObjectMeta {

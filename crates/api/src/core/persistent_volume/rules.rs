@@ -1,22 +1,24 @@
 //! The rules for volumes that outlive pods.
 
 use crate::core::{affinity::warn_term, pod::warnings::OLD_VOLUMES};
-use object::{Lens, List, Value};
+use object::{Lens, Value};
 use schema::{Errors, Path, Warnings};
 
 use super::{CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSource};
 use crate::{
     core::{
-        NodeSelector, NodeSelectorRequirement, SecretReference,
+        SecretReference,
         persistent_volume_claim::ACCESS_MODES,
         volume::sources::{
             HOST_PATH_TYPES, check_csi_driver, check_flex_options, check_iscsi_name,
         },
     },
-    rules::{Rules, go_struct},
+    rules::Rules,
+    shown::shown_or_null,
 };
 
 const SPEC: Path = Path::Root.field("spec");
+const FLEX: &str = "flexVolume";
 /// The sources in the order in which they are looked at, and what they must say.
 const SOURCES: [(&str, &[&str]); 22] = [
     ("hostPath", &["path"]),
@@ -61,7 +63,7 @@ pub(super) fn check(volume: &PersistentVolume, errs: &mut Errors) {
     }
     let source = spec.persistent_volume_source();
     source.check(volume.metadata().name(), errs);
-    if source.local().is_some() && source.host_path().is_none() && nodes.is_none() {
+    if source.first() == Some("local") && nodes.is_none() {
         errs.required(&SPEC.field("nodeAffinity"), "Local volume requires node affinity");
     }
     let root = source.host_path().is_some_and(|path| path.path().trim_matches('/').is_empty());
@@ -97,8 +99,7 @@ pub(super) fn check_kept(new: &PersistentVolume, old: &PersistentVolume, errs: &
     let before = part(old, "nodeAffinity");
     if !before.is_null() && part(new, "nodeAffinity") != before {
         let why = "field is immutable, except for updating from beta label to GA";
-        let nodes = new.spec().node_affinity().and_then(|affinity| affinity.required());
-        let shown = nodes.map_or_else(|| "null".to_owned(), shown_nodes);
+        let shown = shown_or_null(new.spec().node_affinity());
         errs.invalid_shown(&Path::Root.field("nodeAffinity"), shown, why);
     }
     let class = |volume: &PersistentVolume| volume.spec().volume_attributes_class_name().is_some();
@@ -106,27 +107,6 @@ pub(super) fn check_kept(new: &PersistentVolume, old: &PersistentVolume, errs: &
         let why = "update from non-nil value to nil is forbidden";
         errs.forbidden(&SPEC.field("volumeAttributesClassName"), why);
     }
-}
-
-/// As Go prints it.
-fn shown_nodes(nodes: &NodeSelector) -> String {
-    let list = |all: &List<NodeSelectorRequirement>| {
-        let each = all.iter().map(|it| {
-            go_struct(&[
-                ("Key", it.key().into()),
-                ("Operator", it.operator().into()),
-                ("Values", Value::from(it.values().clone())),
-            ])
-        });
-        let each: Vec<_> = each.collect();
-        if each.is_empty() { "null".to_owned() } else { format!("[{}]", each.join(",")) }
-    };
-    let terms = nodes.node_selector_terms().iter().map(|term| {
-        let (labels, fields) = (list(term.match_expressions()), list(term.match_fields()));
-        format!("{{\"MatchExpressions\":{labels},\"MatchFields\":{fields}}}")
-    });
-    let terms: Vec<_> = terms.collect();
-    format!("{{\"Required\":{{\"NodeSelectorTerms\":[{}]}}}}", terms.join(","))
 }
 
 fn check_modes(volume: &PersistentVolume, errs: &mut Errors) {
@@ -150,9 +130,7 @@ fn check_capacity(volume: &PersistentVolume, errs: &mut Errors) {
         errs.required(&at, "");
     }
     if capacity.get("storage").is_none() || capacity.iter().len() > 1 {
-        let empty = capacity.is_empty();
-        let shown = if empty { Value::object() } else { Value::from(capacity.clone()) };
-        errs.not_supported(&at, shown, &["storage"]);
+        errs.not_supported(&at, Value::from(capacity.clone()), &["storage"]);
     }
     for (name, amount) in capacity.iter() {
         if amount.sign() < 0 {
@@ -179,48 +157,66 @@ fn check_class(volume: &PersistentVolume, errs: &mut Errors) {
 }
 
 impl PersistentVolumeSource {
+    /// The source that counts, where there are several. Flex volumes do not mind others.
+    fn first(&self) -> Option<&'static str> {
+        let is_set = |name: &&str| !self.tree().get(name).is_null();
+        SOURCES.iter().map(|(name, _)| *name).find(is_set)
+    }
+
     fn check(&self, volume: &str, errs: &mut Errors) {
-        let set = SOURCES.iter().filter(|(name, _)| !self.tree().get(name).is_null());
-        let set: Vec<_> = set.collect();
-        let Some(((first, needs), others)) = set.split_first() else {
+        let Some(first) = self.first() else {
             return errs.required(&SPEC, "must specify a volume type");
         };
-        let name = if *first == "gcePersistentDisk" { "persistentDisk" } else { first };
-        let at = SPEC.field(name);
-        for need in *needs {
-            if self.tree().get(first).get(need).is_zero() {
-                errs.required(&at.field(need), "");
+        for (name, needs) in SOURCES {
+            if self.tree().get(name).is_null() {
+                continue;
             }
-        }
-        match *first {
-            "csi" => self.csi().expect("it is set").check(&at, errs),
-            "iscsi" => self.check_iscsi(volume, &at, errs),
-            _ => self.check_files(&at, errs),
-        }
-        for (other, _) in others {
-            let other = if *other == "cephfs" { "cephFS" } else { other };
-            errs.forbidden(&SPEC.field(other), "may not specify more than 1 volume type");
+            if name == first || name == FLEX {
+                let at = if name == "gcePersistentDisk" { "persistentDisk" } else { name };
+                self.check_source(name, needs, volume, &SPEC.field(at), errs);
+            } else {
+                let at = if name == "cephfs" { "cephFS" } else { name };
+                errs.forbidden(&SPEC.field(at), "may not specify more than 1 volume type");
+            }
         }
     }
 
-    fn check_files(&self, at: &Path, errs: &mut Errors) {
-        if let Some(path) = self.host_path().filter(|path| !path.path().is_empty()) {
-            errs.descending(&at.field("path"), path.path());
-            errs.one_of(&at.field("type"), path.type_(), &HOST_PATH_TYPES);
-        } else if let Some(local) = self.local() {
-            errs.descending(&at.field("path"), local.path());
-        } else if let Some(nfs) = self.nfs().filter(|nfs| !nfs.path().starts_with('/')) {
-            errs.invalid(&at.field("path"), nfs.path(), "must be an absolute path");
-        } else if let Some(flocker) = self.flocker() {
-            flocker.check(at, errs);
-        } else if let Some(quobyte) = self.quobyte() {
-            quobyte.check(at, errs);
-        } else if let Some(fc) = self.fc() {
-            fc.check(at, errs);
-        } else if let Some(disk) = self.azure_disk() {
-            disk.check(at, errs);
-        } else if let Some(flex) = self.flex_volume() {
-            check_flex_options(flex.options().iter().map(|(key, _)| key), at, errs);
+    fn check_source(&self, name: &str, needs: &[&str], volume: &str, at: &Path, errs: &mut Errors) {
+        for need in needs {
+            if self.tree().get(name).get(need).is_zero() {
+                errs.required(&at.field(need), "");
+            }
+        }
+        match name {
+            "csi" => self.csi().expect("it is set").check(at, errs),
+            "iscsi" => self.check_iscsi(volume, at, errs),
+            _ => self.check_files(name, at, errs),
+        }
+    }
+
+    fn check_files(&self, name: &str, at: &Path, errs: &mut Errors) {
+        match name {
+            "hostPath" => {
+                if let Some(path) = self.host_path().filter(|path| !path.path().is_empty()) {
+                    errs.descending(&at.field("path"), path.path());
+                    errs.one_of(&at.field("type"), path.type_(), &HOST_PATH_TYPES);
+                }
+            }
+            "local" => errs.descending(&at.field("path"), self.local().map_or("", |it| it.path())),
+            "nfs" => {
+                if let Some(nfs) = self.nfs().filter(|nfs| !nfs.path().starts_with('/')) {
+                    errs.invalid(&at.field("path"), nfs.path(), "must be an absolute path");
+                }
+            }
+            "flocker" => self.flocker().expect("it is set").check(at, errs),
+            "quobyte" => self.quobyte().expect("it is set").check(at, errs),
+            "fc" => self.fc().expect("it is set").check(at, errs),
+            "azureDisk" => self.azure_disk().expect("it is set").check(at, errs),
+            FLEX => {
+                let flex = self.flex_volume().expect("it is set");
+                check_flex_options(flex.options().iter().map(|(key, _)| key), at, errs);
+            }
+            _ => {}
         }
     }
 

@@ -85,7 +85,10 @@ fn pod_spec(spec: &mut PodSpec) {
     containers(spec, Container::default_fields);
     if !spec.ephemeral_containers().is_empty() {
         let ephemeral = spec.ephemeral_containers_mut().iter_mut();
-        ephemeral.for_each(|container| container.as_container_mut().default_fields());
+        ephemeral.for_each(|container| {
+            container.as_container_mut().drop_dormant();
+            container.as_container_mut().default_fields();
+        });
     }
     resources::round_up(spec.overhead_mut());
     if spec.resources().is_some() {

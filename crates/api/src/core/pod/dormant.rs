@@ -3,7 +3,7 @@
 
 use object::List;
 
-use super::PodSpec;
+use super::{ContainerStatus, PodSpec, PodStatus};
 use crate::core::{Container, HTTPGetAction, Lifecycle, LifecycleHandler, Probe, Volume};
 
 pub(super) fn drop_dormant(spec: &mut PodSpec) {
@@ -12,6 +12,35 @@ pub(super) fn drop_dormant(spec: &mut PodSpec) {
     }
     if !spec.eviction_responders().is_empty() {
         spec.set_eviction_responders(List::default());
+    }
+}
+
+impl PodStatus {
+    /// What is new in a status and belongs to what is off.
+    pub(super) fn drop_dormant(&mut self, old: &Self) {
+        if old.volume_health().is_empty() {
+            self.set_volume_health(List::default());
+        }
+        if old.node_allocatable_resource_claim_statuses().is_empty() {
+            self.set_node_allocatable_resource_claim_statuses(List::default());
+        }
+        if !self.container_statuses().is_empty() {
+            drop_volume_statuses(self.container_statuses_mut());
+        }
+        if !self.init_container_statuses().is_empty() {
+            drop_volume_statuses(self.init_container_statuses_mut());
+        }
+        if !self.ephemeral_container_statuses().is_empty() {
+            drop_volume_statuses(self.ephemeral_container_statuses_mut());
+        }
+    }
+}
+
+fn drop_volume_statuses(statuses: &mut List<ContainerStatus>) {
+    for status in statuses.iter_mut().filter(|status| !status.volume_mounts().is_empty()) {
+        for mount in status.volume_mounts_mut().iter_mut() {
+            mount.clear_volume_status();
+        }
     }
 }
 
@@ -132,6 +161,9 @@ impl crate::core::ProjectedVolumeSource {
             }
             if source.pod_certificate().is_some() {
                 source.pod_certificate_mut().clear_user();
+            }
+            if source.cluster_trust_bundle().is_some() {
+                source.cluster_trust_bundle_mut().clear_user();
             }
         }
     }

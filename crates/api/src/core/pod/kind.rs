@@ -113,6 +113,7 @@ impl Kind for Pod {
 
     fn prepare_status(&mut self, old: &Self) {
         self.keep_status(old.status());
+        self.status_mut().drop_dormant(old.status());
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod annotations;
 mod columns;
+mod container_status_rules;
 mod defaults;
 mod diff;
 mod dormant;

@@ -7,6 +7,7 @@ use super::{Pod, PodSpec, annotations};
 use crate::{
     core::{Container, NodeAffinity, NodeSelectorTerm, PodTemplateSpec, Toleration},
     rules::Rules,
+    shown::{shown, shown_all},
 };
 
 const SPEC: Path = Path::Root.field("spec");
@@ -250,12 +251,12 @@ fn check_node_affinity(new: Option<&NodeAffinity>, old: Option<&NodeAffinity>, e
     }
     if old.len() != new.len() {
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return errs.invalid(&at, object::Value::from(new), why);
+        return errs.invalid_shown(&at, shown_all(&new), why);
     }
     for (i, (new, old)) in new.iter().zip(old.iter()).enumerate() {
         if !only_adds(new, old) {
             let why = "only additions are allowed (no mutations or deletions)";
-            errs.invalid(&at.index(i), object::Value::from(new.clone()), why);
+            errs.invalid_shown(&at.index(i), shown(new), why);
         }
     }
 }

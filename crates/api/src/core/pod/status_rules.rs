@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use object::{List, Value, names};
 use schema::{Errors, Path};
 
-use super::{ContainerStatus, Pod, PodSpec, PodStatus};
+use super::{ContainerStatus, Pod, PodSpec, PodStatus, container_status_rules};
 use crate::{
     core::Container,
     rules::{Rules, go_struct},
+    shown::shown_all,
 };
 
 const STATUS: Path = Path::Root.field("status");
@@ -28,6 +29,7 @@ pub(super) fn check(pod: &Pod, old: &Pod, errs: &mut Errors) {
     check_claims(pod, errs);
     check_pod_ips(new, errs);
     check_host_ips(new, errs);
+    container_status_rules::check(pod, errs);
 }
 
 fn check_conditions(status: &PodStatus, errs: &mut Errors) {
@@ -133,6 +135,16 @@ fn check_pod_ips(status: &PodStatus, errs: &mut Errors) {
     let at = STATUS.field("podIPs");
     let ips: Vec<&str> = status.pod_ips().iter().map(super::status::PodIP::ip).collect();
     check_ips(&ips, &at, errs);
+    match ips.first() {
+        first if first.is_none() != status.pod_ip().is_empty() => {
+            let why = "podIP and podIPs must either both be set or both be unset";
+            errs.invalid_shown(&at, shown_all(status.pod_ips()), why);
+        }
+        Some(first) if *first != status.pod_ip() => {
+            errs.invalid(&at.index(0).field("ip"), *first, "must be equal to `podIP`");
+        }
+        _ => {}
+    }
 }
 
 fn check_host_ips(status: &PodStatus, errs: &mut Errors) {

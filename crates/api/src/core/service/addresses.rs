@@ -34,6 +34,11 @@ impl ServiceSpec {
 }
 
 impl Service {
+    /// Whether the addresses and families that are given agree.
+    pub fn check_addresses(&self, errs: &mut Errors) {
+        check(self.spec(), &Path::Root.field("spec"), errs);
+    }
+
     /// The one address, given alone, is the whole list.
     pub(super) fn align_addresses(&mut self) {
         let one = Text::from(self.spec().cluster_ip());
