@@ -228,7 +228,7 @@ fn fit(
                 if value.is_null() {
                     *value = zero(item);
                 } else if failed.is_none() {
-                    failed = fit(item, go.entry(), value, &at.key(name), unknown).err();
+                    failed = fit(item, go.entry(), value, &at.field(name), unknown).err();
                 }
                 true
             });

@@ -161,7 +161,7 @@ pub struct JSONSchemaProps {
     unique_items: bool,
     #[api(tag = 19)]
     multiple_of: Option<f64>,
-    #[api(tag = 20)]
+    #[api(tag = 20, go = "[]v1.JSON")]
     enum_: List<Value>,
     #[api(tag = 21)]
     max_properties: Option<i64>,
@@ -315,22 +315,22 @@ impl Kind for CustomResourceDefinition {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::json("apiextensions.k8s.io/customresourcedefinitions", "v1");
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "CustomResourceDefinition", &["get", "patch", "update"])];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::<Self>::new("Scope", "string", |crd, _| crd.spec().scope().into()),
-        Column::<Self>::new("Versions", "string", |crd, _| served(crd).into()),
+        Column::new("Scope", "string", |crd: &Self, _| crd.spec().scope().into()),
+        Column::new("Versions", "string", |crd: &Self, _| served(crd).into()),
         Column::CREATED,
-        Column::<Self>::new("Group", "string", |crd, _| crd.spec().group().into()).wide(),
-        Column::<Self>::new("Kind", "string", |crd, _| crd.spec().names().kind().into()).wide(),
-        Column::<Self>::new("ShortNames", "string", |crd, _| {
+        Column::new("Group", "string", |crd: &Self, _| crd.spec().group().into()).wide(),
+        Column::new("Kind", "string", |crd: &Self, _| crd.spec().names().kind().into()).wide(),
+        Column::new("ShortNames", "string", |crd: &Self, _| {
             join(crd.spec().names().short_names().iter()).into()
         })
         .wide(),
-        Column::<Self>::new("Established", "boolean", |crd, _| crd.is_true("Established").into())
-            .wide(),
+        Column::new("Established", "boolean", |crd: &Self, _| crd.is_true("Established").into()).wide(),
     ];
 
     fn meta(&self) -> &ObjectMeta {

@@ -86,9 +86,15 @@ const SCALE: &[(&str, &str, Absent)] = &[
     ("LabelSelectorPath", "labelSelectorPath", Null),
 ];
 
-/// The fields of a schema in Go's order: Go's name and the API's.
-pub(super) fn schema_fields() -> impl Iterator<Item = (&'static str, &'static str)> {
-    SCHEMA.iter().map(|(go, api, _)| (*go, *api))
+/// Go's names of the fields that are set in a schema, in Go's order. A pointer to nothing
+/// much is set.
+pub(super) fn set_fields(tree: &Value) -> impl Iterator<Item = &'static str> {
+    let set = |(go, api, absent): &(&'static str, &str, Absent)| {
+        let value = tree.get(api);
+        let set = if matches!(absent, Null) { !value.is_null() } else { !value.is_zero() };
+        set.then_some(*go)
+    };
+    SCHEMA.iter().filter_map(set)
 }
 
 pub(super) fn schema(tree: &Value) -> String {

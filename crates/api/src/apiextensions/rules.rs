@@ -28,10 +28,12 @@ const SELECTABLE: usize = 8;
 /// What a new CRD must keep.
 pub(super) fn check_new(crd: &CustomResourceDefinition, errs: &mut Errors) {
     let spec = crd.spec();
-    let name = crd.metadata().name();
-    if !name.is_empty() && name != format!("{}.{}", spec.names().plural(), spec.group()) {
-        let why = r#"must be spec.names.plural+"."+spec.group"#;
-        errs.invalid(&Path::Root.field("metadata").field("name"), name, why);
+    let (meta, right) = (crd.metadata(), format!("{}.{}", spec.names().plural(), spec.group()));
+    for (field, name) in [("name", meta.name()), ("generateName", meta.generate_name())] {
+        if !name.is_empty() && name != right {
+            let why = r#"must be spec.names.plural+"."+spec.group"#;
+            errs.invalid(&Path::Root.field("metadata").field(field), name, why);
+        }
     }
     let terms =
         Terms { strictness: Strictness::default(), reviews: true, bundles: false, fields: false };

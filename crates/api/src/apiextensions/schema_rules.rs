@@ -150,8 +150,7 @@ struct Place<'a> {
 }
 
 fn check_root(schema: &Schema, at: &Path, errs: &mut Errors) {
-    let set = |api: &str| !schema.tree().get(api).is_zero();
-    for (name, _) in go::schema_fields().filter(|(_, api)| set(api)) {
+    for name in go::set_fields(schema.tree()) {
         if name == "Type" {
             if schema.ty() == "object" {
                 continue;

@@ -356,8 +356,9 @@ fn check_type((types, format, nullable): Wanted, value: &Value, path: &str) -> O
             return outcome;
         }
         Value::Bool(_) => ("boolean", ""),
-        Value::Int(_) | Value::UInt(_) => ("integer", "int64"),
-        Value::Float(_) => ("number", "float64"),
+        Value::Int(_) => ("integer", "int64"),
+        // What no 64 bits with a sign can hold is read as a float.
+        Value::UInt(_) | Value::Float(_) => ("number", "float64"),
         Value::Text(_) => ("string", ""),
         Value::List(_) => ("array", ""),
         Value::Object(_) | Value::Map(_) => ("object", ""),

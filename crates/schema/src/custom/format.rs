@@ -39,23 +39,27 @@ const TEXTS: [&str; 26] = [
 
 /// The format of a schema if it is one that counts for its type; else none.
 pub(super) fn supported(schema: &Schema) -> &str {
-    match unknown_format(schema) {
-        None => schema.text("format"),
-        Some(_) => "",
-    }
+    let format = schema.text("format");
+    let counts = match &*schema.types() {
+        [ty] => is_format_of(ty, format),
+        _ => is_known(format),
+    };
+    if counts { format } else { "" }
 }
 
-/// The format of a schema if it is not one that counts for its type.
+/// The format of a schema if it is not one that counts for its declared type.
 pub fn unknown_format(schema: &Schema) -> Option<&str> {
     let format = schema.text("format");
-    let known = match &*schema.types() {
-        _ if format.is_empty() => true,
-        ["string"] | [] | [_, _, ..] => is_known(format),
-        ["integer"] => matches!(format, "int32" | "int64"),
-        ["number"] => matches!(format, "float" | "double"),
+    Some(format).filter(|format| !format.is_empty() && !is_format_of(schema.ty(), format))
+}
+
+fn is_format_of(ty: &str, format: &str) -> bool {
+    match ty {
+        "" | "string" => is_known(format),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
         _ => false,
-    };
-    (!known).then_some(format)
+    }
 }
 
 /// Whether texts can be checked for the format.

@@ -138,7 +138,8 @@ fn multiple(
     if factor <= 0.0 {
         let message =
             format!("factor MultipleOf declared for {path} must be positive: {}", shown(factor));
-        let bad = if whole { Value::Int(0) } else { factor.into() };
+        #[expect(clippy::cast_possible_truncation, reason = "as Go converts")]
+        let bad = if whole { Value::Int(factor as i64) } else { factor.into() };
         let path = Some(path.into());
         outcome.fail(Failure { error: Invalid, path, bad, message, detail: None });
         return;

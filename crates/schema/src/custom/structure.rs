@@ -278,7 +278,7 @@ fn is_int_or_string(schema: &Schema, list: &str) -> bool {
         .all(list)
         .map(|clause| {
             let only =
-                clause.tree().entries().all(|(name, value)| name == "type" || value.is_zero());
+                clause.tree().entries().all(|(name, value)| name == "type" || value.is_null());
             if only { clause.ty() } else { "" }
         })
         .collect();
