@@ -2,13 +2,18 @@
 
 use std::{
     ffi::OsStr,
+    fs,
     net::IpAddr,
     ops::RangeInclusive,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
+use pki::Pair;
+use store::Remote;
 
 use crate::{admission, allocate::Range};
 
@@ -63,6 +68,37 @@ pub struct Flags {
     /// Versions to serve or not: api/all=true, group/version=false.
     #[arg(long, value_delimiter = ',')]
     pub runtime_config: Vec<String>,
+    /// Where etcd is, if it keeps the data; without it the embedded store does.
+    #[arg(long, value_delimiter = ',', value_name = "URL")]
+    pub etcd_servers: Vec<String>,
+    /// What all keys in etcd begin with.
+    #[arg(long, default_value = "/registry")]
+    pub etcd_prefix: String,
+    /// Who signs the certificates of etcd.
+    #[arg(long, value_name = "FILE")]
+    pub etcd_cafile: Option<PathBuf>,
+    /// The certificate that is shown to etcd.
+    #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
+    pub etcd_certfile: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
+    pub etcd_keyfile: Option<PathBuf>,
+    /// How often old revisions are forgotten: 5m0s; 0: never.
+    #[arg(long, default_value = "5m0s")]
+    pub etcd_compaction_interval: String,
+    /// What keeps the data: etcd3, the only one there is.
+    #[arg(long, default_value = "etcd3", value_parser = ["etcd3"])]
+    pub storage_backend: String,
+    /// How the data is kept: protobuf, as upstream keeps it.
+    #[arg(long, default_value = "application/vnd.kubernetes.protobuf", value_parser = ["application/vnd.kubernetes.protobuf"])]
+    pub storage_media_type: String,
+    /// Who encrypts which kinds at rest: an EncryptionConfiguration. Without it secrets are
+    /// encrypted with a key that is made in the data folder.
+    #[arg(long, value_name = "FILE")]
+    pub encryption_provider_config: Option<PathBuf>,
+    /// Whether a change of that file is taken over while the server runs.
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub encryption_provider_config_automatic_reload: bool,
     /// How many reading requests are handled at once.
     #[arg(long, default_value_t = 400)]
     pub max_requests_inflight: usize,
@@ -90,6 +126,8 @@ pub struct Config {
     pub(crate) flags: Flags,
     pub(crate) services: Range,
     pub(crate) node_ports: RangeInclusive<i32>,
+    /// `None`: old revisions are kept as long as there is room.
+    pub(crate) compaction: Option<Duration>,
 }
 
 impl Config {
@@ -114,7 +152,27 @@ impl Config {
             flags.allow_privileged,
             "--allow-privileged=false is not supported: use Pod Security admission instead"
         );
-        Ok(Self { flags, services, node_ports })
+        let compaction = duration(&flags.etcd_compaction_interval)?;
+        Ok(Self { flags, services, node_ports, compaction })
+    }
+
+    /// How etcd is reached.
+    pub(crate) fn etcd(&self) -> Result<Remote> {
+        let flags = &self.flags;
+        let read = |path: &PathBuf| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        let pair = match (&flags.etcd_certfile, &flags.etcd_keyfile) {
+            (Some(certificate), Some(key)) => Some(Pair::from_pem(&read(certificate)?, &read(key)?)?),
+            _ => None,
+        };
+        let tls = match &flags.etcd_cafile {
+            Some(path) => {
+                let authorities = pki::certificates(&read(path)?)?;
+                Some(Arc::new(pki::client_config(&authorities, pair.as_ref())?))
+            }
+            None => None,
+        };
+        let (endpoints, prefix) = (flags.etcd_servers.clone(), flags.etcd_prefix.clone());
+        Ok(Remote { endpoints, tls, prefix, compaction: self.compaction })
     }
 
     /// Whether a version is served.
@@ -136,6 +194,13 @@ impl Config {
         };
         said(&exact).or(said(channel)).or(said("api/all")).unwrap_or(default)
     }
+}
+
+/// As Go writes them: 5m0s, 1h; 0 is none.
+fn duration(text: &str) -> Result<Option<Duration>> {
+    let wrong = |why| anyhow::anyhow!("--etcd-compaction-interval: {why}");
+    let nanos = if text == "0" { 0 } else { object::Duration::nanos(text).map_err(wrong)? };
+    Ok(u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos))
 }
 
 fn ports(text: &str) -> Result<RangeInclusive<i32>> {

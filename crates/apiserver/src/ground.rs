@@ -1,15 +1,15 @@
 //! What a server stands on besides its flags: storage, a way in, time.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use object::{Clock, SystemClock, Value};
 use schema::custom::CompileRules;
-use server::{Identity, Registry};
-use store::{Bounds, DiskLog, Embedded, Folder, Mirror, Options};
+use server::{Identity, Registry, Transform};
+use store::{Bounds, DiskLog, Embedded, Engine, EtcdEngine, Folder, Mirror, Options};
 use tokio::net::TcpListener;
 
-use crate::{Config, crds::with_rules};
+use crate::{Config, at_rest::AtRest, crds::with_rules};
 
 /// Usually what the flags say; tests and supervisors bring their own.
 #[derive(Debug)]
@@ -36,6 +36,29 @@ pub enum Entry {
     Listener(TcpListener),
     /// Only from within the process.
     Pipes,
+}
+
+/// Storage that is open, and what must be seen to while it is.
+pub(crate) struct Opened {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) mirror: Arc<Mirror<Value>>,
+    /// `None`: nothing is kept.
+    pub(crate) at_rest: Option<AtRest>,
+}
+
+impl Opened {
+    /// Lets go of old revisions for ever: each time, of those before the last time.
+    pub(crate) fn forget(&self, interval: Duration) -> impl Future<Output = ()> + use<> {
+        let (mirror, engine) = (self.mirror.clone(), self.registry.engine().clone());
+        async move {
+            let mut before = engine.durable();
+            loop {
+                tokio::time::sleep(interval).await;
+                mirror.compact(before);
+                before = engine.durable();
+            }
+        }
+    }
 }
 
 impl Default for Ground {
@@ -68,20 +91,33 @@ impl Storage {
         config: &Config,
         clock: &Arc<dyn Clock>,
         compile: &Arc<dyn CompileRules>,
-    ) -> Result<Arc<Registry>> {
+    ) -> Result<Opened> {
         let mirror = Mirror::<Value>::new(Bounds::default());
-        let engine = Arc::new(match self {
-            Self::Memory => Embedded::memory(mirror.clone(), clock.clone()),
+        let engine: Arc<dyn Engine<Value>> = match self {
+            Self::Memory => Arc::new(Embedded::memory(mirror.clone(), clock.clone())),
+            Self::Disk if !config.flags.etcd_servers.is_empty() => {
+                Arc::new(EtcdEngine::connect(config.etcd()?, clock.clone())?)
+            }
             Self::Disk => {
                 let disk = Arc::new(Folder::open(config.flags.data_dir.join("store"))?);
                 let log = DiskLog::open(disk, clock.clone(), Options::default())?;
-                Embedded::open(log, mirror.clone(), clock.clone())?
+                Arc::new(Embedded::open(log, mirror.clone(), clock.clone())?)
             }
-        });
+        };
         let kinds = api::kinds()
             .into_iter()
             .filter(|kind| config.serves(kind.names.group, kind.names.version, kind.default_on))
             .map(|kind| with_rules(kind, compile));
-        Ok(Registry::open(kinds.collect(), engine, &mirror, Arc::new(Identity), clock.clone())?)
+        let kinds: Vec<_> = kinds.collect();
+        let at_rest = match self {
+            Self::Memory => None,
+            Self::Disk => Some(AtRest::open(config, &kinds)?),
+        };
+        let transform: Arc<dyn Transform> = match &at_rest {
+            Some(at_rest) => at_rest.encryption.clone(),
+            None => Arc::new(Identity),
+        };
+        let registry = Registry::open(kinds, engine, &mirror, transform, clock.clone())?;
+        Ok(Opened { registry, mirror, at_rest })
     }
 }

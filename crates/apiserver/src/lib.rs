@@ -3,6 +3,7 @@
 
 mod admission;
 mod allocate;
+mod at_rest;
 mod authn;
 mod authz;
 mod bootstrap;
@@ -13,6 +14,7 @@ mod handlers;
 mod start;
 
 pub use self::{
+    at_rest::ENCRYPTION,
     config::{Config, Flags},
     ground::{Entry, Ground, Storage},
     start::{Running, start, start_on, start_with},

@@ -107,7 +107,8 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let cluster = certificates(&config, advertise, service_ip, &*clock)?;
 
     let compile: Arc<dyn CompileRules> = Arc::new(NoRules);
-    let registry = storage.open(&config, &clock, &compile)?;
+    let opened = storage.open(&config, &clock, &compile)?;
+    let registry = opened.registry.clone();
     let slot = Arc::new(OnceLock::from(registry.clone()));
     let rbac = Rbac::new(&registry);
     let services = Services::new(config.services, config.node_ports.clone(), clock.clone());
@@ -159,6 +160,12 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
 
     let custom = Crds::open(&registry, compile)
         .map_err(|status| anyhow::anyhow!("custom kinds: {}", status.message()))?;
+    if let Some(interval) = config.compaction {
+        server.background(opened.forget(interval));
+    }
+    if let Some(at_rest) = opened.at_rest {
+        server.background(at_rest.follow(registry.clone()));
+    }
     let server = Arc::new(server);
     custom.run(&server);
     let trust = Trust::new(&[cluster.ca.certificate().clone()])?;

@@ -14,6 +14,7 @@ mod compress;
 mod config;
 mod discovery;
 mod encodings;
+mod encryption;
 mod filters;
 mod health;
 mod kinds;
@@ -43,6 +44,7 @@ pub use self::{
     body::{Body, Reply},
     codec::{Decoded, decode_body},
     config::{Config, Limits},
+    encryption::{Encryption, EncryptionConfig, Place},
     health::Check,
     kinds::{Kinds, Served},
     listen::{Listening, Tls},

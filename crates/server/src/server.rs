@@ -90,6 +90,17 @@ impl Server {
         self.tasks.spawn(task);
     }
 
+    /// Runs `task` until it ends, or everything does.
+    pub fn background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.spawn(async move {
+            tokio::select! {
+                () = task => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
     /// Serves one connection to its end, in HTTP/1.1 or HTTP/2.
     pub async fn connection(
         self: Arc<Self>,

@@ -26,9 +26,10 @@ use tracing::{error, warn};
 
 use self::{
     files::{Files, read},
+    segment::Segment,
     snapshot::Snapshot,
 };
-use crate::{Base, Error, Failure, Image, Log, Record, disk::Disk};
+use crate::{Base, Error, Failure, Image, Log, Record, Removals, disk::Disk, keys::Keys};
 
 const RESERVE: &str = "reserve";
 /// Given up while a state is written for which there is no room otherwise.
@@ -87,6 +88,57 @@ impl DiskLog {
         let inner = Inner { disk, clock, options, files };
         inner.prepare().map_err(|error| Error::Disk(format!("write to the folder: {error}")))?;
         Ok(Arc::new(Self { inner: Arc::new(inner), compaction: Mutex::default() }))
+    }
+
+    /// Begins in an empty folder, with a state.
+    pub(crate) fn begin(
+        disk: &dyn Disk,
+        records: Vec<Record>,
+        revision: u64,
+        made: i64,
+    ) -> Result<(), Error> {
+        let failed = |error: io::Error| Error::Disk(format!("write to the folder: {error}"));
+        if !disk.lock().map_err(failed)? {
+            return Err(Error::InUse);
+        }
+        let ours = |name: &String| Segment::base_of(name).or(Snapshot::revision_of(name)).is_some();
+        if disk.list().map_err(failed)?.iter().any(ours) {
+            return Err(Error::Disk("begin there: the folder holds a store already".to_owned()));
+        }
+        let mut keys = Keys::default();
+        for record in &records {
+            keys.apply(record);
+        }
+        let (heads, removals, notes) = (keys.heads(), Removals { rest: revision, ..Removals::default() }, vec![]);
+        let image = Image { revision, floor: revision, heads: None, removals, notes };
+        let written = Snapshot::write(disk, &image, &heads, made, |take| {
+            records.into_iter().for_each(take);
+            Ok(())
+        });
+        written.map(drop).map_err(|error| Error::Disk(format!("begin there: {error}")))
+    }
+
+    /// What a folder holds, though another process may write to it: up to where it was
+    /// whole, oldest first, and up to which revision it is only a state.
+    pub(crate) fn peek(disk: &dyn Disk) -> Result<(u64, Vec<Record>), Error> {
+        let mut tries = 5;
+        loop {
+            let read = || {
+                let mut files = Files::open(disk)?;
+                let mut records = Vec::new();
+                let snapshot = files.snapshots.first().cloned();
+                let base = snapshot.map(|s| s.read(&mut |record| records.push(record))).transpose()?;
+                let base = base.unwrap_or_default();
+                let found = files.found.take().unwrap_or_default();
+                records.extend(found.into_iter().filter(|record| record.revision > base.through));
+                Ok((base.floor, records))
+            };
+            match read() {
+                // Files may go, and a write may be seen in part, while it is looked at.
+                Err(Error::Disk(_) | Error::Damaged { .. }) if tries > 0 => tries -= 1,
+                done => return done,
+            }
+        }
     }
 
     fn wait(&self) {

@@ -16,7 +16,7 @@ mod commit;
 mod loaded;
 mod writer;
 
-use std::{fmt, sync::Arc, thread::JoinHandle};
+use std::{collections::BTreeMap, fmt, sync::Arc, thread::JoinHandle};
 
 use object::Clock;
 use tracing::error;
@@ -92,6 +92,23 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
             return Err(Error::Compacted { floor: base.floor });
         }
         Ok(records)
+    }
+
+    fn past(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
+        let mut state = BTreeMap::new();
+        let base = self.core.log.read(0, &mut |record| {
+            if record.revision > revision || !record.key.starts_with(prefix) {
+                return;
+            } else if record.bytes.is_some() {
+                state.insert(record.key.clone(), record);
+            } else {
+                state.remove(&record.key);
+            }
+        })?;
+        if revision < base.floor {
+            return Err(Error::Compacted { floor: base.floor });
+        }
+        Ok(state.into_values().collect())
     }
 
     fn durable(&self) -> u64 {

@@ -1,11 +1,11 @@
 //! What keeps the bytes. Embedded here; etcd is another.
 
-use std::{fmt, future::Future, pin::Pin, time::Duration};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use object::Text;
 
-use crate::Error;
+use crate::{Error, Resource};
 
 /// A change that somebody asks for.
 #[derive(Debug)]
@@ -137,6 +137,25 @@ pub trait Engine<V>: fmt::Debug + Send + Sync {
 
     /// What happened under `prefix` after a revision that a replay has reached.
     fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error>;
+
+    /// What there was under `prefix` at a revision, back to where the engine remembers.
+    fn past(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error>;
+
+    /// The resource is filled up to a revision, and mirrored from now on. An engine that
+    /// others write to as well shows it from here what happens.
+    fn follow(&self, _prefix: &str, _after: u64, _resource: &Arc<Resource<V>>) {}
+
+    /// Whether others write as well: then each resource is complete up to a revision of
+    /// its own, and who must have the newest asks for it.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// The newest revision of all, also of what others wrote.
+    fn newest(&self) -> Writing<'_> {
+        let durable = self.durable();
+        Box::pin(async move { Ok(durable) })
+    }
 
     /// The newest durable revision.
     fn durable(&self) -> u64;

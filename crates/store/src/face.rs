@@ -31,6 +31,7 @@ use object::Clock;
 use tracing::error;
 
 use self::{member::Member, service::Service};
+pub(crate) use self::aside::{begin, from_text, to_text};
 pub use self::{
     listen::{Listening, bind},
     service::{Identity, Limits},

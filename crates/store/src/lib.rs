@@ -10,6 +10,7 @@
 //! `store` knows neither kinds nor encodings: an engine keeps opaque bytes, a
 //! mirror keeps whatever value its owner wants resident.
 
+pub mod archive;
 pub mod bolt;
 pub mod contract;
 mod cursor;
@@ -17,6 +18,7 @@ mod disk;
 mod disk_log;
 mod embedded;
 mod engine;
+pub mod etcd;
 pub mod face;
 mod keys;
 mod log;
@@ -32,6 +34,7 @@ pub use self::{
     disk_log::{DiskLog, Options},
     embedded::Embedded,
     engine::{Engine, Lineage, Note, Record, Replay, Write, Writing},
+    etcd::{EtcdEngine, Remote},
     keys::{Head, Heads, Image, Removals},
     log::{Base, Failure, Log, MemoryLog},
     mirror::{Mirror, Resident},
@@ -68,6 +71,9 @@ pub enum Error {
     /// Split it.
     #[error("a write of {bytes} bytes is too large; at most {limit} are taken")]
     TooLarge { bytes: usize, limit: usize },
+    /// Ask again. A write may have been done all the same.
+    #[error("the store cannot be reached: {0}")]
+    Unavailable(String),
     /// The log has failed, and what it holds is unknown: restart.
     #[error("the log takes no more writes")]
     Broken,

@@ -58,14 +58,16 @@ impl<V: fmt::Debug> Mirror<V> {
         assert!(prefix.ends_with('/'), "a key has one resource");
         let replay = engine.replay(prefix)?;
         let (through, now) = (replay.through, replay.now);
-        let mut resource = self.filled(resident.clone(), replay)?;
+        let progress = if engine.is_shared() { Arc::default() } else { self.progress.clone() };
+        let filled = |replay| self.filled(resident.clone(), replay, &progress);
+        let mut resource = filled(replay)?;
         // The most is read by now; writers wait only for what has come since.
         let mut resources = self.resources.write().expect("not poisoned");
         match engine.replay_after(prefix, through) {
             // Those that come again by `apply` are skipped.
             Ok(since) => since.into_iter().try_for_each(|r| resource.apply(r, None, now))?,
             Err(Error::Compacted { .. }) => {
-                resource = self.filled(resident, engine.replay(prefix)?)?;
+                resource = filled(engine.replay(prefix)?)?;
             }
             Err(error) => return Err(error),
         }
@@ -73,6 +75,11 @@ impl<V: fmt::Debug> Mirror<V> {
         if let Some(earlier) = resources.insert(prefix.into(), resource.clone()) {
             earlier.close();
         }
+        drop(resources);
+        if engine.is_shared() {
+            resource.complete(through);
+        }
+        engine.follow(prefix, resource.complete_through().max(through), &resource);
         Ok(resource)
     }
 
@@ -84,13 +91,26 @@ impl<V: fmt::Debug> Mirror<V> {
         }
     }
 
+    /// Lists of before `revision` are refused from now on, though some could be made
+    /// for longer: whoever pages through one learns in time that he must begin anew.
+    pub fn compact(&self, revision: u64) {
+        self.progress.compact(revision);
+        let resources = self.resources.read().expect("not poisoned");
+        resources.values().for_each(|resource| resource.compact(revision));
+    }
+
     /// The resource that a key belongs to: that of the longest prefix.
     pub fn resource(&self, key: &str) -> Option<Arc<Resource<V>>> {
         find(&self.resources.read().expect("not poisoned"), key).cloned()
     }
 
-    fn filled(&self, resident: Arc<dyn Resident<V>>, replay: Replay) -> Result<Resource<V>, Error> {
-        let resource = Resource::new(resident, self.bounds, self.progress.clone());
+    fn filled(
+        &self,
+        resident: Arc<dyn Resident<V>>,
+        replay: Replay,
+        progress: &Arc<Progress>,
+    ) -> Result<Resource<V>, Error> {
+        let resource = Resource::new(resident, self.bounds, progress.clone());
         resource.fill(replay)?;
         Ok(resource)
     }

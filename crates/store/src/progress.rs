@@ -1,14 +1,16 @@
 //! How far a mirror is complete, and who waits for more.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tokio::sync::watch;
 
-/// A revision that only grows.
+/// Revisions that only grow.
 #[derive(Debug)]
-pub(crate) struct Progress(watch::Sender<u64>);
+pub(crate) struct Progress(watch::Sender<u64>, AtomicU64);
 
 impl Default for Progress {
     fn default() -> Self {
-        Self(watch::Sender::new(0))
+        Self(watch::Sender::new(0), AtomicU64::new(0))
     }
 }
 
@@ -23,6 +25,15 @@ impl Progress {
             *at = revision.max(*at);
             further
         });
+    }
+
+    /// What was before this revision is not asked for any more.
+    pub(crate) fn compacted(&self) -> u64 {
+        self.1.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn compact(&self, revision: u64) {
+        self.1.fetch_max(revision, Ordering::AcqRel);
     }
 
     pub(crate) async fn wait_for(&self, revision: u64) {

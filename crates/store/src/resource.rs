@@ -8,9 +8,10 @@ use std::{
 };
 
 use imbl::OrdMap;
+use tokio::sync::Notify;
 
 use crate::{
-    Bounds, Error, Event, Record, Replay, Resident, Topic, Version, progress::Progress, ring::Ring,
+    Bounds, Engine, Error, Event, Record, Replay, Resident, Topic, Version, progress::Progress, ring::Ring,
 };
 
 /// Keys are shared, so that copying a node of the index copies no text.
@@ -20,6 +21,9 @@ pub struct Resource<V> {
     resident: Arc<dyn Resident<V>>,
     state: Mutex<State<V>>,
     progress: Arc<Progress>,
+    ended: Notify,
+    /// What somebody pages through, of before the ring.
+    past: Mutex<Option<Pinned<V>>>,
 }
 
 pub(crate) struct State<V> {
@@ -40,7 +44,8 @@ impl<V> Resource<V> {
         progress: Arc<Progress>,
     ) -> Self {
         let state = State { index: OrdMap::new(), ring: Ring::new(bounds) };
-        Self { resident, state: Mutex::new(state), progress }
+        let (state, ended, past) = (Mutex::new(state), Notify::new(), Mutex::new(None));
+        Self { resident, state, progress, ended, past }
     }
 
     pub fn get(&self, key: &str) -> Option<Arc<Version<V>>> {
@@ -59,6 +64,7 @@ impl<V> Resource<V> {
         let (mut index, later) = {
             let state = self.state();
             self.reached(&state, revision)?;
+            self.not_compacted(revision)?;
             (state.index.clone(), state.ring.after(revision)?)
         };
         for event in later.iter().rev() {
@@ -68,6 +74,33 @@ impl<V> Resource<V> {
             };
         }
         Ok(Pinned { revision, index })
+    }
+
+    /// The same, where the ring does not reach: the engine is asked. What it told last is
+    /// kept, since a list is read page by page.
+    pub fn pin_past(
+        &self,
+        engine: &dyn Engine<V>,
+        prefix: &str,
+        revision: u64,
+    ) -> Result<Pinned<V>, Error> {
+        match self.pin_at(revision) {
+            Err(Error::Compacted { .. }) => self.not_compacted(revision)?,
+            done => return done,
+        }
+        let known = self.past.lock().expect("not poisoned").clone();
+        if let Some(known) = known.filter(|known| known.revision == revision) {
+            return Ok(known);
+        }
+        let mut index = OrdMap::new();
+        for Record { revision, key, bytes, .. } in engine.past(prefix, revision)? {
+            let Some(bytes) = bytes else { continue };
+            let object = self.resident.decode(&key, &bytes)?;
+            index.insert(key.as_str().into(), Arc::new(Version { revision, object }));
+        }
+        let pinned = Pinned { revision, index };
+        *self.past.lock().expect("not poisoned") = Some(pinned.clone());
+        Ok(pinned)
     }
 
     /// No event up to this revision is still to come. What bookmarks and
@@ -126,7 +159,11 @@ impl<V> Resource<V> {
         };
         let new = object.map(|object| Arc::new(Version { revision, object }));
         let mut state = self.state();
-        if revision <= state.ring.newest() {
+        // Several keys may be written at one revision.
+        let newest = state.ring.newest();
+        let have = state.index.get(key.as_str()).map(|version| version.revision);
+        let known = have == new.as_ref().map(|_| revision);
+        if revision < newest || (revision == newest && known) {
             return Ok(()); // read from the log already
         }
         let old = match &new {
@@ -142,8 +179,39 @@ impl<V> Resource<V> {
         Ok(())
     }
 
+    pub(crate) fn compact(&self, revision: u64) {
+        self.progress.compact(revision);
+        let mut past = self.past.lock().expect("not poisoned");
+        past.take_if(|past| past.revision < revision);
+    }
+
+    fn not_compacted(&self, revision: u64) -> Result<(), Error> {
+        let floor = self.progress.compacted();
+        if revision < floor { Err(Error::Compacted { floor }) } else { Ok(()) }
+    }
+
+    /// Nothing up to `revision` is missing.
+    pub(crate) fn complete(&self, revision: u64) {
+        self.progress.reach(revision);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().ring.is_closed()
+    }
+
+    /// Returns when it is no longer served.
+    pub(crate) async fn closed(&self) {
+        let told = self.ended.notified();
+        let mut told = std::pin::pin!(told);
+        told.as_mut().enable();
+        if !self.is_closed() {
+            told.await;
+        }
+    }
+
     pub(crate) fn close(&self) {
         let wake = self.state().ring.close();
+        self.ended.notify_waiters();
         wake.into_iter().for_each(Waker::wake);
     }
 
@@ -176,10 +244,15 @@ impl<V> Resource<V> {
 }
 
 /// All objects of a resource as of one revision.
-#[derive(Clone)]
 pub struct Pinned<V> {
     pub revision: u64,
     index: Index<V>,
+}
+
+impl<V> Clone for Pinned<V> {
+    fn clone(&self) -> Self {
+        Self { revision: self.revision, index: self.index.clone() }
+    }
 }
 
 impl<V> Pinned<V> {

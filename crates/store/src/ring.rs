@@ -215,6 +215,10 @@ impl<V> Ring<V> {
         cursors.filter_map(Option::take).collect()
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     fn tidy(&mut self, topic: &Topic) {
         if self.chains.get(topic).is_some_and(|c| c.at.is_empty() && c.cursors.is_empty()) {
             self.chains.remove(topic);

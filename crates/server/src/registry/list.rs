@@ -36,7 +36,7 @@ impl Registry {
         selection: &Selection,
         page: &Page,
     ) -> Result<List, Status> {
-        let (pinned, after) = pin(served, page)?;
+        let (pinned, after) = self.pin(served, page)?;
         let (prefix, base) = (served.prefix(&selection.namespace), served.prefix(""));
         let after = after.map(|after| format!("{base}{after}"));
         let kind = served.reader();
@@ -77,20 +77,22 @@ fn path(served: &Served, selection: &Selection) -> Option<Text> {
     Some(served.path(&selection.namespace, name))
 }
 
-/// The objects as of the page's revision, and the key behind which it begins.
-fn pin(served: &Served, page: &Page) -> Result<(Pinned<Value>, Option<String>), Status> {
-    let objects = served.objects()?;
-    let at = |revision| objects.pin_at(revision);
-    if !page.token.is_empty() {
-        let Continuation { revision, after } = Continuation::decode(&page.token)?;
-        let pinned = at(revision).map_err(|_| expired(objects.pin().revision, &after))?;
-        return Ok((pinned, Some(after)));
+impl Registry {
+    /// The objects as of the page's revision, and the key behind which it begins.
+    fn pin(&self, served: &Served, page: &Page) -> Result<(Pinned<Value>, Option<String>), Status> {
+        let objects = served.objects()?;
+        let at = |revision| objects.pin_past(&*self.engine, &served.prefix(""), revision);
+        if !page.token.is_empty() {
+            let Continuation { revision, after } = Continuation::decode(&page.token)?;
+            let pinned = at(revision).map_err(|_| expired(objects.pin().revision, &after))?;
+            return Ok((pinned, Some(after)));
+        }
+        let pinned = match page.exactly {
+            Some(revision) => at(revision).map_err(|error| store_status(&error))?,
+            None => objects.pin(),
+        };
+        Ok((pinned, None))
     }
-    let pinned = match page.exactly {
-        Some(revision) => at(revision).map_err(|error| store_status(&error))?,
-        None => objects.pin(),
-    };
-    Ok((pinned, None))
 }
 
 /// The list as of then is gone; the token lets the client go on as of now.

@@ -10,6 +10,7 @@ mod manage;
 mod note;
 mod part;
 mod patch;
+mod rewrite;
 mod selection;
 mod update;
 mod watch;
@@ -149,7 +150,7 @@ pub(crate) fn store_status(error: &store::Error) -> Status {
         }
         store::Error::TooLarge { .. } => Status::too_large("etcdserver: request is too large")
             .with_details(object::StatusDetails::new()),
-        store::Error::Full | store::Error::Broken => Status::unavailable(error.to_string()),
+        store::Error::Full | store::Error::Broken | store::Error::Unavailable(_) => Status::unavailable(error.to_string()),
         other => Status::internal(other),
     }
 }

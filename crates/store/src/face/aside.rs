@@ -3,10 +3,12 @@
 //! A key is any bytes, and the log has text. So each byte is the character of that
 //! number: the order stays, and what is plain text stays as it is.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use object::Text;
 
-use crate::engine::ASIDE;
+use crate::{Lineage, Record, engine::ASIDE};
 
 /// The engine's own.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +49,17 @@ pub(super) fn number(number: i64) -> Bytes {
 
 pub(super) fn to_number(bytes: &[u8]) -> Option<i64> {
     Some(i64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// What a store begins with besides clients' keys: everything up to `revision` is
+/// forgotten, and these leases are granted.
+pub(crate) fn begin(revision: u64, leases: &BTreeMap<i64, i64>) -> Vec<Record> {
+    let record = |what: Aside, value: i64| {
+        let (key, bytes, lineage) = (what.key(), Some(number(value)), Lineage::new(revision));
+        Record { revision, key, bytes, expires: None, note: None, lineage }
+    };
+    let granted = leases.iter().map(|(id, ttl)| record(Aside::Lease(*id), *ttl));
+    granted.chain([record(Aside::Floor, revision.cast_signed())]).collect()
 }
 
 pub(crate) fn to_text(key: &[u8]) -> Text {

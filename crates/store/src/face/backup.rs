@@ -2,16 +2,15 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufWriter, Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom},
     path::Path,
 };
 
 use bytes::Bytes;
-use prost::Message as _;
 use ring::digest::{Context, SHA256};
 
-use super::{keyspace::Version, maintenance::VERSION, member::Member, state::State};
-use crate::{bolt, wire::KeyValue};
+use super::{keyspace::Version, member::Member, state::State};
+use crate::archive::{self, Saved};
 
 /// How much is sent at once.
 const PART: usize = 64 << 10;
@@ -39,14 +38,14 @@ impl Backup {
             let inner = member.inner();
             let state = &inner.state;
             let all = state.keys.versions(state.durable).into_iter();
-            let all: Vec<(Bytes, Version)> = all.map(|(k, v)| (k.clone(), v.clone())).collect();
-            let leases: Vec<_> = state.leases.0.iter().map(|(id, lease)| (*id, lease.ttl)).collect();
+            let all: Vec<_> = all.map(|(key, version)| saved(key, version)).collect();
+            let leases = state.leases.0.iter().map(|(id, lease)| (*id, lease.ttl)).collect();
             (all, leases, state.keys.floor, state.durable_position())
         };
         let path = scratch.join(format!("snapshot-{}.tmp", std::process::id()));
         let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         fs::remove_file(&path)?; // it lives as long as it is open
-        write(&mut file, &versions, &leases, floor, index)?;
+        archive::write(&mut file, &versions, &leases, floor, index)?;
         file.sync_all()?;
         let left = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(0))?;
@@ -76,75 +75,15 @@ pub(super) fn hash(state: &State, revision: u64) -> u32 {
     for (key, version) in state.keys.versions(revision) {
         let gone = version.lineage.revision <= floor && version.value.is_none();
         if !gone {
-            sum = crc32c::crc32c_append(sum, &place(version));
-            sum = crc32c::crc32c_append(sum, &stored(key, version));
+            let saved = saved(key, version);
+            sum = crc32c::crc32c_append(sum, &saved.place());
+            sum = crc32c::crc32c_append(sum, &saved.stored());
         }
     }
     sum
 }
 
-type Items = Vec<(Vec<u8>, Vec<u8>)>;
-
-fn write(
-    file: &mut File,
-    versions: &[(Bytes, Version)],
-    leases: &[(i64, i64)],
-    floor: u64,
-    index: u64,
-) -> io::Result<()> {
-    let lease = |(id, ttl): &(i64, i64)| {
-        // Its message: number 1 is the lease, number 2 how long it was granted for.
-        let mut value = Vec::new();
-        prost::encoding::int64::encode(1, id, &mut value);
-        prost::encoding::int64::encode(2, ttl, &mut value);
-        (id.to_be_bytes().to_vec(), value)
-    };
-    let leases: Items = leases.iter().map(lease).collect();
-    let mut meta: Items = vec![(b"consistent_index".to_vec(), index.to_be_bytes().to_vec())];
-    if floor > 0 {
-        meta.push((b"finishedCompactRev".to_vec(), revision(floor, 0)));
-        meta.push((b"scheduledCompactRev".to_vec(), revision(floor, 0)));
-    }
-    meta.push((b"storageVersion".to_vec(), VERSION.into()));
-    meta.push((b"term".to_vec(), 2_u64.to_be_bytes().to_vec()));
-    let keys = versions.iter().map(|(key, version)| (place(version), stored(key, version)));
-    let none = || -> Box<dyn Iterator<Item = (Vec<u8>, Vec<u8>)>> { Box::new(std::iter::empty()) };
-    let mut out = BufWriter::new(file);
-    bolt::write(&mut out, [
-        ("alarm", none()),
-        ("auth", none()),
-        ("authRoles", none()),
-        ("authUsers", none()),
-        ("cluster", none()),
-        ("key", Box::new(keys)),
-        ("lease", Box::new(leases.into_iter())),
-        ("members", none()),
-        ("members_removed", none()),
-        ("meta", Box::new(meta.into_iter())),
-    ])
-}
-
-/// Where etcd keeps a version: under its revision, and a mark if it is a deletion.
-fn place(version: &Version) -> Vec<u8> {
-    let mut place = revision(version.lineage.revision, version.sub.into());
-    if version.value.is_none() {
-        place.push(b't');
-    }
-    place
-}
-
-/// What it keeps there: of a deletion, the key alone.
-fn stored(key: &Bytes, version: &Version) -> Vec<u8> {
-    match version.value {
-        Some(_) => version.shown(key),
-        None => KeyValue { key: key.clone(), ..KeyValue::default() },
-    }
-    .encode_to_vec()
-}
-
-fn revision(main: u64, sub: u64) -> Vec<u8> {
-    let mut bytes = main.to_be_bytes().to_vec();
-    bytes.push(b'_');
-    bytes.extend_from_slice(&sub.to_be_bytes());
-    bytes
+/// As the file has it.
+fn saved(key: &Bytes, version: &Version) -> Saved {
+    Saved { sub: version.sub, kv: version.shown(key), deleted: version.value.is_none() }
 }

@@ -229,23 +229,8 @@ fn split(url: &str) -> Result<(&str, String)> {
 
 /// As Go writes them: 5m, 1h30m, 10s.
 pub(super) fn duration(text: &str, flag: &str) -> Result<Duration> {
-    let wrong = || anyhow::anyhow!("{flag}: {text:?} is no duration: say 10m, 1h30m or 30s");
-    let (mut whole, mut rest) = (Duration::ZERO, text);
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
-        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
-        let seconds = match &rest[digits..unit] {
-            "ms" => 0.001,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3_600.0,
-            _ => return Err(wrong()),
-        };
-        whole += Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
-        rest = &rest[unit..];
-    }
-    if text.is_empty() { Err(wrong()) } else { Ok(whole) }
+    let nanos = object::Duration::nanos(text).map_err(|why| anyhow::anyhow!("{flag}: {why}"))?;
+    Ok(Duration::from_nanos(u64::try_from(nanos).with_context(|| format!("{flag}: {text} is below 0"))?))
 }
 
 /// A folder that nobody else can look into.
@@ -264,7 +249,7 @@ mod tests {
         let read = |text| duration(text, "--x").ok();
         assert_eq!(read("1h30m"), Some(Duration::from_secs(5_400)));
         assert_eq!(read("1.5s"), Some(Duration::from_millis(1_500)));
-        assert_eq!(["", "5", "m", "5x"].map(read), [None; 4]);
+        assert_eq!(["", "5", "m", "-5s"].map(read), [None; 4]);
         assert_eq!(compaction("periodic", "1").unwrap(), Compaction::Periodic(Duration::from_secs(3_600)));
         assert_eq!(compaction("revision", "9").unwrap(), Compaction::Revisions(9));
         assert!(compaction("revision", "1h").is_err());

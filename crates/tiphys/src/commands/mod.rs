@@ -5,6 +5,7 @@ mod cluster;
 mod controller_manager;
 mod cri;
 mod dns;
+mod encryption;
 mod etcd;
 pub(crate) mod hello;
 mod image;
@@ -13,6 +14,7 @@ mod kubelet;
 mod manifest;
 mod proxy;
 mod scheduler;
+mod snapshot;
 mod why;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -35,6 +37,8 @@ const COMMANDS: &[Command] = &[
     new("check", "what this machine lacks", cluster::check),
     new("why", "why an object is as it is: the chain of causes", why::why),
     new("history", "what was written to an object, by whom and why", why::history),
+    new("snapshot", "save, restore and look at everything that is stored", snapshot::run),
+    new("encryption", "rotate: a new key for what is stored encrypted", encryption::run),
     new("image", "import, list, pull and remove images", image::run),
     new("join", "make this machine a further node of a cluster", cluster::join),
     new("kubeconfig", "sign a kubeconfig for a person or a node", kubeconfig::run),

@@ -1,0 +1,84 @@
+//! Values at rest: who encrypts them, and what happens when there is a new key.
+
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use pki::Dir;
+use schema::Definition;
+use server::{Encryption, EncryptionConfig, Place, Registry};
+use tracing::{error, info, warn};
+
+use crate::Config;
+
+/// Where the keys are when no flag says so.
+pub const ENCRYPTION: &str = "encryption.yaml";
+
+/// How often a changed configuration is looked for.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The file that the keys come from, and what it said last.
+#[derive(Debug)]
+pub(crate) struct AtRest {
+    pub(crate) encryption: Arc<Encryption>,
+    file: PathBuf,
+    text: String,
+    reloads: bool,
+}
+
+impl AtRest {
+    /// By the flags; without one, by a key of our own for secrets, made when missing.
+    pub(crate) fn open(config: &Config, kinds: &[Definition]) -> Result<Self> {
+        let pki = config.flags.data_dir.join("pki");
+        let (file, reloads) = match &config.flags.encryption_provider_config {
+            Some(file) => (file.clone(), config.flags.encryption_provider_config_automatic_reload),
+            None => (pki.join(ENCRYPTION), true),
+        };
+        if config.flags.encryption_provider_config.is_none() && !file.exists() {
+            let keys = EncryptionConfig::generate()?.to_yaml();
+            Dir::open(&pki)?.create(ENCRYPTION, keys.as_bytes(), 0o600)?;
+        }
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let parsed = EncryptionConfig::parse(&text).with_context(|| format!("in {}", file.display()))?;
+        Ok(Self { encryption: Encryption::new(&parsed, places(kinds)), file, text, reloads })
+    }
+
+    /// Looks for other keys for ever; when there are, everything is written anew with
+    /// the first of them.
+    pub(crate) async fn follow(mut self, registry: Arc<Registry>) {
+        while self.reloads {
+            tokio::time::sleep(PERIOD).await;
+            let Ok(text) = tokio::fs::read_to_string(&self.file).await else { continue };
+            if text == self.text {
+                continue;
+            }
+            match EncryptionConfig::parse(&text) {
+                Ok(config) => {
+                    self.encryption.replace(&config);
+                    info!(file = %self.file.display(), "the encryption configuration has changed");
+                    self.rewrite(&registry).await;
+                }
+                Err(error) => error!(%error, "the encryption configuration makes no sense; the last one stays"),
+            }
+            self.text = text;
+        }
+    }
+
+    async fn rewrite(&self, registry: &Registry) {
+        for Place { resource, group, .. } in self.encryption.encrypted() {
+            match registry.rewrite(&group, &resource).await {
+                Ok(count) => info!(resource, group, count, "written anew with the first key"),
+                Err(status) => warn!(resource, group, error = status.message(), "not all could be written anew"),
+            }
+        }
+    }
+}
+
+fn places(kinds: &[Definition]) -> Vec<Place> {
+    let stored = kinds.iter().filter(|kind| !kind.storage.prefix.is_empty());
+    let place = |kind: &Definition| Place {
+        prefix: kind.storage.prefix.to_string(),
+        resource: kind.names.plural.to_string(),
+        group: kind.names.group.to_string(),
+    };
+    stored.map(place).collect()
+}

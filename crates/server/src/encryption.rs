@@ -1,0 +1,256 @@
+//! Values at rest, encrypted as an `EncryptionConfiguration` says.
+//!
+//! A stored value begins with who encrypted it, so that several providers can be read
+//! while the first of them writes:
+//!
+//! ```text
+//!  k8s:enc:secretbox:v1:key2:… nonce, tag, text     the first provider, its first key
+//!  k8s:enc:aescbc:v1:key1:…    vector, text         still readable
+//!  k8s\0…                      plain                 readable while `identity` is in the list
+//! ```
+
+mod ciphers;
+mod config;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, RwLock},
+};
+
+use bytes::Bytes;
+use object::Status;
+
+use self::ciphers::Cipher;
+pub use self::config::EncryptionConfig;
+use crate::Transform;
+
+/// What every encrypted value begins with.
+const MARK: &[u8] = b"k8s:enc:";
+
+/// Where a kind is stored, and what it is called: `secrets` or `deployments.apps`.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub prefix: String,
+    pub resource: String,
+    pub group: String,
+}
+
+/// The transform that an `EncryptionConfiguration` asks for. It can be given another
+/// while it is in use.
+#[derive(Debug)]
+pub struct Encryption {
+    places: Vec<Place>,
+    rules: RwLock<Rules>,
+}
+
+impl Encryption {
+    pub fn new(config: &EncryptionConfig, places: Vec<Place>) -> Arc<Self> {
+        let rules = RwLock::new(Rules::new(config, &places));
+        Arc::new(Self { places, rules })
+    }
+
+    /// From now on values are written and read by `config`.
+    pub fn replace(&self, config: &EncryptionConfig) {
+        *self.rules.write().expect("not poisoned") = Rules::new(config, &self.places);
+    }
+
+    /// The places whose values are written encrypted.
+    pub fn encrypted(&self) -> Vec<Place> {
+        let rules = self.rules.read().expect("not poisoned");
+        let writes = |place: &&Place| {
+            rules.by_prefix.get(&place.prefix).is_some_and(|chain| chain.writes_encrypted())
+        };
+        self.places.iter().filter(writes).cloned().collect()
+    }
+
+    fn chain(&self, key: &str) -> Option<Arc<Chain>> {
+        let rules = self.rules.read().expect("not poisoned");
+        let path = key.strip_prefix("/registry/").unwrap_or(key);
+        let known = path.rmatch_indices('/').find_map(|(at, _)| rules.by_prefix.get(&path[..at]));
+        if let Some(chain) = known {
+            return Some(chain.clone());
+        }
+        // A custom kind: its path is its group and its plural.
+        let mut parts = path.split('/');
+        let (group, resource) = (parts.next()?, parts.next()?);
+        let custom = group.contains('.').then(|| rules.find(resource, group)).flatten();
+        custom.cloned()
+    }
+}
+
+impl Transform for Encryption {
+    fn to_storage(&self, key: &str, bytes: Bytes) -> Result<Bytes, Status> {
+        match self.chain(key) {
+            Some(chain) => chain.write(key, bytes),
+            None => Ok(bytes),
+        }
+    }
+
+    fn from_storage(&self, key: &str, bytes: &Bytes) -> Result<Bytes, Status> {
+        match self.chain(key) {
+            Some(chain) => chain.read(key, bytes),
+            None if bytes.starts_with(MARK) => Err(unreadable(key)),
+            None => Ok(bytes.clone()),
+        }
+    }
+}
+
+/// Which providers each kind has.
+#[derive(Debug, Default)]
+struct Rules {
+    by_prefix: HashMap<String, Arc<Chain>>,
+    /// As they are written: `secrets`, `*.apps`, `*.*`.
+    by_name: Vec<(String, Arc<Chain>)>,
+}
+
+impl Rules {
+    fn new(config: &EncryptionConfig, places: &[Place]) -> Self {
+        let mut this = Self::default();
+        for (names, ciphers) in &config.resources {
+            let chain = Arc::new(Chain(ciphers.clone()));
+            this.by_name.extend(names.iter().map(|name| (name.clone(), chain.clone())));
+        }
+        for Place { prefix, resource, group } in places {
+            if let Some(chain) = this.find(resource, group).cloned() {
+                this.by_prefix.insert(prefix.clone(), chain);
+            }
+        }
+        this
+    }
+
+    /// The first that means the kind.
+    fn find(&self, resource: &str, group: &str) -> Option<&Arc<Chain>> {
+        let means = |name: &str| match name.split_once('.') {
+            None => group.is_empty() && name == resource,
+            Some(("*", "*")) => true,
+            Some(("*", all)) => all == group,
+            Some((one, of)) => one == resource && of == group,
+        };
+        self.by_name.iter().find(|(name, _)| means(name)).map(|(_, chain)| chain)
+    }
+}
+
+/// Providers in their order: the first writes, all of them read.
+struct Chain(Vec<Cipher>);
+
+impl Chain {
+    fn writes_encrypted(&self) -> bool {
+        !matches!(self.0.first(), None | Some(Cipher::Identity))
+    }
+
+    fn write(&self, key: &str, bytes: Bytes) -> Result<Bytes, Status> {
+        match self.0.first() {
+            None | Some(Cipher::Identity) => Ok(bytes),
+            Some(cipher) => {
+                let sealed = cipher.seal(key, &bytes);
+                sealed.map(Bytes::from).ok_or_else(|| Status::internal("a value cannot be encrypted"))
+            }
+        }
+    }
+
+    fn read(&self, key: &str, bytes: &Bytes) -> Result<Bytes, Status> {
+        let plain = !bytes.starts_with(MARK);
+        for cipher in &self.0 {
+            match cipher {
+                Cipher::Identity if plain => return Ok(bytes.clone()),
+                Cipher::Identity => {}
+                cipher => {
+                    if let Some(opened) = cipher.open(key, bytes) {
+                        return Ok(opened.into());
+                    }
+                }
+            }
+        }
+        Err(unreadable(key))
+    }
+}
+
+/// Keys are not for logs.
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(Cipher::prefix)).finish()
+    }
+}
+
+fn unreadable(key: &str) -> Status {
+    Status::internal(format!("no key of the encryption configuration reads {key}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Vec<Place> {
+        let place = |prefix: &str, resource: &str, group: &str| Place {
+            prefix: prefix.into(),
+            resource: resource.into(),
+            group: group.into(),
+        };
+        vec![
+            place("secrets", "secrets", ""),
+            place("configmaps", "configmaps", ""),
+            place("deployments", "deployments", "apps"),
+        ]
+    }
+
+    fn config(providers: &str) -> EncryptionConfig {
+        let text = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: \
+             [secrets, '*.apps', pandas.bears.example]\n  providers:\n{providers}"
+        );
+        EncryptionConfig::parse(&text).unwrap()
+    }
+
+    const KEY: &str = "    keys: [{name: key1, secret: c2VjcmV0IGlzIHNlY3VyZSwgSSB0aGluay4gWWVzIQ==}]\n";
+    const AT: &str = "/registry/secrets/a/x";
+
+    #[test]
+    fn each_provider_reads_what_it_wrote_and_only_there() {
+        for (name, bound) in [("aesgcm", true), ("aescbc", false), ("secretbox", false)] {
+            let one = Encryption::new(&config(&format!("  - {name}:\n  {KEY}  - identity: {{}}\n")), places());
+            let text = Bytes::from_static(b"a word that nobody must find");
+            let stored = one.to_storage(AT, text.clone()).unwrap();
+            assert!(stored.starts_with(format!("k8s:enc:{name}:v1:key1:").as_bytes()));
+            assert!(!stored.windows(4).any(|part| part == b"word"));
+            assert_ne!(stored, one.to_storage(AT, text.clone()).unwrap(), "no two are alike");
+            assert_eq!(one.from_storage(AT, &stored).unwrap(), text);
+            let elsewhere = one.from_storage("/registry/secrets/a/y", &stored);
+            assert_eq!(elsewhere.is_err(), bound, "{name}");
+            assert_eq!(one.from_storage(AT, &text).unwrap(), text, "what was written before");
+            let mut torn = stored.to_vec();
+            *torn.last_mut().unwrap() ^= 1;
+            let torn = one.from_storage(AT, &torn.into());
+            assert!(name == "aescbc" || torn.is_err());
+            for length in 0..stored.len() {
+                let _ = one.from_storage(AT, &stored.slice(..length)); // no panic
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_means_a_kind_counts() {
+        let one = Encryption::new(&config(&format!("  - secretbox:\n  {KEY}")), places());
+        let sealed = |key: &str| one.to_storage(key, Bytes::from_static(b"x")).unwrap().starts_with(MARK);
+        assert!(sealed(AT) && sealed("/registry/deployments/a/x"));
+        assert!(sealed("/registry/bears.example/pandas/a/x"), "a custom kind");
+        assert!(!sealed("/registry/configmaps/a/x") && !sealed("/registry/bears.example/others/a/x"));
+        assert!(one.from_storage(AT, &Bytes::from_static(b"plain")).is_err(), "identity is not in the list");
+        let encrypted: Vec<_> = one.encrypted().into_iter().map(|place| place.prefix).collect();
+        assert_eq!(encrypted, ["secrets", "deployments"]);
+    }
+
+    #[test]
+    fn a_new_key_writes_and_the_old_one_still_reads() {
+        let one = Encryption::new(&EncryptionConfig::generate().unwrap(), places());
+        let mut config = EncryptionConfig::generate().unwrap();
+        one.replace(&config);
+        let old = one.to_storage(AT, Bytes::from_static(b"text")).unwrap();
+        config.rotate().unwrap();
+        let config = EncryptionConfig::parse(&config.to_yaml()).unwrap();
+        one.replace(&config);
+        assert_eq!(&*one.from_storage(AT, &old).unwrap(), b"text");
+        let new = one.to_storage(AT, Bytes::from_static(b"text")).unwrap();
+        assert!(old.starts_with(b"k8s:enc:secretbox:v1:key1:") && new.starts_with(b"k8s:enc:secretbox:v1:key2:"));
+    }
+}

@@ -1,0 +1,202 @@
+//! The configuration: which kinds, which providers, which keys.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use object::{Value, yaml::from_yaml};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::ciphers::Cipher;
+
+const API_VERSION: &str = "apiserver.config.k8s.io/v1";
+const KIND: &str = "EncryptionConfiguration";
+
+/// A configuration that makes sense. It keeps secrets: it has no text but `to_yaml`.
+#[derive(Clone)]
+pub struct EncryptionConfig {
+    /// Names of kinds, and the keys of their providers in order.
+    pub(super) resources: Vec<(Vec<String>, Vec<Cipher>)>,
+}
+
+/// What is wrong with a configuration, and where.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{at}: {what}")]
+pub struct Wrong {
+    at: String,
+    what: String,
+}
+
+fn wrong(at: &str, what: impl Into<String>) -> Wrong {
+    Wrong { at: at.to_owned(), what: what.into() }
+}
+
+impl std::fmt::Debug for EncryptionConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.resources).finish()
+    }
+}
+
+impl EncryptionConfig {
+    /// A new key for secrets; what was written before can be read.
+    pub fn generate() -> Result<Self, Wrong> {
+        let ciphers = vec![new_key(1)?, Cipher::Identity];
+        Ok(Self { resources: vec![(vec!["secrets".into()], ciphers)] })
+    }
+
+    /// A new key before all others, for each list of kinds that is encrypted.
+    pub fn rotate(&mut self) -> Result<(), Wrong> {
+        for (_, ciphers) in &mut self.resources {
+            let number = |cipher: &Cipher| cipher.prefix().split(':').nth(4)?.strip_prefix("key")?.parse().ok();
+            let last: u32 = ciphers.iter().filter_map(number).max().unwrap_or_default();
+            if !matches!(ciphers.first(), None | Some(Cipher::Identity)) {
+                ciphers.insert(0, new_key(last + 1)?);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn parse(text: &str) -> Result<Self, Wrong> {
+        let config = from_yaml(text).map_err(|error| wrong("the file", error.to_string()))?;
+        let is = |name: &str, value: &str| match config.get(name).as_str() {
+            Some(found) if found == value => Ok(()),
+            found => Err(wrong(name, format!("must be {value}, is {}", found.unwrap_or("missing")))),
+        };
+        is("apiVersion", API_VERSION)?;
+        is("kind", KIND)?;
+        only(&config, "the file", &["apiVersion", "kind", "resources"])?;
+        let all = config.get("resources").items();
+        if all.is_empty() {
+            return Err(wrong("resources", "at least one is needed"));
+        }
+        let resources = all.iter().enumerate().map(|(nth, entry)| resource(entry, &format!("resources[{nth}]")));
+        Ok(Self { resources: resources.collect::<Result<_, _>>()? })
+    }
+
+    /// The same as a file.
+    pub fn to_yaml(&self) -> String {
+        let mut text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\nresources:\n");
+        for (names, ciphers) in &self.resources {
+            text.push_str("- resources:\n");
+            names.iter().for_each(|name| text.push_str(&format!("  - '{name}'\n")));
+            text.push_str("  providers:\n");
+            for cipher in ciphers {
+                let (provider, key): (_, &[u8]) = match cipher {
+                    Cipher::Identity => {
+                        text.push_str("  - identity: {}\n");
+                        continue;
+                    }
+                    Cipher::AesGcm { key, .. } => ("aesgcm", key),
+                    Cipher::AesCbc { key, .. } => ("aescbc", key),
+                    Cipher::Secretbox { key, .. } => ("secretbox", key),
+                };
+                let name = cipher.prefix().split(':').nth(4).unwrap_or_default();
+                text.push_str(&format!(
+                    "  - {provider}:\n      keys:\n      - name: '{name}'\n        secret: {}\n",
+                    STANDARD.encode(key)
+                ));
+            }
+        }
+        text
+    }
+}
+
+fn new_key(number: u32) -> Result<Cipher, Wrong> {
+    let mut key = [0; 32];
+    SystemRandom::new().fill(&mut key).map_err(|_| wrong("a new key", "no randomness"))?;
+    Ok(Cipher::Secretbox { prefix: format!("k8s:enc:secretbox:v1:key{number}:"), key })
+}
+
+fn resource(entry: &Value, at: &str) -> Result<(Vec<String>, Vec<Cipher>), Wrong> {
+    only(entry, at, &["resources", "providers"])?;
+    let names = entry.get("resources").items().iter();
+    let names: Vec<_> = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+    if names.is_empty() {
+        return Err(wrong(&format!("{at}.resources"), "at least one is needed"));
+    } else if let Some(odd) = names.iter().find(|name| name.is_empty() || *name == "*") {
+        let what = format!("{odd:?} is no resource: say secrets, deployments.apps, *.apps or *.*");
+        return Err(wrong(&format!("{at}.resources"), what));
+    }
+    let providers = entry.get("providers").items();
+    if providers.is_empty() {
+        return Err(wrong(&format!("{at}.providers"), "at least one is needed"));
+    }
+    let mut ciphers = Vec::new();
+    for (nth, entry) in providers.iter().enumerate() {
+        ciphers.extend(provider(entry, &format!("{at}.providers[{nth}]"))?);
+    }
+    Ok((names, ciphers))
+}
+
+fn provider(entry: &Value, at: &str) -> Result<Vec<Cipher>, Wrong> {
+    let mut entries = entry.entries();
+    let (Some((name, value)), None) = (entries.next(), entries.next()) else {
+        return Err(wrong(at, "one provider is needed, and only one"));
+    };
+    let at = format!("{at}.{name}");
+    match name {
+        "identity" => Ok(vec![Cipher::Identity]),
+        "aesgcm" | "aescbc" | "secretbox" => keys(name, value, &at),
+        "kms" => Err(wrong(&at, "KMS plugins are not supported yet: use secretbox or aesgcm")),
+        _ => Err(wrong(&at, "is no provider: aesgcm, aescbc, secretbox and identity are")),
+    }
+}
+
+fn keys(provider: &str, value: &Value, at: &str) -> Result<Vec<Cipher>, Wrong> {
+    only(value, at, &["keys"])?;
+    let keys = value.get("keys").items();
+    if keys.is_empty() {
+        return Err(wrong(&format!("{at}.keys"), "at least one is needed"));
+    }
+    let one = |(nth, entry): (usize, &Value)| {
+        let at = format!("{at}.keys[{nth}]");
+        only(entry, &at, &["name", "secret"])?;
+        let name = entry.get("name").as_str().unwrap_or_default();
+        if name.is_empty() || name.contains(':') {
+            return Err(wrong(&at, "a name is needed, without colons"));
+        }
+        let secret = entry.get("secret").as_str().unwrap_or_default();
+        let key = STANDARD.decode(secret).map_err(|_| wrong(&at, "the secret is not base64"))?;
+        let prefix = format!("k8s:enc:{provider}:v1:{name}:");
+        match (provider, key.len()) {
+            ("aesgcm", 16 | 24 | 32) => Ok(Cipher::AesGcm { prefix, key }),
+            ("aescbc", 16 | 24 | 32) => Ok(Cipher::AesCbc { prefix, key }),
+            ("secretbox", 32) => {
+                Ok(Cipher::Secretbox { prefix, key: key.try_into().expect("its length is checked") })
+            }
+            ("secretbox", length) => Err(wrong(&at, format!("the secret has {length} bytes, not 32"))),
+            (_, length) => Err(wrong(&at, format!("the secret has {length} bytes, not 16, 24 or 32"))),
+        }
+    };
+    keys.iter().enumerate().map(one).collect()
+}
+
+/// No field is passed over in silence.
+fn only(value: &Value, at: &str, known: &[&str]) -> Result<(), Wrong> {
+    match value.entries().find(|(name, _)| !known.contains(name)) {
+        Some((name, _)) => Err(wrong(at, format!("unknown field {name:?}"))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_place() {
+        let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+        let refused = |rest: &str| EncryptionConfig::parse(&format!("{head}{rest}")).unwrap_err().to_string();
+        assert!(EncryptionConfig::parse("kind: Pod").unwrap_err().to_string().starts_with("apiVersion"));
+        assert_eq!(refused("resources: []"), "resources: at least one is needed");
+        let list = |provider: &str| format!("resources:\n- resources: [secrets]\n  providers:\n  - {provider}\n");
+        let short = refused(&list("secretbox: {keys: [{name: a, secret: c2hvcnQ=}]}"));
+        assert_eq!(short, "resources[0].providers[0].secretbox.keys[0]: the secret has 5 bytes, not 32");
+        assert!(refused(&list("kms: {name: a}")).contains("not supported"));
+        assert!(refused(&list("aesgcm: {keys: [], cache: 3}")).contains("unknown field"));
+    }
+
+    #[test]
+    fn a_debug_text_has_no_key() {
+        let config = EncryptionConfig::generate().unwrap();
+        let secret = config.to_yaml().lines().find_map(|l| l.trim().strip_prefix("secret: ").map(str::to_owned));
+        assert!(!format!("{config:?}").contains(&secret.unwrap()));
+    }
+}

@@ -1,0 +1,260 @@
+//! Everything in one file, which etcd's tools take as well: a bbolt database, and
+//! behind it its SHA-256.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use bytes::Bytes;
+use prost::Message as _;
+use ring::digest::{Context, SHA256};
+
+use crate::{
+    Disk, DiskLog, Error, Lineage, Record,
+    bolt::{self, Bolt},
+    engine::FIRST,
+    face::{from_text, to_text},
+    wire::{KeyValue, signed},
+};
+
+/// How far a restored store is ahead of what was saved: what was written after that,
+/// and is lost, must not be written again under the same revision.
+pub const AHEAD: u64 = 1_000_000_000;
+
+/// How long the sum is.
+const SUM: u64 = 32;
+
+/// A version of a key, where it is among all.
+#[derive(Clone, Debug)]
+pub(crate) struct Saved {
+    pub(crate) sub: u32,
+    /// A deletion has no value.
+    pub(crate) kv: KeyValue,
+    pub(crate) deleted: bool,
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub struct Archive {
+    /// The newest revision.
+    pub revision: u64,
+    /// How many versions of keys there are, and how many keys.
+    pub versions: usize,
+    pub size: u64,
+    /// What there is, by key.
+    state: BTreeMap<Bytes, KeyValue>,
+    /// For how many seconds each was granted.
+    leases: BTreeMap<i64, i64>,
+}
+
+impl Archive {
+    /// Reads a file, whoever saved it. A sum that is not right is refused; a database
+    /// without one, as etcd has it in its own folder, is taken.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        let failed = |error: io::Error| Error::Disk(format!("read {name}: {error}"));
+        let mut file = File::open(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
+        if size % 512 == SUM && !is_whole(&mut file, size - SUM).map_err(failed)? {
+            let what = "its sum is not that of its content";
+            return Err(Error::Damaged { file: name, offset: size - SUM, what });
+        }
+        let wrong = |error: bolt::Malformed| Error::Corrupt(format!("{}: {error}", path.display()));
+        let bolt = Bolt::new(file).map_err(wrong)?;
+        let mut this =
+            Self { revision: FIRST, versions: 0, size, state: BTreeMap::new(), leases: BTreeMap::new() };
+        bolt.each("key", &mut |place, value| this.take(place, value)).map_err(wrong)?;
+        bolt.each("lease", &mut |id, value| this.lease(id, value)).map_err(wrong)?;
+        Ok(this)
+    }
+
+    pub fn keys(&self) -> usize {
+        self.state.len()
+    }
+
+    /// Makes a store of it, in an empty folder.
+    pub fn restore(&self, disk: &dyn Disk, now: i64) -> Result<u64, Error> {
+        let revision = self.revision + AHEAD;
+        let mut records: Vec<_> = self.state.values().map(|kv| self.record(kv, now)).collect();
+        records.extend(crate::face::begin(revision, &self.leases));
+        records.sort_by_key(|record| record.revision);
+        DiskLog::begin(disk, records, revision, now)?;
+        Ok(revision)
+    }
+
+    /// What there is, for whoever puts it elsewhere.
+    pub fn items(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
+        self.state.iter().map(|(key, kv)| (key, &kv.value))
+    }
+
+    fn record(&self, kv: &KeyValue, now: i64) -> Record {
+        let number = |number: i64| u64::try_from(number).unwrap_or_default();
+        let (revision, lease) = (number(kv.mod_revision), kv.lease);
+        let lineage = Lineage { revision, created: number(kv.create_revision), version: number(kv.version), lease };
+        let expires = self.leases.get(&lease).map(|ttl| now.saturating_add(*ttl));
+        let (key, bytes) = (to_text(&kv.key), Some(kv.value.clone()));
+        Record { revision, key, bytes, expires, note: None, lineage }
+    }
+
+    fn take(&mut self, place: &[u8], value: &[u8]) -> Result<(), &'static str> {
+        let main = place.get(..8).ok_or("a key that is no revision")?;
+        let revision = u64::from_be_bytes(main.try_into().expect("eight"));
+        let kv = KeyValue::decode(value).map_err(|_| "a value that makes no sense")?;
+        self.revision = self.revision.max(revision);
+        self.versions += 1;
+        if place.len() > 17 {
+            self.state.remove(&kv.key);
+        } else {
+            self.state.insert(kv.key.clone(), kv);
+        }
+        Ok(())
+    }
+
+    fn lease(&mut self, id: &[u8], value: &[u8]) -> Result<(), &'static str> {
+        let id = i64::from_be_bytes(id.try_into().map_err(|_| "a lease without a number")?);
+        // Number 2 is for how long it was granted; of the message nothing else matters.
+        let lease = Granted::decode(value).map_err(|_| "a lease that makes no sense")?;
+        self.leases.insert(id, lease.ttl);
+        Ok(())
+    }
+}
+
+/// A lease as etcd keeps it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Granted {
+    #[prost(int64, tag = "1")]
+    pub(crate) id: i64,
+    #[prost(int64, tag = "2")]
+    pub(crate) ttl: i64,
+}
+
+/// Saves what a folder holds, while another process may write to it.
+pub fn save(disk: &dyn Disk, now: i64, out: &mut File) -> Result<(), Error> {
+    let (floor, records) = DiskLog::peek(disk)?;
+    let (mut versions, mut leases, mut index) = (Vec::new(), BTreeMap::new(), FIRST);
+    let (mut sub, mut last) = (0, 0);
+    for record in records {
+        index = index.max(record.revision);
+        let Some(key) = from_text(&record.key) else { continue }; // the engine's own
+        let Record { bytes, expires, lineage, .. } = record;
+        sub = if lineage.revision == last { sub + 1 } else { 0 };
+        last = lineage.revision;
+        let lease = match expires {
+            // A lease for each moment: whoever restores it elsewhere lets it expire too.
+            Some(at) if bytes.is_some() => {
+                leases.insert(at, (at - now).max(1));
+                at
+            }
+            _ => lineage.lease,
+        };
+        let deleted = bytes.is_none();
+        let kv = KeyValue {
+            key,
+            create_revision: signed(lineage.created),
+            mod_revision: signed(lineage.revision),
+            version: signed(lineage.version),
+            value: bytes.unwrap_or_default(),
+            lease,
+        };
+        versions.push(Saved { sub, kv, deleted });
+    }
+    versions.sort_by_key(|saved| (saved.kv.mod_revision, saved.sub));
+    write(out, &versions, &leases, floor, index)
+        .and_then(|()| seal(out))
+        .map_err(|error| Error::Disk(format!("write the snapshot: {error}")))
+}
+
+type Items = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A database as etcd has it. Versions are in order.
+pub(crate) fn write(
+    file: &mut File,
+    versions: &[Saved],
+    leases: &BTreeMap<i64, i64>,
+    floor: u64,
+    index: u64,
+) -> io::Result<()> {
+    let lease = |(id, ttl): (&i64, &i64)| {
+        (id.to_be_bytes().to_vec(), Granted { id: *id, ttl: *ttl }.encode_to_vec())
+    };
+    let leases: Items = leases.iter().map(lease).collect();
+    let mut meta: Items = vec![(b"consistent_index".to_vec(), index.to_be_bytes().to_vec())];
+    if floor > 0 {
+        meta.push((b"finishedCompactRev".to_vec(), place(floor, 0)));
+        meta.push((b"scheduledCompactRev".to_vec(), place(floor, 0)));
+    }
+    meta.push((b"storageVersion".to_vec(), b"3.7.0".to_vec()));
+    meta.push((b"term".to_vec(), 2_u64.to_be_bytes().to_vec()));
+    let none = || -> Box<dyn Iterator<Item = (Vec<u8>, Vec<u8>)>> { Box::new(std::iter::empty()) };
+    let mut out = BufWriter::new(file);
+    bolt::write(&mut out, [
+        ("alarm", none()),
+        ("auth", none()),
+        ("authRoles", none()),
+        ("authUsers", none()),
+        ("cluster", none()),
+        ("key", Box::new(versions.iter().map(|saved| (saved.place(), saved.stored())))),
+        ("lease", Box::new(leases.into_iter())),
+        ("members", none()),
+        ("members_removed", none()),
+        ("meta", Box::new(meta.into_iter())),
+    ])
+}
+
+impl Saved {
+    /// Where etcd keeps it: under its revision, and with a mark if it is a deletion.
+    pub(crate) fn place(&self) -> Vec<u8> {
+        let mut place = place(u64::try_from(self.kv.mod_revision).unwrap_or_default(), self.sub);
+        if self.deleted {
+            place.push(b't');
+        }
+        place
+    }
+
+    /// What it keeps there: of a deletion, the key alone.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        if self.deleted {
+            return KeyValue { key: self.kv.key.clone(), ..KeyValue::default() }.encode_to_vec();
+        }
+        self.kv.encode_to_vec()
+    }
+}
+
+fn place(main: u64, sub: u32) -> Vec<u8> {
+    let mut bytes = main.to_be_bytes().to_vec();
+    bytes.push(b'_');
+    bytes.extend_from_slice(&u64::from(sub).to_be_bytes());
+    bytes
+}
+
+/// Puts the sum of all behind it.
+fn seal(file: &mut File) -> io::Result<()> {
+    let size = file.seek(SeekFrom::End(0))?;
+    let sum = sum(file, size)?;
+    file.seek(SeekFrom::End(0))?;
+    file.write_all(sum.as_ref())?;
+    file.sync_all()
+}
+
+fn is_whole(file: &mut File, size: u64) -> io::Result<bool> {
+    let sum = sum(file, size)?;
+    let mut said = [0; 32];
+    file.read_exact(&mut said)?;
+    Ok(sum.as_ref() == said)
+}
+
+fn sum(file: &mut File, size: u64) -> io::Result<ring::digest::Digest> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut context = Context::new(&SHA256);
+    let mut reader = BufReader::with_capacity(1 << 16, file.take(size));
+    let mut part = vec![0; 1 << 16];
+    loop {
+        match reader.read(&mut part)? {
+            0 => return Ok(context.finish()),
+            count => context.update(&part[..count]),
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The engine that keeps everything in an etcd cluster.
+//!
+//! ```text
+//!  write ──► Txn: if the key is where the writer believes    etcd orders and keeps
+//!  serve ──► Range in pages, then one Watch per resource ──► index and ring, as with any engine
+//! ```
+//!
+//! A write is answered when its own watch has shown it, so whoever wrote can read it
+//! here. What others wrote is known up to the resource's progress, which etcd is asked
+//! for when somebody must have the newest.
+
+mod compact;
+mod endpoints;
+mod follow;
+mod lease;
+mod transfer;
+mod values;
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use object::{Clock, Text};
+use rustls::ClientConfig;
+use tokio::runtime::Runtime;
+use tonic::{Code, Status};
+
+pub use self::transfer::{restore, save};
+use self::{endpoints::Endpoints, follow::Follower, lease::Pool, values::Values};
+use crate::{
+    Engine, Error, Lineage, Note, Record, Replay, Resource, Write, Writing,
+    face::{from_text, to_text},
+    keys::Past,
+    wire::{KeyValue, mvccpb, pb, prefix_end, signed},
+};
+
+/// How long etcd may take for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many keys are asked for at once.
+const PAGE: i64 = 10_000;
+
+/// What all keys begin with here; in etcd it may be something else.
+const ROOT: &str = "/registry";
+
+/// Where etcd is, and how it is spoken to.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// `http://…` or `https://…`, each a member of the same cluster.
+    pub endpoints: Vec<String>,
+    pub tls: Option<Arc<ClientConfig>>,
+    /// What all keys begin with there.
+    pub prefix: String,
+    /// How often old revisions are forgotten, by one of all who do so; `None`: never.
+    pub compaction: Option<Duration>,
+}
+
+/// Keys and values in etcd.
+pub struct EtcdEngine<V> {
+    shared: Arc<Shared<V>>,
+    /// `None` only while it ends.
+    runtime: Option<Runtime>,
+}
+
+pub(crate) struct Shared<V> {
+    endpoints: Endpoints,
+    clock: Arc<dyn Clock>,
+    prefix: String,
+    newest: AtomicU64,
+    /// Values of writes on their way, so that nobody decodes his own.
+    values: Values<V>,
+    leases: Pool,
+    past: Mutex<Past>,
+    followers: Mutex<Vec<Arc<Follower<V>>>>,
+    /// Why nothing can be asked, if so.
+    trouble: Mutex<Option<String>>,
+}
+
+impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
+    /// Asks etcd who it is, so that whoever starts knows that it is there.
+    pub fn connect(remote: Remote, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("store-etcd")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::Unavailable(format!("cannot start: {error}")))?;
+        let endpoints = {
+            let _inside = runtime.enter();
+            Endpoints::new(&remote.endpoints, remote.tls)?
+        };
+        let shared = Arc::new(Shared {
+            endpoints,
+            clock,
+            prefix: remote.prefix.trim_end_matches('/').to_owned(),
+            newest: AtomicU64::new(0),
+            values: Values::default(),
+            leases: Pool::default(),
+            past: Mutex::default(),
+            followers: Mutex::default(),
+            trouble: Mutex::default(),
+        });
+        let this = Self { shared: shared.clone(), runtime: Some(runtime) };
+        this.wait(async move { shared.newest().await })?;
+        this.spawn(compact::probe(this.shared.clone()));
+        if let Some(interval) = remote.compaction {
+            this.spawn(compact::compact(this.shared.clone(), interval));
+        }
+        Ok(this)
+    }
+
+    /// Runs on the engine's own threads: who calls may be on any, or on none.
+    fn wait<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.spawn(async move {
+            let _ = sender.send(task.await); // who asked may have gone
+        });
+        let late = || Error::Unavailable("etcd did not answer in time".to_owned());
+        receiver.recv_timeout(PATIENCE * 6).map_err(|_| late())?
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(task);
+        }
+    }
+}
+
+impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
+    fn write(&self, write: Write<V>) -> Writing<'_> {
+        Box::pin(self.shared.write(write))
+    }
+
+    fn replay(&self, prefix: &str) -> Result<Replay, Error> {
+        let (shared, prefix, now) = (self.shared.clone(), prefix.to_owned(), self.shared.clock.now());
+        let (state, through) = self.wait(async move { shared.all(&prefix, 0).await })?;
+        Ok(Replay { floor: through, state, events: Vec::new(), through, now })
+    }
+
+    fn past(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
+        let (shared, prefix) = (self.shared.clone(), prefix.to_owned());
+        Ok(self.wait(async move { shared.all(&prefix, revision).await })?.0)
+    }
+
+    /// What comes after is followed.
+    fn replay_after(&self, _: &str, _: u64) -> Result<Vec<Record>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn follow(&self, prefix: &str, after: u64, resource: &Arc<Resource<V>>) {
+        let follower = Arc::new(Follower::new(prefix, resource));
+        let mut followers = self.shared.followers.lock().expect("not poisoned");
+        followers.retain(|other| !other.is_over() && other.prefix != prefix);
+        followers.push(follower.clone());
+        drop(followers);
+        self.spawn(follow::follow(self.shared.clone(), follower, after));
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn newest(&self) -> Writing<'_> {
+        Box::pin(self.shared.newest())
+    }
+
+    fn durable(&self) -> u64 {
+        self.shared.newest.load(Ordering::Acquire)
+    }
+
+    fn health(&self) -> Result<(), Error> {
+        match &*self.shared.trouble.lock().expect("not poisoned") {
+            Some(why) => Err(Error::Unavailable(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn notes(&self, after: u64) -> Vec<Note> {
+        self.shared.past.lock().expect("not poisoned").notes(after)
+    }
+}
+
+impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
+    /// The key in etcd.
+    pub(crate) fn there(&self, key: &str) -> Bytes {
+        let rest = key.strip_prefix(ROOT).unwrap_or(key);
+        from_text(rest).map_or_else(Bytes::new, |rest| [self.prefix.as_bytes(), &rest].concat().into())
+    }
+
+    /// The key here; `None`: it is none of ours.
+    pub(crate) fn here(&self, key: &[u8]) -> Option<Text> {
+        let rest = key.strip_prefix(self.prefix.as_bytes())?;
+        Some(format!("{ROOT}{}", to_text(rest)).into())
+    }
+
+    pub(crate) fn saw(&self, header: Option<&pb::ResponseHeader>) -> u64 {
+        let revision = header.map_or(0, |header| u64::try_from(header.revision).unwrap_or_default());
+        self.newest.fetch_max(revision, Ordering::AcqRel);
+        revision
+    }
+
+    /// The newest revision of the whole cluster.
+    pub(crate) async fn newest(&self) -> Result<u64, Error> {
+        let key = self.there("/registry/health");
+        let request = pb::RangeRequest { key, count_only: true, ..Default::default() };
+        let answer = self.endpoints.read(|mut kv| {
+            let request = request.clone();
+            async move { kv.range(request).await }
+        });
+        let revision = self.saw(answer.await?.header.as_ref());
+        self.nudge();
+        Ok(revision)
+    }
+
+    /// Has every follower ask how far it is.
+    fn nudge(&self) {
+        self.followers.lock().expect("not poisoned").iter().for_each(|follower| follower.nudge());
+    }
+
+    async fn write(&self, write: Write<V>) -> Result<u64, Error> {
+        let Write { key, expect, put, ttl, note } = write;
+        let there = self.there(&key);
+        let lease = match ttl.filter(|_| put.is_some()) {
+            Some(ttl) => self.leases.get(&self.endpoints, ttl, self.clock.now()).await?,
+            None => 0,
+        };
+        if expect == 0 && put.is_none() {
+            return Err(Error::Conflict { want: 0, have: 0 });
+        }
+        let change = match put {
+            Some((bytes, value)) => {
+                self.values.keep(&key, &bytes, value);
+                let put = pb::PutRequest { key: there.clone(), value: bytes, lease, ..Default::default() };
+                pb::request_op::Request::RequestPut(put)
+            }
+            None => {
+                let delete = pb::DeleteRangeRequest { key: there.clone(), ..Default::default() };
+                pb::request_op::Request::RequestDeleteRange(delete)
+            }
+        };
+        let answer = self.transact(&there, expect, change).await;
+        let (revision, conflict) = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.values.forget(&key);
+                return Err(error);
+            }
+        };
+        let follower = self.follower(&key);
+        if conflict.is_some() {
+            self.values.forget(&key);
+            follower.iter().for_each(|follower| follower.nudge());
+        }
+        if let Some(follower) = follower {
+            // What it lost against, or what it wrote, can be read then.
+            let seen = tokio::time::timeout(PATIENCE, follower.resource.wait_for(revision)).await;
+            if seen.is_err() && conflict.is_none() {
+                return Err(Error::Unavailable(format!("written at {revision}, and not seen since")));
+            }
+        }
+        match conflict {
+            Some(have) => Err(Error::Conflict { want: expect, have }),
+            None => {
+                if note.is_some() {
+                    let (lineage, bytes, expires) = (Lineage::end(revision), None, None);
+                    let record = Record { revision, key, bytes, expires, note, lineage };
+                    self.past.lock().expect("not poisoned").apply(&record);
+                }
+                Ok(revision)
+            }
+        }
+    }
+
+    /// Gives the revision, and where the key is if the condition did not hold.
+    async fn transact(
+        &self,
+        key: &Bytes,
+        expect: u64,
+        change: pb::request_op::Request,
+    ) -> Result<(u64, Option<u64>), Error> {
+        let compare = pb::Compare {
+            result: pb::compare::CompareResult::Equal.into(),
+            target: pb::compare::CompareTarget::Mod.into(),
+            key: key.clone(),
+            target_union: Some(pb::compare::TargetUnion::ModRevision(signed(expect))),
+            ..Default::default()
+        };
+        let look = pb::RangeRequest { key: key.clone(), keys_only: true, ..Default::default() };
+        let operation = |request| pb::RequestOp { request: Some(request) };
+        let request = pb::TxnRequest {
+            compare: vec![compare],
+            success: vec![operation(change)],
+            failure: vec![operation(pb::request_op::Request::RequestRange(look))],
+        };
+        let answer = self.endpoints.write(|mut kv| {
+            let request = request.clone();
+            async move { kv.txn(request).await }
+        });
+        let answer = answer.await?;
+        let revision = self.saw(answer.header.as_ref());
+        if answer.succeeded {
+            return Ok((revision, None));
+        }
+        let looked = answer.responses.into_iter().next().and_then(|response| response.response);
+        let have = match looked {
+            Some(pb::response_op::Response::ResponseRange(range)) => {
+                range.kvs.first().map_or(0, |kv| u64::try_from(kv.mod_revision).unwrap_or_default())
+            }
+            _ => 0,
+        };
+        Ok((revision, Some(have)))
+    }
+
+    fn follower(&self, key: &str) -> Option<Arc<Follower<V>>> {
+        let followers = self.followers.lock().expect("not poisoned");
+        followers.iter().filter(|f| key.starts_with(&*f.prefix)).max_by_key(|f| f.prefix.len()).cloned()
+    }
+
+    /// All keys below a prefix as of one revision; 0: the newest.
+    pub(crate) async fn all(&self, prefix: &str, at: u64) -> Result<(Vec<Record>, u64), Error> {
+        let from = self.there(prefix);
+        let range_end = Bytes::from(prefix_end(&from));
+        let mut request = pb::RangeRequest { key: from, range_end, limit: PAGE, ..Default::default() };
+        request.revision = signed(at);
+        let (mut records, mut through) = (Vec::new(), at);
+        loop {
+            let answer = self.endpoints.read(|mut kv| {
+                let request = request.clone();
+                async move { kv.range(request).await }
+            });
+            let answer = answer.await?;
+            if through == 0 {
+                through = self.saw(answer.header.as_ref());
+                request.revision = signed(through);
+            }
+            if let Some(last) = answer.kvs.last() {
+                request.key = [&last.key[..], &[0]].concat().into();
+            }
+            records.extend(answer.kvs.into_iter().filter_map(|kv| self.record(kv)));
+            if !answer.more {
+                records.sort_unstable_by_key(|record: &Record| record.revision);
+                return Ok((records, through));
+            }
+        }
+    }
+
+    /// A value as it is in etcd.
+    fn record(&self, kv: KeyValue) -> Option<Record> {
+        let key = self.here(&kv.key)?;
+        let number = |number: i64| u64::try_from(number).unwrap_or_default();
+        let (revision, lease) = (number(kv.mod_revision), kv.lease);
+        let lineage = Lineage { revision, created: number(kv.create_revision), version: number(kv.version), lease };
+        Some(Record { revision, key, bytes: Some(kv.value), expires: None, note: None, lineage })
+    }
+
+    /// What happened, as a record.
+    pub(crate) fn event(&self, event: mvccpb::Event) -> Option<Record> {
+        let deleted = event.r#type() == mvccpb::event::EventType::Delete;
+        let record = self.record(event.kv?)?;
+        let bytes = record.bytes.filter(|_| !deleted);
+        Some(Record { bytes, ..record })
+    }
+}
+
+/// What etcd's refusal means to a writer.
+pub(crate) fn failed(status: &Status) -> Error {
+    match (status.code(), status.message()) {
+        (Code::ResourceExhausted, message) if message.contains("space exceeded") => Error::Full,
+        (Code::InvalidArgument, message) if message.contains("too large") => {
+            Error::TooLarge { bytes: 0, limit: 1_572_864 }
+        }
+        (Code::OutOfRange, message) if message.contains("compacted") => Error::Compacted { floor: 0 },
+        (_, message) => Error::Unavailable(message.to_owned()),
+    }
+}
+
+impl<V> Drop for EtcdEngine<V> {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background(); // it may be dropped where one must not wait
+        }
+    }
+}
+
+impl<V> fmt::Debug for EtcdEngine<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EtcdEngine").field(&self.shared.endpoints).finish()
+    }
+}

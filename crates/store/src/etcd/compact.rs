@@ -1,0 +1,83 @@
+//! What is done beside: old revisions are forgotten, and etcd is asked how it is.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tracing::{info, warn};
+
+use super::Shared;
+use crate::{
+    Error,
+    wire::pb::{self, compare, request_op::Request, response_op::Response},
+};
+
+/// Whoever changes this key first compacts, and all others wait their turn: the same
+/// that upstream's API servers do, so that both can run beside each other.
+const KEY: &[u8] = b"compact_rev_key";
+
+/// How often etcd is asked whether it is there.
+const PROBE: Duration = Duration::from_secs(2);
+
+pub(super) async fn probe<V: fmt::Debug + Send + Sync + 'static>(shared: Arc<Shared<V>>) {
+    loop {
+        tokio::time::sleep(PROBE).await;
+        let trouble = shared.newest().await.err().map(|error| error.to_string());
+        *shared.trouble.lock().expect("not poisoned") = trouble;
+    }
+}
+
+/// Forgets, each time, what there was the time before.
+pub(super) async fn compact<V: fmt::Debug + Send + Sync + 'static>(shared: Arc<Shared<V>>, interval: Duration) {
+    let (mut turn, mut revision) = (0, 0);
+    loop {
+        tokio::time::sleep(interval).await;
+        match once(&shared, turn, revision).await {
+            Ok((next, newest)) => (turn, revision) = (next, newest),
+            Err(error) => warn!(%error, "cannot compact"),
+        }
+    }
+}
+
+/// Gives whose turn it is next, and the newest revision.
+async fn once<V: fmt::Debug + Send + Sync + 'static>(
+    shared: &Shared<V>,
+    turn: i64,
+    revision: i64,
+) -> Result<(i64, i64), Error> {
+    let key = Bytes::from_static(KEY);
+    let operation = |request| vec![pb::RequestOp { request: Some(request) }];
+    let put = pb::PutRequest { key: key.clone(), value: revision.to_string().into(), ..Default::default() };
+    let look = pb::RangeRequest { key: key.clone(), ..Default::default() };
+    let request = pb::TxnRequest {
+        compare: vec![pb::Compare {
+            target: compare::CompareTarget::Version.into(),
+            key,
+            target_union: Some(compare::TargetUnion::Version(turn)),
+            ..Default::default()
+        }],
+        success: operation(Request::RequestPut(put)),
+        failure: operation(Request::RequestRange(look)),
+    };
+    let answer = shared.endpoints.write(|mut kv| {
+        let request = request.clone();
+        async move { kv.txn(request).await }
+    });
+    let answer = answer.await?;
+    let newest = answer.header.map_or(0, |header| header.revision);
+    if !answer.succeeded {
+        let seen = answer.responses.into_iter().find_map(|response| match response.response? {
+            Response::ResponseRange(range) => range.kvs.first().map(|kv| kv.version),
+            _ => None,
+        });
+        return Ok((seen.unwrap_or_default(), newest));
+    }
+    if revision > 0 {
+        let request = pb::CompactionRequest { revision, physical: false };
+        let done = shared.endpoints.write(|mut kv| async move { kv.compact(request).await }).await;
+        match done {
+            Ok(_) => info!(revision, "compacted"),
+            Err(error) => warn!(revision, %error, "cannot compact"), // somebody may have done so
+        }
+    }
+    Ok((turn + 1, newest))
+}

@@ -1,0 +1,222 @@
+//! The members of the cluster, one of which is spoken to until it fails.
+
+use std::{
+    error::Error as _,
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::TlsConnector;
+use tonic::{
+    Code, Response, Status,
+    transport::{Channel, Endpoint},
+};
+
+use super::{PATIENCE, failed};
+use crate::{
+    Error,
+    wire::pb::{kv_client::KvClient, lease_client::LeaseClient, watch_client::WatchClient},
+};
+
+/// How long a member may take to answer a call.
+const CONNECT: Duration = Duration::from_secs(3);
+
+pub(crate) struct Endpoints {
+    members: Vec<(String, Channel)>,
+    current: AtomicUsize,
+}
+
+/// Nothing was sent.
+#[derive(Debug)]
+struct NotConnected(io::Error);
+
+impl fmt::Display for NotConnected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot connect: {}", self.0)
+    }
+}
+
+impl std::error::Error for NotConnected {}
+
+impl Endpoints {
+    pub(super) fn new(urls: &[String], tls: Option<Arc<ClientConfig>>) -> Result<Self, Error> {
+        let members: Result<Vec<_>, Error> =
+            urls.iter().map(|url| Ok((url.clone(), channel(url, tls.clone())?))).collect();
+        let members = members?;
+        if members.is_empty() {
+            return Err(Error::Unavailable("no endpoint is given".to_owned()));
+        }
+        Ok(Self { members, current: AtomicUsize::new(0) })
+    }
+
+    /// The member to speak to, and its number.
+    pub(super) fn current(&self) -> (usize, Channel) {
+        let nth = self.current.load(Ordering::Acquire) % self.members.len();
+        (nth, self.members[nth].1.clone())
+    }
+
+    /// That one has failed: the next, unless somebody was faster.
+    pub(super) fn leave(&self, nth: usize) {
+        let next = (nth + 1) % self.members.len();
+        let _ = self.current.compare_exchange(nth, next, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    pub(super) fn watch(&self) -> (usize, WatchClient<Channel>) {
+        let (nth, channel) = self.current();
+        (nth, WatchClient::new(channel).max_decoding_message_size(usize::MAX))
+    }
+
+    pub(super) fn lease(&self) -> LeaseClient<Channel> {
+        LeaseClient::new(self.current().1)
+    }
+
+    /// Asks one member after the other.
+    pub(super) async fn read<T, F>(&self, call: impl FnMut(KvClient<Channel>) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.ask(call, |status| {
+            matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded)
+        })
+        .await
+    }
+
+    /// The same; but what may have been done is not asked for again.
+    pub(super) async fn write<T, F>(&self, call: impl FnMut(KvClient<Channel>) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.ask(call, not_sent).await
+    }
+
+    async fn ask<T, F>(
+        &self,
+        mut call: impl FnMut(KvClient<Channel>) -> F,
+        again: impl Fn(&Status) -> bool,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let mut left = self.members.len() * 2;
+        loop {
+            let (nth, channel) = self.current();
+            let client = KvClient::new(channel).max_decoding_message_size(usize::MAX);
+            let answer = timeout(PATIENCE, call(client)).await;
+            let status = match answer {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => Status::deadline_exceeded("etcd did not answer in time"),
+            };
+            if matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Unknown) {
+                self.leave(nth);
+            }
+            left -= 1;
+            if left == 0 || !again(&status) {
+                return Err(failed(&status));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl fmt::Debug for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.members.iter().map(|(url, _)| url)).finish()
+    }
+}
+
+fn not_sent(status: &Status) -> bool {
+    let mut source = status.source();
+    while let Some(error) = source {
+        if error.is::<NotConnected>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+fn channel(url: &str, tls: Option<Arc<ClientConfig>>) -> Result<Channel, Error> {
+    let wrong = |what: String| Error::Unavailable(format!("{url}: {what}"));
+    let uri: Uri = url.parse().map_err(|_| wrong("is no URL".to_owned()))?;
+    let host = uri.host().ok_or_else(|| wrong("has no host".to_owned()))?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let port = uri.port_u16().unwrap_or(2379);
+    let tls = match uri.scheme_str() {
+        Some("https") => {
+            let tls = tls.ok_or_else(|| wrong("https needs --etcd-cafile".to_owned()))?;
+            let name = ServerName::try_from(host.clone()).map_err(|error| wrong(error.to_string()))?;
+            let mut config = (*tls).clone();
+            config.alpn_protocols = vec![b"h2".to_vec()];
+            Some((TlsConnector::from(Arc::new(config)), name))
+        }
+        Some("http") => None,
+        _ => return Err(wrong("is no URL of http or https".to_owned())),
+    };
+    let endpoint = Endpoint::from_shared(format!("http://{host}:{port}", host = uri.host().unwrap_or("localhost")))
+        .map_err(|error| wrong(error.to_string()))?
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_timeout(Duration::from_secs(5))
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(16 << 20);
+    let connect = move |_: Uri| {
+        let (host, tls) = (host.clone(), tls.clone());
+        async move {
+            let connected = timeout(CONNECT, open(&host, port, tls)).await;
+            let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            connected.map_err(NotConnected)
+        }
+    };
+    Ok(endpoint.connect_with_connector_lazy(Connector(connect)))
+}
+
+/// A plain connection or a TLS one.
+trait Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
+impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Stream for T {}
+
+type Opened = TokioIo<Box<dyn Stream>>;
+
+async fn open(
+    host: &str,
+    port: u16,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+) -> io::Result<Opened> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    let stream: Box<dyn Stream> = match tls {
+        None => Box::new(stream),
+        Some((connector, name)) => Box::new(connector.connect(name, stream).await?),
+    };
+    Ok(TokioIo::new(stream))
+}
+
+/// A function as the service that tonic asks for.
+#[derive(Clone)]
+struct Connector<F>(F);
+
+impl<F, T> tower_service::Service<Uri> for Connector<F>
+where
+    F: FnMut(Uri) -> T,
+    T: Future<Output = Result<Opened, NotConnected>>,
+{
+    type Response = Opened;
+    type Error = NotConnected;
+    type Future = T;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), NotConnected>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> T {
+        (self.0)(uri)
+    }
+}

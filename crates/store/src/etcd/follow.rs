@@ -1,0 +1,198 @@
+//! One watch per resource, for as long as the resource is served.
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::{sync::Notify, time::timeout};
+use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
+use tonic::{Request, metadata::MetadataValue};
+use tracing::{info, warn};
+
+use super::Shared;
+use crate::{
+    Error, Lineage, Record, Resource,
+    wire::{pb, prefix_end, signed},
+};
+
+/// How long a member may say nothing to a question before another is asked.
+const SILENCE: Duration = Duration::from_secs(15);
+
+pub(crate) struct Follower<V> {
+    pub(super) prefix: String,
+    pub(super) resource: Arc<Resource<V>>,
+    asked: Notify,
+}
+
+impl<V> Follower<V> {
+    pub(super) fn new(prefix: &str, resource: &Arc<Resource<V>>) -> Self {
+        Self { prefix: prefix.to_owned(), resource: resource.clone(), asked: Notify::new() }
+    }
+
+    /// Asks etcd how far it is.
+    pub(super) fn nudge(&self) {
+        self.asked.notify_one();
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.resource.is_closed()
+    }
+}
+
+/// Why a watch has ended.
+enum Ended {
+    /// Nobody serves the resource any more.
+    Closed,
+    /// Somewhere else it may go on.
+    Broken(String),
+    /// It must begin with a list.
+    Compacted,
+}
+
+/// Shows the resource what happens after a revision, until it is closed.
+pub(super) async fn follow<V: fmt::Debug + Send + Sync + 'static>(
+    shared: Arc<Shared<V>>,
+    follower: Arc<Follower<V>>,
+    mut after: u64,
+) {
+    let mut pause = Duration::from_millis(50);
+    loop {
+        let began = after;
+        let (nth, ended) = watch(&shared, &follower, &mut after).await;
+        match ended {
+            Ended::Closed => return,
+            Ended::Broken(why) => {
+                warn!(prefix = follower.prefix, after, why, "a watch of etcd has ended");
+                shared.endpoints.leave(nth);
+            }
+            Ended::Compacted => match again(&shared, &follower).await {
+                Ok(through) => {
+                    info!(prefix = follower.prefix, through, "listed anew");
+                    after = through;
+                }
+                Err(error) => warn!(prefix = follower.prefix, %error, "cannot list anew"),
+            },
+        }
+        pause = if after > began { Duration::from_millis(50) } else { (pause * 2).min(Duration::from_secs(2)) };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn watch<V: fmt::Debug + Send + Sync + 'static>(
+    shared: &Arc<Shared<V>>,
+    follower: &Follower<V>,
+    after: &mut u64,
+) -> (usize, Ended) {
+    let (nth, mut client) = shared.endpoints.watch();
+    let broken = |why: String| (nth, Ended::Broken(why));
+    let (sender, requests) = tokio::sync::mpsc::channel(4);
+    let key = shared.there(&follower.prefix);
+    let create = pb::WatchCreateRequest {
+        range_end: Bytes::from(prefix_end(&key)),
+        key,
+        start_revision: signed(*after + 1),
+        progress_notify: true,
+        ..Default::default()
+    };
+    let ask = |request| pb::WatchRequest { request_union: Some(request) };
+    if sender.send(ask(pb::watch_request::RequestUnion::CreateRequest(create))).await.is_err() {
+        return broken("no stream".to_owned());
+    }
+    let mut request = Request::new(ReceiverStream::new(requests));
+    // A member that is cut off from the others shall say so.
+    request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+    let mut events = match timeout(super::PATIENCE, client.watch(request)).await {
+        Ok(Ok(events)) => events.into_inner(),
+        Ok(Err(status)) => return broken(status.message().to_owned()),
+        Err(_) => return broken("it did not answer in time".to_owned()),
+    };
+    let mut waits = false;
+    loop {
+        let silence = async {
+            match waits {
+                true => tokio::time::sleep(SILENCE).await,
+                false => std::future::pending().await,
+            }
+        };
+        let response = tokio::select! {
+            response = events.next() => response,
+            () = follower.asked.notified() => {
+                let progress = pb::watch_request::RequestUnion::ProgressRequest(pb::WatchProgressRequest {});
+                if sender.send(ask(progress)).await.is_err() {
+                    return broken("the stream has ended".to_owned());
+                }
+                waits = true;
+                continue;
+            }
+            () = silence => return broken("it says nothing".to_owned()),
+            () = follower.resource.closed() => return (nth, Ended::Closed),
+        };
+        waits = false;
+        match response {
+            Some(Ok(response)) => {
+                if let Some(ended) = take(shared, follower, after, response) {
+                    return (nth, ended);
+                }
+            }
+            Some(Err(status)) => return broken(status.message().to_owned()),
+            None => return broken("the stream has ended".to_owned()),
+        }
+    }
+}
+
+fn take<V: fmt::Debug + Send + Sync + 'static>(
+    shared: &Shared<V>,
+    follower: &Follower<V>,
+    after: &mut u64,
+    response: pb::WatchResponse,
+) -> Option<Ended> {
+    if response.compact_revision > 0 {
+        return Some(Ended::Compacted);
+    } else if response.canceled {
+        return Some(Ended::Broken(response.cancel_reason));
+    } else if response.created {
+        return None; // what it says of revisions is of before the watch
+    }
+    let newest = shared.saw(response.header.as_ref());
+    if response.events.is_empty() {
+        *after = newest.max(*after);
+        follower.resource.complete(newest);
+        return None;
+    }
+    for record in response.events.into_iter().filter_map(|event| shared.event(event)) {
+        *after = record.revision.max(*after);
+        show(shared, follower, record);
+    }
+    follower.resource.complete(*after);
+    None
+}
+
+fn show<V: fmt::Debug + Send + Sync + 'static>(shared: &Shared<V>, follower: &Follower<V>, record: Record) {
+    let value = record.bytes.as_ref().and_then(|bytes| shared.values.take(&record.key, bytes));
+    if let Err(error) = follower.resource.apply(record, value, shared.clock.now()) {
+        tracing::error!(%error, "cannot mirror a write");
+    }
+}
+
+/// Shows the difference between what is known and what there is.
+async fn again<V: fmt::Debug + Send + Sync + 'static>(
+    shared: &Shared<V>,
+    follower: &Follower<V>,
+) -> Result<u64, Error> {
+    let (records, through) = shared.all(&follower.prefix, 0).await?;
+    let there: HashMap<_, _> = records.iter().map(|record| (record.key.clone(), record.revision)).collect();
+    let known = follower.resource.pin();
+    let gone = known.range(&follower.prefix, None).filter(|(key, _)| !there.contains_key(*key));
+    let gone: Vec<_> = gone.map(|(key, _)| key.to_owned()).collect();
+    for record in records {
+        if known.get(&record.key).is_none_or(|version| version.revision != record.revision) {
+            show(shared, follower, record);
+        }
+    }
+    for key in gone {
+        let (revision, lineage) = (through, Lineage::end(through));
+        let key = key.as_str().into();
+        show(shared, follower, Record { revision, key, bytes: None, expires: None, note: None, lineage });
+    }
+    follower.resource.complete(through);
+    Ok(through)
+}

@@ -1,0 +1,41 @@
+//! Leases for what expires. Many keys share one, since etcd pays for each.
+
+use std::{sync::Mutex, time::Duration};
+
+use tokio::time::timeout;
+
+use super::{PATIENCE, endpoints::Endpoints, failed};
+use crate::{Error, wire::pb};
+
+/// For how long a lease is given to further keys, in seconds: so much later they may go.
+const SHARED: i64 = 60;
+
+#[derive(Debug, Default)]
+pub(super) struct Pool(Mutex<Option<Granted>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Granted {
+    id: i64,
+    /// What was asked for, in seconds.
+    ttl: i64,
+    at: i64,
+}
+
+impl Pool {
+    /// One that lasts at least so long.
+    pub(super) async fn get(&self, endpoints: &Endpoints, ttl: Duration, now: i64) -> Result<i64, Error> {
+        let ttl = i64::try_from(ttl.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX / 2);
+        let shares = SHARED.min(ttl / 20);
+        let known = *self.0.lock().expect("not poisoned");
+        if let Some(Granted { id, .. }) = known.filter(|known| known.ttl == ttl && now - known.at < shares) {
+            return Ok(id);
+        }
+        let request = pb::LeaseGrantRequest { ttl: ttl + shares, id: 0 };
+        let mut client = endpoints.lease();
+        let granted = timeout(PATIENCE, client.lease_grant(request)).await;
+        let late = |_| Error::Unavailable("etcd did not answer in time".to_owned());
+        let id = granted.map_err(late)?.map_err(|status| failed(&status))?.into_inner().id;
+        *self.0.lock().expect("not poisoned") = Some(Granted { id, ttl, at: now });
+        Ok(id)
+    }
+}

@@ -1,0 +1,46 @@
+//! Values of writes that are on their way.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard},
+};
+
+use bytes::Bytes;
+use object::Text;
+
+/// How many are remembered; what is forgotten is decoded.
+const MOST: usize = 10_000;
+
+type Kept<V> = HashMap<Text, (Bytes, V)>;
+
+pub(crate) struct Values<V>(Mutex<Kept<V>>);
+
+impl<V> Default for Values<V> {
+    fn default() -> Self {
+        Self(Mutex::new(HashMap::new()))
+    }
+}
+
+impl<V> Values<V> {
+    pub(crate) fn keep(&self, key: &Text, bytes: &Bytes, value: V) {
+        let mut kept = self.kept();
+        if kept.len() < MOST {
+            kept.insert(key.clone(), (bytes.clone(), value));
+        }
+    }
+
+    /// What these bytes of this key mean, if their writer is here.
+    pub(crate) fn take(&self, key: &str, bytes: &Bytes) -> Option<V> {
+        let mut kept = self.kept();
+        kept.get(key).filter(|(other, _)| other == bytes)?;
+        kept.remove(key).map(|(_, value)| value)
+    }
+
+    pub(crate) fn forget(&self, key: &str) {
+        self.kept().remove(key);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept<V>> {
+        self.0.lock().expect("not poisoned")
+    }
+}

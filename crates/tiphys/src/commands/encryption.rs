@@ -1,0 +1,51 @@
+//! `encryption`: the keys of what is stored encrypted.
+
+use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand};
+use pki::Dir;
+use server::EncryptionConfig;
+
+use super::parse;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a new key. The API server takes it over by itself, and writes everything anew.
+    Rotate {
+        /// Where everything of the cluster is kept.
+        #[arg(long, default_value = "/var/lib/tiphys")]
+        data_dir: PathBuf,
+    },
+}
+
+pub(super) fn run(args: Vec<OsString>) -> ExitCode {
+    let Arguments { command: Command::Rotate { data_dir } } = match parse("encryption", args) {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    match rotate(&data_dir.join("pki")) {
+        Ok(()) => {
+            println!("a new key is in place; what is stored is written anew within seconds");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("encryption: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn rotate(pki: &std::path::Path) -> Result<()> {
+    let path = pki.join(apiserver::ENCRYPTION);
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut config = EncryptionConfig::parse(&text).with_context(|| format!("in {}", path.display()))?;
+    config.rotate()?;
+    Ok(Dir::open(pki)?.replace(apiserver::ENCRYPTION, config.to_yaml().as_bytes(), 0o600)?)
+}
