@@ -4,6 +4,7 @@ use std::{env, fs, path::Path};
 
 use protox::prost::Message as _;
 
+#[expect(clippy::disallowed_methods, reason = "how cargo says where to put it")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
     let files = protox::compile(["etcd.proto"], ["proto"])?;

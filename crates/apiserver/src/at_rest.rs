@@ -37,8 +37,10 @@ impl AtRest {
             let keys = EncryptionConfig::generate()?.to_yaml();
             Dir::open(&pki)?.create(ENCRYPTION, keys.as_bytes(), 0o600)?;
         }
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let parsed = EncryptionConfig::parse(&text).with_context(|| format!("in {}", file.display()))?;
+        let text =
+            fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let parsed =
+            EncryptionConfig::parse(&text).with_context(|| format!("in {}", file.display()))?;
         Ok(Self { encryption: Encryption::new(&parsed, places(kinds)), file, text, reloads })
     }
 
@@ -57,7 +59,9 @@ impl AtRest {
                     info!(file = %self.file.display(), "the encryption configuration has changed");
                     self.rewrite(&registry).await;
                 }
-                Err(error) => error!(%error, "the encryption configuration makes no sense; the last one stays"),
+                Err(error) => {
+                    error!(%error, "the encryption configuration makes no sense; the last one stays");
+                }
             }
             self.text = text;
         }
@@ -67,7 +71,12 @@ impl AtRest {
         for Place { resource, group, .. } in self.encryption.encrypted() {
             match registry.rewrite(&group, &resource).await {
                 Ok(count) => info!(resource, group, count, "written anew with the first key"),
-                Err(status) => warn!(resource, group, error = status.message(), "not all could be written anew"),
+                Err(status) => warn!(
+                    resource,
+                    group,
+                    error = status.message(),
+                    "not all could be written anew"
+                ),
             }
         }
     }

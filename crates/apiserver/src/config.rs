@@ -159,9 +159,13 @@ impl Config {
     /// How etcd is reached.
     pub(crate) fn etcd(&self) -> Result<Remote> {
         let flags = &self.flags;
-        let read = |path: &PathBuf| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        let read = |path: &PathBuf| {
+            fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+        };
         let pair = match (&flags.etcd_certfile, &flags.etcd_keyfile) {
-            (Some(certificate), Some(key)) => Some(Pair::from_pem(&read(certificate)?, &read(key)?)?),
+            (Some(certificate), Some(key)) => {
+                Some(Pair::from_pem(&read(certificate)?, &read(key)?)?)
+            }
             _ => None,
         };
         let tls = match &flags.etcd_cafile {

@@ -96,7 +96,7 @@ impl Storage {
         let engine: Arc<dyn Engine<Value>> = match self {
             Self::Memory => Arc::new(Embedded::memory(mirror.clone(), clock.clone())),
             Self::Disk if !config.flags.etcd_servers.is_empty() => {
-                Arc::new(EtcdEngine::connect(config.etcd()?, clock.clone())?)
+                Arc::new(EtcdEngine::connect(&config.etcd()?, clock.clone())?)
             }
             Self::Disk => {
                 let disk = Arc::new(Folder::open(config.flags.data_dir.join("store"))?);

@@ -144,7 +144,9 @@ impl Chain {
             None | Some(Cipher::Identity) => Ok(bytes),
             Some(cipher) => {
                 let sealed = cipher.seal(key, &bytes);
-                sealed.map(Bytes::from).ok_or_else(|| Status::internal("a value cannot be encrypted"))
+                sealed
+                    .map(Bytes::from)
+                    .ok_or_else(|| Status::internal("a value cannot be encrypted"))
             }
         }
     }
@@ -202,13 +204,17 @@ mod tests {
         EncryptionConfig::parse(&text).unwrap()
     }
 
-    const KEY: &str = "    keys: [{name: key1, secret: c2VjcmV0IGlzIHNlY3VyZSwgSSB0aGluay4gWWVzIQ==}]\n";
+    const KEY: &str =
+        "    keys: [{name: key1, secret: c2VjcmV0IGlzIHNlY3VyZSwgSSB0aGluay4gWWVzIQ==}]\n";
     const AT: &str = "/registry/secrets/a/x";
 
     #[test]
     fn each_provider_reads_what_it_wrote_and_only_there() {
         for (name, bound) in [("aesgcm", true), ("aescbc", false), ("secretbox", false)] {
-            let one = Encryption::new(&config(&format!("  - {name}:\n  {KEY}  - identity: {{}}\n")), places());
+            let one = Encryption::new(
+                &config(&format!("  - {name}:\n  {KEY}  - identity: {{}}\n")),
+                places(),
+            );
             let text = Bytes::from_static(b"a word that nobody must find");
             let stored = one.to_storage(AT, text.clone()).unwrap();
             assert!(stored.starts_with(format!("k8s:enc:{name}:v1:key1:").as_bytes()));
@@ -231,11 +237,17 @@ mod tests {
     #[test]
     fn the_first_rule_that_means_a_kind_counts() {
         let one = Encryption::new(&config(&format!("  - secretbox:\n  {KEY}")), places());
-        let sealed = |key: &str| one.to_storage(key, Bytes::from_static(b"x")).unwrap().starts_with(MARK);
+        let sealed =
+            |key: &str| one.to_storage(key, Bytes::from_static(b"x")).unwrap().starts_with(MARK);
         assert!(sealed(AT) && sealed("/registry/deployments/a/x"));
         assert!(sealed("/registry/bears.example/pandas/a/x"), "a custom kind");
-        assert!(!sealed("/registry/configmaps/a/x") && !sealed("/registry/bears.example/others/a/x"));
-        assert!(one.from_storage(AT, &Bytes::from_static(b"plain")).is_err(), "identity is not in the list");
+        assert!(
+            !sealed("/registry/configmaps/a/x") && !sealed("/registry/bears.example/others/a/x")
+        );
+        assert!(
+            one.from_storage(AT, &Bytes::from_static(b"plain")).is_err(),
+            "identity is not in the list"
+        );
         let encrypted: Vec<_> = one.encrypted().into_iter().map(|place| place.prefix).collect();
         assert_eq!(encrypted, ["secrets", "deployments"]);
     }
@@ -251,6 +263,9 @@ mod tests {
         one.replace(&config);
         assert_eq!(&*one.from_storage(AT, &old).unwrap(), b"text");
         let new = one.to_storage(AT, Bytes::from_static(b"text")).unwrap();
-        assert!(old.starts_with(b"k8s:enc:secretbox:v1:key1:") && new.starts_with(b"k8s:enc:secretbox:v1:key2:"));
+        assert!(
+            old.starts_with(b"k8s:enc:secretbox:v1:key1:")
+                && new.starts_with(b"k8s:enc:secretbox:v1:key2:")
+        );
     }
 }

@@ -9,7 +9,7 @@ use object::{
 use schema::{Errors, Path};
 
 use crate::{
-    Page, Query, Reply, Request, Selection, Served, Server, Start,
+    Page, Query, Registry, Reply, Request, Selection, Served, Server, Start,
     negotiate::negotiate,
     registry::store_status,
     watching::{self, Terms},
@@ -57,6 +57,21 @@ pub(crate) async fn fresh(served: &Served, revision: u64) -> Result<(), Status> 
         let said = format!("Timeout: Too large resource version: {revision}, current: {have}");
         Err(ahead.with_message(said))
     }
+}
+
+/// Where others write as well, waits for what they have written up to now: who asks for
+/// no revision gets the newest.
+pub(crate) async fn newest(
+    registry: &Registry,
+    served: &Served,
+    query: &Query,
+) -> Result<(), Status> {
+    let any = query.get("resourceVersion").unwrap_or_default().is_empty();
+    if any && registry.engine().is_shared() {
+        let revision = registry.engine().newest().await.map_err(|error| store_status(&error))?;
+        fresh(served, revision).await?;
+    }
+    Ok(())
 }
 
 /// Which part of a list, as of when.

@@ -11,7 +11,7 @@ use crate::{
     Call, Deleted, Reply, Request, Served, Server,
     body::read,
     codec::{Decoded, decode_body, media_type, unsupported_patch},
-    list_options::{fresh, page, selection, watch},
+    list_options::{fresh, newest, page, selection, watch},
     negotiate::{Form, negotiate},
     options::{self, call},
     plain::plain,
@@ -123,12 +123,14 @@ async fn object(
     let subresource = request.info.subresource.clone();
     let reply = match &*verb {
         "get" => {
+            newest(registry, &served, &request.query).await?;
             let wanted = request.query.get("resourceVersion").unwrap_or_default();
             fresh(&served, revision(wanted)?).await?;
             one(&served, 200, &*registry.get(&served, key.0, key.1)?, form, now)
         }
         "list" => {
             let selection = selection(&served, &request)?;
+            newest(registry, &served, &request.query).await?;
             let page = page(&served, &request.query).await?;
             many(&served, &registry.list(&served, &selection, &page)?, form, now)
         }

@@ -64,8 +64,13 @@ impl Archive {
         }
         let wrong = |error: bolt::Malformed| Error::Corrupt(format!("{}: {error}", path.display()));
         let bolt = Bolt::new(file).map_err(wrong)?;
-        let mut this =
-            Self { revision: FIRST, versions: 0, size, state: BTreeMap::new(), leases: BTreeMap::new() };
+        let mut this = Self {
+            revision: FIRST,
+            versions: 0,
+            size,
+            state: BTreeMap::new(),
+            leases: BTreeMap::new(),
+        };
         bolt.each("key", &mut |place, value| this.take(place, value)).map_err(wrong)?;
         bolt.each("lease", &mut |id, value| this.lease(id, value)).map_err(wrong)?;
         Ok(this)
@@ -93,7 +98,12 @@ impl Archive {
     fn record(&self, kv: &KeyValue, now: i64) -> Record {
         let number = |number: i64| u64::try_from(number).unwrap_or_default();
         let (revision, lease) = (number(kv.mod_revision), kv.lease);
-        let lineage = Lineage { revision, created: number(kv.create_revision), version: number(kv.version), lease };
+        let lineage = Lineage {
+            revision,
+            created: number(kv.create_revision),
+            version: number(kv.version),
+            lease,
+        };
         let expires = self.leases.get(&lease).map(|ttl| now.saturating_add(*ttl));
         let (key, bytes) = (to_text(&kv.key), Some(kv.value.clone()));
         Record { revision, key, bytes, expires, note: None, lineage }
@@ -190,18 +200,21 @@ pub(crate) fn write(
     meta.push((b"term".to_vec(), 2_u64.to_be_bytes().to_vec()));
     let none = || -> Box<dyn Iterator<Item = (Vec<u8>, Vec<u8>)>> { Box::new(std::iter::empty()) };
     let mut out = BufWriter::new(file);
-    bolt::write(&mut out, [
-        ("alarm", none()),
-        ("auth", none()),
-        ("authRoles", none()),
-        ("authUsers", none()),
-        ("cluster", none()),
-        ("key", Box::new(versions.iter().map(|saved| (saved.place(), saved.stored())))),
-        ("lease", Box::new(leases.into_iter())),
-        ("members", none()),
-        ("members_removed", none()),
-        ("meta", Box::new(meta.into_iter())),
-    ])
+    bolt::write(
+        &mut out,
+        [
+            ("alarm", none()),
+            ("auth", none()),
+            ("authRoles", none()),
+            ("authUsers", none()),
+            ("cluster", none()),
+            ("key", Box::new(versions.iter().map(|saved| (saved.place(), saved.stored())))),
+            ("lease", Box::new(leases.into_iter())),
+            ("members", none()),
+            ("members_removed", none()),
+            ("meta", Box::new(meta.into_iter())),
+        ],
+    )
 }
 
 impl Saved {

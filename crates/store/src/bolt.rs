@@ -13,7 +13,10 @@ mod page;
 mod read;
 mod write;
 
-pub use self::{read::Bolt, write::write};
+pub use self::{
+    read::{Bolt, Each, Source},
+    write::write,
+};
 
 /// Why a file cannot be read as a database.
 #[derive(Debug, thiserror::Error)]

@@ -214,7 +214,10 @@ async fn the_past_is_exact_where_the_ring_does_not_reach(on: &Subject) {
         };
         let newest = on.engine.durable();
         let past = on.engine.past(PREFIX, newest).expect("it is now");
-        states.push((newest, past.into_iter().map(|record| (record.key, record.revision)).collect::<Vec<_>>()));
+        states.push((
+            newest,
+            past.into_iter().map(|record| (record.key, record.revision)).collect::<Vec<_>>(),
+        ));
     }
     for (revision, state) in states {
         let past = on.engine.past(PREFIX, revision).expect("not compacted");

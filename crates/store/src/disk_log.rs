@@ -109,7 +109,8 @@ impl DiskLog {
         for record in &records {
             keys.apply(record);
         }
-        let (heads, removals, notes) = (keys.heads(), Removals { rest: revision, ..Removals::default() }, vec![]);
+        let (heads, removals, notes) =
+            (keys.heads(), Removals { rest: revision, ..Removals::default() }, vec![]);
         let image = Image { revision, floor: revision, heads: None, removals, notes };
         let written = Snapshot::write(disk, &image, &heads, made, |take| {
             records.into_iter().for_each(take);
@@ -127,7 +128,8 @@ impl DiskLog {
                 let mut files = Files::open(disk)?;
                 let mut records = Vec::new();
                 let snapshot = files.snapshots.first().cloned();
-                let base = snapshot.map(|s| s.read(&mut |record| records.push(record))).transpose()?;
+                let base =
+                    snapshot.map(|s| s.read(&mut |record| records.push(record))).transpose()?;
                 let base = base.unwrap_or_default();
                 let found = files.found.take().unwrap_or_default();
                 records.extend(found.into_iter().filter(|record| record.revision > base.through));

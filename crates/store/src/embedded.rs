@@ -97,11 +97,10 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
     fn past(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
         let mut state = BTreeMap::new();
         let base = self.core.log.read(0, &mut |record| {
-            if record.revision > revision || !record.key.starts_with(prefix) {
-                return;
-            } else if record.bytes.is_some() {
+            let counts = record.revision <= revision && record.key.starts_with(prefix);
+            if counts && record.bytes.is_some() {
                 state.insert(record.key.clone(), record);
-            } else {
+            } else if counts {
                 state.remove(&record.key);
             }
         })?;

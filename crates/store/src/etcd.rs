@@ -85,7 +85,7 @@ pub(crate) struct Shared<V> {
 
 impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
     /// Asks etcd who it is, so that whoever starts knows that it is there.
-    pub fn connect(remote: Remote, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+    pub fn connect(remote: &Remote, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("store-etcd")
@@ -94,7 +94,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
             .map_err(|error| Error::Unavailable(format!("cannot start: {error}")))?;
         let endpoints = {
             let _inside = runtime.enter();
-            Endpoints::new(&remote.endpoints, remote.tls)?
+            Endpoints::new(&remote.endpoints, remote.tls.as_ref())?
         };
         let shared = Arc::new(Shared {
             endpoints,
@@ -142,7 +142,8 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
     }
 
     fn replay(&self, prefix: &str) -> Result<Replay, Error> {
-        let (shared, prefix, now) = (self.shared.clone(), prefix.to_owned(), self.shared.clock.now());
+        let (shared, prefix, now) =
+            (self.shared.clone(), prefix.to_owned(), self.shared.clock.now());
         let (state, through) = self.wait(async move { shared.all(&prefix, 0).await })?;
         Ok(Replay { floor: through, state, events: Vec::new(), through, now })
     }
@@ -194,7 +195,8 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
     /// The key in etcd.
     pub(crate) fn there(&self, key: &str) -> Bytes {
         let rest = key.strip_prefix(ROOT).unwrap_or(key);
-        from_text(rest).map_or_else(Bytes::new, |rest| [self.prefix.as_bytes(), &rest].concat().into())
+        from_text(rest)
+            .map_or_else(Bytes::new, |rest| [self.prefix.as_bytes(), &rest].concat().into())
     }
 
     /// The key here; `None`: it is none of ours.
@@ -204,7 +206,8 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
     }
 
     pub(crate) fn saw(&self, header: Option<&pb::ResponseHeader>) -> u64 {
-        let revision = header.map_or(0, |header| u64::try_from(header.revision).unwrap_or_default());
+        let revision =
+            header.map_or(0, |header| u64::try_from(header.revision).unwrap_or_default());
         self.newest.fetch_max(revision, Ordering::AcqRel);
         revision
     }
@@ -237,48 +240,43 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
         if expect == 0 && put.is_none() {
             return Err(Error::Conflict { want: 0, have: 0 });
         }
-        let change = match put {
-            Some((bytes, value)) => {
-                self.values.keep(&key, &bytes, value);
-                let put = pb::PutRequest { key: there.clone(), value: bytes, lease, ..Default::default() };
-                pb::request_op::Request::RequestPut(put)
-            }
-            None => {
-                let delete = pb::DeleteRangeRequest { key: there.clone(), ..Default::default() };
-                pb::request_op::Request::RequestDeleteRange(delete)
-            }
+        let key_there = there.clone();
+        let change = if let Some((value, meaning)) = put {
+            self.values.keep(&key, &value, meaning);
+            let put = pb::PutRequest { key: key_there, value, lease, ..Default::default() };
+            pb::request_op::Request::RequestPut(put)
+        } else {
+            let delete = pb::DeleteRangeRequest { key: key_there, ..Default::default() };
+            pb::request_op::Request::RequestDeleteRange(delete)
         };
         let answer = self.transact(&there, expect, change).await;
-        let (revision, conflict) = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
-                self.values.forget(&key);
-                return Err(error);
-            }
-        };
-        let follower = self.follower(&key);
-        if conflict.is_some() {
+        if !matches!(answer, Ok((_, None))) {
             self.values.forget(&key);
-            follower.iter().for_each(|follower| follower.nudge());
         }
-        if let Some(follower) = follower {
-            // What it lost against, or what it wrote, can be read then.
-            let seen = tokio::time::timeout(PATIENCE, follower.resource.wait_for(revision)).await;
+        let (revision, conflict) = answer?;
+        if let Some(follower) = self.follower(&key) {
+            // What it lost against, or what it wrote, can be read then. A deletion that it
+            // lost against has no revision here: all must be seen that etcd had seen.
+            let until = conflict.filter(|have| *have > 0).unwrap_or(revision);
+            if conflict == Some(0) {
+                follower.nudge();
+            }
+            let seen = tokio::time::timeout(PATIENCE, follower.resource.wait_for(until)).await;
             if seen.is_err() && conflict.is_none() {
-                return Err(Error::Unavailable(format!("written at {revision}, and not seen since")));
+                return Err(Error::Unavailable(format!(
+                    "written at {revision}, and not seen since"
+                )));
             }
         }
-        match conflict {
-            Some(have) => Err(Error::Conflict { want: expect, have }),
-            None => {
-                if note.is_some() {
-                    let (lineage, bytes, expires) = (Lineage::end(revision), None, None);
-                    let record = Record { revision, key, bytes, expires, note, lineage };
-                    self.past.lock().expect("not poisoned").apply(&record);
-                }
-                Ok(revision)
-            }
+        if let Some(have) = conflict {
+            return Err(Error::Conflict { want: expect, have });
         }
+        if note.is_some() {
+            let (lineage, bytes, expires) = (Lineage::end(revision), None, None);
+            let record = Record { revision, key, bytes, expires, note, lineage };
+            self.past.lock().expect("not poisoned").apply(&record);
+        }
+        Ok(revision)
     }
 
     /// Gives the revision, and where the key is if the condition did not hold.
@@ -312,25 +310,29 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
             return Ok((revision, None));
         }
         let looked = answer.responses.into_iter().next().and_then(|response| response.response);
-        let have = match looked {
-            Some(pb::response_op::Response::ResponseRange(range)) => {
-                range.kvs.first().map_or(0, |kv| u64::try_from(kv.mod_revision).unwrap_or_default())
-            }
-            _ => 0,
+        let have = if let Some(pb::response_op::Response::ResponseRange(range)) = looked {
+            range.kvs.first().map_or(0, |kv| u64::try_from(kv.mod_revision).unwrap_or_default())
+        } else {
+            0
         };
         Ok((revision, Some(have)))
     }
 
     fn follower(&self, key: &str) -> Option<Arc<Follower<V>>> {
         let followers = self.followers.lock().expect("not poisoned");
-        followers.iter().filter(|f| key.starts_with(&*f.prefix)).max_by_key(|f| f.prefix.len()).cloned()
+        followers
+            .iter()
+            .filter(|f| key.starts_with(&*f.prefix))
+            .max_by_key(|f| f.prefix.len())
+            .cloned()
     }
 
     /// All keys below a prefix as of one revision; 0: the newest.
     pub(crate) async fn all(&self, prefix: &str, at: u64) -> Result<(Vec<Record>, u64), Error> {
         let from = self.there(prefix);
         let range_end = Bytes::from(prefix_end(&from));
-        let mut request = pb::RangeRequest { key: from, range_end, limit: PAGE, ..Default::default() };
+        let mut request =
+            pb::RangeRequest { key: from, range_end, limit: PAGE, ..Default::default() };
         request.revision = signed(at);
         let (mut records, mut through) = (Vec::new(), at);
         loop {
@@ -359,7 +361,12 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
         let key = self.here(&kv.key)?;
         let number = |number: i64| u64::try_from(number).unwrap_or_default();
         let (revision, lease) = (number(kv.mod_revision), kv.lease);
-        let lineage = Lineage { revision, created: number(kv.create_revision), version: number(kv.version), lease };
+        let lineage = Lineage {
+            revision,
+            created: number(kv.create_revision),
+            version: number(kv.version),
+            lease,
+        };
         Some(Record { revision, key, bytes: Some(kv.value), expires: None, note: None, lineage })
     }
 
@@ -379,7 +386,9 @@ pub(crate) fn failed(status: &Status) -> Error {
         (Code::InvalidArgument, message) if message.contains("too large") => {
             Error::TooLarge { bytes: 0, limit: 1_572_864 }
         }
-        (Code::OutOfRange, message) if message.contains("compacted") => Error::Compacted { floor: 0 },
+        (Code::OutOfRange, message) if message.contains("compacted") => {
+            Error::Compacted { floor: 0 }
+        }
         (_, message) => Error::Unavailable(message.to_owned()),
     }
 }

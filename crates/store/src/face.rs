@@ -30,12 +30,12 @@ use std::{fmt, path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
 use object::Clock;
 use tracing::error;
 
-use self::{member::Member, service::Service};
 pub(crate) use self::aside::{begin, from_text, to_text};
 pub use self::{
     listen::{Listening, bind},
     service::{Identity, Limits},
 };
+use self::{member::Member, service::Service};
 use crate::{Error, Log};
 
 /// What a member is made of.
@@ -73,9 +73,9 @@ impl Etcd {
     pub fn open(log: Arc<dyn Log>, clock: Arc<dyn Clock>, setup: Setup) -> Result<Self, Error> {
         let Setup { identity, limits, quota, scratch, compaction } = setup;
         let member = Member::open(log, clock, quota)?;
-        let thread = member.start().map_err(|error| Error::Disk(format!("start a thread: {error}")))?;
-        let (identity, scratch) = (Arc::new(identity), Arc::new(scratch));
-        let service = Service { member, identity, limits, scratch };
+        let thread =
+            member.start().map_err(|error| Error::Disk(format!("start a thread: {error}")))?;
+        let service = Service::new(member, identity, limits, scratch);
         Ok(Self { service, compaction, thread: Some(thread) })
     }
 
@@ -95,7 +95,7 @@ impl Etcd {
         let (pause, keep) = match self.compaction {
             Compaction::Never => return std::future::pending().await,
             Compaction::Periodic(age) => (age, None),
-            Compaction::Revisions(count) => (Duration::from_secs(300), Some(count)),
+            Compaction::Revisions(count) => (Duration::from_mins(5), Some(count)),
         };
         let mut before = newest();
         loop {

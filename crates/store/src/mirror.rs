@@ -49,6 +49,7 @@ impl<V: fmt::Debug> Mirror<V> {
     ///
     /// # Panics
     /// If `prefix` does not end with a slash.
+    #[expect(clippy::needless_pass_by_value, reason = "whoever serves gives it away")]
     pub fn serve(
         &self,
         prefix: &str,
@@ -59,7 +60,7 @@ impl<V: fmt::Debug> Mirror<V> {
         let replay = engine.replay(prefix)?;
         let (through, now) = (replay.through, replay.now);
         let progress = if engine.is_shared() { Arc::default() } else { self.progress.clone() };
-        let filled = |replay| self.filled(resident.clone(), replay, &progress);
+        let filled = |replay| self.filled(&resident, replay, &progress);
         let mut resource = filled(replay)?;
         // The most is read by now; writers wait only for what has come since.
         let mut resources = self.resources.write().expect("not poisoned");
@@ -106,11 +107,11 @@ impl<V: fmt::Debug> Mirror<V> {
 
     fn filled(
         &self,
-        resident: Arc<dyn Resident<V>>,
+        resident: &Arc<dyn Resident<V>>,
         replay: Replay,
         progress: &Arc<Progress>,
     ) -> Result<Resource<V>, Error> {
-        let resource = Resource::new(resident, self.bounds, progress.clone());
+        let resource = Resource::new(resident.clone(), self.bounds, progress.clone());
         resource.fill(replay)?;
         Ok(resource)
     }

@@ -11,7 +11,8 @@ use imbl::OrdMap;
 use tokio::sync::Notify;
 
 use crate::{
-    Bounds, Engine, Error, Event, Record, Replay, Resident, Topic, Version, progress::Progress, ring::Ring,
+    Bounds, Engine, Error, Event, Record, Replay, Resident, Topic, Version, progress::Progress,
+    ring::Ring,
 };
 
 /// Keys are shared, so that copying a node of the index copies no text.

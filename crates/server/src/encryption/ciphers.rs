@@ -7,7 +7,9 @@ use aes_gcm::{
     AesGcm, KeyInit, Nonce,
     aead::{Aead, Payload, consts::U12},
 };
-use cbc::cipher::{BlockModeDecrypt, BlockModeEncrypt, KeyIvInit, StreamCipher, block_padding::Pkcs7};
+use cbc::cipher::{
+    BlockModeDecrypt, BlockModeEncrypt, KeyIvInit, StreamCipher, block_padding::Pkcs7,
+};
 use poly1305::Poly1305;
 use ring::rand::{SecureRandom, SystemRandom};
 use salsa20::XSalsa20;
@@ -32,7 +34,9 @@ impl Cipher {
     pub(super) fn prefix(&self) -> &str {
         match self {
             Self::Identity => "identity",
-            Self::AesGcm { prefix, .. } | Self::AesCbc { prefix, .. } | Self::Secretbox { prefix, .. } => prefix,
+            Self::AesGcm { prefix, .. }
+            | Self::AesCbc { prefix, .. }
+            | Self::Secretbox { prefix, .. } => prefix,
         }
     }
 
@@ -50,9 +54,15 @@ impl Cipher {
                 let vector = random::<16>()?;
                 out.extend_from_slice(&vector);
                 out.extend(match key.len() {
-                    16 => cbc::Encryptor::<Aes128>::new_from_slices(key, &vector).ok()?.encrypt_padded_vec::<Pkcs7>(text),
-                    24 => cbc::Encryptor::<Aes192>::new_from_slices(key, &vector).ok()?.encrypt_padded_vec::<Pkcs7>(text),
-                    _ => cbc::Encryptor::<Aes256>::new_from_slices(key, &vector).ok()?.encrypt_padded_vec::<Pkcs7>(text),
+                    16 => cbc::Encryptor::<Aes128>::new_from_slices(key, &vector)
+                        .ok()?
+                        .encrypt_padded_vec::<Pkcs7>(text),
+                    24 => cbc::Encryptor::<Aes192>::new_from_slices(key, &vector)
+                        .ok()?
+                        .encrypt_padded_vec::<Pkcs7>(text),
+                    _ => cbc::Encryptor::<Aes256>::new_from_slices(key, &vector)
+                        .ok()?
+                        .encrypt_padded_vec::<Pkcs7>(text),
                 });
             }
             Self::Secretbox { key, .. } => {
@@ -80,9 +90,15 @@ impl Cipher {
             Self::AesCbc { key, .. } => {
                 let (vector, sealed) = sealed.split_at_checked(16)?;
                 match key.len() {
-                    16 => cbc::Decryptor::<Aes128>::new_from_slices(key, vector).ok()?.decrypt_padded_vec::<Pkcs7>(sealed),
-                    24 => cbc::Decryptor::<Aes192>::new_from_slices(key, vector).ok()?.decrypt_padded_vec::<Pkcs7>(sealed),
-                    _ => cbc::Decryptor::<Aes256>::new_from_slices(key, vector).ok()?.decrypt_padded_vec::<Pkcs7>(sealed),
+                    16 => cbc::Decryptor::<Aes128>::new_from_slices(key, vector)
+                        .ok()?
+                        .decrypt_padded_vec::<Pkcs7>(sealed),
+                    24 => cbc::Decryptor::<Aes192>::new_from_slices(key, vector)
+                        .ok()?
+                        .decrypt_padded_vec::<Pkcs7>(sealed),
+                    _ => cbc::Decryptor::<Aes256>::new_from_slices(key, vector)
+                        .ok()?
+                        .decrypt_padded_vec::<Pkcs7>(sealed),
                 }
                 .ok()
             }
@@ -103,8 +119,17 @@ impl Cipher {
 }
 
 fn gcm(key: &[u8], nonce: &[u8], payload: Payload<'_, '_>, seals: bool) -> Option<Vec<u8>> {
-    fn with<C: Aead>(cipher: &C, nonce: &aes_gcm::aead::Nonce<C>, payload: Payload<'_, '_>, seals: bool) -> Option<Vec<u8>> {
-        if seals { cipher.encrypt(nonce, payload).ok() } else { cipher.decrypt(nonce, payload).ok() }
+    fn with<C: Aead>(
+        cipher: &C,
+        nonce: &aes_gcm::aead::Nonce<C>,
+        payload: Payload<'_, '_>,
+        seals: bool,
+    ) -> Option<Vec<u8>> {
+        if seals {
+            cipher.encrypt(nonce, payload).ok()
+        } else {
+            cipher.decrypt(nonce, payload).ok()
+        }
     }
     let nonce = Nonce::<U12>::try_from(nonce).ok()?;
     match key.len() {

@@ -44,7 +44,9 @@ impl EncryptionConfig {
     /// A new key before all others, for each list of kinds that is encrypted.
     pub fn rotate(&mut self) -> Result<(), Wrong> {
         for (_, ciphers) in &mut self.resources {
-            let number = |cipher: &Cipher| cipher.prefix().split(':').nth(4)?.strip_prefix("key")?.parse().ok();
+            let number = |cipher: &Cipher| {
+                cipher.prefix().split(':').nth(4)?.strip_prefix("key")?.parse().ok()
+            };
             let last: u32 = ciphers.iter().filter_map(number).max().unwrap_or_default();
             if !matches!(ciphers.first(), None | Some(Cipher::Identity)) {
                 ciphers.insert(0, new_key(last + 1)?);
@@ -57,7 +59,9 @@ impl EncryptionConfig {
         let config = from_yaml(text).map_err(|error| wrong("the file", error.to_string()))?;
         let is = |name: &str, value: &str| match config.get(name).as_str() {
             Some(found) if found == value => Ok(()),
-            found => Err(wrong(name, format!("must be {value}, is {}", found.unwrap_or("missing")))),
+            found => {
+                Err(wrong(name, format!("must be {value}, is {}", found.unwrap_or("missing"))))
+            }
         };
         is("apiVersion", API_VERSION)?;
         is("kind", KIND)?;
@@ -66,36 +70,36 @@ impl EncryptionConfig {
         if all.is_empty() {
             return Err(wrong("resources", "at least one is needed"));
         }
-        let resources = all.iter().enumerate().map(|(nth, entry)| resource(entry, &format!("resources[{nth}]")));
+        let resources = all
+            .iter()
+            .enumerate()
+            .map(|(nth, entry)| resource(entry, &format!("resources[{nth}]")));
         Ok(Self { resources: resources.collect::<Result<_, _>>()? })
     }
 
     /// The same as a file.
     pub fn to_yaml(&self) -> String {
-        let mut text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\nresources:\n");
+        let mut lines = vec![format!("apiVersion: {API_VERSION}\nkind: {KIND}\nresources:")];
         for (names, ciphers) in &self.resources {
-            text.push_str("- resources:\n");
-            names.iter().for_each(|name| text.push_str(&format!("  - '{name}'\n")));
-            text.push_str("  providers:\n");
-            for cipher in ciphers {
-                let (provider, key): (_, &[u8]) = match cipher {
-                    Cipher::Identity => {
-                        text.push_str("  - identity: {}\n");
-                        continue;
-                    }
-                    Cipher::AesGcm { key, .. } => ("aesgcm", key),
-                    Cipher::AesCbc { key, .. } => ("aescbc", key),
-                    Cipher::Secretbox { key, .. } => ("secretbox", key),
-                };
-                let name = cipher.prefix().split(':').nth(4).unwrap_or_default();
-                text.push_str(&format!(
-                    "  - {provider}:\n      keys:\n      - name: '{name}'\n        secret: {}\n",
-                    STANDARD.encode(key)
-                ));
-            }
+            lines.push("- resources:".to_owned());
+            lines.extend(names.iter().map(|name| format!("  - '{name}'")));
+            lines.push("  providers:".to_owned());
+            lines.extend(ciphers.iter().map(provider_yaml));
         }
-        text
+        lines.join("\n") + "\n"
     }
+}
+
+fn provider_yaml(cipher: &Cipher) -> String {
+    let (provider, key): (_, &[u8]) = match cipher {
+        Cipher::Identity => return "  - identity: {}".to_owned(),
+        Cipher::AesGcm { key, .. } => ("aesgcm", key),
+        Cipher::AesCbc { key, .. } => ("aescbc", key),
+        Cipher::Secretbox { key, .. } => ("secretbox", key),
+    };
+    let name = cipher.prefix().split(':').nth(4).unwrap_or_default();
+    let secret = STANDARD.encode(key);
+    format!("  - {provider}:\n      keys:\n      - name: '{name}'\n        secret: {secret}")
 }
 
 fn new_key(number: u32) -> Result<Cipher, Wrong> {
@@ -158,11 +162,16 @@ fn keys(provider: &str, value: &Value, at: &str) -> Result<Vec<Cipher>, Wrong> {
         match (provider, key.len()) {
             ("aesgcm", 16 | 24 | 32) => Ok(Cipher::AesGcm { prefix, key }),
             ("aescbc", 16 | 24 | 32) => Ok(Cipher::AesCbc { prefix, key }),
-            ("secretbox", 32) => {
-                Ok(Cipher::Secretbox { prefix, key: key.try_into().expect("its length is checked") })
+            ("secretbox", 32) => Ok(Cipher::Secretbox {
+                prefix,
+                key: key.try_into().expect("its length is checked"),
+            }),
+            ("secretbox", length) => {
+                Err(wrong(&at, format!("the secret has {length} bytes, not 32")))
             }
-            ("secretbox", length) => Err(wrong(&at, format!("the secret has {length} bytes, not 32"))),
-            (_, length) => Err(wrong(&at, format!("the secret has {length} bytes, not 16, 24 or 32"))),
+            (_, length) => {
+                Err(wrong(&at, format!("the secret has {length} bytes, not 16, 24 or 32")))
+            }
         }
     };
     keys.iter().enumerate().map(one).collect()
@@ -183,12 +192,20 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_with_its_place() {
         let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
-        let refused = |rest: &str| EncryptionConfig::parse(&format!("{head}{rest}")).unwrap_err().to_string();
-        assert!(EncryptionConfig::parse("kind: Pod").unwrap_err().to_string().starts_with("apiVersion"));
+        let refused =
+            |rest: &str| EncryptionConfig::parse(&format!("{head}{rest}")).unwrap_err().to_string();
+        assert!(
+            EncryptionConfig::parse("kind: Pod").unwrap_err().to_string().starts_with("apiVersion")
+        );
         assert_eq!(refused("resources: []"), "resources: at least one is needed");
-        let list = |provider: &str| format!("resources:\n- resources: [secrets]\n  providers:\n  - {provider}\n");
+        let list = |provider: &str| {
+            format!("resources:\n- resources: [secrets]\n  providers:\n  - {provider}\n")
+        };
         let short = refused(&list("secretbox: {keys: [{name: a, secret: c2hvcnQ=}]}"));
-        assert_eq!(short, "resources[0].providers[0].secretbox.keys[0]: the secret has 5 bytes, not 32");
+        assert_eq!(
+            short,
+            "resources[0].providers[0].secretbox.keys[0]: the secret has 5 bytes, not 32"
+        );
         assert!(refused(&list("kms: {name: a}")).contains("not supported"));
         assert!(refused(&list("aesgcm: {keys: [], cache: 3}")).contains("unknown field"));
     }
@@ -196,7 +213,10 @@ mod tests {
     #[test]
     fn a_debug_text_has_no_key() {
         let config = EncryptionConfig::generate().unwrap();
-        let secret = config.to_yaml().lines().find_map(|l| l.trim().strip_prefix("secret: ").map(str::to_owned));
+        let secret = config
+            .to_yaml()
+            .lines()
+            .find_map(|l| l.trim().strip_prefix("secret: ").map(str::to_owned));
         assert!(!format!("{config:?}").contains(&secret.unwrap()));
     }
 }

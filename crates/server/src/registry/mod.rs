@@ -150,7 +150,9 @@ pub(crate) fn store_status(error: &store::Error) -> Status {
         }
         store::Error::TooLarge { .. } => Status::too_large("etcdserver: request is too large")
             .with_details(object::StatusDetails::new()),
-        store::Error::Full | store::Error::Broken | store::Error::Unavailable(_) => Status::unavailable(error.to_string()),
+        store::Error::Full | store::Error::Broken | store::Error::Unavailable(_) => {
+            Status::unavailable(error.to_string())
+        }
         other => Status::internal(other),
     }
 }

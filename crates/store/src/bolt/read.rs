@@ -5,7 +5,10 @@ use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
 use super::{
     Malformed,
-    page::{BRANCH, BUCKET, ELEMENT, HEADER, LEAF, MAGIC, META, SIZE, SUMMED, VERSION, sum, u16_at, u32_at, u64_at},
+    page::{
+        BRANCH, BUCKET, ELEMENT, HEADER, LEAF, MAGIC, META, SIZE, SUMMED, VERSION, sum, u16_at,
+        u32_at, u64_at,
+    },
 };
 
 /// How deep a tree may be: ours have at most 5 levels for a terabyte.
@@ -21,6 +24,11 @@ pub struct Bolt<S = File> {
     size: u64,
     root: u64,
 }
+
+/// Takes a key and its value, or says what is wrong with them.
+pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), &'static str> + 'a;
+/// The same with the element's flags.
+type Take<'a> = dyn FnMut(&[u8], &[u8], u32) -> Result<(), &'static str> + 'a;
 
 /// Bytes by place.
 pub trait Source {
@@ -64,7 +72,8 @@ impl<S: Source> Bolt<S> {
         let mut newest = this.meta(0).ok();
         // The second is behind the first, whose length only the first tells; if that is
         // torn, one of the usual lengths is tried.
-        let lengths = newest.as_ref().map_or(vec![4096, 8192, 16384, 65536], |meta| vec![meta.page]);
+        let lengths =
+            newest.as_ref().map_or(vec![4096, 8192, 16384, 65536], |meta| vec![meta.page]);
         for length in lengths {
             if let Ok(meta) = this.meta(length as u64)
                 && newest.as_ref().is_none_or(|first| first.transaction < meta.transaction)
@@ -72,17 +81,14 @@ impl<S: Source> Bolt<S> {
                 newest = Some(meta);
             }
         }
-        let Meta { page, root, .. } = newest.ok_or(Malformed::At { page: 0, what: "no bbolt database" })?;
+        let Meta { page, root, .. } =
+            newest.ok_or(Malformed::At { page: 0, what: "no bbolt database" })?;
         (this.page, this.root) = (page, root);
         Ok(this)
     }
 
     /// Gives all keys and values of a bucket, in order; nothing if there is no such bucket.
-    pub fn each(
-        &self,
-        bucket: &str,
-        take: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), &'static str>,
-    ) -> Result<(), Malformed> {
+    pub fn each(&self, bucket: &str, take: &mut Each<'_>) -> Result<(), Malformed> {
         let mut found = None;
         self.walk(self.root, &mut |name, value, flags| {
             if flags & BUCKET != 0 && name == bucket.as_bytes() {
@@ -96,18 +102,14 @@ impl<S: Source> Bolt<S> {
             Some(0) => {
                 // A small bucket lies in the value itself.
                 let inline = found.get(16..).ok_or(lost)?;
-                self.elements(inline, 0, &mut |key, value, _| take(key, value)).map(drop)
+                Self::elements(inline, 0, &mut |key, value, _| take(key, value)).map(drop)
             }
             Some(root) => self.walk(root, &mut |key, value, _| take(key, value)),
             None => Err(lost),
         }
     }
 
-    fn walk(
-        &self,
-        root: u64,
-        take: &mut dyn FnMut(&[u8], &[u8], u32) -> Result<(), &'static str>,
-    ) -> Result<(), Malformed> {
+    fn walk(&self, root: u64, take: &mut Take<'_>) -> Result<(), Malformed> {
         // A page may be reached once only: no more are read than there are.
         let mut left = self.size / self.page as u64 + 1;
         let mut stack = vec![(root, 0)];
@@ -118,19 +120,14 @@ impl<S: Source> Bolt<S> {
                 return Err(wrong("a tree that is too deep"));
             }
             let page = self.read(number)?;
-            let below = self.elements(&page, number, take)?;
+            let below = Self::elements(&page, number, take)?;
             stack.extend(below.into_iter().rev().map(|number| (number, depth + 1)));
         }
         Ok(())
     }
 
     /// Gives the elements of a leaf, or the pages below a branch.
-    fn elements(
-        &self,
-        page: &[u8],
-        number: u64,
-        take: &mut dyn FnMut(&[u8], &[u8], u32) -> Result<(), &'static str>,
-    ) -> Result<Vec<u64>, Malformed> {
+    fn elements(page: &[u8], number: u64, take: &mut Take<'_>) -> Result<Vec<u64>, Malformed> {
         let wrong = |what| Malformed::At { page: number, what };
         let torn = || wrong("an element beyond its page");
         let flags = u16_at(page, 8).ok_or_else(torn)?;
@@ -166,7 +163,8 @@ impl<S: Source> Bolt<S> {
         self.source.read(&mut head, at)?;
         let more = usize::try_from(u32_at(&head, 12).unwrap_or_default()).unwrap_or(usize::MAX);
         let length = more.checked_add(1).and_then(|pages| pages.checked_mul(self.page));
-        let length = length.filter(|length| *length <= LARGEST).ok_or(wrong("a page that is too large"))?;
+        let length =
+            length.filter(|length| *length <= LARGEST).ok_or(wrong("a page that is too large"))?;
         if u64_at(&head, 0) != Some(number) || at + length as u64 > self.size {
             return Err(wrong("a page that is not what it says"));
         }
@@ -211,7 +209,8 @@ mod tests {
     fn database(items: &Items) -> Vec<u8> {
         let mut out = Cursor::new(Vec::new());
         let none: Box<dyn Iterator<Item = _>> = Box::new(std::iter::empty());
-        let all: Box<dyn Iterator<Item = _>> = Box::new(items.iter().map(|(k, v)| (k.as_slice(), v.as_slice())));
+        let all: Box<dyn Iterator<Item = _>> =
+            Box::new(items.iter().map(|(k, v)| (k.as_slice(), v.as_slice())));
         write(&mut out, [("alarm", none), ("key", all)]).unwrap();
         out.into_inner()
     }
@@ -246,14 +245,20 @@ mod tests {
         let bytes = database(&items(300));
         let mut dice = 7_u64;
         let mut throw = |limit: usize| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            dice = dice
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(dice >> 33).unwrap() % limit
         };
         let mut refused = 0;
         for _ in 0..20_000 {
             let mut torn = bytes.clone();
             for _ in 0..=throw(4) {
-                let at = if throw(2) == 0 { throw(bytes.len()) } else { throw(bytes.len() / SIZE) * SIZE + throw(64) };
+                let at = if throw(2) == 0 {
+                    throw(bytes.len())
+                } else {
+                    throw(bytes.len() / SIZE) * SIZE + throw(64)
+                };
                 torn[at] = u8::try_from(throw(256)).unwrap();
             }
             if throw(8) == 0 {

@@ -2,7 +2,9 @@
 
 use std::io::{self, Seek, SeekFrom, Write};
 
-use super::page::{BRANCH, BUCKET, ELEMENT, FREE, HEADER, LEAF, MAGIC, META, SIZE, SUMMED, VERSION, sum};
+use super::page::{
+    BRANCH, BUCKET, ELEMENT, FREE, HEADER, LEAF, MAGIC, META, SIZE, SUMMED, VERSION, sum,
+};
 
 /// Where the first page for data is.
 const FIRST: u64 = 3;
@@ -93,7 +95,12 @@ impl Tree {
         Self { flags, leaf: Level::default(), branches: Vec::new() }
     }
 
-    fn push<W: Write>(&mut self, pages: &mut Pages<'_, W>, key: &[u8], value: &[u8]) -> io::Result<()> {
+    fn push<W: Write>(
+        &mut self,
+        pages: &mut Pages<'_, W>,
+        key: &[u8],
+        value: &[u8],
+    ) -> io::Result<()> {
         if self.leaf.is_full_with(key.len() + value.len()) {
             self.end_leaf(pages)?;
         }

@@ -27,7 +27,10 @@ pub(super) async fn probe<V: fmt::Debug + Send + Sync + 'static>(shared: Arc<Sha
 }
 
 /// Forgets, each time, what there was the time before.
-pub(super) async fn compact<V: fmt::Debug + Send + Sync + 'static>(shared: Arc<Shared<V>>, interval: Duration) {
+pub(super) async fn compact<V: fmt::Debug + Send + Sync + 'static>(
+    shared: Arc<Shared<V>>,
+    interval: Duration,
+) {
     let (mut turn, mut revision) = (0, 0);
     loop {
         tokio::time::sleep(interval).await;
@@ -46,7 +49,11 @@ async fn once<V: fmt::Debug + Send + Sync + 'static>(
 ) -> Result<(i64, i64), Error> {
     let key = Bytes::from_static(KEY);
     let operation = |request| vec![pb::RequestOp { request: Some(request) }];
-    let put = pb::PutRequest { key: key.clone(), value: revision.to_string().into(), ..Default::default() };
+    let put = pb::PutRequest {
+        key: key.clone(),
+        value: revision.to_string().into(),
+        ..Default::default()
+    };
     let look = pb::RangeRequest { key: key.clone(), ..Default::default() };
     let request = pb::TxnRequest {
         compare: vec![pb::Compare {

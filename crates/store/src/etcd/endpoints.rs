@@ -47,9 +47,9 @@ impl fmt::Display for NotConnected {
 impl std::error::Error for NotConnected {}
 
 impl Endpoints {
-    pub(super) fn new(urls: &[String], tls: Option<Arc<ClientConfig>>) -> Result<Self, Error> {
+    pub(super) fn new(urls: &[String], tls: Option<&Arc<ClientConfig>>) -> Result<Self, Error> {
         let members: Result<Vec<_>, Error> =
-            urls.iter().map(|url| Ok((url.clone(), channel(url, tls.clone())?))).collect();
+            urls.iter().map(|url| Ok((url.clone(), channel(url, tls.cloned())?))).collect();
         let members = members?;
         if members.is_empty() {
             return Err(Error::Unavailable("no endpoint is given".to_owned()));
@@ -79,18 +79,27 @@ impl Endpoints {
     }
 
     /// Asks one member after the other.
-    pub(super) async fn read<T, F>(&self, call: impl FnMut(KvClient<Channel>) -> F) -> Result<T, Error>
+    pub(super) async fn read<T, F>(
+        &self,
+        call: impl FnMut(KvClient<Channel>) -> F,
+    ) -> Result<T, Error>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
         self.ask(call, |status| {
-            matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded)
+            matches!(
+                status.code(),
+                Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded
+            )
         })
         .await
     }
 
     /// The same; but what may have been done is not asked for again.
-    pub(super) async fn write<T, F>(&self, call: impl FnMut(KvClient<Channel>) -> F) -> Result<T, Error>
+    pub(super) async fn write<T, F>(
+        &self,
+        call: impl FnMut(KvClient<Channel>) -> F,
+    ) -> Result<T, Error>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
@@ -153,7 +162,8 @@ fn channel(url: &str, tls: Option<Arc<ClientConfig>>) -> Result<Channel, Error> 
     let tls = match uri.scheme_str() {
         Some("https") => {
             let tls = tls.ok_or_else(|| wrong("https needs --etcd-cafile".to_owned()))?;
-            let name = ServerName::try_from(host.clone()).map_err(|error| wrong(error.to_string()))?;
+            let name =
+                ServerName::try_from(host.clone()).map_err(|error| wrong(error.to_string()))?;
             let mut config = (*tls).clone();
             config.alpn_protocols = vec![b"h2".to_vec()];
             Some((TlsConnector::from(Arc::new(config)), name))
@@ -161,13 +171,16 @@ fn channel(url: &str, tls: Option<Arc<ClientConfig>>) -> Result<Channel, Error> 
         Some("http") => None,
         _ => return Err(wrong("is no URL of http or https".to_owned())),
     };
-    let endpoint = Endpoint::from_shared(format!("http://{host}:{port}", host = uri.host().unwrap_or("localhost")))
-        .map_err(|error| wrong(error.to_string()))?
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .keep_alive_timeout(Duration::from_secs(5))
-        .keep_alive_while_idle(true)
-        .initial_stream_window_size(4 << 20)
-        .initial_connection_window_size(16 << 20);
+    let endpoint = Endpoint::from_shared(format!(
+        "http://{host}:{port}",
+        host = uri.host().unwrap_or("localhost")
+    ))
+    .map_err(|error| wrong(error.to_string()))?
+    .http2_keep_alive_interval(Duration::from_secs(10))
+    .keep_alive_timeout(Duration::from_secs(5))
+    .keep_alive_while_idle(true)
+    .initial_stream_window_size(4 << 20)
+    .initial_connection_window_size(16 << 20);
     let connect = move |_: Uri| {
         let (host, tls) = (host.clone(), tls.clone());
         async move {
@@ -212,7 +225,10 @@ where
     type Error = NotConnected;
     type Future = T;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), NotConnected>> {
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), NotConnected>> {
         std::task::Poll::Ready(Ok(()))
     }
 

@@ -72,7 +72,11 @@ pub(super) async fn follow<V: fmt::Debug + Send + Sync + 'static>(
                 Err(error) => warn!(prefix = follower.prefix, %error, "cannot list anew"),
             },
         }
-        pause = if after > began { Duration::from_millis(50) } else { (pause * 2).min(Duration::from_secs(2)) };
+        pause = if after > began {
+            Duration::from_millis(50)
+        } else {
+            (pause * 2).min(Duration::from_secs(2))
+        };
         tokio::time::sleep(pause).await;
     }
 }
@@ -108,9 +112,10 @@ async fn watch<V: fmt::Debug + Send + Sync + 'static>(
     let mut waits = false;
     loop {
         let silence = async {
-            match waits {
-                true => tokio::time::sleep(SILENCE).await,
-                false => std::future::pending().await,
+            if waits {
+                tokio::time::sleep(SILENCE).await;
+            } else {
+                std::future::pending::<()>().await;
             }
         };
         let response = tokio::select! {
@@ -166,7 +171,11 @@ fn take<V: fmt::Debug + Send + Sync + 'static>(
     None
 }
 
-fn show<V: fmt::Debug + Send + Sync + 'static>(shared: &Shared<V>, follower: &Follower<V>, record: Record) {
+fn show<V: fmt::Debug + Send + Sync + 'static>(
+    shared: &Shared<V>,
+    follower: &Follower<V>,
+    record: Record,
+) {
     let value = record.bytes.as_ref().and_then(|bytes| shared.values.take(&record.key, bytes));
     if let Err(error) = follower.resource.apply(record, value, shared.clock.now()) {
         tracing::error!(%error, "cannot mirror a write");
@@ -179,7 +188,8 @@ async fn again<V: fmt::Debug + Send + Sync + 'static>(
     follower: &Follower<V>,
 ) -> Result<u64, Error> {
     let (records, through) = shared.all(&follower.prefix, 0).await?;
-    let there: HashMap<_, _> = records.iter().map(|record| (record.key.clone(), record.revision)).collect();
+    let there: HashMap<_, _> =
+        records.iter().map(|record| (record.key.clone(), record.revision)).collect();
     let known = follower.resource.pin();
     let gone = known.range(&follower.prefix, None).filter(|(key, _)| !there.contains_key(*key));
     let gone: Vec<_> = gone.map(|(key, _)| key.to_owned()).collect();
@@ -191,7 +201,11 @@ async fn again<V: fmt::Debug + Send + Sync + 'static>(
     for key in gone {
         let (revision, lineage) = (through, Lineage::end(through));
         let key = key.as_str().into();
-        show(shared, follower, Record { revision, key, bytes: None, expires: None, note: None, lineage });
+        show(
+            shared,
+            follower,
+            Record { revision, key, bytes: None, expires: None, note: None, lineage },
+        );
     }
     follower.resource.complete(through);
     Ok(through)

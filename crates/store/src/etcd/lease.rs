@@ -23,11 +23,18 @@ struct Granted {
 
 impl Pool {
     /// One that lasts at least so long.
-    pub(super) async fn get(&self, endpoints: &Endpoints, ttl: Duration, now: i64) -> Result<i64, Error> {
+    pub(super) async fn get(
+        &self,
+        endpoints: &Endpoints,
+        ttl: Duration,
+        now: i64,
+    ) -> Result<i64, Error> {
         let ttl = i64::try_from(ttl.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX / 2);
         let shares = SHARED.min(ttl / 20);
         let known = *self.0.lock().expect("not poisoned");
-        if let Some(Granted { id, .. }) = known.filter(|known| known.ttl == ttl && now - known.at < shares) {
+        if let Some(Granted { id, .. }) =
+            known.filter(|known| known.ttl == ttl && now - known.at < shares)
+        {
             return Ok(id);
         }
         let request = pb::LeaseGrantRequest { ttl: ttl + shares, id: 0 };

@@ -20,29 +20,38 @@ const BYTES: usize = 512 << 10;
 
 /// Saves all that etcd holds.
 pub async fn save(remote: &Remote, out: &mut File) -> Result<(), Error> {
-    let endpoints = Endpoints::new(&remote.endpoints, remote.tls.clone())?;
+    let endpoints = Endpoints::new(&remote.endpoints, remote.tls.as_ref())?;
     let late = |_| Error::Unavailable("etcd did not answer in time".to_owned());
-    let mut client = MaintenanceClient::new(endpoints.current().1).max_decoding_message_size(usize::MAX);
+    let mut client =
+        MaintenanceClient::new(endpoints.current().1).max_decoding_message_size(usize::MAX);
     let parts = timeout(PATIENCE, client.snapshot(pb::SnapshotRequest {})).await.map_err(late)?;
     let mut parts = parts.map_err(|status| failed(&status))?.into_inner();
     while let Some(part) = timeout(PATIENCE * 6, parts.next()).await.map_err(late)? {
         let part = part.map_err(|status| failed(&status))?;
-        out.write_all(&part.blob).map_err(|error| Error::Disk(format!("write the snapshot: {error}")))?;
+        out.write_all(&part.blob)
+            .map_err(|error| Error::Disk(format!("write the snapshot: {error}")))?;
     }
     out.sync_all().map_err(|error| Error::Disk(format!("write the snapshot: {error}")))
 }
 
 /// Writes what was saved into an etcd that holds nothing. Revisions begin anew there.
 pub async fn restore(archive: &Archive, remote: &Remote) -> Result<usize, Error> {
-    let endpoints = Endpoints::new(&remote.endpoints, remote.tls.clone())?;
+    let endpoints = Endpoints::new(&remote.endpoints, remote.tls.as_ref())?;
     let all = Bytes::from_static(&[0]);
-    let request = pb::RangeRequest { key: all.clone(), range_end: all, count_only: true, ..Default::default() };
+    let request = pb::RangeRequest {
+        key: all.clone(),
+        range_end: all,
+        count_only: true,
+        ..Default::default()
+    };
     let there = endpoints.read(|mut kv| {
         let request = request.clone();
         async move { kv.range(request).await }
     });
     if there.await?.count > 0 {
-        return Err(Error::Unavailable("it holds keys already: restore into an empty one".to_owned()));
+        return Err(Error::Unavailable(
+            "it holds keys already: restore into an empty one".to_owned(),
+        ));
     }
     let (mut batch, mut bytes, mut count) = (Vec::new(), 0, 0);
     for (key, value) in archive.items() {
@@ -60,7 +69,10 @@ pub async fn restore(archive: &Archive, remote: &Remote) -> Result<usize, Error>
 
 async fn put(endpoints: &Endpoints, batch: Vec<pb::PutRequest>) -> Result<(), Error> {
     let operation = |put| pb::RequestOp { request: Some(Request::RequestPut(put)) };
-    let request = pb::TxnRequest { success: batch.into_iter().map(operation).collect(), ..Default::default() };
+    let request = pb::TxnRequest {
+        success: batch.into_iter().map(operation).collect(),
+        ..Default::default()
+    };
     let done = endpoints.write(|mut kv| {
         let request = request.clone();
         async move { kv.txn(request).await }

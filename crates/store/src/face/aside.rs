@@ -31,15 +31,22 @@ impl Aside {
         .into()
     }
 
-    /// What a key of the log is, unless it is a client's.
-    pub(super) fn of(key: &str) -> Option<Option<Self>> {
+    /// Whether a key of the log is the engine's own.
+    pub(super) fn is(key: &str) -> bool {
+        key.starts_with(ASIDE)
+    }
+
+    /// What one of the engine's own keys is; `None`: nothing that is known here.
+    pub(super) fn of(key: &str) -> Option<Self> {
         let name = key.strip_prefix(ASIDE)?;
-        Some(match name.split_once('/') {
+        match name.split_once('/') {
             None if name == "alarm" => Some(Self::Alarm),
             None if name == "floor" => Some(Self::Floor),
-            Some(("lease", id)) => u64::from_str_radix(id, 16).ok().map(|id| Self::Lease(id.cast_signed())),
+            Some(("lease", id)) => {
+                u64::from_str_radix(id, 16).ok().map(|id| Self::Lease(id.cast_signed()))
+            }
             _ => None,
-        })
+        }
     }
 }
 
@@ -83,21 +90,22 @@ mod tests {
 
     #[test]
     fn any_bytes_are_a_key_and_their_order_stays() {
-        let keys = [&b"/registry/a"[..], b"a\x00", b"a\x7f", b"a\x80\xff", "aé".as_bytes(), b"\xff"];
+        let keys =
+            [&b"/registry/a"[..], b"a\x00", b"a\x7f", b"a\x80\xff", "aé".as_bytes(), b"\xff"];
         let texts: Vec<_> = keys.iter().map(|key| to_text(key)).collect();
         assert!(texts.is_sorted() && texts[0] == "/registry/a");
         for (key, text) in keys.iter().zip(&texts) {
             assert_eq!(from_text(text).as_deref(), Some(*key));
-            assert_eq!(Aside::of(text), None);
+            assert!(!Aside::is(text));
         }
     }
 
     #[test]
     fn the_engines_own_keys_are_behind_all_others() {
         for own in [Aside::Lease(-3), Aside::Alarm, Aside::Floor] {
-            assert_eq!(Aside::of(&own.key()), Some(Some(own)));
+            assert_eq!(Aside::of(&own.key()), Some(own));
             assert!(own.key() > to_text(&[0xff; 4]) && from_text(&own.key()).is_none());
         }
-        assert_eq!(Aside::of("\u{100}later"), Some(None));
+        assert!(Aside::is("\u{100}later") && Aside::of("\u{100}later").is_none());
     }
 }

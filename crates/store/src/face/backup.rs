@@ -43,7 +43,8 @@ impl Backup {
             (all, leases, state.keys.floor, state.durable_position())
         };
         let path = scratch.join(format!("snapshot-{}.tmp", std::process::id()));
-        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        let mut file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         fs::remove_file(&path)?; // it lives as long as it is open
         archive::write(&mut file, &versions, &leases, floor, index)?;
         file.sync_all()?;

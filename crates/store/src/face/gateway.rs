@@ -27,7 +27,10 @@ static POOL: LazyLock<DescriptorPool> =
 /// Answers a request below `/v3/`.
 pub(super) async fn answer(service: Service, request: Request<Incoming>) -> Response<Body> {
     if request.method() != Method::POST {
-        return failure(&Status::new(Code::Unimplemented, "Method Not Allowed"), StatusCode::METHOD_NOT_ALLOWED);
+        return failure(
+            &Status::new(Code::Unimplemented, "Method Not Allowed"),
+            StatusCode::METHOD_NOT_ALLOWED,
+        );
     }
     let path = request.uri().path().to_owned();
     let limit = service.limits.request_bytes * 2; // base64 takes more
@@ -43,11 +46,15 @@ pub(super) async fn answer(service: Service, request: Request<Incoming>) -> Resp
         "kv/txn" => call.one("Txn", |r| service.txn(r)).await,
         "kv/compaction" => call.one("Compaction", |r| service.compact(r)).await,
         "lease/grant" => call.one("LeaseGrant", |r| service.lease_grant(r)).await,
-        "lease/revoke" | "kv/lease/revoke" => call.one("LeaseRevoke", |r| service.lease_revoke(r)).await,
+        "lease/revoke" | "kv/lease/revoke" => {
+            call.one("LeaseRevoke", |r| service.lease_revoke(r)).await
+        }
         "lease/timetolive" | "kv/lease/timetolive" => {
             call.one("LeaseTimeToLive", |r| service.lease_time_to_live(r)).await
         }
-        "lease/leases" | "kv/lease/leases" => call.one("LeaseLeases", |r| service.lease_leases(r)).await,
+        "lease/leases" | "kv/lease/leases" => {
+            call.one("LeaseLeases", |r| service.lease_leases(r)).await
+        }
         "cluster/member/list" => call.one("MemberList", |r| service.member_list(r)).await,
         "cluster/member/add" => call.one("MemberAdd", |r| service.member_add(r)).await,
         "maintenance/alarm" => call.one("Alarm", |r| service.alarm(r)).await,
@@ -55,13 +62,17 @@ pub(super) async fn answer(service: Service, request: Request<Incoming>) -> Resp
         "maintenance/defragment" => call.one("Defragment", |r| service.defragment(r)).await,
         "maintenance/hash" => call.one("Hash", |r| service.hash(r)).await,
         "maintenance/hashkv" => call.one("HashKV", |r| service.hash_kv(r)).await,
-        "maintenance/snapshot" => match service.snapshot(tonic::Request::new(pb::SnapshotRequest {})).await {
-            Ok(parts) => Ok(lines("SnapshotResponse", parts.into_inner())),
-            Err(status) => Err(status),
-        },
-        "lease/keepalive" => call.decode("LeaseKeepAliveRequest").map(|request: pb::LeaseKeepAliveRequest| {
-            lines("LeaseKeepAliveResponse", tokio_stream::once(Ok(service.renew(request.id))))
-        }),
+        "maintenance/snapshot" => {
+            match service.snapshot(tonic::Request::new(pb::SnapshotRequest {})).await {
+                Ok(parts) => Ok(lines("SnapshotResponse", parts.into_inner())),
+                Err(status) => Err(status),
+            }
+        }
+        "lease/keepalive" => {
+            call.decode("LeaseKeepAliveRequest").map(|request: pb::LeaseKeepAliveRequest| {
+                lines("LeaseKeepAliveResponse", tokio_stream::once(Ok(service.renew(request.id))))
+            })
+        }
         "watch" => call.decode("WatchRequest").map(|request| {
             // The client says one thing, and then listens until it goes.
             let requests = tokio_stream::once(Ok(request)).chain(tokio_stream::pending());
@@ -107,7 +118,8 @@ impl Call {
         let kind = kind.ok_or_else(|| Status::internal(format!("{name} is unknown")))?;
         let body = if self.body.is_empty() { &b"{}"[..] } else { &self.body };
         let mut json = serde_json::Deserializer::from_slice(body);
-        let message = DynamicMessage::deserialize(kind, &mut json).map_err(|e| wrong(e.to_string()))?;
+        let message =
+            DynamicMessage::deserialize(kind, &mut json).map_err(|e| wrong(e.to_string()))?;
         json.end().map_err(|e| wrong(e.to_string()))?;
         Q::decode(&*message.encode_to_vec()).map_err(|e| wrong(e.to_string()))
     }
@@ -117,7 +129,8 @@ fn to_json(name: &str, message: &impl Message) -> Result<Vec<u8>, Status> {
     let wrong = |error: String| Status::internal(error);
     let kind = POOL.get_message_by_name(&format!("etcdserverpb.{name}"));
     let kind = kind.ok_or_else(|| wrong(format!("{name} is unknown")))?;
-    let message = DynamicMessage::decode(kind, &*message.encode_to_vec()).map_err(|e| wrong(e.to_string()))?;
+    let message = DynamicMessage::decode(kind, &*message.encode_to_vec())
+        .map_err(|e| wrong(e.to_string()))?;
     let mut json = serde_json::Serializer::new(Vec::new());
     let options = SerializeOptions::new().use_proto_field_name(true);
     message.serialize_with_options(&mut json, &options).map_err(|e| wrong(e.to_string()))?;
@@ -142,13 +155,17 @@ fn lines<A: Message + 'static>(
 fn answered(status: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     response
 }
 
 fn refused(status: &Status) -> Response<Body> {
     let http = match status.code() {
-        Code::InvalidArgument | Code::OutOfRange | Code::FailedPrecondition => StatusCode::BAD_REQUEST,
+        Code::InvalidArgument | Code::OutOfRange | Code::FailedPrecondition => {
+            StatusCode::BAD_REQUEST
+        }
         Code::NotFound => StatusCode::NOT_FOUND,
         Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
         Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,

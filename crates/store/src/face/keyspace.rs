@@ -120,7 +120,9 @@ impl Keyspace {
         self.floor = floor;
         touched.sort_unstable();
         touched.dedup();
-        touched.iter().for_each(|key| self.forget(key, floor));
+        for key in &touched {
+            self.forget(key, floor);
+        }
     }
 
     fn forget(&mut self, key: &Bytes, floor: u64) {
@@ -162,7 +164,8 @@ impl Keyspace {
 
     /// Every version, in order of revisions, up to one.
     pub(super) fn versions(&self, to: u64) -> Vec<(&Bytes, &Version)> {
-        let all = self.keys.iter().flat_map(|(key, versions)| versions.iter().map(move |v| (key, v)));
+        let all =
+            self.keys.iter().flat_map(|(key, versions)| versions.iter().map(move |v| (key, v)));
         let mut all: Vec<_> = all.filter(|(_, version)| version.lineage.revision <= to).collect();
         all.sort_unstable_by_key(|(_, version)| (version.lineage.revision, version.sub));
         all
@@ -175,7 +178,14 @@ impl Version {
         let Lineage { revision, created, version, lease } = self.lineage;
         let (mod_revision, create_revision) = (signed(revision), signed(created));
         let (key, version, value) = (key.clone(), signed(version), self.value.clone());
-        KeyValue { key, create_revision, mod_revision, version, value: value.unwrap_or_default(), lease }
+        KeyValue {
+            key,
+            create_revision,
+            mod_revision,
+            version,
+            value: value.unwrap_or_default(),
+            lease,
+        }
     }
 }
 
@@ -202,7 +212,8 @@ mod tests {
 
     fn put(keys: &mut Keyspace, key: &'static str, revision: u64, value: Option<&'static str>) {
         let lineage = Lineage::new(revision);
-        let version = Version { position: revision, sub: 0, lineage, value: value.map(Bytes::from) };
+        let version =
+            Version { position: revision, sub: 0, lineage, value: value.map(Bytes::from) };
         keys.push(&key.into(), version);
     }
 
@@ -227,7 +238,7 @@ mod tests {
         assert_eq!(keys.changes(4, 6).count(), 3);
         keys.compact(6);
         assert_eq!((at(&keys, 6), keys.count, keys.floor_position), (states[2].clone(), 2, 6));
-        assert!(keys.keys.get(&b"b"[..]).is_none(), "nothing is left of what is gone");
+        assert!(!keys.keys.contains_key(&b"b"[..]), "nothing is left of what is gone");
     }
 
     #[test]
@@ -237,8 +248,14 @@ mod tests {
         let (before, bytes) = (at(&keys, 9), keys.bytes);
         put(&mut keys, "a", 3, None);
         put(&mut keys, "b", 4, Some("1"));
-        assert_eq!(keys.pop().map(|(key, _, back)| (key, back.is_some())), Some(("b".into(), false)));
-        assert_eq!(keys.pop().map(|(key, _, back)| (key, back.is_some())), Some(("a".into(), true)));
+        assert_eq!(
+            keys.pop().map(|(key, _, back)| (key, back.is_some())),
+            Some(("b".into(), false))
+        );
+        assert_eq!(
+            keys.pop().map(|(key, _, back)| (key, back.is_some())),
+            Some(("a".into(), true))
+        );
         assert_eq!((at(&keys, 9), keys.bytes, keys.count), (before, bytes, 1));
     }
 }

@@ -3,7 +3,7 @@
 use std::{pin::Pin, sync::atomic::Ordering};
 
 use prost::Message as _;
-use tokio_stream::{Stream, wrappers::ReceiverStream};
+use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status};
 
 use super::{
@@ -20,20 +20,26 @@ type Parts = Pin<Box<dyn Stream<Item = Result<pb::RangeStreamResponse, Status>> 
 
 #[tonic::async_trait]
 impl Kv for Service {
-    async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
+    async fn range(
+        &self,
+        request: Request<pb::RangeRequest>,
+    ) -> Result<Response<pb::RangeResponse>, Status> {
         let request = request.into_inner();
         check::range(&request)?;
         self.member.metrics.ranges.fetch_add(1, Ordering::Relaxed);
-        let (response, revision) = self.member.read(|state| {
-            (requests::range(state, &request, state.durable), state.durable)
-        });
+        let (response, revision) = self
+            .member
+            .read(|state| (requests::range(state, &request, state.durable), state.durable));
         let header = self.header_at(revision);
         Ok(Response::new(pb::RangeResponse { header, ..response? }))
     }
 
     type RangeStreamStream = Parts;
 
-    async fn range_stream(&self, request: Request<pb::RangeRequest>) -> Result<Response<Parts>, Status> {
+    async fn range_stream(
+        &self,
+        request: Request<pb::RangeRequest>,
+    ) -> Result<Response<Parts>, Status> {
         let request = request.into_inner();
         check::range(&request)?;
         if request.sort_order != 0 || request.sort_target != 0 {
@@ -41,7 +47,11 @@ impl Kv for Service {
             return Err(Status::unimplemented(what));
         }
         let bounds = [request.min_mod_revision, request.max_mod_revision];
-        if bounds.into_iter().chain([request.min_create_revision, request.max_create_revision]).any(|b| b != 0) {
+        if bounds
+            .into_iter()
+            .chain([request.min_create_revision, request.max_create_revision])
+            .any(|b| b != 0)
+        {
             return Err(Status::unimplemented("RangeStream does not support revision filters"));
         }
         let mut whole = self.range(Request::new(request)).await?.into_inner();
@@ -50,7 +60,9 @@ impl Kv for Service {
         while rest.peek().is_some() {
             let mut size = 0;
             let mut part = pb::RangeResponse::default();
-            while size < PART && let Some(kv) = rest.next() {
+            while size < PART
+                && let Some(kv) = rest.next()
+            {
                 size += kv.encoded_len();
                 part.kvs.push(kv);
             }
@@ -58,11 +70,16 @@ impl Kv for Service {
         }
         let last = parts.pop().unwrap_or_default();
         parts.push(pb::RangeResponse { kvs: last.kvs, ..whole });
-        let parts = parts.into_iter().map(|part| Ok(pb::RangeStreamResponse { range_response: Some(part) }));
+        let parts = parts
+            .into_iter()
+            .map(|part| Ok(pb::RangeStreamResponse { range_response: Some(part) }));
         Ok(Response::new(Box::pin(tokio_stream::iter(parts))))
     }
 
-    async fn put(&self, request: Request<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {
+    async fn put(
+        &self,
+        request: Request<pb::PutRequest>,
+    ) -> Result<Response<pb::PutResponse>, Status> {
         let request = request.into_inner();
         check::put(&request)?;
         self.fits(&request)?;
@@ -90,7 +107,10 @@ impl Kv for Service {
         Ok(Response::new(pb::DeleteRangeResponse { header, ..response }))
     }
 
-    async fn txn(&self, request: Request<pb::TxnRequest>) -> Result<Response<pb::TxnResponse>, Status> {
+    async fn txn(
+        &self,
+        request: Request<pb::TxnRequest>,
+    ) -> Result<Response<pb::TxnResponse>, Status> {
         let request = request.into_inner();
         check::txn(&request, self.limits.operations)?;
         self.fits(&request)?;
@@ -129,10 +149,4 @@ pub(super) fn refused(what: &str) -> Status {
          itself and give the API server its --etcd-servers"
     );
     Status::new(Code::Unimplemented, why)
-}
-
-/// A stream of answers, and where they are put.
-pub(super) fn answers<T: Send + 'static>() -> (tokio::sync::mpsc::Sender<Result<T, Status>>, ReceiverStream<Result<T, Status>>) {
-    let (sender, receiver) = tokio::sync::mpsc::channel(16);
-    (sender, ReceiverStream::new(receiver))
 }

@@ -44,7 +44,8 @@ impl Lease for Service {
         request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
     ) -> Result<Response<Renewals>, Status> {
         let this = self.clone();
-        let renewed = request.into_inner().map(move |request| request.map(|request| this.renew(request.id)));
+        let renewed =
+            request.into_inner().map(move |request| request.map(|request| this.renew(request.id)));
         Ok(Response::new(Box::pin(renewed)))
     }
 
@@ -69,9 +70,9 @@ impl Lease for Service {
         &self,
         _: Request<pb::LeaseLeasesRequest>,
     ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
-        let leases = self.member.read(|state| {
-            state.leases.0.keys().map(|id| pb::LeaseStatus { id: *id }).collect()
-        });
+        let leases = self
+            .member
+            .read(|state| state.leases.0.keys().map(|id| pb::LeaseStatus { id: *id }).collect());
         Ok(Response::new(pb::LeaseLeasesResponse { header: self.header(), leases }))
     }
 }

@@ -23,12 +23,7 @@ use tonic::{body::Body, service::Routes};
 use tower_service::Service as _;
 use tracing::{debug, warn};
 
-use super::{
-    gateway,
-    maintenance::VERSION,
-    metrics,
-    service::Service,
-};
+use super::{gateway, maintenance::VERSION, metrics, service::Service};
 use crate::wire::pb::{
     cluster_server::ClusterServer, kv_server::KvServer, lease_server::LeaseServer,
     maintenance_server::MaintenanceServer, watch_server::WatchServer,
@@ -155,7 +150,8 @@ impl Front {
     }
 
     async fn answer(mut self, request: Request<Incoming>) -> Response<Body> {
-        let kind = request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+        let kind =
+            request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
         let path = request.uri().path();
         if kind.starts_with(b"application/grpc") {
             if path.starts_with("/etcdserverpb.Auth/") {
@@ -168,13 +164,22 @@ impl Front {
         }
         match path {
             path if path.starts_with("/v3/") => gateway::answer(self.service, request).await,
-            "/version" => {
-                json_text(StatusCode::OK, &json!({ "etcdserver": VERSION, "etcdcluster": VERSION, "storage": VERSION }))
-            }
+            "/version" => json_text(
+                StatusCode::OK,
+                &json!({ "etcdserver": VERSION, "etcdcluster": VERSION, "storage": VERSION }),
+            ),
             "/health" => self.health(),
             path if path.starts_with("/livez") || path.starts_with("/readyz") => self.ready(),
-            "/metrics" => text(StatusCode::OK, "text/plain; version=0.0.4", metrics::text(&self.service.member)),
-            _ => text(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n".into()),
+            "/metrics" => text(
+                StatusCode::OK,
+                "text/plain; version=0.0.4",
+                metrics::text(&self.service.member),
+            ),
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "text/plain; charset=utf-8",
+                "404 page not found\n".into(),
+            ),
         }
     }
 
@@ -193,10 +198,12 @@ impl Front {
     }
 
     fn ready(&self) -> Response<Body> {
-        match self.service.member.is_healthy() {
-            true => text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n".into()),
-            false => text(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", "the log takes no more writes\n".into()),
-        }
+        let (status, word) = if self.service.member.is_healthy() {
+            (StatusCode::OK, "ok\n")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "the log takes no more writes\n")
+        };
+        text(status, "text/plain; charset=utf-8", word.into())
     }
 }
 

@@ -6,9 +6,11 @@ use bytes::Bytes;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use super::{backup, fault::Fault, kv::refused, service::Service};
+use super::{backup, fault::Fault, kv::refused, service::Service, state::State};
 use crate::wire::{
-    pb::{self, alarm_request::AlarmAction, cluster_server::Cluster, maintenance_server::Maintenance},
+    pb::{
+        self, alarm_request::AlarmAction, cluster_server::Cluster, maintenance_server::Maintenance,
+    },
     signed,
 };
 
@@ -19,9 +21,12 @@ type Parts = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + S
 
 #[tonic::async_trait]
 impl Maintenance for Service {
-    async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
+    async fn alarm(
+        &self,
+        request: Request<pb::AlarmRequest>,
+    ) -> Result<Response<pb::AlarmResponse>, Status> {
         let request = request.into_inner();
-        let member_id = self.member_id();
+        let member_id = self.member_id;
         let alarm = || pb::AlarmMember { member_id, alarm: pb::AlarmType::Nospace.into() };
         let meant = matches!(request.alarm(), pb::AlarmType::Nospace | pb::AlarmType::None)
             && (request.member_id == 0 || request.member_id == member_id);
@@ -30,11 +35,11 @@ impl Maintenance for Service {
             AlarmAction::Get => on,
             AlarmAction::Activate | AlarmAction::Deactivate if !meant => false,
             AlarmAction::Activate => {
-                self.member.write(|state| Ok(state.set_alarm(true))).await?;
+                self.alarm_is(true).await?;
                 true
             }
             AlarmAction::Deactivate => {
-                self.member.write(|state| Ok(state.set_alarm(false))).await?;
+                self.alarm_is(false).await?;
                 on
             }
         };
@@ -42,11 +47,14 @@ impl Maintenance for Service {
         Ok(Response::new(pb::AlarmResponse { header: self.header(), alarms }))
     }
 
-    async fn status(&self, _: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
-        let (bytes, quota, alarm, index) = self.member.read(|state| {
-            (state.keys.bytes, state.quota, state.alarm, state.durable_position())
-        });
-        let id = self.member_id();
+    async fn status(
+        &self,
+        _: Request<pb::StatusRequest>,
+    ) -> Result<Response<pb::StatusResponse>, Status> {
+        let (bytes, quota, alarm, index) = self
+            .member
+            .read(|state| (state.keys.bytes, state.quota, state.alarm, state.durable_position()));
+        let id = self.member_id;
         let errors = if alarm { vec![format!("memberID:{id} alarm:NOSPACE ")] } else { Vec::new() };
         Ok(Response::new(pb::StatusResponse {
             header: self.header(),
@@ -73,7 +81,10 @@ impl Maintenance for Service {
         Ok(Response::new(pb::DefragmentResponse { header: self.header() }))
     }
 
-    async fn hash(&self, _: Request<pb::HashRequest>) -> Result<Response<pb::HashResponse>, Status> {
+    async fn hash(
+        &self,
+        _: Request<pb::HashRequest>,
+    ) -> Result<Response<pb::HashResponse>, Status> {
         let hash = self.member.read(|state| backup::hash(state, state.durable));
         Ok(Response::new(pb::HashResponse { header: self.header(), hash }))
     }
@@ -104,9 +115,11 @@ impl Maintenance for Service {
 
     async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Parts>, Status> {
         let (member, scratch, header) = (self.member.clone(), self.scratch.clone(), self.header());
-        let made = tokio::task::spawn_blocking(move || backup::Backup::make(&member, &scratch)).await;
+        let made =
+            tokio::task::spawn_blocking(move || backup::Backup::make(&member, &scratch)).await;
         let failed = |what: String| Status::internal(format!("cannot make a snapshot: {what}"));
-        let mut backup = made.map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
+        let mut backup =
+            made.map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
         let parts = std::iter::from_fn(move || match backup.next() {
             Ok(None) => None,
             Ok(Some((blob, remaining_bytes))) => Some(Ok(pb::SnapshotResponse {
@@ -135,6 +148,16 @@ impl Maintenance for Service {
     }
 }
 
+impl Service {
+    async fn alarm_is(&self, on: bool) -> Result<(), Fault> {
+        let set = |state: &mut State| {
+            state.set_alarm(on);
+            Ok(())
+        };
+        self.member.write(set).await
+    }
+}
+
 #[tonic::async_trait]
 impl Cluster for Service {
     async fn member_list(
@@ -145,7 +168,10 @@ impl Cluster for Service {
         Ok(Response::new(pb::MemberListResponse { header: self.header(), members }))
     }
 
-    async fn member_add(&self, _: Request<pb::MemberAddRequest>) -> Result<Response<pb::MemberAddResponse>, Status> {
+    async fn member_add(
+        &self,
+        _: Request<pb::MemberAddRequest>,
+    ) -> Result<Response<pb::MemberAddResponse>, Status> {
         Err(refused("a second member"))
     }
 

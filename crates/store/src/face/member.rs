@@ -52,7 +52,11 @@ enum Outcome {
 
 impl Member {
     /// Goes on from where `log` ends.
-    pub(super) fn open(log: Arc<dyn Log>, clock: Arc<dyn Clock>, quota: u64) -> Result<Arc<Self>, Error> {
+    pub(super) fn open(
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        quota: u64,
+    ) -> Result<Arc<Self>, Error> {
         let (mut state, now, mut wrong) = (State::new(quota), clock.now(), None);
         let base = log.read(0, &mut |record| {
             if let Err(what) = state.replay(record, now) {
@@ -186,7 +190,9 @@ impl Member {
                 }
                 let image = self.log.due().then(|| image(&inner.state));
                 drop(inner);
-                image.into_iter().for_each(|image| self.log.compact(image));
+                if let Some(image) = image {
+                    self.log.compact(image);
+                }
             }
             Err(Failure::Broken(error)) => {
                 error!(%error, "cannot append to the log; nothing more is written");
@@ -212,7 +218,9 @@ impl Member {
         for waiting in done {
             let _ = waiting.answer.send(Outcome::Durable); // who asked may have gone
         }
-        image.into_iter().for_each(|image| self.log.compact(image));
+        if let Some(image) = image {
+            self.log.compact(image);
+        }
     }
 }
 

@@ -69,7 +69,10 @@ mod tests {
         assert_eq!(held(&one), [false, true, false, false]);
         assert_eq!(held(&some), [false, true, true, false]);
         assert_eq!(held(&from), [false, true, true, true]);
-        assert_eq!(range("d", "b").bounds(), (Bound::Included(&b"d"[..]), Bound::Excluded(&b"d"[..])));
+        assert_eq!(
+            range("d", "b").bounds(),
+            (Bound::Included(&b"d"[..]), Bound::Excluded(&b"d"[..]))
+        );
         assert!(some.meets(&one) && some.meets(&from) && !some.meets(&range("d", "")));
         assert!(!range("a", "b").meets(&some) && range("a", "\0").meets(&range("z", "")));
     }

@@ -15,7 +15,11 @@ use crate::wire::{
 const DEPTH: usize = 16;
 
 /// As of a revision, which a request may ask for itself.
-pub(super) fn range(state: &State, request: &pb::RangeRequest, now: u64) -> Result<pb::RangeResponse, Fault> {
+pub(super) fn range(
+    state: &State,
+    request: &pb::RangeRequest,
+    now: u64,
+) -> Result<pb::RangeResponse, Fault> {
     let at = revision(state, request.revision, now)?;
     let range = Range::new(request.key.clone(), request.range_end.clone());
     if request.count_only {
@@ -23,20 +27,21 @@ pub(super) fn range(state: &State, request: &pb::RangeRequest, now: u64) -> Resu
         return Ok(pb::RangeResponse { count, ..pb::RangeResponse::default() });
     }
     let sorts = sorts(request);
-    let limit = usize::try_from(request.limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-    let shown = |(key, version): (&Bytes, &Version)| match request.keys_only {
-        true => Version { value: Some(Bytes::new()), ..version.clone() }.shown(key),
-        false => version.shown(key),
+    let limit =
+        usize::try_from(request.limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+    let shown = |key: &Bytes, version: &Version| {
+        let kv = version.shown(key);
+        if request.keys_only { KeyValue { value: Bytes::new(), ..kv } } else { kv }
     };
     let (mut kvs, mut count, mut more) = (Vec::new(), 0, false);
     for (key, version) in state.keys.range(&range, at) {
         count += 1;
-        if !within(request, version) {
-            continue;
-        } else if kvs.len() < limit || sorts {
-            kvs.push(shown((key, version)));
-        } else {
-            more = true;
+        if within(request, version) {
+            if kvs.len() < limit || sorts {
+                kvs.push(shown(key, version));
+            } else {
+                more = true;
+            }
         }
     }
     if sorts {
@@ -63,7 +68,10 @@ pub(super) fn put(state: &mut State, request: pb::PutRequest) -> Result<pb::PutR
     Ok(pb::PutResponse { header: None, prev_kv })
 }
 
-pub(super) fn delete(state: &mut State, request: pb::DeleteRangeRequest) -> pb::DeleteRangeResponse {
+pub(super) fn delete(
+    state: &mut State,
+    request: pb::DeleteRangeRequest,
+) -> pb::DeleteRangeResponse {
     let gone = state.delete(&Range::new(request.key, request.range_end));
     let deleted = i64::try_from(gone.len()).unwrap_or(i64::MAX);
     let shown = gone.iter().filter(|_| request.prev_kv).map(|(key, version)| version.shown(key));
@@ -130,7 +138,9 @@ pub(super) mod check {
     fn changes(operations: &[pb::RequestOp]) -> Result<(Vec<Range>, Vec<Range>), Fault> {
         let (mut puts, mut deletions): (Vec<Range>, Vec<Range>) = Default::default();
         for request in operations.iter().filter_map(|operation| operation.request.as_ref()) {
-            if let Request::RequestDeleteRange(pb::DeleteRangeRequest { key, range_end, .. }) = request {
+            if let Request::RequestDeleteRange(pb::DeleteRangeRequest { key, range_end, .. }) =
+                request
+            {
                 deletions.push(Range::new(key.clone(), range_end.clone()));
             }
         }
@@ -142,13 +152,16 @@ pub(super) mod check {
                     // Only one of the two will happen.
                     let (mut then, gone) = changes(&txn.success)?;
                     let (other, gone_too) = changes(&txn.failure)?;
-                    then.extend(other.into_iter().filter(|put| !then.contains(put)).collect::<Vec<_>>());
+                    then.extend(
+                        other.into_iter().filter(|put| !then.contains(put)).collect::<Vec<_>>(),
+                    );
                     inner.extend(gone.into_iter().chain(gone_too));
                     then
                 }
                 _ => continue,
             };
-            let twice = |put: &Range| puts.contains(put) || deletions.iter().any(|gone| gone.meets(put));
+            let twice =
+                |put: &Range| puts.contains(put) || deletions.iter().any(|gone| gone.meets(put));
             if new.iter().any(twice) {
                 return Err(Fault::DuplicateKey);
             }
@@ -180,9 +193,13 @@ fn apply(
     let mut responses = Vec::with_capacity(taken.len());
     for request in taken.into_iter().filter_map(|operation| operation.request) {
         let response = match request {
-            Request::RequestRange(request) => Response::ResponseRange(range(state, &request, state.now())?),
+            Request::RequestRange(request) => {
+                Response::ResponseRange(range(state, &request, state.now())?)
+            }
             Request::RequestPut(request) => Response::ResponsePut(put(state, request)?),
-            Request::RequestDeleteRange(request) => Response::ResponseDeleteRange(delete(state, request)),
+            Request::RequestDeleteRange(request) => {
+                Response::ResponseDeleteRange(delete(state, request))
+            }
             Request::RequestTxn(request) => Response::ResponseTxn(apply(state, request, path)?),
         };
         responses.push(pb::ResponseOp { response: Some(response) });

@@ -30,7 +30,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { request_bytes: 1_572_864, operations: 128, progress: Duration::from_secs(600) }
+        Self { request_bytes: 1_572_864, operations: 128, progress: Duration::from_mins(10) }
     }
 }
 
@@ -42,23 +42,29 @@ pub(super) struct Service {
     pub(super) limits: Limits,
     /// Where a snapshot is put together.
     pub(super) scratch: Arc<PathBuf>,
+    cluster_id: u64,
+    pub(super) member_id: u64,
 }
 
 impl Service {
-    pub(super) fn cluster_id(&self) -> u64 {
-        let Identity { name, token, .. } = &*self.identity;
-        hash(&[token.as_str(), name.as_str()])
-    }
-
-    pub(super) fn member_id(&self) -> u64 {
-        let Identity { name, peer_urls, .. } = &*self.identity;
+    pub(super) fn new(
+        member: Arc<Member>,
+        identity: Identity,
+        limits: Limits,
+        scratch: PathBuf,
+    ) -> Self {
+        let Identity { name, token, peer_urls, .. } = &identity;
+        let cluster_id = hash(&[token.as_str(), name.as_str()]);
         let parts: Vec<_> = peer_urls.iter().chain([name]).map(String::as_str).collect();
-        hash(&parts)
+        let member_id = hash(&parts);
+        let (identity, scratch) = (Arc::new(identity), Arc::new(scratch));
+        Self { member, identity, limits, scratch, cluster_id, member_id }
     }
 
     /// As of a revision.
+    #[expect(clippy::unnecessary_wraps, reason = "answers have it as an option")]
     pub(super) fn header_at(&self, revision: u64) -> Option<pb::ResponseHeader> {
-        let (cluster_id, member_id) = (self.cluster_id(), self.member_id());
+        let Self { cluster_id, member_id, .. } = *self;
         let (revision, raft_term) = (signed(revision), 2);
         Some(pb::ResponseHeader { cluster_id, member_id, revision, raft_term })
     }
@@ -71,7 +77,7 @@ impl Service {
     pub(super) fn description(&self) -> pb::Member {
         let Identity { name, peer_urls, client_urls, .. } = &*self.identity;
         pb::Member {
-            id: self.member_id(),
+            id: self.member_id,
             name: name.clone(),
             peer_ur_ls: peer_urls.clone(),
             client_ur_ls: client_urls.clone(),

@@ -1,6 +1,6 @@
 //! Keys, leases and alarms, as they will be once all that was judged is durable.
 
-use std::mem;
+use std::{collections::BTreeSet, mem};
 
 use bytes::Bytes;
 
@@ -57,12 +57,24 @@ enum Undo {
 
 impl State {
     pub(super) fn new(quota: u64) -> Self {
-        let (keys, leases, sent, pending) = (Keyspace::default(), Leases::default(), vec![], vec![]);
+        let (keys, leases, sent, pending) =
+            (Keyspace::default(), Leases::default(), vec![], vec![]);
         let (revision, position, durable, durable_position) = (FIRST, FIRST, FIRST, FIRST);
         let (alarm, subs, writes, spare) = (false, 0, false, false);
         Self {
-            keys, leases, alarm, quota, revision, position, durable, durable_position, sent, pending,
-            subs, writes, spare,
+            keys,
+            leases,
+            alarm,
+            quota,
+            revision,
+            position,
+            durable,
+            durable_position,
+            sent,
+            pending,
+            subs,
+            writes,
+            spare,
         }
     }
 
@@ -76,9 +88,8 @@ impl State {
         let mark = self.pending.len();
         let done = request(self);
         if done.is_err() {
-            while self.pending.len() > mark {
-                let step = self.pending.pop();
-                step.into_iter().for_each(|step| self.take_back(step));
+            for step in self.pending.split_off(mark).into_iter().rev() {
+                self.take_back(step);
             }
         }
         done
@@ -98,7 +109,12 @@ impl State {
         self.revision
     }
 
-    pub(super) fn put(&mut self, key: &Bytes, value: Bytes, lease: i64) -> Result<Option<Version>, Fault> {
+    pub(super) fn put(
+        &mut self,
+        key: &Bytes,
+        value: Bytes,
+        lease: i64,
+    ) -> Result<Option<Version>, Fault> {
         if self.alarm || self.spare {
             return Err(Fault::NoSpace);
         }
@@ -116,7 +132,8 @@ impl State {
 
     /// Deletes what there is. Gives what there was.
     pub(super) fn delete(&mut self, range: &Range) -> Vec<(Bytes, Version)> {
-        let there: Vec<_> = self.keys.range(range, self.now()).map(|(key, _)| key.clone()).collect();
+        let there: Vec<_> =
+            self.keys.range(range, self.now()).map(|(key, _)| key.clone()).collect();
         if there.is_empty() {
             return Vec::new();
         }
@@ -178,7 +195,8 @@ impl State {
     pub(super) fn send(&mut self) -> Vec<Record> {
         let (mut bytes, mut count) = (0, 0);
         for step in &self.pending {
-            let apart = count > 0 && step.record.lineage.revision != self.pending[count - 1].record.lineage.revision;
+            let apart = count > 0
+                && step.record.lineage.revision != self.pending[count - 1].record.lineage.revision;
             bytes += step.record.key.len() + step.record.bytes.as_ref().map_or(0, Bytes::len);
             if apart && bytes > BATCH {
                 break;
@@ -195,7 +213,8 @@ impl State {
         let before = self.durable;
         let sent = mem::take(&mut self.sent);
         if let Some(last) = sent.last() {
-            (self.durable, self.durable_position) = (last.record.lineage.revision, last.record.revision);
+            (self.durable, self.durable_position) =
+                (last.record.lineage.revision, last.record.revision);
         }
         for step in sent.iter().filter(|step| matches!(step.undo, Undo::Floor)) {
             let floor = step.record.bytes.as_deref().and_then(aside::to_number);
@@ -220,16 +239,19 @@ impl State {
         self.subs = if lineage.revision == self.revision { self.subs + 1 } else { 0 };
         (self.revision, self.position) = (lineage.revision.max(self.revision), position);
         match Aside::of(&key) {
-            Some(Some(Aside::Lease(id))) => match bytes.as_deref().and_then(aside::to_number) {
+            Some(Aside::Lease(id)) => match bytes.as_deref().and_then(aside::to_number) {
                 Some(ttl) => drop(self.leases.grant(id, ttl, now)),
                 None => drop(self.leases.0.remove(&id)),
             },
-            Some(Some(Aside::Alarm)) => self.alarm = bytes.is_some(),
-            Some(Some(Aside::Floor)) => {
-                let floor = bytes.as_deref().and_then(aside::to_number).map_or(0, i64::cast_unsigned);
+            Some(Aside::Alarm) => self.alarm = bytes.is_some(),
+            Some(Aside::Floor) => {
+                let floor =
+                    bytes.as_deref().and_then(aside::to_number).map_or(0, i64::cast_unsigned);
                 self.keys.floor = self.keys.floor.max(floor);
             }
-            Some(None) => return Err(format!("{key:?} was written by a newer release")),
+            None if Aside::is(&key) => {
+                return Err(format!("{key:?} was written by a newer release"));
+            }
             None => {
                 let key = aside::from_text(&key).ok_or_else(|| format!("{key:?} is no key"))?;
                 let version = Version { position, sub: self.subs, lineage, value: bytes };
@@ -284,12 +306,16 @@ impl State {
             Undo::Key => {
                 self.revision = record.lineage.revision - 1;
                 if let Some((key, gone, back)) = self.keys.pop() {
-                    self.attach(&key, gone.lineage.lease, back.map_or(0, |back| back.lineage.lease));
+                    self.attach(
+                        &key,
+                        gone.lineage.lease,
+                        back.map_or(0, |back| back.lineage.lease),
+                    );
                 }
             }
             Undo::Lease(id, None) => drop(self.leases.0.remove(&id)),
             Undo::Lease(id, Some(lease)) => {
-                self.leases.0.insert(id, Lease { keys: Default::default(), ..lease });
+                self.leases.0.insert(id, Lease { keys: BTreeSet::new(), ..lease });
             }
             Undo::Alarm(before) => self.alarm = before,
             Undo::Floor => {}

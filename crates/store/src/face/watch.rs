@@ -8,14 +8,18 @@ use std::{
 };
 
 use prost::Message as _;
-use tokio::sync::mpsc::Sender;
-use tokio_stream::{Stream, StreamExt as _};
+use tokio::sync::mpsc::{self, Sender};
+use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{fault::Fault, hub::Bell, keyspace::Change, kv::answers, range::Range, service::Service, state::State};
+use super::{
+    fault::Fault, hub::Bell, keyspace::Change, range::Range, service::Service, state::State,
+};
 use crate::wire::{
     mvccpb::{Event, event::EventType},
-    pb::{self, watch_create_request::FilterType, watch_request::RequestUnion, watch_server::Watch},
+    pb::{
+        self, watch_create_request::FilterType, watch_request::RequestUnion, watch_server::Watch,
+    },
     signed,
 };
 
@@ -31,7 +35,10 @@ struct Gone;
 impl Watch for Service {
     type WatchStream = Events;
 
-    async fn watch(&self, request: Request<Streaming<pb::WatchRequest>>) -> Result<Response<Events>, Status> {
+    async fn watch(
+        &self,
+        request: Request<Streaming<pb::WatchRequest>>,
+    ) -> Result<Response<Events>, Status> {
         Ok(Response::new(self.follow(Box::pin(request.into_inner()))))
     }
 }
@@ -39,7 +46,8 @@ impl Watch for Service {
 impl Service {
     /// Answers one client until it goes.
     pub(super) fn follow(&self, requests: Requests) -> Events {
-        let (answers, events) = answers();
+        let (answers, events) = mpsc::channel(16);
+        let events = ReceiverStream::new(events);
         let watches = Watches {
             service: self.clone(),
             bell: Arc::default(),
@@ -93,6 +101,7 @@ struct Watches {
     asked: bool,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "what a client may wish, each for itself")]
 struct Open {
     /// Its number in the hub.
     number: u64,
@@ -134,7 +143,13 @@ impl Watches {
                     return Ok(());
                 }
                 let header = self.service.header();
-                self.send(pb::WatchResponse { header, watch_id, canceled: true, ..Default::default() }).await
+                self.send(pb::WatchResponse {
+                    header,
+                    watch_id,
+                    canceled: true,
+                    ..Default::default()
+                })
+                .await
             }
             Some(RequestUnion::ProgressRequest(_)) => {
                 self.asked = true;
@@ -160,7 +175,11 @@ impl Watches {
             watch_id: if taken { -1 } else { watch_id },
             created: true,
             canceled: taken,
-            cancel_reason: if taken { "mvcc: duplicate watch ID provided on the WatchStream".into() } else { String::new() },
+            cancel_reason: if taken {
+                "mvcc: duplicate watch ID provided on the WatchStream".into()
+            } else {
+                String::new()
+            },
             ..Default::default()
         };
         self.send(created).await?;
@@ -168,7 +187,11 @@ impl Watches {
             return Ok(());
         }
         // An empty key with a zero byte as end is everything.
-        let key = if request.key.is_empty() { bytes::Bytes::from_static(&[0]) } else { request.key.clone() };
+        let key = if request.key.is_empty() {
+            bytes::Bytes::from_static(&[0])
+        } else {
+            request.key.clone()
+        };
         let range = Range::new(key, request.range_end.clone());
         let from = u64::try_from(request.start_revision).unwrap_or_default();
         let number = {
@@ -181,23 +204,25 @@ impl Watches {
             number
         };
         let leaves_out = |filter: FilterType| request.filters.contains(&(filter as i32));
-        self.open.insert(watch_id, Open {
-            number,
-            range,
-            puts: !leaves_out(FilterType::Noput),
-            deletions: !leaves_out(FilterType::Nodelete),
-            prev_kv: request.prev_kv,
-            progress: request.progress_notify,
-            fragment: request.fragment,
-        });
+        self.open.insert(
+            watch_id,
+            Open {
+                number,
+                range,
+                puts: !leaves_out(FilterType::Noput),
+                deletions: !leaves_out(FilterType::Nodelete),
+                prev_kv: request.prev_kv,
+                progress: request.progress_notify,
+                fragment: request.fragment,
+            },
+        );
         Ok(())
     }
 
     /// Sends what there is to read.
     async fn read_due(&mut self) -> Result<(), Gone> {
         for (watch, mut from) in self.bell.take() {
-            loop {
-                let Some(open) = self.open.get(&watch) else { break };
+            while let Some(open) = self.open.get(&watch) {
                 let (read, durable) = {
                     let inner = self.service.member.inner();
                     (open.read(&inner.state, from), inner.state.durable)
@@ -242,7 +267,10 @@ impl Watches {
         self.service.member.metrics.events.fetch_add(events.len() as u64, Ordering::Relaxed);
         let whole = self.service.limits.request_bytes;
         let fragments = self.open.get(&watch_id).is_some_and(|open| open.fragment);
-        while fragments && events.iter().map(Event::encoded_len).sum::<usize>() > whole && events.len() > 1 {
+        while fragments
+            && events.iter().map(Event::encoded_len).sum::<usize>() > whole
+            && events.len() > 1
+        {
             let mut size = 0;
             let fits = |event: &&Event| {
                 size += event.encoded_len();
@@ -250,7 +278,13 @@ impl Watches {
             };
             let count = events.iter().take_while(fits).count().clamp(1, events.len() - 1);
             let rest = events.split_off(count);
-            let part = pb::WatchResponse { header, watch_id, fragment: true, events, ..Default::default() };
+            let part = pb::WatchResponse {
+                header,
+                watch_id,
+                fragment: true,
+                events,
+                ..Default::default()
+            };
             self.send(part).await?;
             events = rest;
         }
@@ -259,7 +293,8 @@ impl Watches {
 
     /// Tells those that wish it how far they are.
     async fn progress(&mut self) -> Result<(), Gone> {
-        let wish: Vec<_> = self.open.iter().filter(|(_, open)| open.progress).map(|(id, _)| *id).collect();
+        let wish: Vec<_> =
+            self.open.iter().filter(|(_, open)| open.progress).map(|(id, _)| *id).collect();
         for watch in wish {
             self.tell(watch).await?;
         }
@@ -272,16 +307,12 @@ impl Watches {
             let inner = self.service.member.inner();
             self.bell.is_silent().then_some(inner.state.durable)
         };
-        match revision {
-            Some(revision) => {
-                let header = self.service.header_at(revision);
-                self.send(pb::WatchResponse { header, watch_id, ..Default::default() }).await
-            }
-            None => {
-                self.asked |= watch_id == -1; // once that is read
-                Ok(())
-            }
-        }
+        let Some(revision) = revision else {
+            self.asked |= watch_id == -1; // once that is read
+            return Ok(());
+        };
+        let header = self.service.header_at(revision);
+        self.send(pb::WatchResponse { header, watch_id, ..Default::default() }).await
     }
 
     fn leave(&mut self, watch: i64) -> bool {
@@ -302,7 +333,9 @@ impl Drop for Watches {
     fn drop(&mut self) {
         let open = std::mem::take(&mut self.open);
         let mut inner = self.service.member.inner();
-        open.values().for_each(|open| inner.hub.leave(&open.range, open.number));
+        for open in open.values() {
+            inner.hub.leave(&open.range, open.number);
+        }
     }
 }
 
@@ -329,7 +362,9 @@ impl Open {
             state.keys.changes_of(&self.range.key, from, state.durable).iter().find_map(&mut take)
         } else {
             let mut all = state.keys.changes(from, state.durable);
-            all.find_map(|change| if self.range.contains(&change.key) { take(change) } else { None })
+            all.find_map(
+                |change| if self.range.contains(&change.key) { take(change) } else { None },
+            )
         };
         Ok((events, next))
     }

@@ -10,8 +10,9 @@ use store::{
     wire::{
         mvccpb::event::EventType,
         pb::{
-            self, compare, kv_client::KvClient, lease_client::LeaseClient, maintenance_client::MaintenanceClient,
-            request_op::Request, response_op::Response, watch_client::WatchClient, watch_request::RequestUnion,
+            self, compare, kv_client::KvClient, lease_client::LeaseClient,
+            maintenance_client::MaintenanceClient, request_op::Request, response_op::Response,
+            watch_client::WatchClient, watch_request::RequestUnion,
         },
     },
 };
@@ -44,7 +45,8 @@ pub(crate) fn start(log: Arc<dyn Log>, quota: u64) -> Running {
         compaction: Compaction::Never,
     };
     let thread = thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.expect("threads").block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
             let etcd = Etcd::open(log, Arc::new(SystemClock), setup).expect("whole");
@@ -105,22 +107,36 @@ async fn a_key_has_its_lineage_and_every_revision() {
     for value in ["1", "2"] {
         kv.put(put("a", value)).await.unwrap();
     }
-    let gone = kv.delete_range(pb::DeleteRangeRequest { key: "a".into(), prev_kv: true, ..Default::default() });
+    let gone = kv.delete_range(pb::DeleteRangeRequest {
+        key: "a".into(),
+        prev_kv: true,
+        ..Default::default()
+    });
     let gone = gone.await.unwrap().into_inner();
-    assert_eq!((gone.deleted, gone.header.unwrap().revision, &*gone.prev_kvs[0].value), (1, 4, &b"2"[..]));
+    assert_eq!(
+        (gone.deleted, gone.header.unwrap().revision, &*gone.prev_kvs[0].value),
+        (1, 4, &b"2"[..])
+    );
     kv.put(put("a", "3")).await.unwrap();
     let found = kv.range(get("a")).await.unwrap().into_inner().kvs.remove(0);
     assert_eq!((found.create_revision, found.mod_revision, found.version), (5, 5, 1));
     let at = |revision| pb::RangeRequest { revision, ..get("a") };
     let old = kv.range(at(3)).await.unwrap().into_inner();
-    assert_eq!((&*old.kvs[0].value, old.kvs[0].version, old.header.unwrap().revision), (&b"2"[..], 2, 5));
+    assert_eq!(
+        (&*old.kvs[0].value, old.kvs[0].version, old.header.unwrap().revision),
+        (&b"2"[..], 2, 5)
+    );
     assert_eq!(kv.range(at(4)).await.unwrap().into_inner().count, 0);
     let ahead = kv.range(at(9)).await.unwrap_err();
     assert_eq!(ahead.message(), "etcdserver: mvcc: required revision is a future revision");
     kv.compact(pb::CompactionRequest { revision: 4, physical: true }).await.unwrap();
     let lost = kv.range(at(3)).await.unwrap_err();
-    assert_eq!((lost.code(), lost.message()), (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted"));
-    let again = kv.compact(pb::CompactionRequest { revision: 4, physical: true }).await.unwrap_err();
+    assert_eq!(
+        (lost.code(), lost.message()),
+        (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted")
+    );
+    let again =
+        kv.compact(pb::CompactionRequest { revision: 4, physical: true }).await.unwrap_err();
     assert_eq!(again.code(), Code::OutOfRange);
 }
 
@@ -135,12 +151,14 @@ async fn ranges_have_every_option() {
     let page = pb::RangeRequest { limit: 2, ..all() };
     let page = kv.range(page).await.unwrap().into_inner();
     assert_eq!((page.kvs.len(), page.more, page.count), (2, true, 4));
-    let sorted = pb::RangeRequest { sort_target: 3, sort_order: 2, keys_only: true, limit: 1, ..all() };
+    let sorted =
+        pb::RangeRequest { sort_target: 3, sort_order: 2, keys_only: true, limit: 1, ..all() };
     let sorted = kv.range(sorted).await.unwrap().into_inner();
     assert_eq!((&*sorted.kvs[0].key, sorted.kvs[0].value.len(), sorted.more), (&b"a"[..], 0, true));
     let recent = pb::RangeRequest { min_mod_revision: 5, ..all() };
     assert_eq!(kv.range(recent).await.unwrap().into_inner().kvs.len(), 2);
-    let counted = kv.range(pb::RangeRequest { count_only: true, ..all() }).await.unwrap().into_inner();
+    let counted =
+        kv.range(pb::RangeRequest { count_only: true, ..all() }).await.unwrap().into_inner();
     assert_eq!((counted.count, counted.kvs.len()), (4, 0));
     let mut parts = kv.range_stream(all()).await.unwrap().into_inner();
     let last = in_time(parts.next()).await.unwrap().unwrap().range_response.unwrap();
@@ -174,18 +192,33 @@ async fn a_transaction_happens_at_one_revision_or_not_at_all() {
     };
     let done = kv.txn(request.clone()).await.unwrap().into_inner();
     assert!(done.succeeded && done.header.unwrap().revision == 2);
-    let Some(Response::ResponseRange(seen)) = &done.responses[2].response else { panic!("a range") };
-    assert_eq!(seen.kvs.iter().map(|kv| kv.mod_revision).collect::<Vec<_>>(), [2, 2], "its own writes");
+    let Some(Response::ResponseRange(seen)) = &done.responses[2].response else {
+        panic!("a range")
+    };
+    assert_eq!(
+        seen.kvs.iter().map(|kv| kv.mod_revision).collect::<Vec<_>>(),
+        [2, 2],
+        "its own writes"
+    );
     let failed = kv.txn(request).await.unwrap().into_inner();
     assert!(!failed.succeeded && failed.header.unwrap().revision == 2);
     let twice = pb::TxnRequest {
-        success: vec![operation(Request::RequestPut(put("b", "1"))), operation(Request::RequestPut(put("b", "2")))],
+        success: vec![
+            operation(Request::RequestPut(put("b", "1"))),
+            operation(Request::RequestPut(put("b", "2"))),
+        ],
         ..Default::default()
     };
-    assert_eq!(kv.txn(twice).await.unwrap_err().message(), "etcdserver: duplicate key given in txn request");
+    assert_eq!(
+        kv.txn(twice).await.unwrap_err().message(),
+        "etcdserver: duplicate key given in txn request"
+    );
     let no_lease = pb::PutRequest { lease: 77, ..put("c", "1") };
     let half = pb::TxnRequest {
-        success: vec![operation(Request::RequestPut(put("b", "1"))), operation(Request::RequestPut(no_lease))],
+        success: vec![
+            operation(Request::RequestPut(put("b", "1"))),
+            operation(Request::RequestPut(no_lease)),
+        ],
         ..Default::default()
     };
     assert_eq!(kv.txn(half).await.unwrap_err().message(), "etcdserver: requested lease not found");
@@ -193,7 +226,10 @@ async fn a_transaction_happens_at_one_revision_or_not_at_all() {
     assert_eq!((after.count, after.header.unwrap().revision), (0, 2), "as if nobody had asked");
 }
 
-async fn watch(etcd: &Running, requests: Vec<RequestUnion>) -> (tokio::sync::mpsc::Sender<pb::WatchRequest>, tonic::Streaming<pb::WatchResponse>) {
+async fn watch(
+    etcd: &Running,
+    requests: Vec<RequestUnion>,
+) -> (tokio::sync::mpsc::Sender<pb::WatchRequest>, tonic::Streaming<pb::WatchResponse>) {
     let (sender, receiver) = tokio::sync::mpsc::channel(8);
     for request in requests {
         sender.send(pb::WatchRequest { request_union: Some(request) }).await.unwrap();
@@ -231,8 +267,13 @@ async fn a_watch_sees_everything_in_order_from_any_revision() {
     let ask = |request| pb::WatchRequest { request_union: Some(request) };
     sender.send(ask(RequestUnion::ProgressRequest(pb::WatchProgressRequest {}))).await.unwrap();
     let progress = in_time(events.next()).await.unwrap().unwrap();
-    assert_eq!((progress.watch_id, progress.header.unwrap().revision, progress.events.len()), (-1, 5, 0));
-    kv.delete_range(pb::DeleteRangeRequest { key: "a/1".into(), ..Default::default() }).await.unwrap();
+    assert_eq!(
+        (progress.watch_id, progress.header.unwrap().revision, progress.events.len()),
+        (-1, 5, 0)
+    );
+    kv.delete_range(pb::DeleteRangeRequest { key: "a/1".into(), ..Default::default() })
+        .await
+        .unwrap();
     let gone = in_time(events.next()).await.unwrap().unwrap().events.remove(0);
     assert_eq!((gone.r#type(), gone.kv.unwrap().mod_revision), (EventType::Delete, 6));
     kv.compact(pb::CompactionRequest { revision: 6, physical: false }).await.unwrap();
@@ -240,7 +281,10 @@ async fn a_watch_sees_everything_in_order_from_any_revision() {
     assert!(in_time(events.next()).await.unwrap().unwrap().created);
     let late = in_time(events.next()).await.unwrap().unwrap();
     assert_eq!((late.watch_id, late.canceled, late.compact_revision), (8, true, 6));
-    sender.send(ask(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id: 7 }))).await.unwrap();
+    sender
+        .send(ask(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id: 7 })))
+        .await
+        .unwrap();
     assert!(in_time(events.next()).await.unwrap().unwrap().canceled);
 }
 
@@ -248,7 +292,8 @@ async fn a_watch_sees_everything_in_order_from_any_revision() {
 async fn keys_end_with_their_lease() {
     let etcd = memory();
     let (mut kv, mut leases) = (etcd.kv().await, LeaseClient::new(etcd.channel().await));
-    let granted = leases.lease_grant(pb::LeaseGrantRequest { ttl: 2, id: 9 }).await.unwrap().into_inner();
+    let granted =
+        leases.lease_grant(pb::LeaseGrantRequest { ttl: 2, id: 9 }).await.unwrap().into_inner();
     assert_eq!((granted.id, granted.ttl), (9, 2));
     kv.put(pb::PutRequest { lease: 9, ..put("a", "1") }).await.unwrap();
     let twice = leases.lease_grant(pb::LeaseGrantRequest { ttl: 2, id: 9 }).await.unwrap_err();
@@ -299,10 +344,20 @@ async fn a_quota_raises_an_alarm_that_leaves_deletions() {
     let etcd = start(Arc::new(MemoryLog::default()), 2_000);
     let (mut kv, mut care) = (etcd.kv().await, MaintenanceClient::new(etcd.channel().await));
     kv.put(put("a", "1")).await.unwrap();
-    let large = pb::PutRequest { key: "b".into(), value: vec![1; 3_000].into(), ..Default::default() };
-    assert_eq!(kv.put(large).await.unwrap_err().message(), "etcdserver: mvcc: database space exceeded");
-    assert_eq!(kv.put(put("c", "1")).await.unwrap_err().code(), Code::ResourceExhausted, "until it is seen to");
-    kv.delete_range(pb::DeleteRangeRequest { key: "a".into(), ..Default::default() }).await.unwrap();
+    let large =
+        pb::PutRequest { key: "b".into(), value: vec![1; 3_000].into(), ..Default::default() };
+    assert_eq!(
+        kv.put(large).await.unwrap_err().message(),
+        "etcdserver: mvcc: database space exceeded"
+    );
+    assert_eq!(
+        kv.put(put("c", "1")).await.unwrap_err().code(),
+        Code::ResourceExhausted,
+        "until it is seen to"
+    );
+    kv.delete_range(pb::DeleteRangeRequest { key: "a".into(), ..Default::default() })
+        .await
+        .unwrap();
     let off = pb::AlarmRequest { action: 2, member_id: 0, alarm: 1 };
     assert_eq!(care.alarm(off).await.unwrap().into_inner().alarms.len(), 1);
     kv.put(put("c", "1")).await.unwrap();
@@ -313,13 +368,24 @@ async fn a_snapshot_is_a_file_that_can_be_restored() {
     let etcd = memory();
     let mut kv = etcd.kv().await;
     for nth in 0..300 {
-        let put = pb::PutRequest { key: format!("/registry/a/{nth:03}").into(), value: vec![7; 500].into(), ..Default::default() };
+        let put = pb::PutRequest {
+            key: format!("/registry/a/{nth:03}").into(),
+            value: vec![7; 500].into(),
+            ..Default::default()
+        };
         kv.put(put).await.unwrap();
     }
-    kv.delete_range(pb::DeleteRangeRequest { key: "/registry/a/007".into(), ..Default::default() }).await.unwrap();
+    kv.delete_range(pb::DeleteRangeRequest { key: "/registry/a/007".into(), ..Default::default() })
+        .await
+        .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
-    let remote = store::Remote { endpoints: vec![etcd.url.clone()], tls: None, prefix: "/registry".into(), compaction: None };
+    let remote = store::Remote {
+        endpoints: vec![etcd.url.clone()],
+        tls: None,
+        prefix: "/registry".into(),
+        compaction: None,
+    };
     let mut file = std::fs::File::create(&path).unwrap();
     store::etcd::save(&remote, &mut file).await.unwrap();
     let archive = store::archive::Archive::read(&path).unwrap();

@@ -22,7 +22,7 @@ fn subject(url: &str, nth: usize) -> Subject {
         prefix: format!("/n{nth}/registry"),
         compaction: None,
     };
-    let engine = EtcdEngine::<Bytes>::connect(remote, Arc::new(SystemClock)).expect("it is there");
+    let engine = EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock)).expect("it is there");
     Subject { engine: Arc::new(engine), mirror: Mirror::new(Bounds::default()) }
 }
 
@@ -59,8 +59,20 @@ async fn the_contract_on_the_real_etcd() {
     let (url, peer) = ("http://127.0.0.1:23790", "http://127.0.0.1:23800");
     let child = Command::new("etcd")
         .args(["--data-dir", folder.path().to_str().expect("plain"), "--log-level", "error"])
-        .args(["--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer])
-        .args(["--initial-advertise-peer-urls", peer, "--initial-cluster", &format!("default={peer}")])
+        .args([
+            "--listen-client-urls",
+            url,
+            "--advertise-client-urls",
+            url,
+            "--listen-peer-urls",
+            peer,
+        ])
+        .args([
+            "--initial-advertise-peer-urls",
+            peer,
+            "--initial-cluster",
+            &format!("default={peer}"),
+        ])
         .stdout(Stdio::null())
         .spawn()
         .expect("the program etcd is on the path");

@@ -44,8 +44,10 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 
 fn rotate(pki: &std::path::Path) -> Result<()> {
     let path = pki.join(apiserver::ENCRYPTION);
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut config = EncryptionConfig::parse(&text).with_context(|| format!("in {}", path.display()))?;
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut config =
+        EncryptionConfig::parse(&text).with_context(|| format!("in {}", path.display()))?;
     config.rotate()?;
     Ok(Dir::open(pki)?.replace(apiserver::ENCRYPTION, config.to_yaml().as_bytes(), 0o600)?)
 }

@@ -108,14 +108,18 @@ async fn serve(flags: Arguments) -> Result<()> {
     );
     let folder = data.join("store");
     private(&data)?;
-    let disk = Folder::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
+    let disk =
+        Folder::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
     let clock = Arc::new(SystemClock);
     let log = DiskLog::open(Arc::new(disk), clock.clone(), Options::default())?;
     let tls = tls(&flags)?;
     let mut ports = Vec::new();
     for url in &flags.listen_client_urls {
         let (scheme, address) = split(url)?;
-        ensure!(scheme == "http" || tls.is_some(), "--listen-client-urls {url}: https needs --cert-file and --key-file");
+        ensure!(
+            scheme == "http" || tls.is_some(),
+            "--listen-client-urls {url}: https needs --cert-file and --key-file"
+        );
         let tls = tls.clone().filter(|_| scheme == "https");
         ports.push(bind(&address, tls).await.with_context(|| format!("cannot listen on {url}"))?);
     }
@@ -169,7 +173,10 @@ fn setup(flags: &Arguments, data: &std::path::Path) -> Result<Setup> {
         limits: Limits {
             request_bytes: flags.max_request_bytes,
             operations: flags.max_txn_ops,
-            progress: duration(&flags.watch_progress_notify_interval, "--watch-progress-notify-interval")?,
+            progress: duration(
+                &flags.watch_progress_notify_interval,
+                "--watch-progress-notify-interval",
+            )?,
         },
         quota,
         scratch: data.to_owned(),
@@ -182,8 +189,12 @@ fn compaction(mode: &str, retention: &str) -> Result<Compaction> {
     match (mode, retention.parse::<u64>()) {
         (_, Ok(0)) => Ok(Compaction::Never),
         ("revision", Ok(count)) => Ok(Compaction::Revisions(count)),
-        ("revision", Err(_)) => bail!("{flag} {retention:?}: --auto-compaction-mode revision wants a number"),
-        (_, Ok(hours)) => Ok(Compaction::Periodic(Duration::from_secs(hours.saturating_mul(3_600)))),
+        ("revision", Err(_)) => {
+            bail!("{flag} {retention:?}: --auto-compaction-mode revision wants a number")
+        }
+        (_, Ok(hours)) => {
+            Ok(Compaction::Periodic(Duration::from_secs(hours.saturating_mul(3_600))))
+        }
         (_, Err(_)) => Ok(Compaction::Periodic(duration(retention, flag)?)),
     }
 }
@@ -193,7 +204,8 @@ fn tls(flags: &Arguments) -> Result<Option<Arc<ServerConfig>>> {
         ensure!(!flags.client_cert_auth, "--client-cert-auth needs --cert-file and --key-file");
         return Ok(None);
     };
-    let read = |path: &PathBuf| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let read =
+        |path: &PathBuf| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let pair = Pair::from_pem(&read(certificate)?, &read(key)?)?;
     let mut config = match &flags.trusted_ca_file {
         Some(path) if flags.client_cert_auth => {
@@ -230,7 +242,9 @@ fn split(url: &str) -> Result<(&str, String)> {
 /// As Go writes them: 5m, 1h30m, 10s.
 pub(super) fn duration(text: &str, flag: &str) -> Result<Duration> {
     let nanos = object::Duration::nanos(text).map_err(|why| anyhow::anyhow!("{flag}: {why}"))?;
-    Ok(Duration::from_nanos(u64::try_from(nanos).with_context(|| format!("{flag}: {text} is below 0"))?))
+    Ok(Duration::from_nanos(
+        u64::try_from(nanos).with_context(|| format!("{flag}: {text} is below 0"))?,
+    ))
 }
 
 /// A folder that nobody else can look into.
@@ -250,7 +264,10 @@ mod tests {
         assert_eq!(read("1h30m"), Some(Duration::from_secs(5_400)));
         assert_eq!(read("1.5s"), Some(Duration::from_millis(1_500)));
         assert_eq!(["", "5", "m", "-5s"].map(read), [None; 4]);
-        assert_eq!(compaction("periodic", "1").unwrap(), Compaction::Periodic(Duration::from_secs(3_600)));
+        assert_eq!(
+            compaction("periodic", "1").unwrap(),
+            Compaction::Periodic(Duration::from_secs(3_600))
+        );
         assert_eq!(compaction("revision", "9").unwrap(), Compaction::Revisions(9));
         assert!(compaction("revision", "1h").is_err());
     }

@@ -76,7 +76,9 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     run_async("snapshot", async {
         match command {
             Command::Save { to, place, every: None, .. } => save(&to, &place).await,
-            Command::Save { to, place, every: Some(every), keep } => repeat(&to, &place, &every, keep).await,
+            Command::Save { to, place, every: Some(every), keep } => {
+                repeat(&to, &place, &every, keep).await
+            }
             Command::Restore { from, place } => restore(&from, &place).await,
             Command::Status { of } => status(&of),
         }
@@ -87,7 +89,8 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 async fn save(to: &Path, place: &Place) -> Result<()> {
     ensure!(!to.exists(), "{} is there already", to.display());
     let part = to.with_extension("part");
-    let file = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(&part);
+    let file =
+        File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(&part);
     let mut file = file.with_context(|| format!("cannot make {}", part.display()))?;
     if place.endpoints.is_empty() {
         let folder = place.data_dir.join("store");
@@ -99,7 +102,13 @@ async fn save(to: &Path, place: &Place) -> Result<()> {
     drop(file);
     let saved = Archive::read(&part)?; // what cannot be read is no snapshot
     fs::rename(&part, to)?;
-    println!("{}: revision {}, {} keys, {} bytes", to.display(), saved.revision, saved.keys(), saved.size);
+    println!(
+        "{}: revision {}, {} keys, {} bytes",
+        to.display(),
+        saved.revision,
+        saved.keys(),
+        saved.size
+    );
     Ok(())
 }
 
@@ -125,9 +134,10 @@ async fn repeat(folder: &Path, place: &Place, every: &str, keep: usize) -> Resul
 fn prune(folder: &Path, keep: usize) -> Result<()> {
     let ours = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.starts_with("snapshot-") && name.ends_with(".db")
+        name.starts_with("snapshot-") && path.extension().is_some_and(|end| end == "db")
     };
-    let mut all: Vec<_> = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).filter(ours).collect();
+    let mut all: Vec<_> =
+        fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).filter(ours).collect();
     all.sort_unstable(); // by time: it has always as many digits
     let old = all.len().saturating_sub(keep);
     for path in &all[..old] {
@@ -146,9 +156,14 @@ async fn restore(from: &Path, place: &Place) -> Result<()> {
     }
     let folder = place.data_dir.join("store");
     fs::create_dir_all(&place.data_dir)?;
-    let disk = Folder::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
+    let disk =
+        Folder::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
     let revision = archive.restore(&disk, SystemClock.now())?;
-    println!("{} keys restored into {}; it goes on behind revision {revision}", archive.keys(), folder.display());
+    println!(
+        "{} keys restored into {}; it goes on behind revision {revision}",
+        archive.keys(),
+        folder.display()
+    );
     Ok(())
 }
 
@@ -161,16 +176,28 @@ fn status(of: &Path) -> Result<()> {
 
 impl Place {
     fn remote(&self) -> Result<Remote> {
-        let read = |path: &PathBuf| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        let read = |path: &PathBuf| {
+            fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+        };
         let pair = match (&self.cert, &self.key) {
-            (Some(certificate), Some(key)) => Some(Pair::from_pem(&read(certificate)?, &read(key)?)?),
+            (Some(certificate), Some(key)) => {
+                Some(Pair::from_pem(&read(certificate)?, &read(key)?)?)
+            }
             (None, None) => None,
             _ => bail!("--cert and --key belong together"),
         };
         let tls = match &self.cacert {
-            Some(path) => Some(Arc::new(pki::client_config(&pki::certificates(&read(path)?)?, pair.as_ref())?)),
+            Some(path) => Some(Arc::new(pki::client_config(
+                &pki::certificates(&read(path)?)?,
+                pair.as_ref(),
+            )?)),
             None => None,
         };
-        Ok(Remote { endpoints: self.endpoints.clone(), tls, prefix: "/registry".to_owned(), compaction: None })
+        Ok(Remote {
+            endpoints: self.endpoints.clone(),
+            tls,
+            prefix: "/registry".to_owned(),
+            compaction: None,
+        })
     }
 }
