@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use object::Struct;
+
 use crate::{escape::escape, types::Type, value::Text};
 
 /// The largest request, and so the largest object, in bytes.
@@ -42,9 +44,16 @@ pub(crate) enum Shape {
         fields: BTreeMap<Arc<str>, (Arc<str>, Arc<Node>)>,
         hidden: Vec<(Arc<str>, Arc<Node>)>,
     },
+    /// Fields under their own names; what is not among them is what its JSON is.
+    Raw(BTreeMap<Arc<str>, Arc<Node>>),
+    /// What its JSON is.
+    Plain,
     /// Can only be compared.
     Preserved,
 }
+
+/// For what nothing more is known of.
+static PLAIN: Node = Node { ty: None, shape: Shape::Plain, nullable: true, max: 0, min_size: 0 };
 
 /// How two lists become one, and whether order matters.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,6 +68,13 @@ impl Node {
     /// expressions see `apiVersion`, `kind` and names even if the schema has none.
     pub fn of(schema: &object::Value, root: bool) -> Arc<Self> {
         Arc::new(build(schema, root, "selfType"))
+    }
+
+    /// The node for a kind: expressions see moments, bytes and numbers of its fields as
+    /// what they are. A kind has a node of its own only if it has any of these.
+    pub fn of_kind(shape: &Struct) -> Option<Arc<Self>> {
+        let mut within = Vec::new();
+        of_struct(shape, &mut within)
     }
 
     /// The type of values here, if expressions can see them.
@@ -78,6 +94,7 @@ impl Node {
             Shape::Object { fields, .. } => {
                 fields.get(name).map(|(own, node)| (Some(&**own), &**node))
             }
+            Shape::Raw(fields) => Some((None, fields.get(name).map_or(&PLAIN, |node| &**node))),
             _ => None,
         }
     }
@@ -90,6 +107,7 @@ impl Node {
                 let all = fields.values().chain(hidden);
                 all.into_iter().find(|(own, _)| &**own == name).map(|(_, node)| &**node)
             }
+            Shape::Raw(fields) => Some(fields.get(name).map_or(&PLAIN, |node| &**node)),
             _ => None,
         }
     }
@@ -127,6 +145,39 @@ impl Node {
     fn hidden(shape: Shape) -> Self {
         Self { ty: None, shape, nullable: false, max: 0, min_size: 0 }
     }
+}
+
+fn of_struct(shape: &Struct, within: &mut Vec<object::Text>) -> Option<Arc<Node>> {
+    // A type within itself is left as its JSON.
+    if within.contains(&shape.name) {
+        return None;
+    }
+    within.push(shape.name.clone());
+    let fields = shape
+        .flat()
+        .filter_map(|field| Some((Arc::from(field.name.as_str()), of_type(&field.ty, within)?)));
+    let fields: BTreeMap<Arc<str>, Arc<Node>> = fields.collect();
+    within.pop();
+    (!fields.is_empty()).then(|| raw(Shape::Raw(fields)))
+}
+
+fn of_type(ty: &object::Type, within: &mut Vec<object::Text>) -> Option<Arc<Node>> {
+    Some(raw(match ty {
+        object::Type::Bytes => Shape::Bytes,
+        object::Type::Time | object::Type::MicroTime => Shape::DateTime,
+        object::Type::Duration => Shape::Duration,
+        object::Type::Float => Shape::Double,
+        object::Type::List(of) => {
+            Shape::List { items: Some(of_type(of, within)?), merge: Merge::Atomic }
+        }
+        object::Type::Map(of) => Shape::Map(of_type(of, within)?),
+        object::Type::Object(of) => return of_struct(of, within),
+        _ => return None,
+    }))
+}
+
+fn raw(shape: Shape) -> Arc<Node> {
+    Arc::new(Node { ty: None, shape, nullable: true, max: 0, min_size: 0 })
 }
 
 fn build(schema: &object::Value, root: bool, name: &str) -> Node {
@@ -262,4 +313,23 @@ fn metadata(schema: &object::Value, name: &str) -> Node {
     }
     let ty = Type::named(&format!("{name}.metadata"));
     Node::simple(ty, Shape::Object { fields, hidden: Vec::new() }, 0, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::{Lens, ObjectMeta, from_json};
+
+    #[test]
+    fn kinds_show_moments_as_moments() {
+        let node = Node::of_kind(ObjectMeta::SHAPE).expect("has moments");
+        let tree = from_json(br#"{"name": "a", "creationTimestamp": "2024-01-01T00:00:00Z"}"#);
+        let tree = tree.expect("valid");
+        let environment = crate::Environment::new().with_variable("m", Type::Dyn);
+        let source = "m.creationTimestamp < timestamp('2025-01-01T00:00:00Z') && m.name == 'a'";
+        let program = Arc::new(environment).compile(source).expect("compiles");
+        let bindings = crate::Bindings::new().tree("m", &tree, Some(&node)).expect("valid");
+        let (outcome, _) = program.evaluate(&bindings, 100);
+        assert_eq!(outcome.ok().and_then(|value| value.as_bool()), Some(true));
+    }
 }

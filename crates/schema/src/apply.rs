@@ -122,6 +122,37 @@ pub fn apply(
     Ok(object)
 }
 
+/// `live` with what `configuration` says, whoever owns what. It may hold nothing that can
+/// only be taken whole: nobody could tell which part of it is meant.
+pub fn overlay(shape: &Struct, live: &Value, configuration: &Value) -> Result<Value, String> {
+    let form = Form::root(shape);
+    if let Some(error) = check::check(form, configuration) {
+        return Err(format!("failed to convert patch object to typed object: {error}"));
+    }
+    let mut whole = Vec::new();
+    atomics(form, configuration, "", &mut whole);
+    if !whole.is_empty() {
+        return Err(format!(
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}",
+            whole.join(", ")
+        ));
+    }
+    Ok(merge(form, live, configuration))
+}
+
+fn atomics(form: Form, value: &Value, at: &str, found: &mut Vec<String>) {
+    let form = form.for_value(value);
+    if form.is_leaf() && (value.is_object() || matches!(value, Value::List(_))) {
+        found.push(at.to_owned());
+    }
+    for (name, value) in value.entries().filter(|_| !form.is_leaf()) {
+        atomics(form.entry(name).0, value, &format!("{at}.{name}"), found);
+    }
+    for (i, item) in value.items().iter().enumerate().filter(|_| form.is_list()) {
+        atomics(form.item(), item, &format!("{at}[{i}]"), found);
+    }
+}
+
 /// Keeps the books of a write that is not an apply. `old`: `None` on creation.
 pub fn update(write: &Write, old: Option<&Value>, new: Value) -> Value {
     let books = |object: &Value| object.get("metadata").get("managedFields").clone();

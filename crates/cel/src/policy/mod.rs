@@ -15,6 +15,7 @@ pub use self::{
 use crate::{
     error::Error,
     library::{Authorizer, Check},
+    node::Node,
     program::Bindings,
     value::Value,
 };
@@ -31,10 +32,14 @@ pub const LONGEST_MESSAGE: usize = 5 * 1024;
 pub struct Inputs<'a> {
     pub object: &'a object::Value,
     pub old: &'a object::Value,
+    /// How to read them, where more than their JSON is known.
+    pub node: Option<&'a Node>,
     pub request: &'a object::Value,
     /// The namespace of the object; `NULL` if it has none.
     pub namespace: &'a object::Value,
+    pub namespace_node: Option<&'a Node>,
     pub params: &'a object::Value,
+    pub params_node: Option<&'a Node>,
     pub authorizer: Option<(&'a dyn Authorizer, Check)>,
 }
 
@@ -45,14 +50,29 @@ impl std::fmt::Debug for Inputs<'_> {
 }
 
 impl<'a> Inputs<'a> {
+    /// A request about `object`, without anything around it.
+    pub fn new(object: &'a object::Value, request: &'a object::Value) -> Self {
+        Self {
+            object,
+            old: &object::NULL,
+            node: None,
+            request,
+            namespace: &object::NULL,
+            namespace_node: None,
+            params: &object::NULL,
+            params_node: None,
+            authorizer: None,
+        }
+    }
+
     /// The variables that every expression has.
     fn bindings(&self) -> Result<Bindings<'a>, Error> {
         let bindings = Bindings::new()
-            .tree("object", self.object, None)?
-            .tree("oldObject", self.old, None)?
+            .tree("object", self.object, self.node)?
+            .tree("oldObject", self.old, self.node)?
             .tree("request", self.request, None)?
-            .tree("namespaceObject", self.namespace, None)?
-            .tree("params", self.params, None)?;
+            .tree("namespaceObject", self.namespace, self.namespace_node)?
+            .tree("params", self.params, self.params_node)?;
         Ok(match &self.authorizer {
             Some((authorizer, check)) => {
                 bindings.value("authorizer", Value::authorizer(*authorizer)).value(

@@ -173,14 +173,7 @@ mod tests {
         one[field]["expression"] = source.into();
         spec["mutations"] = [one].into_iter().collect();
         let object = from_json(br#"{"data": {"k": "v"}}"#).expect("valid");
-        let inputs = Inputs {
-            object: &object,
-            old: &NULL,
-            request: &NULL,
-            namespace: &NULL,
-            params: &NULL,
-            authorizer: None,
-        };
+        let inputs = Inputs::new(&object, &NULL);
         let policy = MutatingPolicy::new(&spec);
         assert_eq!(policy.matches(&inputs), Ok(true));
         policy.mutation(0, &inputs).map(|mutation| match mutation {

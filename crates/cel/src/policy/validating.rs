@@ -331,21 +331,14 @@ fn spend(budget: &mut u64, cost: u64) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use object::{NULL, from_json};
+    use object::from_json;
 
     fn verdict(spec: &str, object: &str) -> Verdict {
         let spec = from_json(spec.as_bytes()).expect("valid");
         let object = from_json(object.as_bytes()).expect("valid");
         let request = from_json(br#"{"operation": "CREATE", "userInfo": {"username": "jane"}}"#);
         let request = request.expect("valid");
-        let inputs = Inputs {
-            object: &object,
-            old: &NULL,
-            request: &request,
-            namespace: &NULL,
-            params: &NULL,
-            authorizer: None,
-        };
+        let inputs = Inputs::new(&object, &request);
         ValidatingPolicy::new(&spec).evaluate(&inputs)
     }
 

@@ -32,10 +32,11 @@ pub(crate) fn from_tree<'a>(
         (Shape::IntOrText, _) => Err(Error::new(
             "invalid data, expected XIntOrString value to be either a string or integer",
         )),
-        (Shape::Object { .. } | Shape::Map(_), tree) if tree.is_object() => {
+        (Shape::Plain, tree) => Ok(plain(tree)),
+        (Shape::Object { .. } | Shape::Map(_) | Shape::Raw(_), tree) if tree.is_object() => {
             Ok(Value::Map(Map::Tree { tree, node: Some(node) }))
         }
-        (Shape::Object { .. } | Shape::Map(_), _) => {
+        (Shape::Object { .. } | Shape::Map(_) | Shape::Raw(_), _) => {
             Err(Error::new("invalid data, expected a map for the provided schema with type=object"))
         }
         (Shape::List { items, merge }, object::Value::List(list)) => {
