@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use client::{Pem, Pipe, Tls as ClientTls};
 use object::{Clock, SystemClock};
 use pki::{Cluster, Dir, Leaf, PublicKey, ServerNames, Signer, Trust, Verifier};
-use schema::custom::{CompileRules, NoRules};
+use schema::custom::CompileRules;
 use server::{Authorize, Check, Listening, Registry, Server, Tls, User};
 use tokio::net::{TcpListener, UnixListener};
 
@@ -106,7 +106,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let service_ip = config.services.first();
     let cluster = certificates(&config, advertise, service_ip, &*clock)?;
 
-    let compile: Arc<dyn CompileRules> = Arc::new(NoRules);
+    let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
     let opened = storage.open(&config, &clock, &compile)?;
     let registry = opened.registry.clone();
     let slot = Arc::new(OnceLock::from(registry.clone()));
