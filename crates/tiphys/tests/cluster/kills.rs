@@ -57,7 +57,7 @@ fn containers(world: &World) -> String {
 /// Creates and deletes from outside, and notes what the server has acknowledged.
 struct Recorder {
     enough: Arc<AtomicBool>,
-    thread: thread::JoinHandle<(Vec<String>, Vec<String>)>,
+    thread: Option<thread::JoinHandle<(Vec<String>, Vec<String>)>>,
 }
 
 impl Recorder {
@@ -84,12 +84,23 @@ impl Recorder {
             }
             (made, deleted)
         });
-        Self { enough, thread }
+        Self { enough, thread: Some(thread) }
     }
 
-    fn stop(self) -> (Vec<String>, Vec<String>) {
+    fn stop(mut self) -> (Vec<String>, Vec<String>) {
         self.enough.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the recorder does not panic")
+        let thread = self.thread.take().expect("it is stopped once");
+        thread.join().expect("the recorder does not panic")
+    }
+}
+
+/// A test that fails leaves no cluster behind: the recorder shares it.
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.enough.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
