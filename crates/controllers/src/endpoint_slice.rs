@@ -15,8 +15,8 @@ pub(crate) use self::endpoints::start as start_endpoints;
 use crate::Config;
 
 const LARGEST: usize = 100;
-const SERVICE: &str = "kubernetes.io/service-name";
-const MANAGED: &str = "endpointslice.kubernetes.io/managed-by";
+pub(crate) const SERVICE: &str = "kubernetes.io/service-name";
+pub(crate) const MANAGED: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 pub(crate) fn start(cx: &Context, _: &Config) {

@@ -8,20 +8,27 @@ mod cluster_role_aggregation;
 mod cron_job;
 mod daemon_set;
 mod deployment;
+mod disruption;
 mod endpoint_slice;
+mod endpoint_slice_mirroring;
 mod garbage;
 mod history;
 mod job;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
+mod pod_garbage;
 mod pods;
+mod protection;
 mod replica_set;
+mod resource_quota;
 mod root_ca;
 mod service_account;
 mod stateful_set;
 mod template;
+mod ttl;
 mod ttl_after_finished;
+mod volume_binder;
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,6 +52,10 @@ pub struct Config {
     pub root_ca: String,
     /// Without a sign of life for that long, a node's state is unknown.
     pub node_monitor_grace: Duration,
+    /// More addresses of a subset of Endpoints are not mirrored.
+    pub mirrored_endpoints_per_subset: usize,
+    /// More pods than this that have ended are deleted; 0: none.
+    pub terminated_pod_threshold: usize,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -57,6 +68,8 @@ impl Default for Config {
             service_cidr: String::new(),
             root_ca: String::new(),
             node_monitor_grace: Duration::from_secs(50),
+            mirrored_endpoints_per_subset: 1000,
+            terminated_pod_threshold: 12_500,
             clock: Arc::new(SystemClock),
         }
     }
@@ -102,6 +115,15 @@ pub const CONTROLLERS: &[Entry] = &[
     entry("job-controller", "job", "job-controller", job::start),
     entry("cronjob-controller", "cronjob", "cronjob-controller", cron_job::start),
     entry("ttl-after-finished-controller", "ttl-after-finished", "ttl-after-finished-controller", ttl_after_finished::start),
+    entry("disruption-controller", "disruption", "disruption-controller", disruption::start),
+    entry("resourcequota-controller", "resourcequota", "resourcequota-controller", resource_quota::start),
+    entry("endpointslice-mirroring-controller", "endpointslicemirroring", "endpointslicemirroring-controller", endpoint_slice_mirroring::start),
+    entry("pod-garbage-collector-controller", "podgc", "pod-garbage-collector", pod_garbage::start),
+    entry("ttl-controller", "ttl", "ttl-controller", ttl::start),
+    entry("persistentvolume-binder-controller", "persistentvolume-binder", "persistent-volume-binder", volume_binder::start),
+    entry("persistentvolumeclaim-protection-controller", "pvc-protection", "pvc-protection-controller", protection::start_claims),
+    entry("persistentvolume-protection-controller", "pv-protection", "pv-protection-controller", protection::start_volumes),
+    entry("volumeattributesclass-protection-controller", "", "volumeattributesclass-protection-controller", protection::start_classes),
     entry("namespace-controller", "namespace", "namespace-controller", namespace::start),
     entry("node-lifecycle-controller", "nodelifecycle", "node-controller", node_lifecycle::start),
     entry("taint-eviction-controller", "", "node-controller", node_lifecycle::eviction::start),

@@ -26,6 +26,7 @@ pub(crate) mod security_context;
 mod service;
 mod service_account;
 pub(crate) mod toleration;
+pub mod usage;
 pub(crate) mod volume;
 
 pub use self::{

@@ -125,6 +125,11 @@ impl Collector {
         match judge(&node, &owners, &dependents) {
             Verdict::Keep => Ok(()),
             Verdict::Delete(propagation, why) => self.delete(&node, propagation, why).await,
+            Verdict::BreakCircle => {
+                let node = self.unblock(&node).await?;
+                let why = "its owner waits for it";
+                self.delete(&node, Propagation::Foreground, why).await
+            }
             Verdict::Disown(gone) => self.disown(&node, &gone, "an owner is gone").await,
             Verdict::Orphan => {
                 for one in dependents {
@@ -199,6 +204,18 @@ impl Collector {
         let stay = node.owners.iter().filter(|owner| !owners.iter().any(|uid| uid == owner.uid()));
         let stay: List<OwnerReference> = stay.cloned().collect();
         self.patch(node, "ownerReferences", stay.into(), why).await
+    }
+
+    /// Its owners need not wait for it. Gives the object as it is then.
+    async fn unblock(&self, node: &Node) -> Result<Node, Error> {
+        let free = |owner: &OwnerReference| owner.clone().with_block_owner_deletion(false);
+        let owners: List<OwnerReference> = node.owners.iter().map(free).collect();
+        let mut body = Value::object();
+        body["metadata"]["uid"] = node.uid.clone().into();
+        body["metadata"]["ownerReferences"] = owners.into();
+        let api = self.api(node, "owners wait in a circle");
+        let answer = api.patch(&node.key, &Patch::Merge(body)).await?;
+        Ok(Node::new(&node.resource, answer.metadata()))
     }
 
     /// Takes our finalizer off.

@@ -21,6 +21,9 @@ pub(super) enum Owner {
 pub(super) enum Verdict {
     Keep,
     Delete(Propagation, &'static str),
+    /// Its owner waits for it, and what it owns waits too: a circle in which nobody would
+    /// ever go. It holds its owners back no longer, and is deleted.
+    BreakCircle,
     /// Others own it still; these references are to go.
     Disown(Vec<Text>),
     /// Whatever it owns is to lose the reference to it; then it may go.
@@ -43,6 +46,7 @@ pub(super) fn judge(node: &Node, owners: &[(Text, Owner)], owned: &[Node]) -> Ve
     match (owners, &*solid, &*waiting, &*gone) {
         ([], ..) | (_, _, [], []) => Verdict::Keep,
         (_, [_, ..], ..) => Verdict::Disown([gone, waiting].concat()),
+        (_, [], [_, ..], _) if owned.iter().any(Node::is_waiting) => Verdict::BreakCircle,
         (_, [], [_, ..], _) if !owned.is_empty() => {
             Verdict::Delete(Propagation::Foreground, "its owner waits for it")
         }
@@ -108,6 +112,12 @@ mod tests {
             (vec![Gone, Waiting], &none, Verdict::Delete(Background, "its owner waits for it")),
             (vec![Waiting], &some, Verdict::Delete(Foreground, "its owner waits for it")),
         ];
+        let circle = vec![Node {
+            terminating: true,
+            finalizers: vec![FOREGROUND.into()],
+            ..Node::default()
+        }];
+        assert_eq!(judge(&node(&[], false), &owners(&[Waiting]), &circle), Verdict::BreakCircle);
         for (what, owned, verdict) in cases {
             assert_eq!(judge(&node(&[], false), &owners(&what), owned), verdict, "{what:?}");
         }

@@ -3,7 +3,9 @@
 mod daemon_set;
 mod identity;
 mod job;
+mod limits;
 mod stateful_set;
+mod storage;
 mod world;
 
 use self::world::World;

@@ -1,0 +1,304 @@
+//! Mirrors Endpoints that people make into EndpointSlices: those are what proxies read.
+
+use std::net::IpAddr;
+
+use api::{
+    core::{EndpointAddress, EndpointSubset, Endpoints, Service},
+    discovery::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
+};
+use client::Error;
+use object::{Key, List, Map, ObjectMeta};
+use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder, Step};
+use schema::Kind;
+
+use crate::{
+    Config,
+    endpoint_slice::{MANAGED, SERVICE},
+};
+
+const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+const SKIPPED: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// One that elects leaders names nobody to be reached.
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// What slices do not take over.
+const OWN: [&str; 2] = [
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    let mirror = Mirror {
+        services: cx.objects(),
+        slices: cx.objects(),
+        events: Recorder::start(cx, "endpoint-slice-mirroring-controller", ""),
+        most: config.mirrored_endpoints_per_subset,
+    };
+    Controller::new("endpointslice-mirroring", cx, mirror)
+        .watches::<Service>(|service| vec![Key::of(service.metadata())])
+        .watches::<EndpointSlice>(|slice| {
+            let meta = slice.metadata();
+            let ours = meta.labels().get(MANAGED) == Some(MANAGER);
+            let name = meta.labels().get(SERVICE).filter(|_| ours);
+            name.map(|name| Key::new(meta.namespace(), name)).into_iter().collect()
+        })
+        .start();
+}
+
+#[derive(Debug)]
+struct Mirror {
+    services: Objects<Service>,
+    slices: Objects<EndpointSlice>,
+    events: Recorder,
+    most: usize,
+}
+
+impl Reconcile for Mirror {
+    type Kind = Endpoints;
+
+    async fn reconcile(&self, key: &Key, endpoints: Option<Endpoints>) -> Result<Next, Error> {
+        let own = self.slices.in_namespace(&key.namespace).into_iter().filter(|slice| {
+            let labels = slice.metadata().labels();
+            labels.get(SERVICE) == Some(&*key.name) && labels.get(MANAGED) == Some(MANAGER)
+        });
+        let own: Vec<_> = own.collect();
+        let service = self.services.get(key);
+        let bare = service.as_ref().is_some_and(|service| service.spec().selector().is_empty());
+        let Some(endpoints) = endpoints.filter(|it| bare && is_mirrored(it)) else {
+            let gone = service.as_ref().map(|service| service.causes("there is nothing to mirror"));
+            for slice in &own {
+                match &gone {
+                    Some(because) => self.slices.because(because).delete(slice).await?,
+                    None => self.slices.delete(slice).await?,
+                }
+            }
+            return Ok(Next::OnChange);
+        };
+        let wanted = wanted(&endpoints, self.most);
+        self.tell(&endpoints, &wanted);
+        for Step { act, because } in plan(&endpoints, wanted.slices, own) {
+            let slices = self.slices.because(&because);
+            match act {
+                Act::Create(slice) => match slices.create(slice).await {
+                    Err(error) if error.is_namespace_terminating() => {}
+                    made => drop(made?),
+                },
+                Act::Update(slice) => drop(slices.update(slice).await?),
+                Act::Delete(slice) => slices.delete(&slice).await?,
+            }
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+impl Mirror {
+    fn tell(&self, endpoints: &Endpoints, wanted: &Wanted) {
+        let Wanted { invalid, skipped, .. } = wanted;
+        if *invalid > 0 {
+            let message =
+                format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
+            self.events.warning(endpoints, "InvalidIPAddress", message);
+        }
+        if skipped > invalid {
+            let most = self.most;
+            let message = format!(
+                "A max of {most} addresses can be mirrored to EndpointSlices per Endpoints \
+                 subset. {skipped} addresses were skipped"
+            );
+            self.events.warning(endpoints, "TooManyAddressesToMirror", message);
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Act {
+    Create(EndpointSlice),
+    Update(EndpointSlice),
+    Delete(EndpointSlice),
+}
+
+/// One slice for each set of ports and family of addresses.
+#[derive(Debug, Default)]
+struct Wanted {
+    slices: Vec<EndpointSlice>,
+    invalid: usize,
+    skipped: usize,
+}
+
+fn is_mirrored(endpoints: &Endpoints) -> bool {
+    let meta = endpoints.metadata();
+    meta.labels().get(SKIPPED) != Some("true") && meta.annotations().get(LEADER).is_none()
+}
+
+fn wanted(endpoints: &Endpoints, most: usize) -> Wanted {
+    let mut wanted = Wanted::default();
+    for subset in endpoints.subsets().iter() {
+        let ports = ports(subset);
+        let ready = subset.addresses().iter().map(|address| (address, true));
+        let all = ready.chain(subset.not_ready_addresses().iter().map(|it| (it, false)));
+        let mut added = 0;
+        for (address, ready) in all {
+            if added >= most {
+                wanted.skipped += 1;
+                continue;
+            }
+            let Ok(ip) = address.ip().parse::<IpAddr>() else {
+                wanted.invalid += 1;
+                wanted.skipped += 1;
+                continue;
+            };
+            added += 1;
+            let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+            let same = |slice: &&mut EndpointSlice| {
+                slice.address_type() == family && slice.ports().iter().eq(ports.iter())
+            };
+            let at = wanted.slices.iter_mut().find(same);
+            let endpoint = endpoint(address, &ip.to_string(), ready);
+            match at {
+                Some(slice) if slice.endpoints().len() < most => {
+                    slice.endpoints_mut().push(endpoint);
+                }
+                Some(_) => wanted.skipped += 1,
+                None => wanted.slices.push(
+                    EndpointSlice::new()
+                        .with_metadata(metadata(endpoints))
+                        .with_address_type(family)
+                        .with_ports(ports.clone())
+                        .with_endpoints([endpoint]),
+                ),
+            }
+        }
+    }
+    wanted
+}
+
+fn plan(
+    endpoints: &Endpoints,
+    wanted: Vec<EndpointSlice>,
+    mut own: Vec<EndpointSlice>,
+) -> Vec<Step<Act>> {
+    let step = |rule: &str, act| Step { act, because: endpoints.causes(rule) };
+    let mut steps = Vec::new();
+    for slice in wanted {
+        let fits = |own: &EndpointSlice| {
+            own.address_type() == slice.address_type()
+                && own.ports().iter().eq(slice.ports().iter())
+        };
+        let Some(at) = own.iter().position(fits) else {
+            if !endpoints.is_terminating() {
+                steps.push(step("addresses are not mirrored yet", Act::Create(slice)));
+            }
+            continue;
+        };
+        let old = own.remove(at);
+        let (new, known) = (slice.metadata(), old.metadata());
+        let same = old.endpoints().iter().eq(slice.endpoints().iter())
+            && known.labels().iter().eq(new.labels().iter())
+            && known.annotations().iter().eq(new.annotations().iter());
+        if !same {
+            let meta = known
+                .clone()
+                .with_labels(new.labels().clone())
+                .with_annotations(new.annotations().clone());
+            let new = slice.with_metadata(meta);
+            steps.push(step("addresses have changed", Act::Update(new)));
+        }
+    }
+    let gone = own.into_iter().map(|slice| step("addresses are gone", Act::Delete(slice)));
+    steps.extend(gone);
+    steps
+}
+
+fn metadata(endpoints: &Endpoints) -> ObjectMeta {
+    let meta = endpoints.metadata();
+    let mut labels = Map::from([(SERVICE, meta.name()), (MANAGED, MANAGER)]);
+    labels.add_missing(meta.labels());
+    let mut all = ObjectMeta::new()
+        .with_namespace(meta.namespace())
+        .with_generate_name(format!("{}-", meta.name()))
+        .with_labels(labels)
+        .with_owner_references([endpoints.controls()]);
+    for (name, value) in meta.annotations().iter().filter(|(name, _)| !OWN.contains(name)) {
+        all.annotations_mut().insert(name, value);
+    }
+    all
+}
+
+fn ports(subset: &EndpointSubset) -> List<EndpointPort> {
+    let port = |port: &api::core::EndpointPort| {
+        let mut new = EndpointPort::new()
+            .with_name(port.name())
+            .with_port(port.port())
+            .with_protocol(port.protocol());
+        if let Some(protocol) = port.app_protocol() {
+            new.set_app_protocol(protocol);
+        }
+        new
+    };
+    subset.ports().iter().map(port).collect()
+}
+
+fn endpoint(address: &EndpointAddress, ip: &str, ready: bool) -> Endpoint {
+    let mut endpoint = Endpoint::new()
+        .with_addresses([ip])
+        .with_conditions(EndpointConditions::new().with_ready(ready));
+    if !address.hostname().is_empty() {
+        endpoint.set_hostname(address.hostname());
+    }
+    if let Some(node) = address.node_name() {
+        endpoint.set_node_name(node);
+    }
+    if let Some(target) = address.target_ref() {
+        endpoint.set_target_ref(target.clone());
+    }
+    endpoint
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{View, from_json};
+
+    use super::*;
+
+    fn endpoints(subsets: &str) -> Endpoints {
+        let text = format!(
+            r#"{{"metadata":{{"name":"e","namespace":"n","labels":{{"a":"b"}},
+            "annotations":{{"x":"y","kubectl.kubernetes.io/last-applied-configuration":"z"}}}},
+            "subsets":[{subsets}]}}"#
+        );
+        Endpoints::view(&from_json(text.as_bytes()).unwrap()).clone()
+    }
+
+    #[test]
+    fn addresses_become_slices_by_family_and_ports() {
+        let all = endpoints(
+            r#"{"addresses":[{"ip":"10.0.0.1"},{"ip":"fd00::1"},{"ip":"x"}],
+            "notReadyAddresses":[{"ip":"10.0.0.2"}],"ports":[{"port":80}]}"#,
+        );
+        let wanted = wanted(&all, 10);
+        let shown: Vec<_> =
+            wanted.slices.iter().map(|it| (it.address_type(), it.endpoints().len())).collect();
+        assert_eq!((shown, wanted.invalid), (vec![("IPv4", 2), ("IPv6", 1)], 1));
+        let meta = wanted.slices[0].metadata().clone();
+        assert_eq!(meta.labels().iter().len(), 3);
+        assert_eq!(meta.annotations().iter().len(), 1);
+        assert_eq!(super::wanted(&all, 1).skipped, 3);
+
+        let made: Vec<_> = plan(&all, wanted.slices.clone(), vec![])
+            .into_iter()
+            .map(|step| match step.act {
+                Act::Create(slice) => slice,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(plan(&all, wanted.slices.clone(), made.clone()).is_empty());
+        let fewer = super::wanted(
+            &endpoints(r#"{"addresses":[{"ip":"10.0.0.1"}],"ports":[{"port":80}]}"#),
+            10,
+        );
+        let steps = plan(&all, fewer.slices, made);
+        assert!(matches!(
+            &*steps,
+            [Step { act: Act::Update(_), .. }, Step { act: Act::Delete(_), .. }]
+        ));
+    }
+}

@@ -1,0 +1,222 @@
+//! Deletes pods that nobody will ever end: their node is gone, or they never had one. And
+//! the oldest of those that have ended, when there are too many.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use api::core::{Node, Pod, PodCondition};
+use client::{Delete, Error};
+use object::{Clock, Key, Text, Time};
+use runtime::{Context, Controller, Next, Objects, Reconcile};
+use schema::Kind;
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::Config;
+
+const PERIOD: Duration = Duration::from_secs(20);
+/// How long to wait for a node to appear, in seconds.
+const QUARANTINE: i64 = 40;
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    let most = config.terminated_pod_threshold;
+    let lost = Arc::new(Lost {
+        pods: cx.objects(),
+        nodes: cx.objects(),
+        missing: Mutex::default(),
+        clock: config.clock.clone(),
+    });
+    let pods = lost.pods.clone();
+    let waiting = cx.clone();
+    let this = lost.clone();
+    if most > 0 {
+        cx.spawn("pod-garbage-collector", async move {
+            waiting.synced().await;
+            loop {
+                this.limit(most).await;
+                sleep(PERIOD).await;
+            }
+        });
+    }
+    Controller::new("pod-garbage-collector", cx, Shared(lost))
+        .watches::<Node>(move |node| {
+            let on = pods.by("spec.nodeName", node.metadata().name());
+            on.iter().map(|pod| Key::of(pod.metadata())).collect()
+        })
+        .start();
+}
+
+#[derive(Debug)]
+struct Lost {
+    pods: Objects<Pod>,
+    nodes: Objects<Node>,
+    /// Nodes that pods name and nobody knows, since when.
+    missing: Mutex<HashMap<Text, i64>>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct Shared(Arc<Lost>);
+
+impl Reconcile for Shared {
+    type Kind = Pod;
+
+    async fn reconcile(&self, _: &Key, pod: Option<Pod>) -> Result<Next, Error> {
+        let Some(pod) = pod else { return Ok(Next::OnChange) };
+        let node = self.0.nodes.get(&Key::new("", pod.spec().node_name()));
+        match judge(&pod, node.as_ref()) {
+            Verdict::Keep => Ok(Next::OnChange),
+            Verdict::Delete(rule) => self.0.end(&pod, None, rule).await,
+            Verdict::Orphan => self.0.orphan(&pod).await,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    Keep,
+    Delete(&'static str),
+    /// Its node is not there, or not yet.
+    Orphan,
+}
+
+fn judge(pod: &Pod, node: Option<&Node>) -> Verdict {
+    if !pod.is_scheduled() {
+        return if pod.is_terminating() {
+            Verdict::Delete("it never had a node")
+        } else {
+            Verdict::Keep
+        };
+    }
+    let Some(node) = node else { return Verdict::Orphan };
+    let out = node.spec().taints().find(|taint| taint.key() == OUT_OF_SERVICE).is_some();
+    if pod.is_terminating() && out && !node.is_ready() {
+        return Verdict::Delete("its node is out of service");
+    }
+    Verdict::Keep
+}
+
+impl Lost {
+    async fn orphan(&self, pod: &Pod) -> Result<Next, Error> {
+        let (name, now) = (pod.spec().node_name(), self.clock.now());
+        let since = *self.missing.lock().expect("not poisoned").entry(name.into()).or_insert(now);
+        let left = since + QUARANTINE - now;
+        if left > 0 {
+            return Ok(Next::After(Duration::from_secs(left.unsigned_abs())));
+        }
+        match self.nodes.api().get(&Key::new("", name)).await {
+            Ok(_) => {
+                self.missing.lock().expect("not poisoned").remove(name);
+                return Ok(Next::OnChange);
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        let condition = PodCondition::new()
+            .with_type("DisruptionTarget")
+            .with_status("True")
+            .with_reason("DeletionByPodGC")
+            .with_message("PodGC: node no longer exists")
+            .with_last_transition_time(Time::text(now));
+        self.end(pod, Some(condition), "its node is gone").await
+    }
+
+    /// Says that the pod has failed, if it has not ended, and deletes it at once.
+    async fn end(
+        &self,
+        pod: &Pod,
+        condition: Option<PodCondition>,
+        rule: &str,
+    ) -> Result<Next, Error> {
+        let pods = self.pods.because(&pod.causes(rule));
+        let mut pod = pod.clone();
+        if !pod.is_finished() {
+            let status = pod.status_mut();
+            status.set_phase("Failed");
+            if let Some(condition) = condition {
+                status.conditions_mut().put(condition, |one| one.type_() == "DisruptionTarget");
+            }
+            pod = match pods.update_status(pod).await {
+                Err(error) if error.is_not_found() => return Ok(Next::OnChange),
+                done => done?,
+            };
+        }
+        let at_once = Delete { grace_seconds: Some(0), ..Delete::default() };
+        pods.delete_with(&pod, at_once).await?;
+        Ok(Next::OnChange)
+    }
+
+    async fn limit(&self, most: usize) {
+        for pod in surplus(self.pods.all(), most) {
+            if let Err(error) = self.end(&pod, None, "too many pods have ended").await {
+                warn!(%error, pod = pod.metadata().name(), "cannot delete an ended pod");
+            }
+        }
+        let known = self.nodes.all();
+        let known = |name: &str| known.iter().any(|node| node.metadata().name() == name);
+        self.missing.lock().expect("not poisoned").retain(|name, _| !known(name));
+    }
+}
+
+/// The ended pods that are too many: evicted ones first, then the oldest.
+fn surplus(pods: Vec<Pod>, most: usize) -> Vec<Pod> {
+    let mut ended: Vec<Pod> = pods.into_iter().filter(Pod::is_finished).collect();
+    let many = ended.len().saturating_sub(most);
+    ended.sort_by_cached_key(|pod| {
+        let meta = pod.metadata();
+        let evicted = pod.status().reason() == "Evicted";
+        (!evicted, meta.creation_timestamp().to_owned(), meta.name().to_owned())
+    });
+    ended.truncate(many);
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{View, from_json};
+
+    use super::*;
+
+    fn pod(name: &str, node: &str, going: bool, phase: &str) -> Pod {
+        let going = if going { r#","deletionTimestamp":"2030-01-01T00:00:00Z""# } else { "" };
+        let text = format!(
+            r#"{{"metadata":{{"name":"{name}"{going}}},"spec":{{"nodeName":"{node}"}},
+            "status":{{"phase":"{phase}"}}}}"#
+        );
+        Pod::view(&from_json(text.as_bytes()).unwrap()).clone()
+    }
+
+    #[test]
+    fn pods_without_a_node_go() {
+        let text = r#"{"metadata":{"name":"a"},"spec":{"taints":
+            [{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]}}"#;
+        let out = Node::view(&from_json(text.as_bytes()).unwrap()).clone();
+        let kept = |verdict| verdict == Verdict::Keep;
+        assert!(kept(judge(&pod("p", "", false, "Pending"), None)));
+        assert!(matches!(judge(&pod("p", "", true, "Pending"), None), Verdict::Delete(_)));
+        assert_eq!(judge(&pod("p", "a", false, "Running"), None), Verdict::Orphan);
+        assert!(kept(judge(&pod("p", "a", false, "Running"), Some(&out))));
+        assert!(matches!(judge(&pod("p", "a", true, "Running"), Some(&out)), Verdict::Delete(_)));
+    }
+
+    #[test]
+    fn the_oldest_that_have_ended_go() {
+        let mut evicted = pod("z", "a", false, "Failed");
+        evicted.status_mut().set_reason("Evicted");
+        let all = vec![
+            pod("a", "a", false, "Succeeded"),
+            pod("b", "a", false, "Failed"),
+            pod("c", "a", false, "Running"),
+            evicted,
+        ];
+        let named = |most| -> Vec<String> {
+            let gone = surplus(all.clone(), most);
+            gone.iter().map(|pod| pod.metadata().name().to_owned()).collect()
+        };
+        assert_eq!((named(1), named(3)), (vec!["z".to_owned(), "a".to_owned()], vec![]));
+    }
+}

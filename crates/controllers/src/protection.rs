@@ -1,0 +1,280 @@
+//! Keeps claims, volumes and attribute classes that are in use: a finalizer on each, which
+//! goes when the object is deleted and nobody uses it any more.
+
+use api::{
+    core::{PersistentVolume, PersistentVolumeClaim, Pod, Volume},
+    storage::VolumeAttributesClass,
+};
+use client::{Api, Error, Page, Selection};
+use object::{Key, List, Text};
+use runtime::{Context, Controller, Next, Objects, Reconcile};
+use schema::Kind;
+
+use crate::Config;
+
+/// The name of the index of pods by the claims they name.
+pub(crate) const CLAIMS: &str = "claims";
+
+pub(crate) fn start_claims(cx: &Context, _: &Config) {
+    let claims = Claims { claims: cx.objects(), pods: cx.objects() };
+    index_claims(&claims.pods);
+    Controller::new("pvc-protection", cx, claims)
+        .watches::<Pod>(|pod| claim_keys(pod).collect())
+        .start();
+}
+
+pub(crate) fn start_volumes(cx: &Context, _: &Config) {
+    let volumes = Volumes { volumes: cx.objects() };
+    Controller::new("pv-protection", cx, volumes).start();
+}
+
+pub(crate) fn start_classes(cx: &Context, _: &Config) {
+    let classes = Classes { classes: cx.objects(), claims: cx.objects(), volumes: cx.objects() };
+    Controller::new("vac-protection", cx, classes)
+        .watches::<PersistentVolumeClaim>(|claim| class_names(claim).map(key).collect())
+        .watches::<PersistentVolume>(|volume| {
+            volume.spec().volume_attributes_class_name().map(key).into_iter().collect()
+        })
+        .start();
+}
+
+/// Lets pods be found by the claims they name: `namespace/name`.
+pub(crate) fn index_claims(pods: &Objects<Pod>) {
+    pods.cache()
+        .add_index(CLAIMS, |pod| claim_keys(pod).map(|key| Text::from(key.to_string())).collect());
+}
+
+/// The claim that a pod's volume is of. A volume that lives as long as its pod has one of
+/// the pod's name.
+pub(crate) fn claim_of(pod: &Pod, volume: &Volume) -> Option<Text> {
+    let source = volume.volume_source();
+    if let Some(claim) = source.persistent_volume_claim() {
+        return Some(claim.claim_name().into());
+    }
+    source.ephemeral()?;
+    Some(format!("{}-{}", pod.metadata().name(), volume.name()).into())
+}
+
+fn claim_keys(pod: &Pod) -> impl Iterator<Item = Key> {
+    let namespace = pod.metadata().namespace();
+    let names = pod.spec().volumes().iter().filter_map(|volume| claim_of(pod, volume));
+    names.map(|name| Key::new(namespace, &name))
+}
+
+fn key(name: &str) -> Key {
+    Key::new("", name)
+}
+
+#[derive(Debug)]
+struct Claims {
+    claims: Objects<PersistentVolumeClaim>,
+    pods: Objects<Pod>,
+}
+
+impl Reconcile for Claims {
+    type Kind = PersistentVolumeClaim;
+
+    async fn reconcile(
+        &self,
+        key: &Key,
+        claim: Option<PersistentVolumeClaim>,
+    ) -> Result<Next, Error> {
+        let Some(claim) = claim else { return Ok(Next::OnChange) };
+        let used = claim.is_terminating() && self.is_used(key, &claim).await?;
+        protect(&self.claims, claim, "kubernetes.io/pvc-protection", used).await
+    }
+}
+
+impl Claims {
+    /// What the cache does not know the server may: a pod can be new.
+    async fn is_used(&self, key: &Key, claim: &PersistentVolumeClaim) -> Result<bool, Error> {
+        let known = self.pods.by(CLAIMS, &key.to_string());
+        if known.iter().any(|pod| uses(pod, claim)) {
+            return Ok(true);
+        }
+        let pods: Api<Pod> = self.pods.api().namespaced(&key.namespace);
+        let mut page = Page { limit: 500, ..Page::default() };
+        loop {
+            let list = pods.list(&Selection::default(), &page).await?;
+            if list.items.iter().any(|pod| uses(pod, claim)) {
+                return Ok(true);
+            }
+            if list.continue_.is_empty() {
+                return Ok(false);
+            }
+            page.continue_ = list.continue_;
+        }
+    }
+}
+
+/// Whether a pod that a node has been told of uses the claim.
+fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+    let name = claim.metadata().name();
+    let owns = || {
+        let owner = claim.metadata().controller();
+        owner.is_some_and(|owner| owner.uid() == pod.metadata().uid())
+    };
+    pod.is_scheduled()
+        && pod.spec().volumes().iter().any(|volume| {
+            let named = claim_of(pod, volume).as_deref() == Some(name);
+            let lasting = volume.volume_source().persistent_volume_claim().is_some();
+            named && (lasting || !pod.is_finished() && owns())
+        })
+}
+
+#[derive(Debug)]
+struct Volumes {
+    volumes: Objects<PersistentVolume>,
+}
+
+impl Reconcile for Volumes {
+    type Kind = PersistentVolume;
+
+    async fn reconcile(&self, _: &Key, volume: Option<PersistentVolume>) -> Result<Next, Error> {
+        let Some(volume) = volume else { return Ok(Next::OnChange) };
+        let used = volume.status().phase() == "Bound";
+        protect(&self.volumes, volume, "kubernetes.io/pv-protection", used).await
+    }
+}
+
+#[derive(Debug)]
+struct Classes {
+    classes: Objects<VolumeAttributesClass>,
+    claims: Objects<PersistentVolumeClaim>,
+    volumes: Objects<PersistentVolume>,
+}
+
+impl Reconcile for Classes {
+    type Kind = VolumeAttributesClass;
+
+    async fn reconcile(
+        &self,
+        key: &Key,
+        class: Option<VolumeAttributesClass>,
+    ) -> Result<Next, Error> {
+        let Some(class) = class else { return Ok(Next::OnChange) };
+        let used = class.is_terminating()
+            && (self.claims.all().iter().any(|it| class_names(it).any(|name| name == &*key.name))
+                || self.volumes.all().iter().any(|volume| {
+                    volume.spec().volume_attributes_class_name() == Some(&*key.name)
+                }));
+        protect(&self.classes, class, "kubernetes.io/vac-protection", used).await
+    }
+}
+
+/// The attribute classes that a claim has, had or shall have.
+fn class_names(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
+    let status = claim.status();
+    let target = status.modify_volume_status();
+    let names = [
+        claim.spec().volume_attributes_class_name(),
+        status.current_volume_attributes_class_name(),
+        target.map(api::core::ModifyVolumeStatus::target_volume_attributes_class_name),
+    ];
+    names.into_iter().flatten().filter(|name| !name.is_empty())
+}
+
+/// A kind whose metadata can be changed.
+pub(crate) trait Meta: Kind {
+    fn meta_mut(&mut self) -> &mut object::ObjectMeta;
+}
+
+impl Meta for PersistentVolumeClaim {
+    fn meta_mut(&mut self) -> &mut object::ObjectMeta {
+        self.metadata_mut()
+    }
+}
+
+impl Meta for PersistentVolume {
+    fn meta_mut(&mut self) -> &mut object::ObjectMeta {
+        self.metadata_mut()
+    }
+}
+
+impl Meta for VolumeAttributesClass {
+    fn meta_mut(&mut self) -> &mut object::ObjectMeta {
+        self.metadata_mut()
+    }
+}
+
+/// Adds the finalizer to what lives, takes it off what goes and is not used.
+async fn protect<K: Meta>(
+    objects: &Objects<K>,
+    mut object: K,
+    finalizer: &str,
+    used: bool,
+) -> Result<Next, Error> {
+    let Some(wanted) = finalizers(&object, finalizer, used) else { return Ok(Next::OnChange) };
+    let because = object.causes(if object.is_terminating() {
+        "nobody uses it any more"
+    } else {
+        "it must not go while it is used"
+    });
+    object.meta_mut().set_finalizers(wanted);
+    match objects.because(&because).update(object).await {
+        Err(error) if error.is_not_found() => {}
+        done => drop(done?),
+    }
+    Ok(Next::OnChange)
+}
+
+/// The finalizers as they should be, if they are others.
+fn finalizers<K: Kind>(object: &K, own: &str, used: bool) -> Option<List<String>> {
+    let known = object.meta().finalizers();
+    let has = known.iter().any(|one| one == own);
+    match (object.is_terminating(), has) {
+        (true, true) if !used => Some(known.iter().filter(|one| *one != own).collect()),
+        (false, false) => Some(known.iter().chain([own]).collect()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{View, from_json};
+
+    use super::*;
+
+    #[test]
+    fn finalizers_come_and_go() {
+        let mut volume = PersistentVolume::new();
+        let named = |volume: &PersistentVolume, used| {
+            let list = finalizers(volume, "p", used);
+            list.map(|list| list.iter().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(named(&volume, true), Some(vec!["p".to_owned()]));
+        volume.metadata_mut().set_finalizers(["x", "p"]);
+        assert_eq!(named(&volume, true), None);
+        volume.metadata_mut().set_deletion_timestamp("2030-01-01T00:00:00Z");
+        assert_eq!(
+            (named(&volume, true), named(&volume, false)),
+            (None, Some(vec!["x".to_owned()]))
+        );
+    }
+
+    #[test]
+    fn pods_on_nodes_use_claims() {
+        let pod = |node: &str, volume: &str, phase: &str| {
+            let text = format!(
+                r#"{{"metadata":{{"name":"p","namespace":"n","uid":"u"}},"status":{{"phase":"{phase}"}},
+                "spec":{{"nodeName":"{node}","volumes":[{{"name":"v",{volume}}}]}}}}"#
+            );
+            Pod::view(&from_json(text.as_bytes()).unwrap()).clone()
+        };
+        let claim = |name: &str, owner: &str| {
+            let text = format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"n",
+                "ownerReferences":[{{"uid":"{owner}","controller":true}}]}}}}"#
+            );
+            PersistentVolumeClaim::view(&from_json(text.as_bytes()).unwrap()).clone()
+        };
+        let lasting = r#""persistentVolumeClaim":{"claimName":"c"}"#;
+        assert!(uses(&pod("a", lasting, "Failed"), &claim("c", "")));
+        assert!(!uses(&pod("", lasting, "Pending"), &claim("c", "")));
+        assert!(!uses(&pod("a", lasting, "Running"), &claim("d", "")));
+        let own = r#""ephemeral":{}"#;
+        assert!(uses(&pod("a", own, "Running"), &claim("p-v", "u")));
+        assert!(!uses(&pod("a", own, "Running"), &claim("p-v", "other")));
+        assert!(!uses(&pod("a", own, "Succeeded"), &claim("p-v", "u")));
+    }
+}

@@ -1,0 +1,276 @@
+//! Counts what each namespace uses of its quotas. Who admits objects counts up at once;
+//! here is what corrects that, and counts down.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, OnceLock},
+    time::Duration,
+};
+
+use api::core::{
+    PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service,
+    usage::{add, counted, in_scope, usage},
+};
+use client::{Error, Resource, Selection};
+use object::{Clock, Key, Map, Quantity, Text, Value};
+use runtime::{Any, Cache, Cached, Context, Controller, Next, Objects, Queue, Reconcile};
+use schema::Kind;
+use tokio::time::{sleep, timeout};
+
+use crate::Config;
+
+/// Some pods stop counting by time alone.
+const RESYNC: Duration = Duration::from_mins(5);
+/// How long to wait for the objects of a resource that nobody has asked for yet.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    let due = Arc::new(Due::new(cx.objects()));
+    let this = Quotas {
+        cx: cx.part(),
+        quotas: cx.objects(),
+        pods: cx.objects(),
+        services: cx.objects(),
+        claims: cx.objects(),
+        others: Mutex::default(),
+        due: due.clone(),
+        clock: config.clock.clone(),
+    };
+    let freed = |old: &Pod, new: &Pod| !old.is_finished() && new.is_finished();
+    due.follow("pods", this.pods.cache(), freed);
+    let freed = |old: &Service, new: &Service| old.spec().type_() != new.spec().type_();
+    due.follow("services", this.services.cache(), freed);
+    let freed = |old: &PersistentVolumeClaim, new: &PersistentVolumeClaim| {
+        old.status().allocated_resources() != new.status().allocated_resources()
+    };
+    due.follow("persistentvolumeclaims", this.claims.cache(), freed);
+    due.follow("resourcequotas", this.quotas.cache(), |_, _| false);
+    let all = due.clone();
+    cx.spawn("resourcequota", async move {
+        loop {
+            sleep(RESYNC).await;
+            all.mark_all();
+        }
+    });
+    let controller = Controller::new("resourcequota", cx, this);
+    due.queue.set(controller.queue()).expect("it is set once");
+    controller.start();
+}
+
+#[derive(Debug)]
+struct Quotas {
+    /// Its caches are its own: a resource that cannot be listed must not hold others back.
+    cx: Context,
+    quotas: Objects<ResourceQuota>,
+    pods: Objects<Pod>,
+    services: Objects<Service>,
+    claims: Objects<PersistentVolumeClaim>,
+    /// Resources that quotas count, by their names, opened when the first one does.
+    others: Mutex<HashMap<Text, Arc<Cache<Any>>>>,
+    due: Arc<Due>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Quotas that have to be counted again: something has gone. What comes is counted by who
+/// admits it, and before it shows in any cache.
+#[derive(Debug)]
+struct Due {
+    quotas: Objects<ResourceQuota>,
+    keys: Mutex<HashSet<Key>>,
+    queue: OnceLock<Arc<Queue>>,
+}
+
+impl Due {
+    fn new(quotas: Objects<ResourceQuota>) -> Self {
+        Self { quotas, keys: Mutex::default(), queue: OnceLock::new() }
+    }
+
+    /// Marks the quotas that count a resource when an object goes, or `frees` something.
+    fn follow<K: Cached>(
+        self: &Arc<Self>,
+        resource: &str,
+        cache: &Cache<K>,
+        frees: fn(&K, &K) -> bool,
+    ) {
+        let (this, resource) = (self.clone(), Text::from(resource));
+        cache.on_change(move |old, new| {
+            let Some(old) = old else { return };
+            if new.is_none_or(|new| frees(old, new)) {
+                this.mark(old.about().namespace(), &resource);
+            }
+        });
+    }
+
+    fn mark(&self, namespace: &str, resource: &str) {
+        for quota in self.quotas.in_namespace(namespace) {
+            if quota.spec().hard().iter().any(|(name, _)| counted(name) == Some(resource)) {
+                self.add(&quota);
+            }
+        }
+    }
+
+    fn mark_all(&self) {
+        self.quotas.all().iter().for_each(|quota| self.add(quota));
+    }
+
+    fn add(&self, quota: &ResourceQuota) {
+        let key = Key::of(quota.metadata());
+        self.keys.lock().expect("not poisoned").insert(key.clone());
+        if let Some(queue) = self.queue.get() {
+            queue.add(key);
+        }
+    }
+
+    /// Whether the quota was marked; it is not any longer.
+    fn take(&self, key: &Key) -> bool {
+        self.keys.lock().expect("not poisoned").remove(key)
+    }
+}
+
+impl Reconcile for Quotas {
+    type Kind = ResourceQuota;
+
+    async fn reconcile(&self, key: &Key, quota: Option<ResourceQuota>) -> Result<Next, Error> {
+        let marked = self.due.take(key);
+        let Some(quota) = quota.filter(|quota| marked || is_new(quota)) else {
+            return Ok(Next::OnChange);
+        };
+        let counted = self.count(key, &quota).await;
+        if counted.is_err() {
+            self.due.add(&quota);
+        }
+        counted.map(|()| Next::OnChange)
+    }
+}
+
+impl Quotas {
+    async fn count(&self, key: &Key, quota: &ResourceQuota) -> Result<(), Error> {
+        let mut resources: Vec<&str> =
+            quota.spec().hard().iter().filter_map(|(name, _)| counted(name)).collect();
+        resources.sort_unstable();
+        resources.dedup();
+        let mut found = Vec::new();
+        for resource in resources {
+            if let Some(objects) = self.objects(resource, &key.namespace).await? {
+                found.push((resource, objects));
+            }
+        }
+        let status = status(quota, &found, self.clock.now());
+        if !same(quota.status(), &status) {
+            let because = quota.causes("usage has changed");
+            let new = quota.clone().with_status(status);
+            self.quotas.because(&because).update_status(new).await?;
+        }
+        Ok(())
+    }
+
+    /// The objects of a resource in a namespace; `None`: there is no such resource.
+    async fn objects(&self, name: &str, namespace: &str) -> Result<Option<Vec<Value>>, Error> {
+        Ok(Some(match name {
+            "pods" => trees(self.pods.in_namespace(namespace)),
+            "services" => trees(self.services.in_namespace(namespace)),
+            "persistentvolumeclaims" => trees(self.claims.in_namespace(namespace)),
+            "resourcequotas" => trees(self.quotas.in_namespace(namespace)),
+            _ => match self.other(name).await? {
+                Some(cache) => trees(cache.in_namespace(namespace)),
+                None => return Ok(None),
+            },
+        }))
+    }
+
+    async fn other(&self, name: &str) -> Result<Option<Arc<Cache<Any>>>, Error> {
+        let known = self.others.lock().expect("not poisoned").get(name).cloned();
+        if let Some(known) = known {
+            return Ok(Some(known));
+        }
+        let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+        let mapper = self.cx.client().discover().await?;
+        let is = |resource: &Resource| {
+            resource.plural == plural && resource.group == group && resource.namespaced
+        };
+        let found = mapper.found.iter().filter(|found| is(&found.resource));
+        let Some(found) = found.max_by_key(|found| found.preferred) else { return Ok(None) };
+        let cache = self.cx.cache_any(&found.resource, &Selection::default());
+        let mut synced = cache.synced();
+        let ready = timeout(PATIENCE, synced.wait_for(|synced| *synced)).await;
+        if ready.is_err() {
+            return Err(Error::Unavailable(format!("{name} cannot be listed")));
+        }
+        self.due.follow(name, &cache, |_, _| false);
+        self.others.lock().expect("not poisoned").insert(name.into(), cache.clone());
+        Ok(Some(cache))
+    }
+}
+
+/// Whether a quota says other limits than before, or not all that it should.
+fn is_new(quota: &ResourceQuota) -> bool {
+    let (spec, status) = (quota.spec(), quota.status());
+    !equal(spec.hard(), status.hard())
+        || spec
+            .hard()
+            .iter()
+            .any(|(name, _)| counted(name).is_some() && status.used().get(name).is_none())
+}
+
+fn trees<K: Into<Value>>(all: Vec<K>) -> Vec<Value> {
+    all.into_iter().map(K::into).collect()
+}
+
+/// What is used, of what the quota limits.
+fn status(quota: &ResourceQuota, found: &[(&str, Vec<Value>)], now: i64) -> ResourceQuotaStatus {
+    let hard = quota.spec().hard();
+    let mut used = HashMap::new();
+    for (resource, objects) in found {
+        let mut sum = api::core::Resources::new();
+        for object in objects.iter().filter(|object| in_scope(quota.spec(), resource, object)) {
+            add(&mut sum, usage(resource, object, now));
+        }
+        for (name, _) in hard.iter().filter(|(name, _)| counted(name) == Some(resource)) {
+            used.insert(name, sum.get(name).cloned().unwrap_or_default());
+        }
+    }
+    let mut status = ResourceQuotaStatus::new();
+    for (name, limit) in hard.iter() {
+        status.hard_mut().insert(name, limit);
+        let before = || quota.status().used().get(name);
+        if let Some(used) = used.remove(name).or_else(before) {
+            status.used_mut().insert(name, used);
+        }
+    }
+    status
+}
+
+/// Whether two say the same, however the amounts are written.
+fn same(a: &ResourceQuotaStatus, b: &ResourceQuotaStatus) -> bool {
+    equal(a.hard(), b.hard()) && equal(a.used(), b.used())
+}
+
+fn equal(a: &Map<Quantity>, b: &Map<Quantity>) -> bool {
+    a.iter().len() == b.iter().len() && a.iter().all(|(name, n)| b.get(name) == Some(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_limited_is_counted() {
+        let tree = |text: &str| from_json(text.as_bytes()).unwrap();
+        let quota = ResourceQuota::from(tree(
+            r#"{"spec":{"hard":{"pods":"5","requests.cpu":"2","secrets":"1","strange":"1"}}}"#,
+        ));
+        let pod = r#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"750m"}}}]}}"#;
+        let found = [("pods", vec![tree(pod), tree(pod)]), ("secrets", vec![])];
+        let status = status(&quota, &found, 0);
+        let used: Vec<String> =
+            status.used().iter().map(|(name, used)| format!("{name}={used}")).collect();
+        assert_eq!(used, ["pods=2", "requests.cpu=1500m", "secrets=0"]);
+        assert!(same(&status, &status) && !same(&status, quota.status()));
+        let milli = tree(r#"{"hard":{"a":"1000m"}}"#);
+        let whole = tree(r#"{"hard":{"a":"1"}}"#);
+        assert!(same(&milli.into(), &whole.into()));
+        assert!(is_new(&quota) && !is_new(&quota.with_status(status)));
+    }
+}

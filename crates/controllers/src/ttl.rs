@@ -1,0 +1,70 @@
+//! Tells kubelets how long they may believe what they know of Secrets and ConfigMaps:
+//! longer in larger clusters.
+
+use std::sync::Mutex;
+
+use api::core::Node;
+use client::{Error, Patch};
+use object::{Key, Value};
+use runtime::{Context, Controller, Next, Objects, Reconcile};
+use schema::Kind;
+
+use crate::Config;
+
+const NOTE: &str = "node.alpha.kubernetes.io/ttl";
+
+/// Fewest and most nodes, and the seconds for so many. They overlap, so that a node more
+/// or less does not change it for all.
+const STEPS: [(usize, usize, u32); 5] =
+    [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
+
+pub(crate) fn start(cx: &Context, _: &Config) {
+    let ttl = Ttl { nodes: cx.objects(), step: Mutex::default() };
+    Controller::new("ttl", cx, ttl).start();
+}
+
+#[derive(Debug)]
+struct Ttl {
+    nodes: Objects<Node>,
+    step: Mutex<usize>,
+}
+
+impl Reconcile for Ttl {
+    type Kind = Node;
+
+    async fn reconcile(&self, key: &Key, node: Option<Node>) -> Result<Next, Error> {
+        let Some(node) = node else { return Ok(Next::OnChange) };
+        let seconds = {
+            let mut step = self.step.lock().expect("not poisoned");
+            *step = next(*step, self.nodes.cache().len());
+            STEPS[*step].2.to_string()
+        };
+        if node.metadata().annotations().get(NOTE) != Some(&*seconds) {
+            let mut patch = Value::object();
+            patch["metadata"]["annotations"][NOTE] = seconds.into();
+            let nodes = self.nodes.because(&node.causes("the size of the cluster decides"));
+            match nodes.patch(key, &Patch::Merge(patch)).await {
+                Err(error) if error.is_not_found() => {}
+                done => drop(done?),
+            }
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+/// The step for so many nodes, from the one that it is now.
+fn next(mut step: usize, nodes: usize) -> usize {
+    while nodes > STEPS[step].1 {
+        step += 1;
+    }
+    while nodes < STEPS[step].0 {
+        step -= 1;
+    }
+    step
+}
+
+#[test]
+fn a_few_nodes_more_or_less_change_nothing() {
+    assert_eq!([next(0, 100), next(0, 101), next(1, 95), next(1, 89)], [0, 1, 1, 0]);
+    assert_eq!([next(0, 5000), next(4, 0)], [4, 0]);
+}

@@ -1,0 +1,247 @@
+//! Brings claims and volumes together, and sees to volumes whose claim is gone.
+//!
+//! ```text
+//!  claim, unbound   a volume that fits ─► volume names claim ─► claim names volume ─► Bound
+//!                   none fits          ─► the class's provisioner is asked for one
+//!                   the class waits    ─► the scheduler names a volume or a node first
+//!  volume           its claim is gone  ─► Released; kept, or deleted by who made it
+//! ```
+//!
+//! `matching.rs` says what fits, `plan.rs` decides.
+
+mod matching;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use api::{
+    core::{PersistentVolume, PersistentVolumeClaim, Pod},
+    storage::StorageClass,
+};
+use client::Error;
+use object::{Cause, Clock, Key};
+use runtime::{
+    Context, Controller, Next, Objects, Queue, Reconcile, Recorder, Reference, Severity,
+};
+use schema::Kind;
+
+use self::plan::{
+    Act, Fate, Scene, bound_claim, bound_status, bound_volume, in_phase, judge, plan_claim,
+    unbound_volume, unreclaimable,
+};
+use crate::{
+    Config,
+    protection::{CLAIMS, index_claims},
+};
+
+/// Claims that wait are looked at again: volumes and provisioners come and go.
+const RESYNC: Duration = Duration::from_secs(15);
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    let binder = Binder {
+        claims: cx.objects(),
+        volumes: cx.objects(),
+        classes: cx.objects(),
+        pods: cx.objects(),
+        events: Recorder::start(cx, "persistentvolume-controller", ""),
+        clock: config.clock.clone(),
+    };
+    index_claims(&binder.pods);
+    let claims = Controller::new("persistentvolume-binder", cx, Claims(binder.clone()))
+        .watches::<PersistentVolume>(|volume| {
+            let reference = volume.spec().claim_ref();
+            reference.map(|it| Key::new(it.namespace(), it.name())).into_iter().collect()
+        })
+        .workers(1); // two claims must not choose one volume at a time
+    let waiting = claims.queue();
+    claims.every(RESYNC).start();
+    Controller::new("persistentvolume-binder", cx, Volumes { binder, waiting })
+        .watches::<PersistentVolumeClaim>(|claim| {
+            let name = claim.spec().volume_name();
+            (!name.is_empty()).then(|| Key::new("", name)).into_iter().collect()
+        })
+        .start();
+}
+
+#[derive(Clone, Debug)]
+struct Binder {
+    claims: Objects<PersistentVolumeClaim>,
+    volumes: Objects<PersistentVolume>,
+    classes: Objects<StorageClass>,
+    pods: Objects<Pod>,
+    events: Recorder,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct Claims(Binder);
+
+#[derive(Debug)]
+struct Volumes {
+    binder: Binder,
+    /// Claims that a volume is for.
+    waiting: Arc<Queue>,
+}
+
+impl Reconcile for Claims {
+    type Kind = PersistentVolumeClaim;
+
+    async fn reconcile(
+        &self,
+        key: &Key,
+        claim: Option<PersistentVolumeClaim>,
+    ) -> Result<Next, Error> {
+        let Some(claim) = claim else { return Ok(Next::OnChange) };
+        let binder = &self.0;
+        let waiting: Vec<String> = binder
+            .pods
+            .by(CLAIMS, &key.to_string())
+            .iter()
+            .filter(|pod| !pod.is_scheduled() && !pod.is_finished())
+            .map(|pod| pod.metadata().name().to_owned())
+            .collect();
+        let (volumes, classes) = (binder.volumes.all(), binder.classes.all());
+        let scene =
+            Scene { claim: &claim, volumes: &volumes, classes: &classes, waiting: &waiting };
+        let because = claim.causes("a claim needs a volume");
+        for act in plan_claim(scene) {
+            binder.act(&claim, act, &because).await?;
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+impl Reconcile for Volumes {
+    type Kind = PersistentVolume;
+
+    async fn reconcile(&self, _: &Key, volume: Option<PersistentVolume>) -> Result<Next, Error> {
+        let Some(volume) = volume else { return Ok(Next::OnChange) };
+        let binder = &self.binder;
+        let reference = volume.spec().claim_ref();
+        let key = reference.map(|it| Key::new(it.namespace(), it.name()));
+        let claim = match &key {
+            Some(key) => binder.claim(key, &volume).await?,
+            None => None,
+        };
+        let because = volume.causes("a volume follows its claim");
+        match (judge(&volume, claim.as_ref()), claim) {
+            (Fate::Phase(phase), _) => drop(binder.put(volume, phase, "", &because).await?),
+            (Fate::Released, _) => binder.release(volume, &because).await?,
+            (Fate::Unbind, _) => {
+                let free = unbound_volume(&volume);
+                let free = binder.volumes.because(&because).update(free).await?;
+                binder.put(free, "Available", "", &because).await?;
+            }
+            (Fate::Claim, _) => self.waiting.add(key.expect("it has a claim")),
+            (Fate::Mismatch, Some(claim)) => binder.tell_mismatch(&volume, &claim),
+            (Fate::Mismatch, None) => {}
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+impl Binder {
+    async fn act(
+        &self,
+        claim: &PersistentVolumeClaim,
+        act: Act,
+        because: &Cause,
+    ) -> Result<(), Error> {
+        let claims = self.claims.because(because);
+        match act {
+            Act::Bind(volume) => self.bind(claim, volume, because).await,
+            Act::UpdateClaim(claim) => claims.update(claim).await.map(drop),
+            Act::ClaimStatus(status) => {
+                claims.update_status(claim.clone().with_status(status)).await.map(drop)
+            }
+            Act::Tell(severity, reason, why) => {
+                self.events.tell(Reference::to(claim), severity, reason, why);
+                Ok(())
+            }
+            Act::Fail(why) => Err(Error::Invalid(why)),
+        }
+    }
+
+    /// Four writes at most, each of which can be repeated.
+    async fn bind(
+        &self,
+        claim: &PersistentVolumeClaim,
+        mut volume: PersistentVolume,
+        because: &Cause,
+    ) -> Result<(), Error> {
+        if let Some(bound) = bound_volume(&volume, claim) {
+            volume = self.volumes.because(because).update(bound).await?;
+        }
+        volume = self.put(volume, "Bound", "", because).await?;
+        let mut claim = claim.clone();
+        if let Some(bound) = bound_claim(&claim, &volume) {
+            claim = self.claims.because(because).update(bound).await?;
+        }
+        if let Some(status) = bound_status(&claim, &volume) {
+            self.claims.because(because).update_status(claim.with_status(status)).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a volume into another phase.
+    async fn put(
+        &self,
+        volume: PersistentVolume,
+        phase: &str,
+        why: &str,
+        because: &Cause,
+    ) -> Result<PersistentVolume, Error> {
+        match in_phase(&volume, phase, why, self.clock.now()) {
+            Some(new) => self.volumes.because(because).update_status(new).await,
+            None => Ok(volume),
+        }
+    }
+
+    async fn release(&self, volume: PersistentVolume, because: &Cause) -> Result<(), Error> {
+        let phase = volume.status().phase();
+        let volume = match phase {
+            "Released" | "Failed" => volume,
+            _ => self.put(volume, "Released", "", because).await?,
+        };
+        let failed = unreclaimable(&volume).filter(|_| volume.status().phase() != "Failed");
+        if let Some((reason, why)) = failed {
+            let volume = self.put(volume, "Failed", &why, because).await?;
+            self.events.warning(&volume, reason, why);
+        }
+        Ok(())
+    }
+
+    /// The claim that a volume names. That it is gone must be certain.
+    async fn claim(
+        &self,
+        key: &Key,
+        volume: &PersistentVolume,
+    ) -> Result<Option<PersistentVolumeClaim>, Error> {
+        let uid = volume.spec().claim_ref().map_or("", |reference| reference.uid());
+        let known = self.claims.get(key).filter(|claim| claim.metadata().uid() == uid);
+        if known.is_some() || matches!(volume.status().phase(), "Released" | "Failed") {
+            return Ok(known);
+        }
+        match self.claims.api().get(key).await {
+            Ok(claim) => Ok(Some(claim)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn tell_mismatch(&self, volume: &PersistentVolume, claim: &PersistentVolumeClaim) {
+        let (own, other) = (volume.metadata().name(), claim.metadata().name());
+        let why = format!(
+            "Cannot bind PersistentVolume to requested PersistentVolumeClaim {other:?} due to \
+             incompatible volumeMode."
+        );
+        self.events.warning(volume, "VolumeMismatch", why);
+        let why = format!(
+            "Cannot bind PersistentVolume {own:?} to requested PersistentVolumeClaim due to \
+             incompatible volumeMode."
+        );
+        self.events.tell(Reference::to(claim), Severity::Warning, "VolumeMismatch", why);
+    }
+}

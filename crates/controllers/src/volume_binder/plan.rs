@@ -1,0 +1,385 @@
+//! Decides what to do for claims and volumes. Pure, so its tests need no cluster.
+
+use super::matching::{best, is_for, mismatch, same_mode};
+use api::{
+    core::{ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus},
+    storage::StorageClass,
+};
+use object::{List, Time};
+use runtime::Severity;
+
+pub(super) const COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+pub(super) const BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+const MIGRATED: &str = "pv.kubernetes.io/migrated-to";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+const OLD_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+const DEFAULT_CLASS: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
+
+/// What there is, for a claim.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene<'a> {
+    pub(super) claim: &'a PersistentVolumeClaim,
+    pub(super) volumes: &'a [PersistentVolume],
+    pub(super) classes: &'a [StorageClass],
+    /// Pods that name the claim and have no node yet.
+    pub(super) waiting: &'a [String],
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Act {
+    /// Volume and claim belong together.
+    Bind(PersistentVolume),
+    UpdateClaim(PersistentVolumeClaim),
+    ClaimStatus(PersistentVolumeClaimStatus),
+    /// Only with another act, or each time.
+    Tell(Severity, &'static str, String),
+    /// The claim is about something that cannot be.
+    Fail(String),
+}
+
+pub(super) fn plan_claim(scene: Scene<'_>) -> Vec<Act> {
+    let annotations = scene.claim.metadata().annotations();
+    if annotations.get(COMPLETED).is_some() { bound(scene) } else { unbound(scene) }
+}
+
+fn unbound(scene: Scene<'_>) -> Vec<Act> {
+    let claim = scene.claim;
+    let name = claim.spec().volume_name();
+    if name.is_empty() {
+        return choose(scene);
+    }
+    let Some(volume) = scene.volumes.iter().find(|volume| volume.metadata().name() == name) else {
+        return pending(claim, None);
+    };
+    if is_for(volume, claim) {
+        return vec![Act::Bind(volume.clone())];
+    }
+    if volume.spec().claim_ref().is_some() {
+        let why = format!("volume {name:?} already bound to a different claim.");
+        let mut acts = pending(claim, Some((Severity::Warning, "FailedBinding", why)));
+        if claim.metadata().annotations().get(BY_CONTROLLER).is_some() {
+            acts.push(Act::Fail(format!("the claim is bound to {name:?}, which is another's")));
+        }
+        return acts;
+    }
+    match mismatch(volume, claim) {
+        Some(why) => {
+            let why = format!("Cannot bind to requested volume {name:?}: {why}");
+            pending(claim, Some((Severity::Warning, "VolumeMismatch", why)))
+        }
+        None => vec![Act::Bind(volume.clone())],
+    }
+}
+
+/// A volume for a claim that has none in mind.
+fn choose(scene: Scene<'_>) -> Vec<Act> {
+    let claim = scene.claim;
+    let class = scene.classes.iter().find(|class| class.metadata().name() == claim.class());
+    let delayed = class.is_some_and(|class| class.volume_binding_mode() == "WaitForFirstConsumer");
+    if let Some(volume) = best(claim, scene.volumes, delayed) {
+        return vec![Act::Bind(volume.clone())];
+    }
+    let unsaid = claim.class().is_empty() && claim.spec().storage_class_name().is_none();
+    if let Some(default) = default_class(scene.classes).filter(|_| unsaid) {
+        let mut claim = claim.clone();
+        claim.spec_mut().set_storage_class_name(default.metadata().name());
+        return vec![Act::UpdateClaim(claim)];
+    }
+    let placed = claim.metadata().annotations().get(SELECTED_NODE).is_some();
+    if delayed && !placed {
+        let (reason, why) = match scene.waiting {
+            [] => (
+                "WaitForFirstConsumer",
+                "waiting for first consumer to be created before binding".to_owned(),
+            ),
+            [one] => ("WaitForPodScheduled", format!("waiting for pod {one} to be scheduled")),
+            all => (
+                "WaitForPodScheduled",
+                format!("waiting for pods {} to be scheduled", all.join(",")),
+            ),
+        };
+        return pending(claim, Some((Severity::Normal, reason, why)));
+    }
+    if claim.class().is_empty() {
+        let why = "no persistent volumes available for this claim and no storage class is set";
+        return pending(claim, Some((Severity::Normal, "FailedBinding", why.to_owned())));
+    }
+    provision(claim, class)
+}
+
+/// Asks who makes volumes of the class for one.
+fn provision(claim: &PersistentVolumeClaim, class: Option<&StorageClass>) -> Vec<Act> {
+    let failed = |why: String| vec![Act::Tell(Severity::Warning, "ProvisioningFailed", why)];
+    let Some(class) = class else {
+        let name = claim.class();
+        return failed(format!("storageclass.storage.k8s.io {name:?} not found"));
+    };
+    let provisioner = class.provisioner();
+    if provisioner.starts_with("kubernetes.io/") {
+        return failed(format!("no volume plugin matched name: {provisioner}"));
+    }
+    let why = format!(
+        "Waiting for a volume to be created either by the external provisioner '{provisioner}' or \
+         manually by the system administrator. If volume creation is delayed, please verify that \
+         the provisioner is running and correctly registered."
+    );
+    let mut acts = vec![Act::Tell(Severity::Normal, "ExternalProvisioning", why)];
+    if claim.metadata().annotations().get(PROVISIONER) != Some(provisioner) {
+        let mut claim = claim.clone();
+        claim.metadata_mut().annotations_mut().insert(PROVISIONER, provisioner);
+        claim.metadata_mut().annotations_mut().insert(OLD_PROVISIONER, provisioner);
+        acts.insert(0, Act::UpdateClaim(claim));
+    }
+    acts
+}
+
+fn bound(scene: Scene<'_>) -> Vec<Act> {
+    let claim = scene.claim;
+    let name = claim.spec().volume_name();
+    let volume = scene.volumes.iter().find(|volume| volume.metadata().name() == name);
+    let (reason, why) = match (volume, volume.and_then(|volume| volume.spec().claim_ref())) {
+        (Some(volume), None) => return vec![Act::Bind(volume.clone())],
+        (Some(volume), Some(reference)) if reference.uid() == claim.metadata().uid() => {
+            return vec![Act::Bind(volume.clone())];
+        }
+        (Some(_), Some(_)) => (
+            "ClaimMisbound",
+            "Two claims are bound to the same volume, this one is bound incorrectly",
+        ),
+        (None, _) if name.is_empty() => (
+            "ClaimLost",
+            "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
+        ),
+        (None, _) => {
+            ("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+        }
+    };
+    if claim.status().phase() == "Lost" {
+        return Vec::new();
+    }
+    let status = unbound_status(claim, "Lost");
+    vec![Act::ClaimStatus(status), Act::Tell(Severity::Warning, reason, why.to_owned())]
+}
+
+fn pending(
+    claim: &PersistentVolumeClaim,
+    told: Option<(Severity, &'static str, String)>,
+) -> Vec<Act> {
+    let status = unbound_status(claim, "Pending");
+    let status = (status != *claim.status()).then_some(Act::ClaimStatus(status));
+    let told = told.map(|(severity, reason, why)| Act::Tell(severity, reason, why));
+    told.into_iter().chain(status).collect()
+}
+
+fn unbound_status(claim: &PersistentVolumeClaim, phase: &str) -> PersistentVolumeClaimStatus {
+    let mut status = claim.status().clone().with_phase(phase);
+    if !status.access_modes().is_empty() {
+        status.set_access_modes(List::<String>::default());
+    }
+    if !status.capacity().is_empty() {
+        let mut tree = object::Value::from(status);
+        tree.remove("capacity");
+        status = tree.into();
+    }
+    if status.current_volume_attributes_class_name().is_some() {
+        status.clear_current_volume_attributes_class_name();
+    }
+    status
+}
+
+fn default_class(classes: &[StorageClass]) -> Option<&StorageClass> {
+    let is_default = |class: &&StorageClass| {
+        let notes = class.metadata().annotations();
+        DEFAULT_CLASS.iter().any(|name| notes.get(name) == Some("true"))
+    };
+    let newest = |class: &&StorageClass| {
+        let meta = class.metadata();
+        (meta.creation_timestamp().to_owned(), std::cmp::Reverse(meta.name().to_owned()))
+    };
+    classes.iter().filter(is_default).max_by_key(newest)
+}
+
+/// The volume as it is when it belongs to the claim, if it does not yet.
+pub(super) fn bound_volume(
+    volume: &PersistentVolume,
+    claim: &PersistentVolumeClaim,
+) -> Option<PersistentVolume> {
+    let meta = claim.metadata();
+    let known = volume.spec().claim_ref();
+    let exact = known.is_some_and(|known| {
+        (known.name(), known.namespace(), known.uid())
+            == (meta.name(), meta.namespace(), meta.uid())
+    });
+    let ours = !is_for(volume, claim);
+    let noted = volume.metadata().annotations().get(BY_CONTROLLER).is_some();
+    if exact && (!ours || noted) {
+        return None;
+    }
+    let mut volume = volume.clone();
+    if !exact {
+        let reference = ObjectReference::new()
+            .with_kind("PersistentVolumeClaim")
+            .with_api_version("v1")
+            .with_namespace(meta.namespace())
+            .with_name(meta.name())
+            .with_uid(meta.uid())
+            .with_resource_version(meta.resource_version());
+        volume.spec_mut().set_claim_ref(reference);
+    }
+    if ours {
+        volume.metadata_mut().annotations_mut().insert(BY_CONTROLLER, "yes");
+    }
+    Some(volume)
+}
+
+/// The claim as it is when the volume is its own, if it is not yet.
+pub(super) fn bound_claim(
+    claim: &PersistentVolumeClaim,
+    volume: &PersistentVolume,
+) -> Option<PersistentVolumeClaim> {
+    let mut new = claim.clone();
+    let name = volume.metadata().name();
+    if claim.spec().volume_name() != name {
+        new.spec_mut().set_volume_name(name);
+        new.metadata_mut().annotations_mut().insert(BY_CONTROLLER, "yes");
+    }
+    if claim.metadata().annotations().get(COMPLETED).is_none() {
+        new.metadata_mut().annotations_mut().insert(COMPLETED, "yes");
+    }
+    (new != *claim).then_some(new)
+}
+
+/// The claim's status with a volume, if it has another.
+pub(super) fn bound_status(
+    claim: &PersistentVolumeClaim,
+    volume: &PersistentVolume,
+) -> Option<PersistentVolumeClaimStatus> {
+    let (old, spec) = (claim.status(), volume.spec());
+    let mut status = old.clone();
+    if old.phase() != "Bound" {
+        status.set_phase("Bound");
+        if !old.capacity().iter().eq(spec.capacity().iter()) {
+            status.set_capacity(spec.capacity().clone());
+        }
+        if let Some(class) = spec.volume_attributes_class_name() {
+            status.set_current_volume_attributes_class_name(class);
+        }
+    }
+    if !old.access_modes().iter().eq(spec.access_modes().iter()) {
+        status.set_access_modes(spec.access_modes().clone());
+    }
+    (status != *old).then_some(status)
+}
+
+/// What becomes of a volume.
+#[derive(Debug, PartialEq)]
+pub(super) enum Fate {
+    /// Nothing but its phase.
+    Phase(&'static str),
+    /// Its claim must be looked at.
+    Claim,
+    /// The modes differ: both are told.
+    Mismatch,
+    /// Its claim is another's: it is free again.
+    Unbind,
+    /// Its claim is gone.
+    Released,
+}
+
+/// `claim` is the one that the volume names, if there is one with that uid.
+pub(super) fn judge(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> Fate {
+    let Some(reference) = volume.spec().claim_ref().filter(|it| !it.uid().is_empty()) else {
+        return Fate::Phase("Available");
+    };
+    let claim = claim.filter(|claim| claim.metadata().uid() == reference.uid());
+    let notes = volume.metadata().annotations();
+    match claim {
+        None => Fate::Released,
+        Some(claim) if claim.spec().volume_name().is_empty() => {
+            if same_mode(volume, claim) {
+                Fate::Claim
+            } else {
+                Fate::Mismatch
+            }
+        }
+        Some(claim) if claim.spec().volume_name() == volume.metadata().name() => {
+            Fate::Phase("Bound")
+        }
+        Some(_)
+            if notes.get(PROVISIONED_BY).is_some()
+                && volume.spec().persistent_volume_reclaim_policy() == "Delete" =>
+        {
+            Fate::Released
+        }
+        Some(_) => Fate::Unbind,
+    }
+}
+
+/// Why a released volume cannot be reclaimed: the event's reason and message. `None`: it
+/// stays, or somebody else deletes it.
+pub(super) fn unreclaimable(volume: &PersistentVolume) -> Option<(&'static str, String)> {
+    let notes = volume.metadata().annotations();
+    if notes.get(MIGRATED).is_some_and(|to| !to.is_empty()) {
+        return None;
+    }
+    let name = volume.metadata().name();
+    match volume.spec().persistent_volume_reclaim_policy() {
+        "Retain" => None,
+        "Recycle" => {
+            Some(("VolumeFailedRecycle", "No recycler plugin found for the volume!".to_owned()))
+        }
+        "Delete" => match notes.get(PROVISIONED_BY).filter(|by| !by.is_empty()) {
+            Some(by) if by.starts_with("kubernetes.io/") => {
+                Some(("VolumeFailedDelete", format!("no volume plugin matched name: {by}")))
+            }
+            Some(_) => None,
+            None if volume.spec().persistent_volume_source().csi().is_some() => None,
+            None => Some((
+                "VolumeFailedDelete",
+                format!(
+                    "error getting deleter volume plugin for volume {name:?}: no deletable volume \
+                     plugin matched"
+                ),
+            )),
+        },
+        _ => Some((
+            "VolumeUnknownReclaimPolicy",
+            "Volume has unrecognized PersistentVolumeReclaimPolicy".to_owned(),
+        )),
+    }
+}
+
+/// The volume without its claim, for the next one.
+pub(super) fn unbound_volume(volume: &PersistentVolume) -> PersistentVolume {
+    let mut new = volume.clone();
+    if volume.metadata().annotations().get(BY_CONTROLLER).is_some() {
+        new.spec_mut().clear_claim_ref();
+        let mut tree = object::Value::from(new);
+        tree["metadata"]["annotations"].remove(BY_CONTROLLER);
+        return tree.into();
+    }
+    new.spec_mut().claim_ref_mut().set_uid("");
+    new
+}
+
+/// The volume in another phase.
+pub(super) fn in_phase(
+    volume: &PersistentVolume,
+    phase: &str,
+    why: &str,
+    now: i64,
+) -> Option<PersistentVolume> {
+    if volume.status().phase() == phase {
+        return None;
+    }
+    let mut new = volume.clone();
+    new.status_mut().set_phase(phase);
+    new.status_mut().set_message(why);
+    new.status_mut().set_last_phase_transition_time(Time::text(now));
+    Some(new)
+}
