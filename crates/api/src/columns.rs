@@ -12,6 +12,11 @@ pub(crate) fn or_none(text: &str) -> Value {
     if text.is_empty() { NONE.into() } else { text.into() }
 }
 
+/// `text`, or that nobody has set it.
+pub(crate) fn or_unset(text: &str) -> Value {
+    if text.is_empty() { "<unset>".into() } else { text.into() }
+}
+
 pub(crate) fn containers(spec: &PodSpec) -> Value {
     join(spec.containers().iter().map(super::core::container::Container::name)).into()
 }

@@ -15,6 +15,7 @@ pub mod coordination;
 pub mod core;
 pub mod discovery;
 pub mod events;
+pub mod expression;
 pub mod flowcontrol;
 mod generation;
 pub mod internal;
@@ -55,7 +56,11 @@ pub use self::{
     storage::{CSINode, StorageClass},
 };
 
-/// What the server can serve. The order is the order of discovery.
+const UNTIL_38: &str = "deprecated in v1.35+, unavailable in v1.38+";
+const UNTIL_39: &str = "deprecated in v1.36+, unavailable in v1.39+";
+
+/// What the server can serve: each kind, and its further versions that look alike. The
+/// order is the order of discovery.
 #[expect(clippy::too_many_lines, reason = "one line for each kind")]
 pub fn kinds() -> Vec<Definition> {
     vec![
@@ -96,7 +101,10 @@ pub fn kinds() -> Vec<Definition> {
         Definition::of::<certificates::CertificateSigningRequest>(),
         Definition::of::<certificates::ClusterTrustBundle>(),
         Definition::of::<certificates::PodCertificateRequest>(),
-        Definition::of::<certificates::v1beta1::ClusterTrustBundle>(),
+        Definition::also::<certificates::ClusterTrustBundle>(
+            "v1beta1",
+            "deprecated in v1.37+, unavailable in v1.40+; use certificates.k8s.io/v1 ClusterTrustBundle",
+        ),
         Definition::of::<certificates::v1beta1::PodCertificateRequest>(),
         Definition::of::<networking::IngressClass>(),
         Definition::of::<networking::Ingress>(),
@@ -120,17 +128,23 @@ pub fn kinds() -> Vec<Definition> {
         Definition::of::<admissionregistration::ValidatingAdmissionPolicy>(),
         Definition::of::<admissionregistration::ValidatingAdmissionPolicyBinding>(),
         Definition::of::<admissionregistration::ValidatingWebhookConfiguration>(),
-        Definition::of::<admissionregistration::v1beta1::MutatingAdmissionPolicy>(),
-        Definition::of::<admissionregistration::v1beta1::MutatingAdmissionPolicyBinding>(),
-        Definition::of::<admissionregistration::v1alpha1::MutatingAdmissionPolicy>(),
+        Definition::also::<admissionregistration::MutatingAdmissionPolicy>(
+            "v1beta1",
+            "deprecated in v1.37+, unavailable in v1.40+; use admissionregistration.k8s.io/v1 MutatingAdmissionPolicy",
+        ),
+        Definition::also::<admissionregistration::MutatingAdmissionPolicyBinding>(
+            "v1beta1",
+            "deprecated in v1.37+, unavailable in v1.40+; use admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding",
+        ),
+        Definition::also::<admissionregistration::MutatingAdmissionPolicy>("v1alpha1", UNTIL_38),
         Definition::of::<admissionregistration::v1alpha1::MutatingAdmissionPolicyBinding>(),
         Definition::of::<apiextensions::CustomResourceDefinition>(),
         Definition::of::<scheduling::PriorityClass>(),
-        Definition::of::<scheduling::v1beta1::PodGroup>(),
-        Definition::of::<scheduling::v1beta1::Workload>(),
-        Definition::of::<scheduling::v1alpha3::CompositePodGroup>(),
-        Definition::of::<scheduling::v1alpha3::PodGroup>(),
-        Definition::of::<scheduling::v1alpha3::Workload>(),
+        Definition::of::<scheduling::PodGroup>(),
+        Definition::of::<scheduling::Workload>(),
+        Definition::of::<scheduling::CompositePodGroup>(),
+        Definition::also::<scheduling::PodGroup>("v1alpha3", ""),
+        Definition::also::<scheduling::Workload>("v1alpha3", ""),
         Definition::of::<coordination::Lease>(),
         Definition::of::<coordination::v1beta1::LeaseCandidate>(),
         Definition::of::<coordination::v1alpha2::LeaseCandidate>(),
@@ -141,22 +155,25 @@ pub fn kinds() -> Vec<Definition> {
         Definition::of::<resource::ResourceClaim>(),
         Definition::of::<resource::ResourceClaimTemplate>(),
         Definition::of::<resource::ResourceSlice>(),
-        Definition::of::<resource::v1beta2::DeviceClass>(),
-        Definition::of::<resource::v1beta2::DeviceTaintRule>(),
-        Definition::of::<resource::v1beta2::ResourceClaim>(),
-        Definition::of::<resource::v1beta2::ResourceClaimTemplate>(),
-        Definition::of::<resource::v1beta2::ResourceSlice>(),
-        Definition::of::<resource::v1beta1::DeviceClass>(),
+        Definition::also::<resource::DeviceClass>("v1beta2", UNTIL_39),
+        Definition::also::<resource::DeviceTaintRule>("v1beta2", ""),
+        Definition::also::<resource::ResourceClaim>("v1beta2", UNTIL_39),
+        Definition::also::<resource::ResourceClaimTemplate>("v1beta2", UNTIL_39),
+        Definition::also::<resource::ResourceSlice>("v1beta2", UNTIL_39),
+        Definition::also::<resource::DeviceClass>("v1beta1", UNTIL_38),
         Definition::of::<resource::v1beta1::ResourceClaim>(),
         Definition::of::<resource::v1beta1::ResourceClaimTemplate>(),
         Definition::of::<resource::v1beta1::ResourceSlice>(),
-        Definition::of::<resource::v1alpha3::DeviceTaintRule>(),
-        Definition::of::<resource::v1alpha3::ResourcePoolStatusRequest>(),
+        Definition::also::<resource::DeviceTaintRule>("v1alpha3", UNTIL_39),
+        Definition::of::<resource::ResourcePoolStatusRequest>(),
         Definition::of::<flowcontrol::FlowSchema>(),
         Definition::of::<flowcontrol::PriorityLevelConfiguration>(),
         Definition::of::<internal::StorageVersion>(),
         Definition::of::<storagemigration::StorageVersionMigration>(),
-        Definition::of::<storagemigration::v1beta1::StorageVersionMigration>(),
+        Definition::also::<storagemigration::StorageVersionMigration>(
+            "v1beta1",
+            "deprecated in v1.37+, unavailable in v1.40+; use storagemigration.k8s.io/v1 StorageVersionMigration",
+        ),
         Definition::of::<lifecycle::EvictionRequest>(),
         Definition::of::<lifecycle::Eviction>(),
     ]

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use object::{
-    Condition, IntOrString, LabelSelector, LabelSelectorRequirement, Lens, List, Value, names,
+    Condition, IntOrString, LabelSelector, LabelSelectorRequirement, Lens, List, Quantity, Value,
+    names,
 };
 use schema::{Errors, Path, check_labels};
 
@@ -35,6 +36,8 @@ pub(crate) trait Rules {
     fn selector(&mut self, at: &Path, selector: Option<&LabelSelector>);
     /// What objects say about themselves: each condition is whole, and of a type of its own.
     fn conditions(&mut self, at: &Path, conditions: &List<Condition>);
+    /// An amount, if there is one, that is not negative.
+    fn no_less_than_zero(&mut self, at: &Path, amount: &Value);
 }
 
 impl Rules for Errors {
@@ -147,6 +150,18 @@ impl Rules for Errors {
             check_condition(condition, &at.index(i), self);
         }
     }
+
+    fn no_less_than_zero(&mut self, at: &Path, amount: &Value) {
+        if is_negative(amount) {
+            self.invalid(at, amount.clone(), "must be greater than or equal to 0");
+        }
+    }
+}
+
+/// Whether an amount, if there is one, is negative.
+pub(crate) fn is_negative(amount: &Value) -> bool {
+    let zero = Quantity::default();
+    amount.as_str().and_then(|text| text.parse::<Quantity>().ok()).is_some_and(|it| it < zero)
 }
 
 const MAX_REASON: usize = 1024;

@@ -41,7 +41,13 @@ fn write_struct(shape: &Struct, object: &Value, out: &mut String) {
 
 /// The fields of the type `name`, which are all in the shape, each after a comma.
 fn write_fields(name: &str, shape: &Struct, object: &Value, out: &mut String) {
-    let Some(fields) = fields_of(name) else { return write_json(object, out) };
+    let Some(fields) = fields_of(name) else {
+        return if is_meta(shape) {
+            write_json(object, out)
+        } else {
+            write_plain(shape, object, out)
+        };
+    };
     for field in fields.split_whitespace() {
         if let Some(embedded) = field.strip_prefix('+') {
             match embedded {
@@ -90,7 +96,34 @@ fn write_value(ty: &Type, optional: bool, value: &Value, out: &mut String) {
     }
 }
 
-/// An object of a type that is not in the table: as it is.
+/// Whether the type has names for JSON after all.
+fn is_meta(shape: &Struct) -> bool {
+    !shape.module.starts_with("api::") || shape.module == "api::meta"
+}
+
+/// An object of a type that is not in the table: all fields in the order of their tags.
+fn write_plain(shape: &Struct, object: &Value, out: &mut String) {
+    for field in shape.flat() {
+        write!(out, ",{:?}:", go_name(&field.name)).expect("a String takes everything");
+        write_value(&field.ty, field.rules.optional, object.get(&field.name), out);
+    }
+}
+
+/// What Go calls a field, as a rule.
+fn go_name(name: &str) -> String {
+    const WHOLE: [(&str, &str); 5] =
+        [("uid", "UID"), ("api", "API"), ("ip", "IP"), ("url", "URL"), ("tls", "TLS")];
+    for (start, go) in WHOLE {
+        let rest = name.strip_prefix(start);
+        if let Some(rest) = rest.filter(|rest| !rest.starts_with(char::is_lowercase)) {
+            return format!("{go}{rest}");
+        }
+    }
+    let (first, rest) = name.split_at(name.len().min(1));
+    format!("{}{rest}", first.to_uppercase())
+}
+
+/// An object of a type that has names for JSON: as it is.
 fn write_json(object: &Value, out: &mut String) {
     let json = to_json(object);
     let json = String::from_utf8_lossy(&json);

@@ -13,9 +13,10 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use pki::Pair;
+use schema::{Definition, Gates};
 use store::Remote;
 
-use crate::{admission, allocate::Range};
+use crate::{admission, allocate::Range, features};
 
 /// The flags of `kube-apiserver`.
 #[derive(Args, Clone, Debug)]
@@ -99,6 +100,9 @@ pub struct Flags {
     /// Whether a change of that file is taken over while the server runs.
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub encryption_provider_config_automatic_reload: bool,
+    /// Features to turn on or off: Name=true, Name=false.
+    #[arg(long, value_delimiter = ',')]
+    pub feature_gates: Vec<String>,
     /// How many reading requests are handled at once.
     #[arg(long, default_value_t = 400)]
     pub max_requests_inflight: usize,
@@ -128,6 +132,7 @@ pub struct Config {
     pub(crate) node_ports: RangeInclusive<i32>,
     /// `None`: old revisions are kept as long as there is room.
     pub(crate) compaction: Option<Duration>,
+    pub(crate) gates: Gates,
 }
 
 impl Config {
@@ -153,7 +158,8 @@ impl Config {
             "--allow-privileged=false is not supported: use Pod Security admission instead"
         );
         let compaction = duration(&flags.etcd_compaction_interval)?;
-        Ok(Self { flags, services, node_ports, compaction })
+        let gates = features::gates(&flags.feature_gates, &api::kinds())?;
+        Ok(Self { flags, services, node_ports, compaction, gates })
     }
 
     /// How etcd is reached.
@@ -179,8 +185,20 @@ impl Config {
         Ok(Remote { endpoints, tls, prefix, compaction: self.compaction })
     }
 
+    /// Every kind, each knowing whether it is served and which features are on.
+    pub(crate) fn kinds(&self) -> Vec<Definition> {
+        let kinds = api::kinds().into_iter().map(|mut kind| {
+            let names = &kind.names;
+            kind.served = self.serves(names.group, names.version, kind.default_on)
+                && kind.gate.is_none_or(|gate| self.gates.is_on(gate));
+            kind.gates = self.gates.clone();
+            kind
+        });
+        kinds.collect()
+    }
+
     /// Whether a version is served.
-    pub(crate) fn serves(&self, group: &str, version: &str, default: bool) -> bool {
+    fn serves(&self, group: &str, version: &str, default: bool) -> bool {
         let group = if group.is_empty() { "api".to_owned() } else { group.to_owned() };
         let exact = format!("{group}/{version}");
         let channel = if version.contains("alpha") {

@@ -104,10 +104,7 @@ impl Storage {
                 Arc::new(Embedded::open(log, mirror.clone(), clock.clone())?)
             }
         };
-        let kinds = api::kinds()
-            .into_iter()
-            .filter(|kind| config.serves(kind.names.group, kind.names.version, kind.default_on))
-            .map(|kind| with_rules(kind, compile));
+        let kinds = config.kinds().into_iter().map(|kind| with_rules(kind, compile));
         let kinds: Vec<_> = kinds.collect();
         let at_rest = match self {
             Self::Memory => None,

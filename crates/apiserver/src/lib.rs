@@ -9,6 +9,8 @@ mod authz;
 mod bootstrap;
 mod config;
 mod crds;
+mod expressions;
+mod features;
 mod ground;
 mod handlers;
 mod start;

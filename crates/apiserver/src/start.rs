@@ -23,19 +23,9 @@ use crate::{
     authz::{AlwaysAllow, AlwaysDeny, Masters, NodeAuthorizer, Rbac},
     bootstrap::{Facts, bootstrap, publish},
     crds::Crds,
+    expressions,
     handlers::{self, Issuer, Kubelets, Tools},
 };
-
-/// What is still served, and better not used.
-const DEPRECATED: &[(&str, &str, &str, &str)] = &[
-    (
-        "",
-        "v1",
-        "endpoints",
-        "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-    ),
-    ("", "v1", "componentstatuses", "v1 ComponentStatus is deprecated in v1.19+"),
-];
 
 /// A server that runs, and what others in the process need of it.
 #[derive(Debug)]
@@ -106,6 +96,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let service_ip = config.services.first();
     let cluster = certificates(&config, advertise, service_ip, &*clock)?;
 
+    api::expression::install(expressions::compile);
     let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
     let opened = storage.open(&config, &clock, &compile)?;
     let registry = opened.registry.clone();
@@ -140,7 +131,6 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         keys: cluster.service_account_keys.clone(),
         address: SocketAddr::new(advertise, port),
     });
-    server.deprecated = DEPRECATED.to_vec();
     server.checks = checks(&registry);
 
     bootstrap(&registry)

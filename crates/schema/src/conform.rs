@@ -116,7 +116,7 @@ fn fields(
     unknown: &mut Unknown,
 ) -> Result<(), Misfit> {
     let typed = matches!(at, Path::Root) || is_kind(shape);
-    let package = if is_meta(&shape.name) { "v1" } else { package };
+    let package = if is_meta(shape) { "v1" } else { package };
     let mut failed = None;
     object.retain(|name, value| {
         let Some(field) = shape.field(name) else {
@@ -160,12 +160,13 @@ impl<'a> Go<'a> {
 
     /// The package of the fields of a struct.
     fn inside(self) -> &'a str {
-        self.name.and_then(|name| name.split_once('.')).map_or(self.package, |(package, _)| package)
+        let package = self.name.and_then(|name| name.split_once('.')).map(|(package, _)| package);
+        package.filter(|package| *package != "$").unwrap_or(self.package)
     }
 
     fn of(self, ty: &Type) -> String {
         if let Some(name) = self.name {
-            return name.to_owned();
+            return name.replace('$', self.package);
         }
         match ty {
             Type::Any => "interface {}".to_owned(),
@@ -182,7 +183,7 @@ impl<'a> Go<'a> {
             Type::Quantity => "resource.Quantity".to_owned(),
             Type::List(item) => format!("[]{}", self.item().of(item)),
             Type::Map(item) => format!("map[string]{}", self.entry().of(item)),
-            Type::Object(shape) if is_meta(&shape.name) => format!("v1.{}", shape.name),
+            Type::Object(shape) if is_meta(shape) => format!("v1.{}", shape.name),
             Type::Object(shape) => format!("{}.{}", self.package, shape.name),
             Type::Either(shape, Plain::Bool) => format!("{}.{}OrBool", self.package, shape.name),
             Type::Either(shape, Plain::List) => format!("{}.{}OrArray", self.package, shape.name),

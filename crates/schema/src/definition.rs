@@ -5,7 +5,9 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 use object::{Link, Struct, Text, Time, Value};
 
 use crate::{
-    Errors, Grace, Kind, NameRule, Names, Scope, Storage, Subresource, Unknown, Warnings,
+    Errors, Gates, Grace, Kind, NameRule, Names, Scope, Storage, Subresource, Unknown, Warnings,
+    Writer,
+    check::has_checks,
     conform_as,
     custom::Custom,
     kind::{Column, METADATA, check_name},
@@ -20,6 +22,15 @@ pub struct Definition {
     pub verbs: &'static [&'static str],
     pub storage: Storage,
     pub default_on: bool,
+    /// What is said of a version that goes away; empty where it stays.
+    pub deprecated: &'static str,
+    /// The feature without which it is not served.
+    pub gate: Option<&'static str>,
+    pub gates: Gates,
+    /// Whether any field declares what must hold of it.
+    pub checked: bool,
+    /// Whether clients may ask for it; others are only stored in it.
+    pub served: bool,
     pub generation: bool,
     pub ttl: Option<Duration>,
     pub shows_deleted: bool,
@@ -48,9 +59,16 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn prepare_create(&self, _object: &mut Value) {}
     fn prepare_update(&self, _object: &mut Value, _old: &Value) {}
     fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
+    fn sign(&self, _object: &mut Value, _old: Option<&Value>, _by: &Writer) {}
     fn validate(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
     fn validate_status(&self, _object: &Value, _old: &Value, _errs: &mut Errors) {}
     fn validate_version(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
+    fn validate_status_at(&self, object: &Value, old: &Value, _now: i64, errs: &mut Errors) {
+        self.validate_status(object, old, errs);
+    }
+    fn validate_approval(&self, object: &Value, old: &Value, errs: &mut Errors) {
+        self.validate_status(object, old, errs);
+    }
     fn warn(&self, _object: &Value, _old: Option<&Value>, _warnings: &mut Warnings) {}
     fn warn_status(&self, _object: &Value, _warnings: &mut Warnings) {}
     fn blind_updates(&self) -> bool {
@@ -101,6 +119,11 @@ impl Definition {
             verbs: K::VERBS,
             storage: K::STORAGE,
             default_on: K::DEFAULT_ON,
+            deprecated: K::DEPRECATED,
+            gate: K::GATE,
+            gates: Gates::default(),
+            checked: has_checks(K::SHAPE),
+            served: true,
             generation: K::GENERATION,
             ttl: K::TTL,
             shows_deleted: K::SHOWS_DELETED,
@@ -182,6 +205,20 @@ impl Definition {
         }
     }
 
+    /// The same kind in a further version whose objects look alike, and what is said of
+    /// that version if it goes away.
+    pub fn also<K: Kind>(version: &'static str, deprecated: &'static str) -> Self {
+        let names = Names { version, ..K::NAMES };
+        Self { names, deprecated, default_on: false, ..Self::of::<K>() }
+    }
+
+    /// What those who use the version are told, if it goes away.
+    pub fn warning(&self) -> Option<String> {
+        let Names { kind, .. } = self.names;
+        let version = self.names.api_version();
+        (!self.deprecated.is_empty()).then(|| format!("{version} {kind} is {}", self.deprecated))
+    }
+
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
     }
@@ -221,6 +258,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
         K::ref_cast_mut(object).prepare_status(K::view(old));
     }
 
+    fn sign(&self, object: &mut Value, old: Option<&Value>, by: &Writer) {
+        K::ref_cast_mut(object).sign(old.map(K::view), by);
+    }
+
     fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
         let (object, rule): (_, NameRule) = (K::view(object), K::NAME);
         if !K::ANY_FINALIZER {
@@ -241,6 +282,14 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn validate_version(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {
         K::validate_version(object, old, errs);
+    }
+
+    fn validate_status_at(&self, object: &Value, old: &Value, now: i64, errs: &mut Errors) {
+        K::view(object).validate_status_at(K::view(old), now, errs);
+    }
+
+    fn validate_approval(&self, object: &Value, old: &Value, errs: &mut Errors) {
+        K::view(object).validate_approval(K::view(old), errs);
     }
 
     fn warn(&self, object: &Value, old: Option<&Value>, warnings: &mut Warnings) {

@@ -1,8 +1,8 @@
 //! What a built-in kind declares, in its own file.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use object::{Cause, Key, Lens, ObjectMeta, OwnerReference, Value};
+use object::{Cause, Key, Lens, ObjectMeta, OwnerReference, Text, Value};
 
 use crate::{Errors, Path, Warnings};
 
@@ -181,6 +181,17 @@ impl<K> Index<K> {
 pub const METADATA: &[&str] =
     &["annotations", "deletionTimestamp", "finalizers", "labels", "ownerReferences", "selfLink"];
 
+/// Who writes an object, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
+    /// Seconds since 1970.
+    pub now: i64,
+    pub user: &'a str,
+    pub uid: &'a str,
+    pub groups: &'a [Text],
+    pub extra: &'a BTreeMap<String, Vec<String>>,
+}
+
 /// How long a deleted object may take to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grace {
@@ -212,6 +223,10 @@ pub trait Kind: Lens {
     const ANY_FINALIZER: bool = false;
     /// Whether it is served without being asked for.
     const DEFAULT_ON: bool = true;
+    /// What is said of a version that goes away; empty where it stays.
+    const DEPRECATED: &'static str = "";
+    /// The feature without which it is not served.
+    const GATE: Option<&'static str> = None;
     const SUBRESOURCES: &'static [Subresource] = &[];
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::CREATED];
     const INDEXES: &'static [Index<Self>] = &[];
@@ -258,6 +273,8 @@ pub trait Kind: Lens {
     fn prepare_update(&mut self, _old: &Self) {}
     /// What the server decides when the status is updated.
     fn prepare_status(&mut self, _old: &Self) {}
+    /// What the server writes down about a write: who, and when.
+    fn sign(&mut self, _old: Option<&Self>, _by: &Writer) {}
     /// What a table says of the object besides its cells: that it has ended, and how.
     fn ended(&self) -> Option<(&'static str, &'static str)> {
         None
@@ -268,6 +285,14 @@ pub trait Kind: Lens {
     fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
     /// Rules for an update of the status.
     fn validate_status(&self, _old: &Self, _errs: &mut Errors) {}
+    /// The same, where the rules depend on the time (seconds since 1970).
+    fn validate_status_at(&self, old: &Self, _now: i64, errs: &mut Errors) {
+        self.validate_status(old, errs);
+    }
+    /// Rules for an update of what is approved.
+    fn validate_approval(&self, old: &Self, errs: &mut Errors) {
+        self.validate_status(old, errs);
+    }
     /// What who writes the object should hear, though it is taken: what is out of use,
     /// what will not do what it seems to. `old`: it is not new.
     fn warn(&self, _old: Option<&Self>, _warnings: &mut Warnings) {}

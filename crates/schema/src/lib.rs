@@ -2,10 +2,13 @@
 //! fill defaults, drop what is unknown, check, patch, apply, encode.
 
 pub mod apply;
+mod check;
 mod conform;
 pub mod custom;
 mod definition;
 mod errors;
+mod formats;
+mod gates;
 mod kind;
 mod meta;
 mod normalize;
@@ -19,11 +22,14 @@ mod sample;
 mod warnings;
 
 pub use self::{
+    check::{check, shown},
     conform::{Unknown, conform, conform_as},
     definition::{ColumnInfo, Definition, Hooks, age, human_duration},
     errors::{ErrorType, Errors, FieldError},
+    formats::check_property,
+    gates::{Gates, has_gate},
     kind::{
-        Column, Grace, Index, Kind, METADATA, NameRule, Names, Scope, Storage, Subresource,
+        Column, Grace, Index, Kind, METADATA, NameRule, Names, Scope, Storage, Subresource, Writer,
         check_name, names, verbs,
     },
     meta::{check_annotations, check_finalizer, check_labels, check_meta},

@@ -97,7 +97,8 @@ struct State {
 }
 
 impl Kinds {
-    /// Serves these definitions. The order is the order of discovery.
+    /// Serves those of the definitions that are to be served, and stores them in the
+    /// versions that they name, served or not. The order is the order of discovery.
     pub fn open(
         definitions: Vec<Definition>,
         engine: &dyn Engine<Value>,
@@ -107,7 +108,7 @@ impl Kinds {
         let this = Self::default();
         let definitions: Vec<_> = definitions.into_iter().map(Arc::new).collect();
         let mut resources: HashMap<&str, Arc<Resource<Value>>> = HashMap::new();
-        for definition in &definitions {
+        for definition in definitions.iter().filter(|definition| definition.served) {
             let hub = hub(definition, &definitions);
             let prefix = definition.storage.prefix;
             let objects = match (prefix, resources.get(prefix)) {

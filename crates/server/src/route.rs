@@ -49,10 +49,7 @@ pub(crate) async fn route(
             Ok(no_page())
         };
     };
-    let old = server.deprecated.iter().find(|(group, version, resource, _)| {
-        *group == info.group && *version == info.version && *resource == info.resource
-    });
-    warnings.extend(old.map(|(.., said)| (*said).to_owned()));
+    warnings.extend(served.definition.warning());
     let custom = served.definition.custom.as_ref();
     warnings.extend(custom.and_then(|custom| custom.deprecated.clone()));
     if custom.is_some() && place(&served, &request).is_err() {

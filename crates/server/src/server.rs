@@ -40,8 +40,6 @@ pub struct Server {
     pub handlers: HashMap<(&'static str, &'static str, &'static str), Handler>,
     /// By the first part of the path: what is no resource.
     pub paths: HashMap<&'static str, Handler>,
-    /// By group, version and resource: what is said to those who still use it.
-    pub deprecated: Vec<(&'static str, &'static str, &'static str, &'static str)>,
     pub(crate) seats: Seats,
     pub(crate) metrics: Metrics,
     pub(crate) documents: Documents,
@@ -61,7 +59,6 @@ impl Server {
             checks: Vec::new(),
             handlers: HashMap::new(),
             paths: HashMap::new(),
-            deprecated: Vec::new(),
             metrics: Metrics::default(),
             documents: Documents::default(),
             encodings: Arc::default(),

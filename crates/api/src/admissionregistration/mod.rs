@@ -1,13 +1,14 @@
-//! admissionregistration/v1.
+//! admissionregistration/v1, v1beta1 and v1alpha1.
 
 mod mutating_admission_policy;
 mod mutating_admission_policy_binding;
 mod mutating_webhook_configuration;
+mod rules;
 pub mod v1alpha1;
-pub mod v1beta1;
 mod validating_admission_policy;
 mod validating_admission_policy_binding;
 mod validating_webhook_configuration;
+mod webhooks;
 
 pub use self::{
     mutating_admission_policy::{

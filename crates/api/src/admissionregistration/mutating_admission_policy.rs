@@ -1,11 +1,16 @@
-//! admissionregistration/v1: MutatingAdmissionPolicy.
+//! admissionregistration/v1, v1beta1 and v1alpha1: MutatingAdmissionPolicy.
 
 use macros::api;
-use object::{List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage};
+use object::{List, ObjectMeta, count};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
 
-use super::{MatchCondition, MatchResources, ParamKind, Variable};
+use super::{
+    MatchCondition, MatchResources, ParamKind, Variable,
+    rules::{FAILURE, REINVOCATION, check_conditions, check_variables, param_kind_cell, same},
+};
+use crate::expression::{self, Environment, Gives};
 
+/// A rule that changes objects on their way in.
 #[api]
 pub struct MutatingAdmissionPolicy {
     #[api(tag = 1)]
@@ -24,7 +29,7 @@ pub struct MutatingAdmissionPolicySpec {
     variables: List<Variable>,
     #[api(tag = 4)]
     mutations: List<Mutation>,
-    #[api(tag = 5, go = "v1.FailurePolicyType")]
+    #[api(tag = 5, default = "Fail", implied, go = "$.FailurePolicyType")]
     failure_policy: Option<String>,
     #[api(tag = 6, keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
@@ -34,7 +39,7 @@ pub struct MutatingAdmissionPolicySpec {
 
 #[api]
 pub struct Mutation {
-    #[api(tag = 2, required, always, go = "v1.PatchType")]
+    #[api(tag = 2, required, always, go = "$.PatchType")]
     patch_type: String,
     #[api(tag = 3)]
     apply_configuration: Option<ApplyConfiguration>,
@@ -65,11 +70,113 @@ impl Kind for MutatingAdmissionPolicy {
         categories: &["api-extensions"],
     };
     const SCOPE: Scope = Scope::Cluster;
+    const GENERATION: bool = true;
     const STORAGE: Storage = Storage::new("mutatingadmissionpolicies", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Mutations", "integer", |this, _| count(this.spec().mutations().len()).into()),
+        Column::new("ParamKind", "string", |this, _| {
+            param_kind_cell(this.spec().param_kind()).into()
+        }),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        if self.spec().match_constraints().is_some() {
+            self.spec_mut().match_constraints_mut().default_fields();
+        }
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(None, &Path::Root.field("spec"), errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.spec().check(Some(old.spec()), &Path::Root.field("spec"), errs);
+    }
+}
+
+const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+
+impl MutatingAdmissionPolicySpec {
+    fn check(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
+        errs.one_of(&at.field("failurePolicy"), self.failure_policy(), &FAILURE);
+        if let Some(kind) = self.param_kind() {
+            kind.check(&at.field("paramKind"), errs);
+        }
+        let here = at.field("matchConstraints");
+        MatchResources::check_constraints(self.match_constraints(), &here, errs);
+        for rule in self.match_constraints().iter().flat_map(|it| it.resource_rules().iter()) {
+            for operation in rule.rule_with_operations().operations().iter() {
+                let at = here.field("resourceRules");
+                errs.one_of(&at.field("operations"), operation, &OPERATIONS);
+            }
+        }
+        let params = self.param_kind().is_some();
+        if !old.is_some_and(|old| same(self, old, &["paramKind", "matchConditions"])) {
+            let before: Vec<_> = old.iter().flat_map(|old| old.match_conditions().iter()).collect();
+            let at = at.field("matchConditions");
+            check_conditions(self.match_conditions(), &before, params, &at, errs);
+        }
+        let variables = check_variables(self.variables(), params, &at.field("variables"), errs);
+        if self.mutations().is_empty() {
+            errs.required(&at.field("mutations"), "mutations must contain at least one item");
+        }
+        for (i, mutation) in self.mutations().iter().enumerate() {
+            let stored =
+                old.is_some_and(|old| old.mutations().find(|old| *old == *mutation).is_some());
+            let environment = |gives| Environment {
+                gives,
+                params,
+                authorizer: true,
+                variables: variables.clone(),
+                stored,
+            };
+            mutation.check(&environment, &at.field("mutations").index(i), errs);
+        }
+        match self.reinvocation_policy() {
+            "" => errs.required(&at.field("reinvocationPolicy"), ""),
+            policy => errs.one_of(&at.field("reinvocationPolicy"), policy, &REINVOCATION),
+        }
+    }
+}
+
+impl Mutation {
+    fn check(&self, environment: &dyn Fn(Gives) -> Environment, at: &Path, errs: &mut Errors) {
+        let apply = self.apply_configuration().map(ApplyConfiguration::expression);
+        let json = self.json_patch().map(JSONPatch::expression);
+        let (is, other) = match self.patch_type() {
+            "JSONPatch" => (("jsonPatch", json, Gives::JsonPatch), ("applyConfiguration", apply)),
+            "ApplyConfiguration" => {
+                let gives = Gives::ApplyConfiguration;
+                (("applyConfiguration", apply, gives), ("jsonPatch", json))
+            }
+            "" => return errs.required(&at.field("patchType"), ""),
+            patch => {
+                let known = ["ApplyConfiguration", "JSONPatch"];
+                return errs.not_supported(&at.field("patchType"), patch, &known);
+            }
+        };
+        let ty = self.patch_type();
+        let (name, text, gives) = is;
+        let here = at.field(name);
+        match text.map(str::trim) {
+            None => errs.required(&here, format!("must be specified when patchType is {ty}")),
+            Some("") => errs.required(&here.field("expression"), ""),
+            Some(text) => {
+                expression::check(text, &environment(gives), &here.field("expression"), errs);
+            }
+        }
+        if let (name, Some(_)) = other {
+            let why = format!("must not be specified when patchType is {ty}");
+            errs.invalid(&at.field(name), format!("{{{name}}}"), why);
+        }
     }
 }

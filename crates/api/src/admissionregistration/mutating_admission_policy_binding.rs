@@ -1,11 +1,13 @@
-//! admissionregistration/v1: MutatingAdmissionPolicyBinding.
+//! admissionregistration/v1, v1beta1 and v1alpha1: MutatingAdmissionPolicyBinding.
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Kind, Names, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
 
-use super::{MatchResources, ParamRef};
+use super::{MatchResources, ParamRef, rules::check_policy_name};
+use crate::rules::Rules;
 
+/// Where a mutating policy applies, and with which parameters.
 #[api]
 pub struct MutatingAdmissionPolicyBinding {
     #[api(tag = 1)]
@@ -35,11 +37,41 @@ impl Kind for MutatingAdmissionPolicyBinding {
         categories: &["api-extensions"],
     };
     const SCOPE: Scope = Scope::Cluster;
+    const GENERATION: bool = true;
     const STORAGE: Storage = Storage::new("mutatingadmissionpolicybindings", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("PolicyName", "string", |this, _| this.spec().policy_name().into()),
+        Column::new("ParamRef", "string", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        if self.spec().match_resources().is_some() {
+            self.spec_mut().match_resources_mut().default_fields();
+        }
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        errs.need(&at, "policyName", spec.policy_name());
+        check_policy_name(spec.policy_name(), &at, errs);
+        if let Some(param) = spec.param_ref() {
+            param.check(&at.field("paramRef"), errs);
+        }
+        if let Some(matching) = spec.match_resources() {
+            matching.check(&at.field("matchResources"), errs);
+        }
+    }
+
+    fn validate_update(&self, _: &Self, errs: &mut Errors) {
+        self.validate(errs);
     }
 }

@@ -1,10 +1,13 @@
 //! admissionregistration/v1: MutatingWebhookConfiguration.
 
 use macros::api;
-use object::{LabelSelector, List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage};
+use object::{LabelSelector, List, ObjectMeta, count};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
 
-use super::{MatchCondition, RuleWithOperations, WebhookClientConfig};
+use super::{
+    MatchCondition, RuleWithOperations, WebhookClientConfig, rules::REINVOCATION, webhooks,
+};
+use crate::generation;
 
 #[api]
 pub struct MutatingWebhookConfiguration {
@@ -22,21 +25,21 @@ pub struct MutatingWebhook {
     client_config: WebhookClientConfig,
     #[api(tag = 3)]
     rules: List<RuleWithOperations>,
-    #[api(tag = 4, go = "v1.FailurePolicyType")]
+    #[api(tag = 4, default = "Fail", implied, go = "$.FailurePolicyType")]
     failure_policy: Option<String>,
-    #[api(tag = 9, go = "v1.MatchPolicyType")]
+    #[api(tag = 9, default = "Equivalent", implied, go = "$.MatchPolicyType")]
     match_policy: Option<String>,
     #[api(tag = 5)]
     namespace_selector: Option<LabelSelector>,
     #[api(tag = 11)]
     object_selector: Option<LabelSelector>,
-    #[api(tag = 6, go = "v1.SideEffectClass")]
+    #[api(tag = 6, go = "$.SideEffectClass")]
     side_effects: Option<String>,
-    #[api(tag = 7)]
+    #[api(tag = 7, default = 10, implied)]
     timeout_seconds: Option<i32>,
     #[api(tag = 8, required, always)]
     admission_review_versions: List<String>,
-    #[api(tag = 10, go = "v1.ReinvocationPolicyType")]
+    #[api(tag = 10, default = "Never", implied, go = "$.ReinvocationPolicyType")]
     reinvocation_policy: Option<String>,
     #[api(tag = 12, keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
@@ -58,7 +61,57 @@ impl Kind for MutatingWebhookConfiguration {
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Webhooks", "integer", |this, _| count(this.webhooks().len()).into()),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        if self.webhooks().is_empty() {
+            return;
+        }
+        for hook in self.webhooks_mut().iter_mut() {
+            hook.default_selectors();
+        }
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        let changed = self.webhooks() != old.webhooks();
+        generation::next(self.metadata_mut(), old.metadata(), changed);
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.check(None, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.check(Some(old), errs);
+    }
+}
+
+impl MutatingWebhookConfiguration {
+    fn check(&self, old: Option<&Self>, errs: &mut Errors) {
+        webhooks::check(self.webhooks(), old.map(Self::webhooks), errs);
+        for (i, hook) in self.webhooks().iter().enumerate() {
+            let at = Path::Root.field("webhooks");
+            let at = at.index(i);
+            errs.one_of(&at.field("reinvocationPolicy"), hook.reinvocation_policy(), &REINVOCATION);
+        }
+    }
+}
+
+impl MutatingWebhook {
+    fn default_selectors(&mut self) {
+        if self.namespace_selector().is_none() {
+            self.set_namespace_selector(LabelSelector::new());
+        }
+        if self.object_selector().is_none() {
+            self.set_object_selector(LabelSelector::new());
+        }
     }
 }

@@ -1,8 +1,17 @@
 //! admissionregistration/v1: ValidatingAdmissionPolicy.
 
+use std::collections::BTreeSet;
+
 use macros::api;
-use object::{Condition, LabelSelector, List, ObjectMeta};
-use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
+use object::{Condition, LabelSelector, List, ObjectMeta, count};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
+
+use super::rules::{FAILURE, check_conditions, check_variables, param_kind_cell, same};
+use crate::{
+    expression::{self, Environment, Gives},
+    rules::Rules,
+    shown::shown_all,
+};
 
 #[api]
 pub struct ValidatingAdmissionPolicy {
@@ -46,7 +55,7 @@ pub struct ValidatingAdmissionPolicySpec {
     match_constraints: Option<MatchResources>,
     #[api(tag = 3)]
     validations: List<Validation>,
-    #[api(tag = 4, go = "v1.FailurePolicyType")]
+    #[api(tag = 4, default = "Fail", implied, go = "$.FailurePolicyType")]
     failure_policy: Option<String>,
     #[api(tag = 5)]
     audit_annotations: List<AuditAnnotation>,
@@ -102,7 +111,7 @@ pub struct MatchResources {
     resource_rules: List<NamedRuleWithOperations>,
     #[api(tag = 4)]
     exclude_resource_rules: List<NamedRuleWithOperations>,
-    #[api(tag = 7, go = "v1.MatchPolicyType")]
+    #[api(tag = 7, default = "Equivalent", implied, go = "$.MatchPolicyType")]
     match_policy: Option<String>,
 }
 
@@ -130,7 +139,7 @@ pub struct Rule {
     api_versions: List<String>,
     #[api(tag = 3)]
     resources: List<String>,
-    #[api(tag = 4, go = "v1.ScopeType")]
+    #[api(tag = 4, default = "*", implied, go = "v1.ScopeType")]
     scope: Option<String>,
 }
 
@@ -154,14 +163,200 @@ impl Kind for ValidatingAdmissionPolicy {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("validatingadmissionpolicies", "v1");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "ValidatingAdmissionPolicy", &["get", "patch", "update"])];
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Validations", "integer", |this, _| {
+            count(this.spec().validations().len()).into()
+        }),
+        Column::new("ParamKind", "string", |this, _| {
+            param_kind_cell(this.spec().param_kind()).into()
+        }),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        if self.spec().match_constraints().is_some() {
+            self.spec_mut().match_constraints_mut().default_fields();
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(ValidatingAdmissionPolicyStatus::new());
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.check(None, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.check(Some(old.spec()), errs);
+    }
+
+    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        let checking = self.status().type_checking();
+        for (i, it) in checking.iter().flat_map(|it| it.expression_warnings().iter()).enumerate() {
+            let at = at.field("typeChecking");
+            let at = at.field("expressionWarnings");
+            errs.need(&at.index(i), "warning", it.warning());
+            errs.need(&at.index(i), "fieldRef", it.field_ref().trim());
+        }
+        errs.conditions(&at.field("conditions"), self.status().conditions());
+    }
+}
+
+const MAX_ANNOTATIONS: usize = 20;
+const MAX_VALUE: usize = 5 * 1024;
+const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+
+impl ValidatingAdmissionPolicy {
+    fn check(&self, old: Option<&ValidatingAdmissionPolicySpec>, errs: &mut Errors) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        errs.one_of(&at.field("failurePolicy"), spec.failure_policy(), &FAILURE);
+        if let Some(kind) = spec.param_kind() {
+            kind.check(&at.field("paramKind"), errs);
+        }
+        let constraints = at.field("matchConstraints");
+        MatchResources::check_constraints(spec.match_constraints(), &constraints, errs);
+        let params = spec.param_kind().is_some();
+        if !old.is_some_and(|old| same(spec, old, &["paramKind", "matchConditions"])) {
+            let before: Vec<_> = old.iter().flat_map(|old| old.match_conditions().iter()).collect();
+            let at = at.field("matchConditions");
+            check_conditions(spec.match_conditions(), &before, params, &at, errs);
+        }
+        let variables = check_variables(spec.variables(), params, &at.field("variables"), errs);
+        if spec.validations().is_empty() && spec.audit_annotations().is_empty() {
+            let why = "validations or auditAnnotations must contain at least one item";
+            errs.required(&at.field("validations"), why);
+            return errs.required(&at.field("auditAnnotations"), why);
+        }
+        let environment = |gives, authorizer, stored| Environment {
+            gives,
+            params,
+            authorizer,
+            variables: variables.clone(),
+            stored,
+        };
+        for (i, validation) in spec.validations().iter().enumerate() {
+            let before = old.and_then(|old| old.validations().find(|old| old == validation));
+            validation.check(
+                before.is_some(),
+                &environment,
+                &at.field("validations").index(i),
+                errs,
+            );
+        }
+        self.check_annotations(old, &environment, &at.field("auditAnnotations"), errs);
+    }
+
+    fn check_annotations(
+        &self,
+        old: Option<&ValidatingAdmissionPolicySpec>,
+        environment: &dyn Fn(Gives, bool, bool) -> Environment,
+        at: &Path,
+        errs: &mut Errors,
+    ) {
+        let (all, policy) = (self.spec().audit_annotations(), self.metadata().name());
+        if all.len() > MAX_ANNOTATIONS {
+            let shown = shown_all(all.iter());
+            let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
+            errs.invalid_shown(at, shown, why);
+        }
+        let mut keys = BTreeSet::new();
+        for (i, annotation) in all.iter().enumerate() {
+            let (at, key) = (at.index(i), annotation.key());
+            match policy {
+                "" => {
+                    let why = "requires metadata.name be non-empty";
+                    errs.invalid(&at.field("key"), key, why);
+                }
+                policy => errs.qualified(&at.field("key"), &format!("{policy}/{key}")),
+            }
+            let (text, here) = (annotation.value_expression().trim(), at.field("valueExpression"));
+            if text.is_empty() {
+                errs.required(&here, "valueExpression is not specified");
+            } else if text.len() > MAX_VALUE {
+                errs.required(&here, format!("must not exceed {MAX_VALUE} bytes in length"));
+            } else {
+                let stored = old.is_some_and(|old| {
+                    let same = |old: &AuditAnnotation| {
+                        old.value_expression() == annotation.value_expression()
+                    };
+                    old.audit_annotations().find(same).is_some()
+                });
+                let environment = environment(Gives::Annotation, true, stored);
+                expression::check(text, &environment, &here, errs);
+            }
+            if !keys.insert(key) {
+                errs.duplicate(&at.field("key"), key);
+            }
+        }
+    }
+}
+
+impl Validation {
+    fn check(
+        &self,
+        stored: bool,
+        environment: &dyn Fn(Gives, bool, bool) -> Environment,
+        at: &Path,
+        errs: &mut Errors,
+    ) {
+        let here = at.field("expression");
+        if self.expression().trim().is_empty() {
+            errs.required(&here, "expression is not specified");
+        } else {
+            let environment = environment(Gives::Truth, true, stored);
+            expression::check(self.expression(), &environment, &here, errs);
+        }
+        let (text, here) = (self.message_expression(), at.field("messageExpression"));
+        if !text.is_empty() && text.trim().is_empty() {
+            errs.invalid(&here, text, "must be non-empty if specified");
+        } else if !text.is_empty() {
+            let environment = environment(Gives::Message, false, stored);
+            expression::check(text, &environment, &here, errs);
+        }
+        let (text, here) = (self.message(), at.field("message"));
+        if !text.is_empty() && text.trim().is_empty() {
+            errs.invalid(&here, text, "must be non-empty if specified");
+        } else if text.trim().contains(['\n', '\r']) {
+            errs.invalid(&here, text, "must not contain line breaks");
+        }
+        if let Some(reason) = self.reason() {
+            errs.one_of(&at.field("reason"), reason, &REASONS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{complaints, created};
+
+    #[test]
+    fn a_policy_says_what_it_applies_to() {
+        let policy: ValidatingAdmissionPolicy = created(
+            r#"{"metadata":{"name":"p"},"spec":{"matchConstraints":{},
+                "validations":[{"expression":" "}]}}"#,
+        );
+        assert_eq!(policy.spec().failure_policy(), "Fail");
+        assert_eq!(
+            complaints(&policy),
+            [
+                "spec.matchConstraints.resourceRules: Required value",
+                "spec.validations[0].expression: Required value: expression is not specified"
+            ]
+        );
     }
 }

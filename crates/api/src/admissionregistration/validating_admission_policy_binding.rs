@@ -1,11 +1,14 @@
 //! admissionregistration/v1: ValidatingAdmissionPolicyBinding.
 
+use std::collections::BTreeSet;
+
 use macros::api;
-use object::{LabelSelector, List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage};
+use object::{LabelSelector, List, ObjectMeta, Value};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
 
-use super::MatchResources;
+use super::{MatchResources, rules::check_policy_name};
 
+/// Where a validating policy applies, with which parameters, and what follows.
 #[api]
 pub struct ValidatingAdmissionPolicyBinding {
     #[api(tag = 1)]
@@ -16,13 +19,13 @@ pub struct ValidatingAdmissionPolicyBinding {
 
 #[api]
 pub struct ValidatingAdmissionPolicyBindingSpec {
-    #[api(tag = 1)]
+    #[api(tag = 1, checks(Filled))]
     policy_name: String,
     #[api(tag = 2)]
     param_ref: Option<ParamRef>,
     #[api(tag = 3)]
     match_resources: Option<MatchResources>,
-    #[api(tag = 4, set, go = "[]v1.ValidationAction")]
+    #[api(tag = 4, set, go = "[]$.ValidationAction", checks(Filled))]
     validation_actions: List<String>,
 }
 
@@ -34,7 +37,7 @@ pub struct ParamRef {
     namespace: String,
     #[api(tag = 3)]
     selector: Option<LabelSelector>,
-    #[api(tag = 4, go = "v1.ParameterNotFoundActionType")]
+    #[api(tag = 4, go = "$.ParameterNotFoundActionType")]
     parameter_not_found_action: Option<String>,
 }
 
@@ -49,11 +52,56 @@ impl Kind for ValidatingAdmissionPolicyBinding {
         categories: &["api-extensions"],
     };
     const SCOPE: Scope = Scope::Cluster;
+    const GENERATION: bool = true;
     const STORAGE: Storage = Storage::new("validatingadmissionpolicybindings", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("PolicyName", "string", |this, _| this.spec().policy_name().into()),
+        Column::new("ParamRef", "string", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        if self.spec().match_resources().is_some() {
+            self.spec_mut().match_resources_mut().default_fields();
+        }
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        check_policy_name(spec.policy_name(), &at, errs);
+        if let Some(param) = spec.param_ref() {
+            param.check(&at.field("paramRef"), errs);
+        }
+        if let Some(matching) = spec.match_resources() {
+            matching.check(&at.field("matchResources"), errs);
+        }
+        check_actions(spec.validation_actions(), &at.field("validationActions"), errs);
+    }
+
+    fn validate_update(&self, _: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+}
+
+fn check_actions(actions: &List<String>, at: &Path, errs: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (i, action) in actions.iter().enumerate() {
+        errs.one_of(&at.index(i), action, &["Audit", "Deny", "Warn"]);
+        if !seen.insert(action) {
+            errs.duplicate(&at.index(i), action);
+        }
+    }
+    if seen.contains("Deny") && seen.contains("Warn") {
+        let why = "must not contain both Deny and Warn (repeating the same validation failure \
+                   information in the API response and headers serves no purpose)";
+        errs.invalid(at, Value::from(actions.clone()), why);
     }
 }

@@ -1,10 +1,11 @@
 //! admissionregistration/v1: ValidatingWebhookConfiguration.
 
 use macros::api;
-use object::{Bytes, LabelSelector, List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage};
+use object::{Bytes, LabelSelector, List, ObjectMeta, count};
+use schema::{Column, Errors, Kind, Names, Scope, Storage};
 
-use super::{MatchCondition, RuleWithOperations};
+use super::{MatchCondition, RuleWithOperations, webhooks};
+use crate::generation;
 
 #[api]
 pub struct ValidatingWebhookConfiguration {
@@ -22,17 +23,17 @@ pub struct ValidatingWebhook {
     client_config: WebhookClientConfig,
     #[api(tag = 3)]
     rules: List<RuleWithOperations>,
-    #[api(tag = 4, go = "v1.FailurePolicyType")]
+    #[api(tag = 4, default = "Fail", implied, go = "$.FailurePolicyType")]
     failure_policy: Option<String>,
-    #[api(tag = 9, go = "v1.MatchPolicyType")]
+    #[api(tag = 9, default = "Equivalent", implied, go = "$.MatchPolicyType")]
     match_policy: Option<String>,
     #[api(tag = 5)]
     namespace_selector: Option<LabelSelector>,
     #[api(tag = 10)]
     object_selector: Option<LabelSelector>,
-    #[api(tag = 6, go = "v1.SideEffectClass")]
+    #[api(tag = 6, go = "$.SideEffectClass")]
     side_effects: Option<String>,
-    #[api(tag = 7)]
+    #[api(tag = 7, default = 10, implied)]
     timeout_seconds: Option<i32>,
     #[api(tag = 8, required, always)]
     admission_review_versions: List<String>,
@@ -58,7 +59,7 @@ pub struct ServiceReference {
     name: String,
     #[api(tag = 3)]
     path: Option<String>,
-    #[api(tag = 4)]
+    #[api(tag = 4, default = 443, implied)]
     port: Option<i32>,
 }
 
@@ -78,7 +79,41 @@ impl Kind for ValidatingWebhookConfiguration {
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Webhooks", "integer", |this, _| count(this.webhooks().len()).into()),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        if self.webhooks().is_empty() {
+            return;
+        }
+        for hook in self.webhooks_mut().iter_mut() {
+            webhooks::default_selectors(hook);
+        }
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        let changed = self.webhooks() != old.webhooks();
+        generation::next(self.metadata_mut(), old.metadata(), changed);
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.check(None, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.check(Some(old), errs);
+    }
+}
+
+impl ValidatingWebhookConfiguration {
+    fn check(&self, old: Option<&Self>, errs: &mut Errors) {
+        webhooks::check(self.webhooks(), old.map(Self::webhooks), errs);
     }
 }

@@ -330,7 +330,8 @@ impl Kind for CustomResourceDefinition {
             join(crd.spec().names().short_names().iter()).into()
         })
         .wide(),
-        Column::new("Established", "boolean", |crd: &Self, _| crd.is_true("Established").into()).wide(),
+        Column::new("Established", "boolean", |crd: &Self, _| crd.is_true("Established").into())
+            .wide(),
     ];
 
     fn meta(&self) -> &ObjectMeta {

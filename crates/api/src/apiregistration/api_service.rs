@@ -1,9 +1,14 @@
 //! apiregistration/v1: APIService.
 
 use macros::api;
-use object::{Bytes, List, ObjectMeta, Time};
-use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
+use object::{Bytes, List, ObjectMeta, Time, names};
+use schema::{
+    Column, Errors, Kind, METADATA, NameRule, Names, Path, Scope, Storage, Subresource, Writer,
+};
 
+use crate::rules::Rules;
+
+/// Which server serves a group and version.
 #[api]
 pub struct APIService {
     #[api(tag = 1)]
@@ -38,7 +43,7 @@ pub struct ServiceReference {
     namespace: String,
     #[api(tag = 2)]
     name: String,
-    #[api(tag = 3)]
+    #[api(tag = 3, default = 443, implied)]
     port: Option<i32>,
 }
 
@@ -74,12 +79,164 @@ impl Kind for APIService {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::json("apiregistration.k8s.io/apiservices", "v1");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "APIService", &["get", "patch", "update"])];
 
+    const NAME: NameRule = |_, _| Vec::new(); // it follows from what is served
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Service", "string", |this, _| match this.spec().service() {
+            Some(service) => format!("{}/{}", service.namespace(), service.name()).into(),
+            None => "Local".into(),
+        }),
+        Column::new("Available", "string", |this, _| this.status().available().into()),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(APIServiceStatus::new());
+    }
+
+    fn sign(&mut self, old: Option<&Self>, by: &Writer) {
+        if old.is_none() && self.spec().service().is_none() {
+            let available = APIServiceCondition::new()
+                .with_type("Available")
+                .with_status("True")
+                .with_last_transition_time(Time::text(by.now))
+                .with_reason("Local")
+                .with_message("Local APIServices are always available");
+            self.status_mut().conditions_mut().push(available);
+        }
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.check_name(errs);
+        self.spec().check(&Path::Root.field("spec"), errs);
+    }
+
+    fn validate_update(&self, _: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+
+    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        let at = at.field("conditions");
+        for (i, condition) in self.status().conditions().iter().enumerate() {
+            let known = ["True", "False", "Unknown"];
+            errs.one_of(&at.index(i).field("status"), condition.status(), &known);
+        }
+    }
+}
+
+const MAX_GROUP: i32 = 20_000;
+const MAX_VERSION: i32 = 1_000;
+
+impl APIService {
+    fn check_name(&self, errs: &mut Errors) {
+        let at = Path::Root.field("metadata");
+        let wanted = format!("{}.{}", self.spec().version(), self.spec().group());
+        let wrong = |name: &str| match names::path_segment_name(name) {
+            wrong if !wrong.is_empty() => wrong,
+            _ if name == wanted => Vec::new(),
+            _ => vec![format!("must be `spec.version+\".\"+spec.group`: {wanted:?}")],
+        };
+        let meta = self.metadata();
+        if !meta.generate_name().is_empty() {
+            let given = meta.generate_name();
+            errs.complaints(&at.field("generateName"), given, wrong(given));
+        }
+        if !meta.name().is_empty() {
+            errs.complaints(&at.field("name"), meta.name(), wrong(meta.name()));
+        }
+    }
+}
+
+impl APIServiceSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        match self.group() {
+            "" if self.version() != "v1" => {
+                let why = "only v1 may have an empty group and it better be legacy kube";
+                errs.required(&at.field("group"), why);
+            }
+            "" => {}
+            group => errs.subdomain(&at.field("group"), group),
+        }
+        let wrong = names::dns1035_label(self.version());
+        errs.complaints(&at.field("version"), self.version(), wrong);
+        for (name, n, max) in [
+            ("groupPriorityMinimum", self.group_priority_minimum(), MAX_GROUP),
+            ("versionPriority", self.version_priority(), MAX_VERSION),
+        ] {
+            if !(1..=max).contains(&n) {
+                errs.invalid(&at.field(name), n, format!("must be positive and less than {max}"));
+            }
+        }
+        let bundle = Bytes::decode(self.ca_bundle()).unwrap_or_default();
+        match self.service() {
+            Some(service) => {
+                service.check(&at.field("service"), errs);
+                if self.insecure_skip_tls_verify() && !bundle.is_empty() {
+                    let why = "may not be true if caBundle is present";
+                    errs.invalid(&at.field("insecureSkipTLSVerify"), true, why);
+                }
+            }
+            None => {
+                if !bundle.is_empty() {
+                    let bad = format!("{} bytes", bundle.len());
+                    let why = "local APIServices may not have a caBundle";
+                    errs.invalid(&at.field("caBundle"), bad, why);
+                }
+                if self.insecure_skip_tls_verify() {
+                    let why = "local APIServices may not have insecureSkipTLSVerify";
+                    errs.invalid(&at.field("insecureSkipTLSVerify"), true, why);
+                }
+            }
+        }
+    }
+}
+
+impl ServiceReference {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        errs.need(at, "namespace", self.namespace());
+        errs.need(at, "name", self.name());
+        let wrong = names::port_number(self.port().into());
+        if !wrong.is_empty() {
+            let why = format!("port is not valid: {}", wrong.join(", "));
+            errs.invalid(&at.field("port"), self.port(), why);
+        }
+    }
+}
+
+impl APIServiceStatus {
+    fn available(&self) -> String {
+        let Some(it) = self.conditions().find(|condition| condition.type_() == "Available") else {
+            return "Unknown".to_owned();
+        };
+        match (it.status(), it.reason()) {
+            ("True", _) | (_, "") => it.status().to_owned(),
+            (status, reason) => format!("{status} ({reason})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{complaints, created};
+
+    #[test]
+    fn is_named_after_what_it_serves() {
+        let service: APIService = created(
+            r#"{"metadata":{"name":"x"},"spec":{"group":"a.example.com","version":"v1",
+                "groupPriorityMinimum":1,"versionPriority":1}}"#,
+        );
+        let why = "must be `spec.version+\".\"+spec.group`: \"v1.a.example.com\"";
+        assert_eq!(complaints(&service), [format!("metadata.name: Invalid value: \"x\": {why}")]);
     }
 }

@@ -1,59 +1,87 @@
 //! certificates/v1: CertificateSigningRequest.
 
-use macros::api;
-use object::{Bytes, List, Map, ObjectMeta, Time};
-use schema::{Kind, Names, Scope, Storage, Subresource};
+use std::collections::BTreeSet;
 
+use macros::api;
+use object::{Bytes, Lens, List, Map, ObjectMeta, Time};
+use schema::{
+    Column, Errors, Index, Kind, NameRule, Names, Path, Scope, Storage, Subresource, Writer,
+    human_duration, names,
+};
+use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
+
+use super::pem;
+use crate::{columns, core::volume::projected::check_signer};
+
+/// The wish for a certificate, and what has become of it.
 #[api]
 pub struct CertificateSigningRequest {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Who wishes what. It never changes.
     #[api(tag = 2, required, always)]
     spec: CertificateSigningRequestSpec,
+    /// Whether the wish is approved or denied, and the certificate.
     #[api(tag = 3)]
     status: CertificateSigningRequestStatus,
 }
 
 #[api]
 pub struct CertificateSigningRequestSpec {
+    /// The request itself, as PEM.
     #[api(tag = 1, required, always)]
     request: Bytes,
+    /// Who is to sign: `example.com/signer`.
     #[api(tag = 7, required, always)]
     signer_name: String,
+    /// How long the certificate shall be valid.
     #[api(tag = 8)]
     expiration_seconds: Option<i32>,
+    /// What the certificate shall be used for.
     #[api(tag = 5, go = "[]v1.KeyUsage")]
     usages: List<String>,
+    /// The user who asks. The server writes it down.
     #[api(tag = 2)]
     username: String,
+    /// The user's number. The server writes it down.
     #[api(tag = 3)]
     uid: String,
+    /// The user's groups. The server writes them down.
     #[api(tag = 4)]
     groups: List<String>,
+    /// What else is known of the user. The server writes it down.
     #[api(tag = 6, go = "map[string]v1.ExtraValue")]
     extra: Map<List<String>>,
 }
 
 #[api]
 pub struct CertificateSigningRequestStatus {
+    /// What was decided: Approved, Denied, Failed.
     #[api(tag = 1, keys("type"))]
     conditions: List<CertificateSigningRequestCondition>,
+    /// The certificate, as PEM.
     #[api(tag = 2)]
     certificate: Bytes,
 }
 
 #[api]
 pub struct CertificateSigningRequestCondition {
+    /// What was decided: Approved, Denied, Failed, or something else.
     #[api(tag = 1, required, always, go = "v1.RequestConditionType")]
     type_: String,
+    /// Whether it holds: True, False, Unknown.
     #[api(tag = 6, required, always, go = "v1.ConditionStatus")]
     status: String,
+    /// Why, in a word.
     #[api(tag = 2)]
     reason: String,
+    /// Why, for people.
     #[api(tag = 3)]
     message: String,
+    /// When it was last looked at.
     #[api(tag = 4)]
     last_update_time: Time,
+    /// When it last changed.
     #[api(tag = 5)]
     last_transition_time: Time,
 }
@@ -70,12 +98,344 @@ impl Kind for CertificateSigningRequest {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("certificatesigningrequests", "v1");
+    const NAME: NameRule = names::path_segment;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("approval", "CertificateSigningRequest", &["get", "patch", "update"]),
         Subresource::new("status", "CertificateSigningRequest", &["get", "patch", "update"]),
     ];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::AGE,
+        Column::new("SignerName", "string", |csr, _| columns::or_none(csr.spec().signer_name())),
+        Column::new("Requestor", "string", |csr, _| csr.spec().username().into()),
+        Column::new("RequestedDuration", "string", |csr, _| {
+            let seconds = csr.spec().expiration_seconds();
+            seconds.map_or(columns::NONE.into(), |it| human_duration(it.into()).into())
+        }),
+        Column::new("Condition", "string", |csr, _| csr.state().into()),
+    ];
+    const INDEXES: &'static [Index<Self>] =
+        &[Index::field("spec.signerName", |csr| csr.spec().signer_name().into())];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(CertificateSigningRequestStatus::new());
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        self.set_spec(old.spec().clone());
+    }
+
+    fn prepare_status(&mut self, old: &Self) {
+        for ty in [APPROVED, DENIED] {
+            self.keep_decision(old, ty);
+        }
+    }
+
+    fn sign(&mut self, old: Option<&Self>, by: &Writer) {
+        match old {
+            None => self.spec_mut().sign(by),
+            Some(old) => self.stamp_conditions(old, by.now),
+        }
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.check(None, errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.check(Some(old), errs);
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        self.check_kept(old, errs);
+        for ty in [APPROVED, DENIED] {
+            let (had, has) = (old.conditions(ty).count(), self.conditions(ty).count());
+            if has > had {
+                let at = Path::Root.field("status");
+                let why = format!("updates may not add a condition of type {ty:?}");
+                errs.forbidden(&at.field("conditions"), why);
+            }
+        }
+        let had = old.status().certificate();
+        if !had.is_empty() && self.status().certificate() != had {
+            let at = Path::Root.field("status");
+            let why = "updates may not modify existing certificate content";
+            errs.forbidden(&at.field("certificate"), why);
+        }
+    }
+
+    fn validate_approval(&self, old: &Self, errs: &mut Errors) {
+        self.check_kept(old, errs);
+        if self.status().certificate() != old.status().certificate() {
+            let at = Path::Root.field("status");
+            errs.forbidden(&at.field("certificate"), "updates may not set certificate content");
+        }
+    }
+}
+
+const APPROVED: &str = "Approved";
+const DENIED: &str = "Denied";
+const FAILED: &str = "Failed";
+const LEGACY: &str = "kubernetes.io/legacy-unknown";
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+impl CertificateSigningRequest {
+    fn conditions(&self, ty: &str) -> impl Iterator<Item = &CertificateSigningRequestCondition> {
+        self.status().conditions().iter().filter(move |condition| condition.type_() == ty)
+    }
+
+    fn has(&self, ty: &str) -> bool {
+        self.conditions(ty).next().is_some()
+    }
+
+    fn state(&self) -> String {
+        let mut state = match (self.has(DENIED), self.has(APPROVED)) {
+            (true, _) => DENIED,
+            (false, true) => APPROVED,
+            (false, false) => "Pending",
+        }
+        .to_owned();
+        if self.has(FAILED) {
+            state += ",Failed";
+        }
+        if !self.status().certificate().is_empty() {
+            state += ",Issued";
+        }
+        state
+    }
+
+    /// What was decided is not decided anew by who writes the status.
+    fn keep_decision(&mut self, old: &Self, ty: &str) {
+        if old.conditions(ty).count() != self.conditions(ty).count() || !old.has(ty) {
+            return;
+        }
+        let mut kept = old.conditions(ty).cloned().collect::<Vec<_>>().into_iter();
+        for condition in self.status_mut().conditions_mut().iter_mut() {
+            if condition.type_() == ty {
+                *condition = kept.next().expect("as many as before");
+            }
+        }
+    }
+
+    fn stamp_conditions(&mut self, old: &Self, now: i64) {
+        if self.status().conditions().is_empty() {
+            return;
+        }
+        let now = Time::text(now);
+        for condition in self.status_mut().conditions_mut().iter_mut() {
+            if condition.last_update_time().is_empty() {
+                condition.set_last_update_time(now.as_str());
+            }
+            if condition.last_transition_time().is_empty() {
+                let same = old.status().conditions().find(|old| {
+                    old.type_() == condition.type_()
+                        && old.status() == condition.status()
+                        && !old.last_transition_time().is_empty()
+                });
+                let since = same.map_or(now.as_str(), |old| old.last_transition_time()).to_owned();
+                condition.set_last_transition_time(since.as_str());
+            }
+        }
+    }
+
+    fn check_kept(&self, old: &Self, errs: &mut Errors) {
+        self.check(Some(old), errs);
+        let at = Path::Root.field("status");
+        for ty in [APPROVED, DENIED, FAILED] {
+            if self.conditions(ty).count() < old.conditions(ty).count() {
+                let why = format!("updates may not remove a condition of type {ty:?}");
+                errs.forbidden(&at.field("conditions"), why);
+            }
+        }
+    }
+
+    fn check(&self, old: Option<&Self>, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        self.spec().check(old.map(Self::spec), &at, errs);
+        let at = Path::Root.field("status");
+        self.check_conditions(old, &at.field("conditions"), errs);
+        let certificate = self.status().certificate();
+        let before = old.map(|old| old.status().certificate());
+        if before.is_some_and(|before| before == certificate || wrong_chain(before).is_some()) {
+            return;
+        }
+        if let Some(why) = wrong_chain(certificate) {
+            errs.invalid(&at.field("certificate"), "<certificate data>", why);
+        }
+    }
+
+    fn check_conditions(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
+        let had = |ty: &str| old.is_some_and(|old| old.has(ty));
+        let mut types = BTreeSet::new();
+        for (i, condition) in self.status().conditions().iter().enumerate() {
+            let (at, ty) = (at.index(i), condition.type_());
+            if ty.is_empty() && !had("") {
+                errs.required(&at.field("type"), "");
+            }
+            let allowed: &[&str] = match ty {
+                APPROVED | DENIED | FAILED => &["True"],
+                _ => &["False", "True", "Unknown"],
+            };
+            match condition.status() {
+                "" => errs.required(&at.field("status"), ""),
+                status => errs.one_of(&at.field("status"), status, allowed),
+            }
+            if !types.insert(ty) && !old.is_some_and(Self::repeats) {
+                errs.duplicate(&at.field("type"), ty);
+            }
+        }
+        if self.has(APPROVED) && self.has(DENIED) && !(had(APPROVED) && had(DENIED)) {
+            let all = r#"must specify at most one of: `conditions[{"type": "Approved"}]`, `conditions[{"type": "Denied"}]`"#;
+            let bad = r#"{conditions[{"type": "Approved"}], conditions[{"type": "Denied"}]}"#;
+            errs.invalid(at, bad, all);
+        }
+    }
+
+    fn repeats(&self) -> bool {
+        let mut types = BTreeSet::new();
+        !self.status().conditions().iter().all(|condition| types.insert(condition.type_()))
+    }
+}
+
+impl CertificateSigningRequestSpec {
+    fn sign(&mut self, by: &Writer) {
+        self.set_username(by.user);
+        self.set_uid(by.uid);
+        self.set_groups(by.groups.iter().map(|group| group.as_str()).collect::<List<String>>());
+        self.set_extra(Self::new().extra().clone());
+        for (name, values) in by.extra {
+            let values = values.iter().map(String::as_str).collect::<List<String>>();
+            self.extra_mut().insert(name, values);
+        }
+    }
+
+    fn check(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
+        if let Some(why) = wrong_request(self.request()) {
+            errs.invalid(&at.field("request"), self.tree().get("request").clone(), why);
+        }
+        let here = at.field("usages");
+        if self.usages().is_empty() {
+            errs.required(&here, "");
+        }
+        let unknown = |spec: &Self| spec.usages().iter().any(|usage| !USAGES.contains(&usage));
+        let twice = |spec: &Self| {
+            let mut seen = BTreeSet::new();
+            !spec.usages().iter().all(|usage| seen.insert(usage))
+        };
+        let (unknown, twice) = (old.is_some_and(unknown), old.is_some_and(twice));
+        let mut seen = BTreeSet::new();
+        for (i, usage) in self.usages().iter().enumerate() {
+            if !unknown {
+                errs.one_of(&here.index(i), usage, &USAGES);
+            }
+            if !seen.insert(usage) && !twice {
+                errs.duplicate(&here.index(i), usage);
+            }
+        }
+        let here = at.field("signerName");
+        if self.signer_name() == LEGACY && old.is_none_or(|old| old.signer_name() != LEGACY) {
+            let why = "the legacy signerName is not allowed via this API version";
+            errs.invalid(&here, LEGACY, why);
+        } else {
+            check_signer(&here, self.signer_name(), errs);
+        }
+        if let Some(seconds) = self.expiration_seconds().filter(|seconds| *seconds < 600) {
+            let why = "may not specify a duration less than 600 seconds (10 minutes)";
+            errs.invalid(&at.field("expirationSeconds"), seconds, why);
+        }
+    }
+}
+
+/// What is wrong with a request, if anything.
+fn wrong_request(request: &str) -> Option<&'static str> {
+    let text = Bytes::decode(request).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let block = pem::blocks(&text).next().filter(|block| block.label == "CERTIFICATE REQUEST");
+    let Some(block) = block else { return Some("PEM block type must be CERTIFICATE REQUEST") };
+    match X509CertificationRequest::from_der(&block.content) {
+        Ok((_, request)) => {
+            request.verify_signature().is_err().then_some("x509: signature verification failed")
+        }
+        Err(_) => Some("x509: malformed certificate request"),
+    }
+}
+
+/// What is wrong with certificates, if anything.
+fn wrong_chain(certificates: &str) -> Option<String> {
+    let text = Bytes::decode(certificates).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    if text.is_empty() {
+        return None;
+    }
+    let mut count = 0;
+    for block in pem::blocks(&text) {
+        if block.label != "CERTIFICATE" {
+            let found = block.label;
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {found:?}"));
+        } else if block.has_headers {
+            return Some("no PEM block headers are permitted".to_owned());
+        } else if x509_parser::parse_x509_certificate(&block.content).is_err() {
+            return Some("x509: malformed certificate".to_owned());
+        }
+        count += 1;
+    }
+    (count == 0).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{complaints, created};
+
+    #[test]
+    fn a_request_is_looked_into() {
+        let csr: CertificateSigningRequest = created(
+            r#"{"metadata":{"name":"x"},"spec":{"request":"YQ==","signerName":"example.com/s",
+                "usages":["client auth"]}}"#,
+        );
+        assert_eq!(
+            complaints(&csr),
+            ["spec.request: Invalid value: \"YQ==\": PEM block type must be CERTIFICATE REQUEST"]
+        );
+    }
+
+    #[test]
+    fn nobody_is_both_approved_and_denied() {
+        let mut csr = CertificateSigningRequest::new();
+        for ty in [APPROVED, DENIED] {
+            let condition = CertificateSigningRequestCondition::new().with_type(ty);
+            csr.status_mut().conditions_mut().push(condition.with_status("True"));
+        }
+        let wrong = complaints(&csr);
+        assert!(wrong.iter().any(|wrong| wrong.contains("at most one of")), "{wrong:?}");
+        assert_eq!(csr.state(), DENIED);
     }
 }

@@ -1,7 +1,8 @@
-//! certificates/v1.
+//! certificates/v1 and v1beta1.
 
 mod certificate_signing_request;
 mod cluster_trust_bundle;
+mod pem;
 mod pod_certificate_request;
 pub mod v1beta1;
 

@@ -1,53 +1,74 @@
-//! certificates/v1: PodCertificateRequest.
+//! certificates/v1: PodCertificateRequest. It is stored in v1beta1, which has the rules.
 
 use macros::api;
-use object::{Bytes, Condition, List, Map, ObjectMeta, Time};
-use schema::{Kind, METADATA, Names, Storage, Subresource};
+use object::{Bytes, Condition, List, Map, ObjectMeta, Time, Value};
+use schema::{Column, Kind, METADATA, Names, Storage, Subresource};
 
+use super::v1beta1;
+use crate::columns;
+
+/// The wish of a kubelet for a certificate of a pod.
 #[api]
 pub struct PodCertificateRequest {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is wished for which pod. It never changes.
     #[api(tag = 2, required, always)]
     spec: PodCertificateRequestSpec,
+    /// What the signer has decided.
     #[api(tag = 3)]
     status: PodCertificateRequestStatus,
 }
 
 #[api]
 pub struct PodCertificateRequestSpec {
+    /// Who is to sign: `example.com/signer`.
     #[api(tag = 1, required, always)]
     signer_name: String,
+    /// The pod's name.
     #[api(tag = 2, required, always)]
     pod_name: String,
+    /// The pod's number.
     #[api(tag = 3, name = "podUID", required, always, go = "types.UID")]
     pod_uid: String,
+    /// The name of the pod's service account.
     #[api(tag = 4, required, always)]
     service_account_name: String,
+    /// The number of the pod's service account.
     #[api(tag = 5, name = "serviceAccountUID", required, always, go = "types.UID")]
     service_account_uid: String,
+    /// The node that the pod runs on.
     #[api(tag = 6, required, always, go = "types.NodeName")]
     node_name: String,
+    /// The node's number.
     #[api(tag = 7, name = "nodeUID", required, always, go = "types.UID")]
     node_uid: String,
+    /// How long the certificate may be valid at most.
     #[api(tag = 8, default = 86400)]
     max_expiration_seconds: Option<i32>,
+    /// A request that is signed by the key, and says nothing else.
     #[api(tag = 12, name = "stubPKCS10Request", required, always)]
     stub_pkcs10_request: Bytes,
+    /// What the pod's author wants the signer to know.
     #[api(tag = 11)]
     unverified_user_annotations: Map<String>,
 }
 
 #[api]
 pub struct PodCertificateRequestStatus {
+    /// What was decided: Issued, Denied, Failed.
     #[api(tag = 1, keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
+    /// The certificate and those that lead to its root, as PEM.
     #[api(tag = 2)]
     certificate_chain: String,
+    /// From when on the certificate is valid.
     #[api(tag = 4)]
     not_before: Option<Time>,
+    /// When the kubelet should ask for the next one.
     #[api(tag = 5)]
     begin_refresh_at: Option<Time>,
+    /// Until when the certificate is valid.
     #[api(tag = 6)]
     not_after: Option<Time>,
 }
@@ -63,12 +84,39 @@ impl Kind for PodCertificateRequest {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("podcertificaterequests", "v1beta1");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "PodCertificateRequest", &["get", "patch", "update"])];
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const GATE: Option<&str> = Some("PodCertificateRequest");
+    const SUBRESOURCES: &'static [Subresource] = v1beta1::PodCertificateRequest::SUBRESOURCES;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("PodName", "string", |this, _| this.spec().pod_name().into()),
+        Column::new("ServiceAccountName", "string", |this, _| {
+            this.spec().service_account_name().into()
+        }),
+        Column::new("NodeName", "string", |this, _| this.spec().node_name().into()),
+        Column::new("SignerName", "string", |this, _| this.spec().signer_name().into()),
+        Column::new("State", "string", |this, _| this.status().state().into()),
+        Column::new("UnverifiedUserAnnotations", "string", |this, _| {
+            columns::labels(this.spec().unverified_user_annotations())
+        }),
+    ];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn from_stored(object: &mut Value) {
+        for name in ["pkixPublicKey", "proofOfPossession"] {
+            object["spec"].remove(name);
+        }
+    }
+}
+
+impl PodCertificateRequestStatus {
+    pub(super) fn state(&self) -> &str {
+        let decided =
+            |condition: &&Condition| matches!(condition.type_(), "Issued" | "Denied" | "Failed");
+        self.conditions().iter().filter(decided).next_back().map_or("Pending", Condition::type_)
     }
 }

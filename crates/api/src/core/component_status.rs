@@ -34,6 +34,7 @@ impl Kind for ComponentStatus {
         short: &["cs"],
         categories: &[],
     };
+    const DEPRECATED: &str = "deprecated in v1.19+";
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = &["get", "list"];
 

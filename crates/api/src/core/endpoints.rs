@@ -64,6 +64,7 @@ impl Kind for Endpoints {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("services/endpoints", "v1");
+    const DEPRECATED: &str = "deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Endpoints", "string", |endpoints, _| endpoints.cell().into()),

@@ -1,9 +1,12 @@
 //! flowcontrol/v1: FlowSchema.
 
 use macros::api;
-use object::{List, ObjectMeta, Time};
-use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
+use object::{Lens, List, ObjectMeta, Time, Value, from_json, names};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource, normalize};
 
+use crate::{columns::NONE, rules::Rules, shown::shown};
+
+/// Which requests belong together, and at which level they are served.
 #[api]
 pub struct FlowSchema {
     #[api(tag = 1)]
@@ -18,7 +21,7 @@ pub struct FlowSchema {
 pub struct FlowSchemaSpec {
     #[api(tag = 1, required, always)]
     priority_level_configuration: PriorityLevelConfigurationReference,
-    #[api(tag = 2, always)]
+    #[api(tag = 2, default = 1000, implied)]
     matching_precedence: i32,
     #[api(tag = 3)]
     distinguisher_method: Option<FlowDistinguisherMethod>,
@@ -136,10 +139,300 @@ impl Kind for FlowSchema {
     const STORAGE: Storage = Storage::new("flowschemas", "v1");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GENERATION: bool = true;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("PriorityLevel", "string", |flow, _| {
+            flow.spec().priority_level_configuration().name().into()
+        }),
+        Column::new("MatchingPrecedence", "string", |flow, _| {
+            flow.spec().matching_precedence().into()
+        }),
+        Column::new("DistinguisherMethod", "string", |flow, _| {
+            flow.spec().distinguisher_method().map_or(NONE, FlowDistinguisherMethod::type_).into()
+        }),
+        Column::AGE,
+        Column::new("MissingPL", "string", |flow, _| {
+            let dangling = flow.status().conditions().find(|it| it.type_() == "Dangling");
+            dangling.map_or("?", FlowSchemaCondition::status).into()
+        }),
+    ];
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "FlowSchema", &["get", "patch", "update"])];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(FlowSchemaStatus::new());
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let (name, at) = (self.metadata().name(), Path::Root.field("spec"));
+        self.spec().check(name, &at, errs);
+        if let Some((_, fixed)) = FIXED.iter().find(|(fixed, _)| *fixed == name) {
+            check_fixed(name, self.spec(), fixed, errs);
+        }
+        self.validate_status(self, errs);
+    }
+
+    fn validate_update(&self, _: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+
+    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        let types = self.status().conditions().iter().map(FlowSchemaCondition::type_);
+        super::check_conditions(types, errs);
+    }
+}
+
+/// The schemas that every server has, and what they say.
+const FIXED: [(&str, &str); 2] = [
+    (
+        "exempt",
+        r#"{"priorityLevelConfiguration":{"name":"exempt"},"matchingPrecedence":1,"rules":[{
+            "subjects":[{"kind":"Group","group":{"name":"system:masters"}}],
+            "resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"],
+                "clusterScope":true,"namespaces":["*"]}],
+            "nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}"#,
+    ),
+    (
+        "catch-all",
+        r#"{"priorityLevelConfiguration":{"name":"catch-all"},"matchingPrecedence":10000,
+            "distinguisherMethod":{"type":"ByUser"},"rules":[{
+            "subjects":[{"kind":"Group","group":{"name":"system:unauthenticated"}},
+                {"kind":"Group","group":{"name":"system:authenticated"}}],
+            "resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"],
+                "clusterScope":true,"namespaces":["*"]}],
+            "nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}"#,
+    ),
+];
+
+fn check_fixed(name: &str, spec: &FlowSchemaSpec, fixed: &str, errs: &mut Errors) {
+    let mut fixed = from_json(fixed.as_bytes()).expect("written above");
+    normalize(FlowSchemaSpec::SHAPE, &mut fixed);
+    if *spec.tree() != fixed {
+        let shown = shown(spec);
+        let why = format!("spec of '{name}' must equal the fixed value");
+        errs.invalid_shown(&Path::Root.field("spec"), shown, why);
+    }
+}
+
+const MAX_PRECEDENCE: i32 = 10_000;
+const VERBS: [&str; 9] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
+
+impl FlowSchemaSpec {
+    fn check(&self, name: &str, at: &Path, errs: &mut Errors) {
+        let (precedence, here) = (self.matching_precedence(), at.field("matchingPrecedence"));
+        if precedence <= 0 {
+            errs.invalid(&here, precedence, "must be a positive value");
+        }
+        if precedence > MAX_PRECEDENCE {
+            errs.invalid(&here, precedence, format!("must not be greater than {MAX_PRECEDENCE}"));
+        }
+        if precedence == 1 && name != "exempt" {
+            let why = "only the schema named 'exempt' may have matchingPrecedence 1";
+            errs.invalid(&here, precedence, why);
+        }
+        if let Some(method) = self.distinguisher_method() {
+            let (at, known) = (at.field("distinguisherMethod"), ["ByNamespace", "ByUser"]);
+            if !known.contains(&method.type_()) {
+                let shown = shown(method);
+                errs.not_supported_shown(&at.field("type"), shown, &known);
+            }
+        }
+        let here = at.field("priorityLevelConfiguration");
+        match self.priority_level_configuration().name() {
+            "" => errs.required(&here.field("name"), "must reference a priority level"),
+            name => errs.subdomain(&here.field("name"), name),
+        }
+        for (i, rule) in self.rules().iter().enumerate() {
+            rule.check(&at.field("rules").index(i), errs);
+        }
+    }
+}
+
+impl PolicyRulesWithSubjects {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        if self.subjects().is_empty() {
+            errs.required(&at.field("subjects"), "subjects must contain at least one value");
+        }
+        for (i, subject) in self.subjects().iter().enumerate() {
+            subject.check(&at.field("subjects").index(i), errs);
+        }
+        if self.resource_rules().is_empty() && self.non_resource_rules().is_empty() {
+            let why = "at least one of resourceRules and nonResourceRules has to be non-empty";
+            errs.required(at, why);
+        }
+        for (i, rule) in self.resource_rules().iter().enumerate() {
+            rule.check(&at.field("resourceRules").index(i), errs);
+        }
+        for (i, rule) in self.non_resource_rules().iter().enumerate() {
+            rule.check(&at.field("nonResourceRules").index(i), errs);
+        }
+    }
+}
+
+impl Subject {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let kinds = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
+        if !kinds.iter().any(|(kind, _)| *kind == self.kind()) {
+            let known = ["Group", "ServiceAccount", "User"];
+            return errs.not_supported(&at.field("kind"), self.kind(), &known);
+        }
+        for (kind, name) in kinds {
+            let (is_set, wanted) = (!self.tree().get(name).is_null(), kind == self.kind());
+            if wanted && !is_set {
+                let why = format!("{name} is required when subject kind is '{kind}'");
+                errs.required(&at.field(name), why);
+            } else if is_set && !wanted {
+                let why = format!("{name} is forbidden when subject kind is not '{kind}'");
+                errs.forbidden(&at.field(name), why);
+            }
+        }
+        match self.kind() {
+            "User" => {
+                if let Some(user) = self.user() {
+                    errs.need(&at.field("user"), "name", user.name());
+                }
+            }
+            "Group" => {
+                if let Some(group) = self.group() {
+                    errs.need(&at.field("group"), "name", group.name());
+                }
+            }
+            _ => {
+                if let Some(account) = self.service_account() {
+                    account.check(&at.field("serviceAccount"), errs);
+                }
+            }
+        }
+    }
+}
+
+impl ServiceAccountSubject {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        match self.name() {
+            "" => errs.required(&at.field("name"), ""),
+            "*" => {}
+            name => errs.subdomain(&at.field("name"), name),
+        }
+        match self.namespace() {
+            "" => {
+                let why = "must specify namespace for service account";
+                errs.required(&at.field("namespace"), why);
+            }
+            namespace => errs.label(&at.field("namespace"), namespace),
+        }
+    }
+}
+
+impl ResourcePolicyRule {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        check_verbs(self.verbs(), at, errs);
+        for (name, list, one, others) in [
+            ("apiGroups", self.api_groups(), "api group", "api groups"),
+            ("resources", self.resources(), "resource", "resources"),
+        ] {
+            if list.is_empty() {
+                let why = format!("resource rules must supply at least one {one}");
+                errs.required(&at.field(name), why);
+            }
+            alone(list, &at.field(name), others, errs);
+        }
+        let at = at.field("namespaces");
+        if self.namespaces().is_empty() && !self.cluster_scope() {
+            let why =
+                "resource rules that are not cluster scoped must supply at least one namespace";
+            errs.required(&at, why);
+        } else if !alone(self.namespaces(), &at, "namespaces", errs) {
+            for (i, namespace) in self.namespaces().iter().enumerate() {
+                for wrong in names::dns1123_label(namespace) {
+                    let why = format!(
+                        "each member of this list must be '*' or a DNS-1123 label; {wrong}"
+                    );
+                    errs.invalid(&at.index(i), namespace, why);
+                }
+            }
+        }
+    }
+}
+
+impl NonResourcePolicyRule {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        check_verbs(self.verbs(), at, errs);
+        let (urls, at) = (self.non_resource_urls(), at.field("nonResourceURLs"));
+        if urls.is_empty() {
+            errs.required(&at, "nonResourceURLs must contain at least one value");
+        } else if !alone(urls, &at, "non-resource URLs", errs) {
+            for (i, url) in urls.iter().enumerate() {
+                if let Some(why) = wrong_with_path(url) {
+                    errs.invalid(&at.index(i), url, why);
+                }
+            }
+        }
+    }
+}
+
+/// Whether `*` is in the list, where it must be alone.
+fn alone(list: &List<String>, at: &Path, others: &str, errs: &mut Errors) -> bool {
+    let all = list.iter().any(|item| item == "*");
+    if all && list.len() > 1 {
+        let why = format!("if '*' is present, must not specify other {others}");
+        errs.invalid(at, Value::from(list.clone()), why);
+    }
+    all
+}
+
+fn check_verbs(verbs: &List<String>, at: &Path, errs: &mut Errors) {
+    let at = at.field("verbs");
+    if verbs.is_empty() {
+        errs.required(&at, "verbs must contain at least one value");
+    } else if !alone(verbs, &at, "verbs", errs) && !verbs.iter().all(|it| VERBS.contains(&it)) {
+        errs.not_supported(&at, Value::from(verbs.clone()), &VERBS);
+    }
+}
+
+fn wrong_with_path(path: &str) -> Option<&'static str> {
+    match path {
+        "" => Some("must not be empty"),
+        "/" => None,
+        path if !path.starts_with('/') => Some("must start with slash"),
+        path if path.contains(' ') => Some("must not contain white-space"),
+        path if path.contains("//") => Some("must not contain double slash"),
+        path => match path.matches('*').count() {
+            0 => None,
+            1 if path.ends_with("/*") => None,
+            _ => Some("wildcard can only do suffix matching"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{complaints, created};
+
+    #[test]
+    fn only_the_exempt_schema_comes_first() {
+        let flow: FlowSchema = created(
+            r#"{"metadata":{"name":"f"},"spec":{"matchingPrecedence":1,
+                "priorityLevelConfiguration":{"name":"p"}}}"#,
+        );
+        let wrong = complaints(&flow);
+        assert_eq!(
+            wrong,
+            ["spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have \
+              matchingPrecedence 1"]
+        );
+    }
+
+    #[test]
+    fn the_fixed_schemas_stay_as_they_are() {
+        let exempt = format!(r#"{{"metadata":{{"name":"exempt"}},"spec":{}}}"#, FIXED[0].1);
+        assert!(complaints(&created::<FlowSchema>(&exempt)).is_empty());
+        let changed = exempt.replace("system:masters", "others");
+        assert_eq!(complaints(&created::<FlowSchema>(&changed)).len(), 1);
     }
 }

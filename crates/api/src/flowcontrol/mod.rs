@@ -3,6 +3,10 @@
 mod flow_schema;
 mod priority_level_configuration;
 
+use std::collections::BTreeSet;
+
+use schema::{Errors, Path};
+
 pub use self::{
     flow_schema::{
         FlowDistinguisherMethod, FlowSchema, FlowSchemaCondition, FlowSchemaSpec, FlowSchemaStatus,
@@ -16,3 +20,19 @@ pub use self::{
         PriorityLevelConfigurationSpec, PriorityLevelConfigurationStatus, QueuingConfiguration,
     },
 };
+
+/// The conditions of a status: each has a type of its own.
+fn check_conditions<'a>(types: impl Iterator<Item = &'a str>, errs: &mut Errors) {
+    let at = Path::Root.field("status");
+    let at = at.field("conditions");
+    let mut seen = BTreeSet::new();
+    for (i, ty) in types.enumerate() {
+        let at = at.index(i);
+        if !seen.insert(ty) {
+            errs.duplicate(&at.field("type"), ty);
+        }
+        if ty.is_empty() {
+            errs.required(&at.field("type"), "");
+        }
+    }
+}

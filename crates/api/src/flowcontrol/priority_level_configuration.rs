@@ -1,9 +1,12 @@
 //! flowcontrol/v1: PriorityLevelConfiguration.
 
 use macros::api;
-use object::{List, ObjectMeta, Time};
-use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
+use object::{Lens, List, ObjectMeta, Time, Value, from_json};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource, normalize};
 
+use crate::{columns::NONE, rules::or_null, shown::shown};
+
+/// How many requests of one priority are served at once.
 #[api]
 pub struct PriorityLevelConfiguration {
     #[api(tag = 1)]
@@ -16,7 +19,7 @@ pub struct PriorityLevelConfiguration {
 
 #[api]
 pub struct PriorityLevelConfigurationSpec {
-    #[api(tag = 1, required, always, go = "v1.PriorityLevelEnablement")]
+    #[api(tag = 1, required, always, go = "v1.PriorityLevelEnablement", checks(Filled))]
     type_: String,
     #[api(tag = 2)]
     limited: Option<LimitedPriorityLevelConfiguration>,
@@ -26,11 +29,11 @@ pub struct PriorityLevelConfigurationSpec {
 
 #[api]
 pub struct LimitedPriorityLevelConfiguration {
-    #[api(tag = 1)]
+    #[api(tag = 1, default = 30, implied)]
     nominal_concurrency_shares: Option<i32>,
     #[api(tag = 2)]
     limit_response: LimitResponse,
-    #[api(tag = 3)]
+    #[api(tag = 3, default = 0, implied)]
     lendable_percent: Option<i32>,
     #[api(tag = 4)]
     borrowing_limit_percent: Option<i32>,
@@ -38,7 +41,7 @@ pub struct LimitedPriorityLevelConfiguration {
 
 #[api]
 pub struct LimitResponse {
-    #[api(tag = 1, required, always, go = "v1.LimitResponseType")]
+    #[api(tag = 1, required, always, go = "v1.LimitResponseType", checks(Filled))]
     type_: String,
     #[api(tag = 2)]
     queuing: Option<QueuingConfiguration>,
@@ -46,19 +49,19 @@ pub struct LimitResponse {
 
 #[api]
 pub struct QueuingConfiguration {
-    #[api(tag = 1, always)]
+    #[api(tag = 1, default = 64, implied)]
     queues: i32,
-    #[api(tag = 2, always)]
+    #[api(tag = 2, default = 8, implied)]
     hand_size: i32,
-    #[api(tag = 3, always)]
+    #[api(tag = 3, default = 50, implied)]
     queue_length_limit: i32,
 }
 
 #[api]
 pub struct ExemptPriorityLevelConfiguration {
-    #[api(tag = 1)]
+    #[api(tag = 1, default = 0, implied)]
     nominal_concurrency_shares: Option<i32>,
-    #[api(tag = 2)]
+    #[api(tag = 2, default = 0, implied)]
     lendable_percent: Option<i32>,
 }
 
@@ -96,10 +99,206 @@ impl Kind for PriorityLevelConfiguration {
     const STORAGE: Storage = Storage::new("prioritylevelconfigurations", "v1");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GENERATION: bool = true;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Type", "string", |level, _| level.spec().type_().into()),
+        Column::new("NominalConcurrencyShares", "string", |level, _| {
+            level.spec().limited().map_or(NONE.into(), |it| it.nominal_concurrency_shares().into())
+        }),
+        Column::new("Queues", "string", |level, _| level.queuing(QueuingConfiguration::queues)),
+        Column::new("HandSize", "string", |level, _| {
+            level.queuing(QueuingConfiguration::hand_size)
+        }),
+        Column::new("QueueLengthLimit", "string", |level, _| {
+            level.queuing(QueuingConfiguration::queue_length_limit)
+        }),
+        Column::AGE,
+    ];
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "PriorityLevelConfiguration", &["get", "patch", "update"])];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(PriorityLevelConfigurationStatus::new());
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        if self.metadata().annotations().get(KEEP_ZERO).is_some() {
+            let at = Path::Root.field("metadata");
+            let why = format!("annotation '{KEEP_ZERO}' is forbidden");
+            errs.forbidden(&at.field("annotations"), why);
+        }
+        let at = Path::Root.field("spec");
+        self.spec().check(self.metadata().name(), &at, errs);
+        self.check_fixed(&at, errs);
+        self.validate_status(self, errs);
+    }
+
+    fn validate_update(&self, _: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+
+    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        let types = self.status().conditions().iter();
+        let types = types.map(PriorityLevelConfigurationCondition::type_);
+        super::check_conditions(types, errs);
+    }
+}
+
+/// What older versions said to keep a share of zero.
+const KEEP_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
+const MAX_QUEUES: i32 = 10_000_000;
+/// How much of a hash can be used to choose queues.
+const MAX_BITS: u32 = 60;
+/// The level that every server has besides the exempt one.
+const CATCH_ALL: &str = r#"{"type":"Limited","limited":{"nominalConcurrencyShares":5,
+    "lendablePercent":0,"limitResponse":{"type":"Reject"}}}"#;
+
+impl PriorityLevelConfiguration {
+    fn queuing(&self, of: fn(&QueuingConfiguration) -> i32) -> Value {
+        let limited = self.spec().limited();
+        let queuing = limited.and_then(|limited| limited.limit_response().queuing());
+        queuing.map_or(NONE.into(), |queuing| of(queuing).into())
+    }
+
+    fn check_fixed(&self, at: &Path, errs: &mut Errors) {
+        let spec = self.spec();
+        let (kept, except) = match self.metadata().name() {
+            "exempt" => (
+                spec.type_() == "Exempt" && spec.limited().is_none(),
+                " except the 'spec.exempt' field",
+            ),
+            "catch-all" => {
+                let mut fixed = from_json(CATCH_ALL.as_bytes()).expect("written above");
+                normalize(PriorityLevelConfigurationSpec::SHAPE, &mut fixed);
+                (*spec.tree() == fixed, "")
+            }
+            _ => return,
+        };
+        if !kept {
+            let shown = shown(spec);
+            let name = self.metadata().name();
+            let why = format!("spec of '{name}'{except} must equal the fixed value");
+            errs.invalid_shown(at, shown, why);
+        }
+    }
+}
+
+impl PriorityLevelConfigurationSpec {
+    fn check(&self, name: &str, at: &Path, errs: &mut Errors) {
+        if (name == "exempt") != (self.type_() == "Exempt") {
+            let why = "must be 'Exempt' if and only if `name` is 'exempt'";
+            errs.invalid(&at.field("type"), self.type_(), why);
+        }
+        let ty = self.type_();
+        match (self.limited(), ty) {
+            (Some(limited), "Limited") => limited.check(&at.field("limited"), errs),
+            (Some(_), _) => errs.forbidden(&at.field("limited"), ""),
+            (None, "Limited") => errs.required(&at.field("limited"), ""),
+            (None, _) => {}
+        }
+        match (self.exempt(), ty) {
+            (Some(exempt), "Exempt") => {
+                let at = at.field("exempt");
+                check_shares(exempt.nominal_concurrency_shares(), &at, errs);
+                check_lendable(exempt.lendable_percent(), &at, errs);
+            }
+            (Some(_), _) => errs.forbidden(&at.field("exempt"), ""),
+            (None, _) => {}
+        }
+        if !matches!(ty, "" | "Exempt" | "Limited") {
+            errs.not_supported(&at.field("type"), ty, &["Exempt", "Limited"]);
+        }
+    }
+}
+
+impl LimitedPriorityLevelConfiguration {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        check_shares(self.nominal_concurrency_shares(), at, errs);
+        self.limit_response().check(&at.field("limitResponse"), errs);
+        check_lendable(self.lendable_percent(), at, errs);
+        if self.borrowing_limit_percent().is_some_and(|percent| percent < 0) {
+            let why = "if specified, must be a non-negative integer";
+            let bad = or_null(self.borrowing_limit_percent());
+            errs.invalid(&at.field("borrowingLimitPercent"), bad, why);
+        }
+    }
+}
+
+impl LimitResponse {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        match (self.queuing(), self.type_()) {
+            (Some(queuing), "Queue") => queuing.check(&at.field("queuing"), errs),
+            (Some(_), _) => errs.forbidden(&at.field("queuing"), ""),
+            (None, "Queue") => errs.required(&at.field("queuing"), ""),
+            (None, _) => {}
+        }
+        if !matches!(self.type_(), "" | "Queue" | "Reject") {
+            errs.not_supported(&at.field("type"), self.type_(), &["Queue", "Reject"]);
+        }
+    }
+}
+
+impl QueuingConfiguration {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let (queues, hand) = (self.queues(), self.hand_size());
+        if self.queue_length_limit() <= 0 {
+            let at = at.field("queueLengthLimit");
+            errs.invalid(&at, self.queue_length_limit(), "must be positive");
+        }
+        if queues <= 0 {
+            errs.invalid(&at.field("queues"), queues, "must be positive");
+        } else if queues > MAX_QUEUES {
+            let why = format!("must not be greater than {MAX_QUEUES}");
+            errs.invalid(&at.field("queues"), queues, why);
+        }
+        let at = at.field("handSize");
+        if hand <= 0 {
+            errs.invalid(&at, hand, "must be positive");
+        } else if hand > queues {
+            let why = format!("should not be greater than queues ({queues})");
+            errs.invalid(&at, hand, why);
+        } else if (f64::from(queues).log2() * f64::from(hand)).ceil() > f64::from(MAX_BITS) {
+            let why = format!(
+                "required entropy bits of deckSize {queues} and handSize {hand} should not be \
+                 greater than {MAX_BITS}"
+            );
+            errs.invalid(&at, hand, why);
+        }
+    }
+}
+
+fn check_shares(shares: i32, at: &Path, errs: &mut Errors) {
+    if shares < 0 {
+        let at = at.field("nominalConcurrencyShares");
+        errs.invalid(&at, shares, "must be a non-negative integer");
+    }
+}
+
+fn check_lendable(percent: i32, at: &Path, errs: &mut Errors) {
+    if !(0..=100).contains(&percent) {
+        let why = "must be between 0 and 100, inclusive";
+        errs.invalid(&at.field("lendablePercent"), percent, why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{complaints, created};
+
+    #[test]
+    fn hands_are_not_larger_than_the_deck() {
+        let level: PriorityLevelConfiguration = created(
+            r#"{"metadata":{"name":"l"},"spec":{"type":"Limited","limited":{"limitResponse":{
+                "type":"Queue","queuing":{"queues":2,"handSize":3}}}}}"#,
+        );
+        let wrong = complaints(&level);
+        let at = "spec.limited.limitResponse.queuing.handSize";
+        let why = "should not be greater than queues (2)";
+        assert_eq!(wrong, [format!("{at}: Invalid value: 3: {why}")]);
     }
 }

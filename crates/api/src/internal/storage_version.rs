@@ -1,8 +1,12 @@
 //! apiserverinternal/v1alpha1: StorageVersion.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use macros::api;
-use object::{List, ObjectMeta, Time};
-use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
+use object::{List, ObjectMeta, Time, Value, names};
+use schema::{Column, Errors, Kind, METADATA, NameRule, Names, Path, Scope, Storage, Subresource};
+
+use crate::{columns, rules::Rules};
 
 #[api]
 pub struct StorageVersion {
@@ -67,13 +71,186 @@ impl Kind for StorageVersion {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("storageversions", "v1alpha1");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "StorageVersion", &["get", "patch", "update"])];
 
+    const NAME: NameRule = wrong_name;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("CommonEncodingVersion", "string", |this, _| {
+            columns::or_unset(this.status().common_encoding_version().unwrap_or_default())
+        }),
+        Column::new("StorageVersions", "string", |this, _| {
+            let versions = this.status().storage_versions().iter();
+            let all: Vec<_> = versions
+                .map(|it| format!("{}={}", it.api_server_id(), it.encoding_version()))
+                .collect();
+            columns::or_unset(&columns::first_three(&all))
+        }),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(StorageVersionStatus::new());
+    }
+
+    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        self.status().check(&Path::Root.field("status"), errs);
+    }
+}
+
+/// A group and a resource: `apps.deployments`.
+fn wrong_name(name: &str, _prefix: bool) -> Vec<String> {
+    let Some((group, resource)) = name.rsplit_once('.') else {
+        return vec!["name must be in the form of <group>.<resource>".to_owned()];
+    };
+    let group = names::dns1123_subdomain(group).into_iter();
+    let resource = names::dns1035_label(resource).into_iter();
+    group
+        .map(|wrong| format!("the group segment {wrong}"))
+        .chain(resource.map(|wrong| format!("the resource segment {wrong}")))
+        .collect()
+}
+
+impl StorageVersionStatus {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let mut servers = BTreeSet::new();
+        for (i, version) in self.storage_versions().iter().enumerate() {
+            let at = at.field("storageVersions");
+            let at = at.index(i);
+            if !servers.insert(version.api_server_id()) {
+                errs.duplicate(&at.field("apiServerID"), version.api_server_id());
+            }
+            version.check(&at, errs);
+        }
+        self.check_common(&at.field("commonEncodingVersion"), errs);
+        let mut types = BTreeMap::new();
+        for (i, condition) in self.conditions().iter().enumerate() {
+            // Upstream leaves `conditions` out of the path.
+            let at = at.index(i);
+            if let Some(first) = types.insert(condition.type_(), i) {
+                let why = format!(
+                    "the type of the condition is not unique, it also appears in \
+                     conditions[{first}]"
+                );
+                errs.invalid(&at.field("type"), condition.type_(), why);
+            }
+            errs.qualified(&at.field("type"), condition.type_());
+            errs.qualified(&at.field("status"), condition.status());
+            errs.need(&at, "reason", condition.reason());
+            errs.need(&at, "message", condition.message());
+        }
+    }
+
+    /// The version that all servers write, if they agree, is said.
+    fn check_common(&self, at: &Path, errs: &mut Errors) {
+        let versions =
+            || self.storage_versions().iter().map(ServerStorageVersion::encoding_version);
+        let common = versions().next().filter(|first| versions().all(|other| other == *first));
+        match (common, self.common_encoding_version()) {
+            (None, Some(said)) => {
+                let why = "should be nil if servers do not agree on the same encoding version, or \
+                           if there is no server reporting the supported versions yet";
+                errs.invalid(at, said, why);
+            }
+            (Some(common), None) => {
+                let why = format!("the common encoding version is {common}");
+                errs.invalid(at, Value::Null, why);
+            }
+            (Some(common), Some(said)) if common != said => {
+                errs.invalid(at, said, format!("the actual common encoding version is {common}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl ServerStorageVersion {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        errs.subdomain(&at.field("apiServerID"), self.api_server_id());
+        check_version(&at.field("encodingVersion"), self.encoding_version(), errs);
+        let decodable = self.decodable_versions();
+        for (i, version) in decodable.iter().enumerate() {
+            check_version(&at.field("decodableVersions").index(i), version, errs);
+        }
+        let reads = |version: &str| decodable.iter().any(|other| other == version);
+        if !reads(self.encoding_version()) {
+            let encoding = self.encoding_version();
+            let why = format!("decodableVersions must include encodingVersion {encoding}");
+            let bad = match decodable.is_empty() {
+                true => Value::Null,
+                false => Value::from(decodable.clone()),
+            };
+            errs.invalid(&at.field("decodableVersions"), bad, why);
+        }
+        for (i, version) in self.served_versions().iter().enumerate() {
+            let at = at.field("servedVersions");
+            check_version(&at.index(i), version, errs);
+            if !reads(version) {
+                let all: Vec<_> = decodable.iter().collect();
+                let why = format!(
+                    "individual served version : {version} must be included in \
+                     decodableVersions : [{}]",
+                    all.join(" ")
+                );
+                errs.invalid(&at.index(i), version, why);
+            }
+        }
+    }
+}
+
+fn check_version(at: &Path, version: &str, errs: &mut Errors) {
+    let wrong = wrong_version(version);
+    if !wrong.is_empty() {
+        errs.invalid(at, version, wrong.join(","));
+    }
+}
+
+/// What is wrong with a version that may have a group in front.
+fn wrong_version(text: &str) -> Vec<String> {
+    let part = |name: &str, text: &str, rule: fn(&str) -> Vec<String>| match text {
+        "" => vec![format!("{name} part: must be non-empty")],
+        text => rule(text).into_iter().map(|wrong| format!("{name} part: {wrong}")).collect(),
+    };
+    match text.split('/').collect::<Vec<_>>()[..] {
+        [version] => part("version", version, names::dns1035_label),
+        [group, version] => {
+            let mut wrong = part("group", group, names::dns1123_subdomain);
+            wrong.extend(part("version", version, names::dns1035_label));
+            wrong
+        }
+        _ => vec![
+            "an apiVersion is a DNS-1035 label, which must consist of lower case alphanumeric \
+             characters or '-', start with an alphabetic character, and end with an alphanumeric \
+             character (e.g. 'my-name',  or 'abc-123', regex used for validation is \
+             '[a-z]([-a-z0-9]*[a-z0-9])?') with an optional DNS subdomain prefix and '/' (e.g. \
+             'example.com/MyVersion')"
+                .to_owned(),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_a_group_and_a_resource() {
+        assert!(wrong_name("apps.deployments", false).is_empty());
+        assert_eq!(wrong_name("x", false).len(), 1);
+        assert!(wrong_name("apps.Bad", false)[0].starts_with("the resource segment"));
+    }
+
+    #[test]
+    fn versions_may_have_a_group() {
+        assert!(wrong_version("apps/v1").is_empty() && wrong_version("v1").is_empty());
+        assert_eq!(wrong_version("/v1"), ["group part: must be non-empty"]);
     }
 }

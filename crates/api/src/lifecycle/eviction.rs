@@ -2,8 +2,12 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta, Time};
-use schema::{Kind, METADATA, Names, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Storage, Subresource, age, human_duration};
 
+use super::responders::check_status;
+use crate::columns::NONE;
+
+/// The eviction of a pod, and who takes part in it.
 #[api]
 pub struct Eviction {
     #[api(tag = 1)]
@@ -16,69 +20,99 @@ pub struct Eviction {
 
 #[api]
 pub struct EvictionSpec {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, checks(Immutable))]
     target: EvictionTarget,
 }
 
 #[api]
 pub struct EvictionTarget {
-    #[api(tag = 1)]
+    #[api(tag = 1, checks(OneOf))]
     pod: Option<EvictionPodReference>,
 }
 
 #[api]
 pub struct EvictionPodReference {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, checks(Filled, Format("long-name")))]
     name: String,
-    #[api(tag = 2, required, always, go = "types.UID")]
+    #[api(tag = 2, required, always, go = "types.UID", checks(Filled, Format("uuid")))]
     uid: String,
 }
 
 #[api]
 pub struct EvictionStatus {
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    #[api(tag = 1, keys("type"), merge, merge_key = "type", checks(MaxItems(100)))]
     conditions: List<Condition>,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(Min(1), Monotonic, NoUnset))]
     observed_generation: Option<i64>,
-    #[api(tag = 3, keys("name"), merge, merge_key = "name")]
+    #[api(
+        tag = 3,
+        keys("name"),
+        merge,
+        merge_key = "name",
+        checks(MaxItems(100), UniqueBy("name"))
+    )]
     requesters: List<Requester>,
-    #[api(tag = 4, keys("name"), merge, merge_key = "name")]
+    #[api(
+        tag = 4,
+        keys("name"),
+        merge,
+        merge_key = "name",
+        checks(MaxItems(11), UniqueBy("name"))
+    )]
     target_responders: List<TargetResponder>,
-    #[api(tag = 5, keys("name"), merge, merge_key = "name")]
+    #[api(
+        tag = 5,
+        keys("name"),
+        merge,
+        merge_key = "name",
+        checks(MaxItems(11), UniqueBy("name"))
+    )]
     responders: List<ResponderStatus>,
 }
 
 #[api(atomic)]
 pub struct Requester {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, checks(Filled, Format("prefixed-label-key")))]
     name: String,
-    #[api(tag = 2, required, always, go = "v1alpha1.RequesterIntent")]
+    #[api(
+        tag = 2,
+        required,
+        always,
+        go = "v1alpha1.RequesterIntent",
+        checks(Filled, Values("Eviction", "Withdrawn"))
+    )]
     intent: String,
 }
 
 #[api(atomic)]
 pub struct TargetResponder {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, checks(Filled, Format("prefixed-label-key")))]
     name: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(Filled, Min(0), Max(100000), NoModify, NoUnset))]
     priority: Option<i32>,
-    #[api(tag = 3, required, always, go = "v1alpha1.ResponderStateType")]
+    #[api(
+        tag = 3,
+        required,
+        always,
+        go = "v1alpha1.ResponderStateType",
+        checks(Filled, Values("Active", "Canceled", "Completed", "Inactive", "Interrupted"))
+    )]
     state: String,
 }
 
 #[api]
 pub struct ResponderStatus {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, checks(Filled, Format("prefixed-label-key")))]
     name: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(NoModify, NoUnset))]
     start_time: Option<Time>,
     #[api(tag = 3)]
     heartbeat_time: Option<Time>,
     #[api(tag = 4)]
     expected_completion_time: Option<Time>,
-    #[api(tag = 5)]
+    #[api(tag = 5, checks(NoModify, NoUnset))]
     completion_time: Option<Time>,
-    #[api(tag = 6)]
+    #[api(tag = 6, checks(MaxLength(4000)))]
     message: Option<String>,
 }
 
@@ -93,13 +127,133 @@ impl Kind for Eviction {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("evictions", "v1alpha1");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const GATE: Option<&str> = Some("EvictionRequestAPI");
+    const GENERATION: bool = true;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "Eviction", &["get", "patch", "update"])];
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Target", "string", |this, _| {
+            target(this.spec().target().pod().map(EvictionPodReference::name)).0.into()
+        }),
+        Column::new("Target Type", "string", |this, _| {
+            target(this.spec().target().pod().map(EvictionPodReference::name)).1.into()
+        }),
+        Column::new("Status", "string", |this, _| {
+            progress(this.status().observed_generation(), this.status().conditions()).into()
+        }),
+        Column::new("Active Responder", "string", |this, _| this.status().responder().into()),
+        Column::new("Responder Status", "string", |this, now| this.status().state(now).into()),
+        Column::new("Responder Expected Finish", "string", |this, now| {
+            this.status().finish(now).into()
+        }),
+        Column::new("Requesters", "string", |this, _| this.status().requesting().into()),
+        Column::AGE,
+        Column::new("Responder Heartbeat", "string", |this: &Self, now| {
+            let beat = this.status().active_status().and_then(ResponderStatus::heartbeat_time);
+            beat.map_or(UNSET.to_owned(), |beat| format!("{} ago", age(beat, now))).into()
+        })
+        .wide(),
+        Column::new("Responder Status Message", "string", |this: &Self, _| {
+            let message = this.status().active_status().and_then(ResponderStatus::message);
+            message.map(str::trim).filter(|text| !text.is_empty()).unwrap_or(UNSET).into()
+        })
+        .wide(),
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(EvictionStatus::new());
+    }
+
+    fn validate_status_at(&self, old: &Self, now: i64, errs: &mut Errors) {
+        check_status(self.status(), old.status(), now, errs);
+    }
+}
+
+const UNSET: &str = "<unset>";
+
+/// What is evicted, and what it is.
+pub(super) fn target(pod: Option<&str>) -> (&str, &'static str) {
+    pod.map_or((UNSET, UNSET), |pod| (pod, "Pod"))
+}
+
+/// How far an eviction has come.
+pub(super) fn progress(observed: Option<i64>, conditions: &List<Condition>) -> String {
+    let holds = |ty: &str| {
+        conditions.find(|condition| condition.type_() == ty && condition.status() == "True")
+    };
+    match holds("TargetEvicted").or(holds("Failed")) {
+        Some(condition) => format!("{} ({})", condition.type_(), condition.reason()),
+        None if observed.unwrap_or_default() > 0 => "Progressing".to_owned(),
+        None => "Pending".to_owned(),
+    }
+}
+
+impl EvictionStatus {
+    /// The responder that is at work, or was last.
+    fn active(&self) -> Option<&TargetResponder> {
+        let last = |state: fn(&str) -> bool| {
+            self.target_responders().iter().filter(|it| state(it.state())).next_back()
+        };
+        last(|state| state == "Active")
+            .or(last(|state| matches!(state, "Canceled" | "Interrupted" | "Completed")))
+    }
+
+    fn active_status(&self) -> Option<&ResponderStatus> {
+        let active = self.active()?;
+        self.responders().find(|responder| responder.name() == active.name())
+    }
+
+    fn responder(&self) -> String {
+        let all = self.target_responders();
+        let begun = all.iter().filter(|it| it.state() != "Inactive").count();
+        let name = self.active().map_or(UNSET, TargetResponder::name);
+        format!("{name} ({begun}/{})", all.len())
+    }
+
+    fn state(&self, now: i64) -> String {
+        let (Some(active), Some(status)) = (self.active(), self.active_status()) else {
+            return UNSET.to_owned();
+        };
+        match (active.state(), status.start_time(), status.completion_time()) {
+            ("Active", Some(start), _) => format!("Started ({} ago)", age(start, now)),
+            ("Completed", _, Some(end)) => format!("Completed ({} ago)", age(end, now)),
+            (state, ..) => state.to_owned(),
+        }
+    }
+
+    fn finish(&self, now: i64) -> String {
+        let (Some(active), Some(status)) = (self.active(), self.active_status()) else {
+            return "<unknown>".to_owned();
+        };
+        let expected = status.expected_completion_time().filter(|_| status.start_time().is_some());
+        match (active.state(), expected) {
+            ("Canceled" | "Interrupted" | "Completed", _) => "-".to_owned(),
+            ("Active", Some(expected)) => match Time::seconds(expected).unwrap_or_default() - now {
+                left if left > 0 => format!("in {}", human_duration(left)),
+                _ => format!("{} ago", age(expected, now)),
+            },
+            _ => "<unknown>".to_owned(),
+        }
+    }
+
+    fn requesting(&self) -> String {
+        let wanting = self.requesters().iter().filter(|it| it.intent() != "Withdrawn");
+        let mut names: Vec<_> = wanting.map(Requester::name).collect();
+        names.sort_unstable();
+        match names[..] {
+            [] if self.requesters().is_empty() => NONE.to_owned(),
+            [] => "<withdrawn>".to_owned(),
+            [one] => one.to_owned(),
+            [first, ..] => format!("{first} + {} more...", names.len() - 1),
+        }
     }
 }

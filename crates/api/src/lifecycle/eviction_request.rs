@@ -2,8 +2,12 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Kind, METADATA, Names, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Storage, Subresource};
 
+use super::eviction::{progress, target};
+use crate::rules::Rules;
+
+/// The wish of one requester that a pod is evicted.
 #[api]
 pub struct EvictionRequest {
     #[api(tag = 1)]
@@ -16,33 +20,39 @@ pub struct EvictionRequest {
 
 #[api]
 pub struct EvictionRequestSpec {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, checks(Immutable))]
     target: EvictionRequestTarget,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, checks(Filled, Immutable, Format("prefixed-label-key")))]
     requester: String,
-    #[api(tag = 3, required, always, go = "v1alpha1.EvictionRequestIntent")]
+    #[api(
+        tag = 3,
+        required,
+        always,
+        go = "v1alpha1.EvictionRequestIntent",
+        checks(Filled, Values("Eviction", "Withdrawn"))
+    )]
     intent: String,
 }
 
 #[api]
 pub struct EvictionRequestTarget {
-    #[api(tag = 1)]
+    #[api(tag = 1, checks(OneOf))]
     pod: Option<EvictionRequestPodReference>,
 }
 
 #[api]
 pub struct EvictionRequestPodReference {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, checks(Filled, Format("long-name")))]
     name: String,
-    #[api(tag = 2, required, always, go = "types.UID")]
+    #[api(tag = 2, required, always, go = "types.UID", checks(Filled, Format("uuid")))]
     uid: String,
 }
 
 #[api]
 pub struct EvictionRequestStatus {
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    #[api(tag = 1, keys("type"), merge, merge_key = "type", checks(MaxItems(100)))]
     conditions: List<Condition>,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(Min(1), NoUnset, Monotonic))]
     observed_generation: Option<i64>,
 }
 
@@ -57,13 +67,52 @@ impl Kind for EvictionRequest {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("evictionrequests", "v1alpha1");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const GATE: Option<&str> = Some("EvictionRequestAPI");
+    const GENERATION: bool = true;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "EvictionRequest", &["get", "patch", "update"])];
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Target", "string", |this, _| {
+            target(this.spec().target().pod().map(EvictionRequestPodReference::name)).0.into()
+        }),
+        Column::new("Target Type", "string", |this, _| {
+            target(this.spec().target().pod().map(EvictionRequestPodReference::name)).1.into()
+        }),
+        Column::new("Status", "string", |this, _| {
+            progress(this.status().observed_generation(), this.status().conditions()).into()
+        }),
+        Column::new("Requester", "string", |this, _| this.spec().requester().into()),
+        Column::new("Intent", "string", |this, _| this.spec().intent().into()),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(EvictionRequestStatus::new());
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let (at, requester) = (Path::Root.field("spec"), self.spec().requester());
+        let domain = requester.split('/').next().unwrap_or_default();
+        for reserved in ["k8s.io", "kubernetes.io"] {
+            let within = domain.strip_suffix(reserved);
+            if within.is_some_and(|rest| rest.is_empty() || rest.ends_with('.')) {
+                let why = "domain names *.k8s.io, *.kubernetes.io are reserved";
+                errs.invalid(&at.field("requester"), requester, why);
+            }
+        }
+    }
+
+    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        errs.conditions(&at.field("conditions"), self.status().conditions());
     }
 }

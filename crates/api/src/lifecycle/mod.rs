@@ -2,6 +2,7 @@
 
 mod eviction;
 mod eviction_request;
+mod responders;
 
 pub use self::{
     eviction::{

@@ -1,16 +1,22 @@
 //! node/v1: RuntimeClass.
 
+use std::collections::BTreeSet;
+
 use macros::api;
-use object::{List, Map, ObjectMeta, Quantity};
-use schema::{Kind, Names, Scope, Storage};
+use object::{Lens, List, Map, ObjectMeta, Quantity};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage, check_labels};
 
-use crate::core::Toleration;
+use crate::{
+    core::{ResourceRequirements, Toleration, toleration::check_tolerations},
+    shown::shown,
+};
 
+/// A way to run containers that nodes offer.
 #[api]
 pub struct RuntimeClass {
     #[api(tag = 1)]
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, checks(Format("short-name"), Immutable, Filled))]
     handler: String,
     #[api(tag = 3)]
     overhead: Option<Overhead>,
@@ -47,7 +53,42 @@ impl Kind for RuntimeClass {
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Handler", "string", |class, _| class.handler().into()),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        if let Some(overhead) = self.overhead() {
+            let amounts = ResourceRequirements::new().with_limits(overhead.pod_fixed().clone());
+            amounts.check(None, &Path::Root.field("overhead"), errs);
+        }
+        if let Some(scheduling) = self.scheduling() {
+            scheduling.check(&Path::Root.field("scheduling"), errs);
+        }
+    }
+
+    fn validate_update(&self, _: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+}
+
+impl Scheduling {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        check_labels(self.node_selector(), &at.field("nodeSelector"), errs);
+        let (all, at) = (self.tolerations(), at.field("tolerations"));
+        check_tolerations(all, &at, errs);
+        let mut seen = BTreeSet::new();
+        for (i, it) in all.iter().enumerate() {
+            let operator = it.tree().get("operator").as_str().unwrap_or_default();
+            if !seen.insert((it.key(), operator, it.value(), it.effect())) {
+                errs.duplicate_shown(&at.index(i), shown(it), "");
+            }
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! resource/v1: DeviceClass.
+//! resource/v1, v1beta2 and v1beta1: DeviceClass.
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
 
 use super::{DeviceConfiguration, DeviceSelector};
 
@@ -16,11 +16,11 @@ pub struct DeviceClass {
 
 #[api]
 pub struct DeviceClassSpec {
-    #[api(tag = 1)]
+    #[api(tag = 1, checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(MaxItems(32)))]
     config: List<DeviceClassConfiguration>,
-    #[api(tag = 4)]
+    #[api(tag = 4, checks(Format("extended-resource-name")))]
     extended_resource_name: Option<String>,
 }
 
@@ -43,7 +43,30 @@ impl Kind for DeviceClass {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("deviceclasses", "v1");
 
+    const GENERATION: bool = true;
+    const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(false, &Path::Root.field("spec"), errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        let stored = self.spec().selectors() == old.spec().selectors();
+        self.spec().check(stored, &Path::Root.field("spec"), errs);
+    }
+}
+
+impl DeviceClassSpec {
+    fn check(&self, stored: bool, at: &Path, errs: &mut Errors) {
+        for (i, selector) in self.selectors().iter().enumerate() {
+            selector.check(stored, &at.field("selectors").index(i), errs);
+        }
+        for (i, config) in self.config().iter().enumerate() {
+            config.device_configuration().check(&at.field("config").index(i), errs);
+        }
     }
 }

@@ -1,10 +1,13 @@
-//! resource/v1: DeviceTaintRule.
+//! resource/v1, v1beta2 and v1alpha3: DeviceTaintRule.
 
 use macros::api;
-use object::{Condition, List, ObjectMeta};
-use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
+use object::{Condition, List, ObjectMeta, Time};
+use schema::{
+    Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource, Writer, age,
+};
 
-use super::DeviceTaint;
+use super::{DeviceTaint, slice_rules::check_pool};
+use crate::{core::volume::sources::check_csi_driver, rules::Rules};
 
 #[api]
 pub struct DeviceTaintRule {
@@ -56,7 +59,70 @@ impl Kind for DeviceTaintRule {
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "DeviceTaintRule", &["get", "patch", "update"])];
 
+    const GENERATION: bool = true;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Key", "string", |rule, _| rule.spec().taint().key().into()),
+        Column::new("Value", "string", |rule, _| rule.spec().taint().value().into()),
+        Column::new("Effect", "string", |rule, _| rule.spec().taint().effect().into()),
+        Column::new("TimeAdded", "string", |rule, now| {
+            rule.spec().taint().time_added().map_or(String::new(), |time| age(time, now)).into()
+        }),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(DeviceTaintRuleStatus::new());
+    }
+
+    fn sign(&mut self, old: Option<&Self>, by: &Writer) {
+        let taint = self.spec().taint();
+        let anew = old.map(|old| old.spec().taint()).is_some_and(|old| {
+            old.effect() != taint.effect() && old.time_added() == taint.time_added()
+        });
+        if anew || taint.time_added().is_none() {
+            self.spec_mut().taint_mut().set_time_added(Time::text(by.now));
+        }
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        if let Some(selector) = self.spec().device_selector() {
+            selector.check(&at.field("deviceSelector"), errs);
+        }
+        self.spec().taint().check(&at.field("taint"), errs);
+    }
+
+    fn validate_update(&self, _: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+
+    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        let (conditions, at) = (self.status().conditions(), at.field("conditions"));
+        errs.conditions(&at, conditions);
+        if conditions.len() > MAX_CONDITIONS {
+            errs.more_than(&at, conditions.len(), MAX_CONDITIONS);
+        }
+    }
+}
+
+const MAX_CONDITIONS: usize = 8;
+
+impl DeviceTaintSelector {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        if let Some(driver) = self.driver() {
+            check_csi_driver(&at.field("driver"), driver, errs);
+        }
+        if let Some(pool) = self.pool() {
+            check_pool(pool, &at.field("pool"), errs);
+        }
+        if let Some(device) = self.device() {
+            errs.label(&at.field("device"), device);
+        }
     }
 }

@@ -1,14 +1,17 @@
-//! resource/v1.
+//! resource/v1, v1beta2, v1beta1 and v1alpha3.
 
+mod capacity_rules;
+mod claim_rules;
 mod device_class;
 mod device_taint_rule;
 mod resource_claim;
 mod resource_claim_template;
+mod resource_pool_status_request;
 mod resource_slice;
-pub mod v1alpha3;
+mod slice_rules;
 pub mod v1beta1;
-pub mod v1beta2;
 
+pub(crate) use self::resource_claim::allocation;
 pub use self::{
     device_class::{DeviceClass, DeviceClassConfiguration, DeviceClassSpec},
     device_taint_rule::{
@@ -23,6 +26,10 @@ pub use self::{
         ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec, ResourceClaimStatus,
     },
     resource_claim_template::{ResourceClaimTemplate, ResourceClaimTemplateSpec},
+    resource_pool_status_request::{
+        PartitionTypeStatus, PoolStatus, ResourcePoolStatusRequest, ResourcePoolStatusRequestSpec,
+        ResourcePoolStatusRequestStatus, ShareableCapacityStatus, ShareableSummaryStatus,
+    },
     resource_slice::{
         CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, CounterSet, Device,
         DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint,

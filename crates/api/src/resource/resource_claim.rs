@@ -1,16 +1,17 @@
-//! resource/v1: ResourceClaim.
+//! resource/v1 and v1beta2: ResourceClaim.
 
 use macros::api;
 use object::{Condition, List, Map, ObjectMeta, Quantity, Time, Value};
-use schema::{Kind, METADATA, Names, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Storage, Subresource};
 
+use super::claim_rules::check_status;
 use crate::core::NodeSelector;
 
 #[api]
 pub struct ResourceClaim {
     #[api(tag = 1)]
     metadata: ObjectMeta,
-    #[api(tag = 2, always)]
+    #[api(tag = 2, always, checks(Immutable))]
     spec: ResourceClaimSpec,
     #[api(tag = 3)]
     status: ResourceClaimStatus,
@@ -24,11 +25,11 @@ pub struct ResourceClaimSpec {
 
 #[api]
 pub struct DeviceClaim {
-    #[api(tag = 1, always)]
+    #[api(tag = 1, always, checks(MaxItems(32), UniqueBy("name")))]
     requests: List<DeviceRequest>,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(MaxItems(32)))]
     constraints: List<DeviceConstraint>,
-    #[api(tag = 3)]
+    #[api(tag = 3, checks(MaxItems(32)))]
     config: List<DeviceClaimConfiguration>,
 }
 
@@ -38,7 +39,7 @@ pub struct DeviceRequest {
     name: String,
     #[api(tag = 2)]
     exactly: Option<ExactDeviceRequest>,
-    #[api(tag = 3)]
+    #[api(tag = 3, checks(MaxItems(8), UniqueBy("name")))]
     first_available: List<DeviceSubRequest>,
 }
 
@@ -46,9 +47,9 @@ pub struct DeviceRequest {
 pub struct ExactDeviceRequest {
     #[api(tag = 1, required, always)]
     device_class_name: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
-    #[api(tag = 3, go = "v1.DeviceAllocationMode")]
+    #[api(tag = 3, go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
     allocation_mode: String,
     #[api(tag = 4)]
     count: i64,
@@ -56,15 +57,15 @@ pub struct ExactDeviceRequest {
     admin_access: Option<bool>,
     #[api(tag = 6)]
     tolerations: List<DeviceToleration>,
-    #[api(tag = 7)]
+    #[api(tag = 7, gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
-    #[api(tag = 8)]
+    #[api(tag = 8, gate = "DRADerivedAttributes", checks(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 #[api]
 pub struct CapacityRequirements {
-    #[api(tag = 1, go = "map[v1.QualifiedName]resource.Quantity")]
+    #[api(tag = 1, go = "map[$.QualifiedName]resource.Quantity")]
     requests: Map<Quantity>,
 }
 
@@ -82,21 +83,32 @@ pub struct CELDeviceSelector {
 
 #[api]
 pub struct DeviceDerivedAttribute {
-    #[api(tag = 1, required, always, go = "v1.FullyQualifiedName")]
+    #[api(
+        tag = 1,
+        required,
+        always,
+        go = "$.FullyQualifiedName",
+        checks(Filled, Format("resource-fully-qualified-name"))
+    )]
     name: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, checks(Filled))]
     expression: String,
 }
 
 #[api]
 pub struct DeviceToleration {
-    #[api(tag = 1)]
+    #[api(tag = 1, checks(Format("label-key")))]
     key: String,
-    #[api(tag = 2, default = "Equal", go = "v1.DeviceTolerationOperator")]
+    #[api(
+        tag = 2,
+        default = "Equal",
+        go = "$.DeviceTolerationOperator",
+        checks(Values("Equal", "Exists"))
+    )]
     operator: String,
     #[api(tag = 3)]
     value: String,
-    #[api(tag = 4, go = "v1.DeviceTaintEffect")]
+    #[api(tag = 4, go = "$.DeviceTaintEffect", checks(Values("NoExecute", "NoSchedule", "None")))]
     effect: String,
     #[api(tag = 5)]
     toleration_seconds: Option<i64>,
@@ -106,35 +118,40 @@ pub struct DeviceToleration {
 pub struct DeviceSubRequest {
     #[api(tag = 1, required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, checks(Filled, Format("long-name")))]
     device_class_name: String,
-    #[api(tag = 3)]
+    #[api(tag = 3, checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
-    #[api(tag = 4, go = "v1.DeviceAllocationMode")]
+    #[api(tag = 4, go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
     allocation_mode: String,
     #[api(tag = 5)]
     count: i64,
     #[api(tag = 6)]
     tolerations: List<DeviceToleration>,
-    #[api(tag = 7)]
+    #[api(tag = 7, gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
-    #[api(tag = 8)]
+    #[api(tag = 8, gate = "DRADerivedAttributes", checks(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 #[api]
 pub struct DeviceConstraint {
-    #[api(tag = 1)]
+    #[api(tag = 1, checks(MaxItems(32), Unique))]
     requests: List<String>,
-    #[api(tag = 2, go = "v1.FullyQualifiedName")]
+    #[api(tag = 2, go = "$.FullyQualifiedName", checks(Format("resource-fully-qualified-name")))]
     match_attribute: Option<String>,
-    #[api(tag = 3, go = "v1.FullyQualifiedName")]
+    #[api(
+        tag = 3,
+        go = "$.FullyQualifiedName",
+        gate = "DRAConsumableCapacity",
+        checks(Format("resource-fully-qualified-name"))
+    )]
     distinct_attribute: Option<String>,
 }
 
 #[api]
 pub struct DeviceClaimConfiguration {
-    #[api(tag = 1)]
+    #[api(tag = 1, checks(MaxItems(32), Unique))]
     requests: List<String>,
     #[api(tag = 2, inline)]
     device_configuration: DeviceConfiguration,
@@ -148,7 +165,7 @@ pub struct DeviceConfiguration {
 
 #[api]
 pub struct OpaqueDeviceConfiguration {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
     driver: String,
     #[api(tag = 2, required, always)]
     parameters: Value,
@@ -156,11 +173,15 @@ pub struct OpaqueDeviceConfiguration {
 
 #[api]
 pub struct ResourceClaimStatus {
-    #[api(tag = 1)]
+    #[api(tag = 1, checks(NoModify))]
     allocation: Option<AllocationResult>,
-    #[api(tag = 2, keys("uid"), merge, merge_key = "uid")]
+    #[api(tag = 2, keys("uid"), merge, merge_key = "uid", checks(MaxItems(256), UniqueBy("uid")))]
     reserved_for: List<ResourceClaimConsumerReference>,
-    #[api(tag = 4, keys("driver", "device", "pool", "shareID"))]
+    #[api(
+        tag = 4,
+        keys("driver", "device", "pool", "shareID"),
+        checks(UniqueBy("driver", "device", "pool", "shareID"))
+    )]
     devices: List<AllocatedDeviceStatus>,
 }
 
@@ -182,15 +203,15 @@ pub struct AllocationResult {
     devices: DeviceAllocationResult,
     #[api(tag = 3)]
     node_selector: Option<NodeSelector>,
-    #[api(tag = 5)]
+    #[api(tag = 5, gate = "DRADeviceBindingConditions")]
     allocation_timestamp: Option<Time>,
 }
 
 #[api]
 pub struct DeviceAllocationResult {
-    #[api(tag = 1)]
+    #[api(tag = 1, checks(MaxItems(32)))]
     results: List<DeviceRequestAllocationResult>,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(MaxItems(64)))]
     config: List<DeviceAllocationConfiguration>,
 }
 
@@ -198,9 +219,9 @@ pub struct DeviceAllocationResult {
 pub struct DeviceRequestAllocationResult {
     #[api(tag = 1, required, always)]
     request: String,
-    #[api(tag = 2, required, always)]
+    #[api(tag = 2, required, always, checks(Format("long-name-caseless"), Filled, MaxLength(63)))]
     driver: String,
-    #[api(tag = 3, required, always)]
+    #[api(tag = 3, required, always, checks(Filled, Format("resource-pool-name")))]
     pool: String,
     #[api(tag = 4, required, always)]
     device: String,
@@ -208,23 +229,41 @@ pub struct DeviceRequestAllocationResult {
     admin_access: Option<bool>,
     #[api(tag = 6)]
     tolerations: List<DeviceToleration>,
-    #[api(tag = 7)]
+    #[api(tag = 7, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_conditions: List<String>,
-    #[api(tag = 8)]
+    #[api(tag = 8, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_failure_conditions: List<String>,
-    #[api(tag = 9, name = "shareID", go = "types.UID")]
+    #[api(
+        tag = 9,
+        name = "shareID",
+        go = "types.UID",
+        gate = "DRAConsumableCapacity",
+        checks(Format("uuid"))
+    )]
     share_id: Option<String>,
-    #[api(tag = 10, go = "map[v1.QualifiedName]resource.Quantity")]
+    #[api(tag = 10, go = "map[$.QualifiedName]resource.Quantity", gate = "DRAConsumableCapacity")]
     consumed_capacity: Map<Quantity>,
-    #[api(tag = 11, set, go = "[]v1.SkipNodeOperation")]
+    #[api(
+        tag = 11,
+        set,
+        go = "[]$.SkipNodeOperation",
+        gate = "DRAOptionalNodeOperations",
+        checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources")))
+    )]
     skip_node_operations: List<String>,
 }
 
 #[api]
 pub struct DeviceAllocationConfiguration {
-    #[api(tag = 1, required, always, go = "v1.AllocationConfigSource")]
+    #[api(
+        tag = 1,
+        required,
+        always,
+        go = "$.AllocationConfigSource",
+        checks(Filled, Values("FromClaim", "FromClass"))
+    )]
     source: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(MaxItems(32), Unique))]
     requests: List<String>,
     #[api(tag = 3, inline)]
     device_configuration: DeviceConfiguration,
@@ -238,7 +277,7 @@ pub struct AllocatedDeviceStatus {
     pool: String,
     #[api(tag = 3, required, always)]
     device: String,
-    #[api(tag = 7, name = "shareID")]
+    #[api(tag = 7, name = "shareID", gate = "DRAConsumableCapacity", checks(Format("uuid")))]
     share_id: Option<String>,
     #[api(tag = 4, keys("type"), always)]
     conditions: List<Condition>,
@@ -250,11 +289,11 @@ pub struct AllocatedDeviceStatus {
 
 #[api]
 pub struct NetworkDeviceData {
-    #[api(tag = 1)]
+    #[api(tag = 1, checks(MaxBytes(256)))]
     interface_name: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(MaxItems(16), Unique))]
     ips: List<String>,
-    #[api(tag = 3)]
+    #[api(tag = 3, checks(MaxBytes(128)))]
     hardware_address: String,
 }
 
@@ -273,7 +312,84 @@ impl Kind for ResourceClaim {
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "ResourceClaim", &["get", "patch", "update"])];
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("State", "string", |claim, _| claim.state().into()),
+        Column::AGE,
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
     }
+
+    fn default_fields(&mut self) {
+        self.spec_mut().default_fields();
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(ResourceClaimStatus::new());
+    }
+
+    fn prepare_status(&mut self, old: &Self) {
+        self.status_mut().drop_deallocated(old.status());
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        self.spec().devices().check(&at.field("devices"), errs);
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        check_status(self, old, errs);
+    }
+}
+
+impl ResourceClaim {
+    fn state(&self) -> String {
+        let mut states = Vec::new();
+        let (deleted, status) = (self.metadata().is_terminating(), self.status());
+        if deleted {
+            states.push("deleted");
+        }
+        match status.allocation() {
+            None if deleted => {}
+            None => states.push("pending"),
+            Some(_) => states.push("allocated"),
+        }
+        if status.allocation().is_some() && !status.reserved_for().is_empty() {
+            states.push("reserved");
+        }
+        states.join(",")
+    }
+}
+
+impl ResourceClaimSpec {
+    pub(super) fn default_fields(&mut self) {
+        if self.devices().requests().is_empty() {
+            return;
+        }
+        for request in self.devices_mut().requests_mut().iter_mut() {
+            if request.exactly().is_some() {
+                let exactly = request.exactly_mut();
+                let (mode, count) = allocation(exactly.allocation_mode(), exactly.count());
+                exactly.set_allocation_mode(mode);
+                exactly.set_count(count);
+            }
+            if request.first_available().is_empty() {
+                continue;
+            }
+            for sub in request.first_available_mut().iter_mut() {
+                let (mode, count) = allocation(sub.allocation_mode(), sub.count());
+                sub.set_allocation_mode(mode);
+                sub.set_count(count);
+            }
+        }
+    }
+}
+
+/// How many devices a request is for, if it does not say.
+pub(crate) fn allocation(mode: &str, count: i64) -> (String, i64) {
+    let mode = if mode.is_empty() { "ExactCount" } else { mode };
+    let count = if mode == "ExactCount" && count == 0 { 1 } else { count };
+    (mode.to_owned(), count)
 }

@@ -1,10 +1,11 @@
-//! resource/v1: ResourceClaimTemplate.
+//! resource/v1 and v1beta2: ResourceClaimTemplate.
 
 use macros::api;
-use object::ObjectMeta;
-use schema::{Kind, Names, Storage};
+use object::{Lens, ObjectMeta};
+use schema::{Column, Errors, Kind, Names, Path, Storage, check_annotations, check_labels};
 
 use super::ResourceClaimSpec;
+use crate::shown::shown;
 
 #[api]
 pub struct ResourceClaimTemplate {
@@ -34,7 +35,52 @@ impl Kind for ResourceClaimTemplate {
     };
     const STORAGE: Storage = Storage::new("resourceclaimtemplates", "v1");
 
+    const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
     }
+
+    fn default_fields(&mut self) {
+        self.spec_mut().spec_mut().default_fields();
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let at = Path::Root.field("spec");
+        let (meta, here) = (self.spec().metadata(), at.field("metadata"));
+        check_labels(meta.labels(), &here.field("labels"), errs);
+        check_annotations(meta.annotations(), &here.field("annotations"), errs);
+        for name in SET_LATER {
+            if !meta.tree().get(name).is_zero() {
+                errs.forbidden(&here.field(name), "cannot be set");
+            }
+        }
+        let at = at.field("spec");
+        self.spec().spec().devices().check(&at.field("devices"), errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+        if self.spec() != old.spec() {
+            let shown = shown(self.spec());
+            errs.invalid_shown(&Path::Root.field("spec"), shown, "field is immutable");
+        }
+    }
 }
+
+/// What only claims themselves have, not the templates they are made from.
+const SET_LATER: [&str; 13] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];

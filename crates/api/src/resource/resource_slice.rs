@@ -1,10 +1,10 @@
-//! resource/v1: ResourceSlice.
+//! resource/v1 and v1beta2: ResourceSlice.
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Time};
-use schema::{Kind, Names, Scope, Storage};
+use schema::{Column, Errors, Index, Kind, Names, Path, Scope, Storage, Warnings, Writer};
 
-use crate::core::NodeSelector;
+use crate::{core::NodeSelector, generation};
 
 #[api]
 pub struct ResourceSlice {
@@ -28,21 +28,32 @@ pub struct ResourceSliceSpec {
     all_nodes: Option<bool>,
     #[api(tag = 6)]
     devices: List<Device>,
-    #[api(tag = 7)]
+    #[api(tag = 7, gate = "DRAPartitionableDevices")]
     per_device_node_selection: Option<bool>,
-    #[api(tag = 8)]
+    #[api(tag = 8, gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
     shared_counters: List<CounterSet>,
-    #[api(tag = 9, go = "v1.FullyQualifiedName")]
+    #[api(
+        tag = 9,
+        go = "$.FullyQualifiedName",
+        gate = "DRAPartitionableDevicesType",
+        checks(Format("resource-fully-qualified-name"))
+    )]
     partition_type_attribute: Option<String>,
-    #[api(tag = 10, set, go = "[]v1.SkipNodeOperation")]
+    #[api(
+        tag = 10,
+        set,
+        go = "[]$.SkipNodeOperation",
+        gate = "DRAOptionalNodeOperations",
+        checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources")))
+    )]
     skip_node_operations: List<String>,
 }
 
 #[api]
 pub struct CounterSet {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
     name: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(Filled, EachKey(Format("short-name"))))]
     counters: Map<Counter>,
 }
 
@@ -66,29 +77,33 @@ pub struct ResourcePool {
 pub struct Device {
     #[api(tag = 1, required, always)]
     name: String,
-    #[api(tag = 2, go = "map[v1.QualifiedName]v1.DeviceAttribute")]
+    #[api(tag = 2, go = "map[$.QualifiedName]$.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
-    #[api(tag = 3, go = "map[v1.QualifiedName]v1.DeviceCapacity")]
+    #[api(tag = 3, go = "map[$.QualifiedName]$.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
-    #[api(tag = 4)]
+    #[api(tag = 4, gate = "DRAPartitionableDevices", checks(MaxItems(2), UniqueBy("counterSet")))]
     consumes_counters: List<DeviceCounterConsumption>,
-    #[api(tag = 5)]
+    #[api(tag = 5, gate = "DRAPartitionableDevices")]
     node_name: Option<String>,
-    #[api(tag = 6)]
+    #[api(tag = 6, gate = "DRAPartitionableDevices")]
     node_selector: Option<NodeSelector>,
-    #[api(tag = 7)]
+    #[api(tag = 7, gate = "DRAPartitionableDevices")]
     all_nodes: Option<bool>,
     #[api(tag = 8)]
     taints: List<DeviceTaint>,
-    #[api(tag = 9)]
+    #[api(tag = 9, gate = "DRADeviceBindingConditions")]
     binds_to_node: Option<bool>,
-    #[api(tag = 10)]
+    #[api(tag = 10, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_conditions: List<String>,
-    #[api(tag = 11)]
+    #[api(tag = 11, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_failure_conditions: List<String>,
-    #[api(tag = 12)]
+    #[api(tag = 12, gate = "DRAConsumableCapacity")]
     allow_multiple_allocations: Option<bool>,
-    #[api(tag = 14, go = "map[v1.ResourceName]v1.NodeAllocatableResource")]
+    #[api(
+        tag = 14,
+        go = "map[v1.ResourceName]$.NodeAllocatableResource",
+        gate = "DRANodeAllocatableResources"
+    )]
     node_allocatable_resources: Map<NodeAllocatableResource>,
 }
 
@@ -102,11 +117,11 @@ pub struct NodeAllocatableResource {
 
 #[api]
 pub struct NodeAllocatableMapping {
-    #[api(tag = 1, go = "v1.QualifiedName")]
+    #[api(tag = 1, go = "$.QualifiedName", checks(OneOf))]
     capacity_key: Option<String>,
     #[api(tag = 2)]
     capacity_multiplier: Option<Quantity>,
-    #[api(tag = 3)]
+    #[api(tag = 3, checks(OneOf))]
     device_multiplier: Option<Quantity>,
 }
 
@@ -120,11 +135,15 @@ pub struct NodeAllocatableOverhead {
 
 #[api]
 pub struct DeviceCounterConsumption {
-    #[api(tag = 1, required, always)]
+    #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
     counter_set: String,
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(Filled, EachKey(Format("short-name"))))]
     counters: Map<Counter>,
-    #[api(tag = 3)]
+    #[api(
+        tag = 3,
+        gate = "DRADeviceCompatibilityGroups",
+        checks(MaxItems(2), Each(Format("short-name")), Unique)
+    )]
     compatibility_groups: List<String>,
 }
 
@@ -132,7 +151,7 @@ pub struct DeviceCounterConsumption {
 pub struct DeviceCapacity {
     #[api(tag = 1, required, always)]
     value: Quantity,
-    #[api(tag = 2)]
+    #[api(tag = 2, gate = "DRAConsumableCapacity")]
     request_policy: Option<CapacityRequestPolicy>,
 }
 
@@ -158,21 +177,21 @@ pub struct CapacityRequestPolicyRange {
 
 #[api]
 pub struct DeviceAttribute {
-    #[api(tag = 2)]
+    #[api(tag = 2, checks(OneOf))]
     int: Option<i64>,
-    #[api(tag = 3)]
+    #[api(tag = 3, checks(OneOf))]
     bool: Option<bool>,
-    #[api(tag = 4)]
+    #[api(tag = 4, checks(OneOf))]
     string: Option<String>,
-    #[api(tag = 5)]
+    #[api(tag = 5, checks(OneOf))]
     version: Option<String>,
-    #[api(tag = 6)]
+    #[api(tag = 6, gate = "DRAListTypeAttributes", checks(OneOf))]
     ints: List<i64>,
-    #[api(tag = 7)]
+    #[api(tag = 7, gate = "DRAListTypeAttributes", checks(OneOf))]
     bools: List<bool>,
-    #[api(tag = 8)]
+    #[api(tag = 8, gate = "DRAListTypeAttributes", checks(OneOf))]
     strings: List<String>,
-    #[api(tag = 9)]
+    #[api(tag = 9, gate = "DRAListTypeAttributes", checks(OneOf))]
     versions: List<String>,
 }
 
@@ -182,7 +201,13 @@ pub struct DeviceTaint {
     key: String,
     #[api(tag = 2)]
     value: String,
-    #[api(tag = 3, required, always, go = "v1.DeviceTaintEffect")]
+    #[api(
+        tag = 3,
+        required,
+        always,
+        go = "$.DeviceTaintEffect",
+        checks(Filled, Values("NoExecute", "NoSchedule", "None"))
+    )]
     effect: String,
     #[api(tag = 4)]
     time_added: Option<Time>,
@@ -202,7 +227,60 @@ impl Kind for ResourceSlice {
     const STORAGE: Storage = Storage::new("resourceslices", "v1");
     const GENERATION: bool = true;
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Node", "string", |slice, _| {
+            slice.spec().node_name().unwrap_or_default().into()
+        }),
+        Column::new("Driver", "string", |slice, _| slice.spec().driver().into()),
+        Column::new("Pool", "string", |slice, _| slice.spec().pool().name().into()),
+        Column::AGE,
+    ];
+    const INDEXES: &'static [Index<Self>] = &[
+        Index::topic("spec.nodeName", |slice| slice.spec().node_name().unwrap_or_default().into()),
+        Index::field("spec.driver", |slice| slice.spec().driver().into()),
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        // A change counts even if it is dropped afterwards.
+        let changed = self.spec() != old.spec();
+        generation::next(self.metadata_mut(), old.metadata(), changed);
+    }
+
+    fn sign(&mut self, _: Option<&Self>, by: &Writer) {
+        let fresh = |taint: &DeviceTaint| taint.time_added().is_none();
+        if !self.spec().devices().iter().any(|device| device.taints().iter().any(fresh)) {
+            return;
+        }
+        for device in self.spec_mut().devices_mut().iter_mut() {
+            if device.taints().iter().any(fresh) {
+                for taint in device.taints_mut().iter_mut().filter(|taint| fresh(taint)) {
+                    taint.set_time_added(Time::text(by.now));
+                }
+            }
+        }
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(None, &Path::Root.field("spec"), errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.spec().check(Some(old.spec()), &Path::Root.field("spec"), errs);
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        let driver = self.spec().driver();
+        let same = old.is_some_and(|old| old.spec().driver() == driver);
+        if !same && driver != driver.to_lowercase() {
+            warnings.say(format!(
+                "spec.driver: driver names should be lowercase; {driver:?} contains uppercase \
+                 characters"
+            ));
+        }
     }
 }

@@ -1,47 +1,66 @@
 //! storage/v1: CSIDriver.
 
-use macros::api;
-use object::{List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage};
+use std::collections::BTreeSet;
 
+use macros::api;
+use object::{Lens, List, ObjectMeta};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage, Warnings};
+
+use crate::{columns, generation, rules::or_null};
+
+/// What a storage driver can do, and what it wants of Kubernetes.
 #[api]
 pub struct CSIDriver {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the driver is like.
     #[api(tag = 2, required, always)]
     spec: CSIDriverSpec,
 }
 
 #[api]
 pub struct CSIDriverSpec {
-    #[api(tag = 1)]
+    /// Whether volumes must be attached to a node before they are mounted. It never changes.
+    #[api(tag = 1, default = true, implied)]
     attach_required: Option<bool>,
-    #[api(tag = 2)]
+    /// Whether the driver is told about the pod that a volume is mounted for.
+    #[api(tag = 2, default = false, implied)]
     pod_info_on_mount: Option<bool>,
+    /// The kinds of volumes that the driver has: Persistent, Ephemeral. They never change.
     #[api(tag = 3, set, go = "[]v1.VolumeLifecycleMode")]
     volume_lifecycle_modes: List<String>,
-    #[api(tag = 4)]
+    /// Whether the scheduler looks at how much room the driver says it has.
+    #[api(tag = 4, default = false, implied)]
     storage_capacity: Option<bool>,
-    #[api(tag = 5, go = "v1.FSGroupPolicy")]
+    /// Whether volumes are given to the pod's group: ReadWriteOnceWithFSType, File, None.
+    #[api(tag = 5, default = "ReadWriteOnceWithFSType", implied, go = "v1.FSGroupPolicy")]
     fs_group_policy: Option<String>,
+    /// The tokens of the pod's service account that the driver is given.
     #[api(tag = 6)]
     token_requests: List<TokenRequest>,
-    #[api(tag = 7)]
+    /// Whether mounted volumes are published again from time to time.
+    #[api(tag = 7, default = false, implied)]
     requires_republish: Option<bool>,
-    #[api(tag = 8)]
+    /// Whether the driver mounts with an SELinux label of its own.
+    #[api(tag = 8, default = false, implied)]
     se_linux_mount: Option<bool>,
-    #[api(tag = 9)]
+    /// After how many seconds the number of volumes that a node can take is asked anew.
+    #[api(tag = 9, gate = "MutableCSINodeAllocatableCount")]
     node_allocatable_update_period_seconds: Option<i64>,
-    #[api(tag = 10)]
+    /// Whether tokens are given as secrets rather than as attributes of the volume.
+    #[api(tag = 10, gate = "CSIServiceAccountTokenSecrets")]
     service_account_token_in_secrets: Option<bool>,
-    #[api(tag = 11)]
+    /// Whether pods stay off nodes that do not have the driver.
+    #[api(tag = 11, default = false, implied, gate = "VolumeLimitScaling")]
     prevent_pod_scheduling_if_missing: Option<bool>,
 }
 
 #[api]
 pub struct TokenRequest {
+    /// Whom the token is for; empty: the API server.
     #[api(tag = 1, required, always)]
     audience: String,
+    /// How long the token is valid.
     #[api(tag = 2)]
     expiration_seconds: Option<i64>,
 }
@@ -59,9 +78,135 @@ impl Kind for CSIDriver {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("csidrivers", "v1");
     const BLIND_UPDATES: bool = false;
-    const GENERATION: bool = true;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("AttachRequired", "boolean", |driver, _| {
+            driver.spec().attach_required().into()
+        }),
+        Column::new("PodInfoOnMount", "boolean", |driver, _| {
+            driver.spec().pod_info_on_mount().into()
+        }),
+        Column::new("StorageCapacity", "boolean", |driver, _| {
+            driver.spec().storage_capacity().into()
+        }),
+        Column::new("TokenRequests", "string", |driver, _| {
+            let requests = driver.spec().token_requests().iter();
+            columns::or_unset(&columns::join(requests.map(TokenRequest::audience)))
+        }),
+        Column::new("RequiresRepublish", "boolean", |driver, _| {
+            driver.spec().requires_republish().into()
+        }),
+        Column::new("Modes", "string", |driver, _| {
+            columns::join(driver.spec().volume_lifecycle_modes().iter()).into()
+        }),
+        Column::AGE,
+    ];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        if self.spec().volume_lifecycle_modes().is_empty() {
+            self.spec_mut().volume_lifecycle_modes_mut().push("Persistent");
+        }
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        let changed = self.spec() != old.spec();
+        generation::next(self.metadata_mut(), old.metadata(), changed);
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(&Path::Root.field("spec"), errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+        let (new, old) = (self.spec().tree(), old.spec().tree());
+        let at = Path::Root.field("spec");
+        errs.immutable(
+            &at.field("attachedRequired"),
+            new.get("attachRequired"),
+            old.get("attachRequired"),
+        );
+        let modes = "volumeLifecycleModes";
+        errs.immutable(&at.field(modes), new.get(modes), old.get(modes));
+    }
+
+    fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
+        let spec = self.spec();
+        let same = old.is_some_and(|old| old.spec().token_requests() == spec.token_requests());
+        if !same
+            && !spec.token_requests().is_empty()
+            && spec.service_account_token_in_secrets().is_none()
+        {
+            warnings.say(
+                "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set \
+                 to true to prevent possible logging of tokens in volume attributes",
+            );
+        }
+    }
+}
+
+/// How often a node may be asked anew, in seconds.
+const MIN_PERIOD: i64 = 10;
+
+impl CSIDriverSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let policies = ["File", "None", "ReadWriteOnceWithFSType"];
+        errs.one_of(&at.field("fsGroupPolicy"), self.fs_group_policy(), &policies);
+        self.check_tokens(&at.field("tokenRequests"), errs);
+        for mode in self.volume_lifecycle_modes().iter() {
+            let at = at.field("volumeLifecycleModes");
+            errs.one_of(&at, mode, &["Persistent", "Ephemeral"]);
+        }
+        let period = self.node_allocatable_update_period_seconds();
+        if let Some(period) = period.filter(|period| *period < MIN_PERIOD) {
+            let at = at.field("nodeAllocatableUpdatePeriodSeconds");
+            errs.invalid(&at, period, "must be greater than or equal to 10 seconds");
+        }
+        let secrets = self.service_account_token_in_secrets();
+        if secrets.is_some() && self.token_requests().is_empty() {
+            let at = at.field("serviceAccountTokenInSecrets");
+            let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+            errs.invalid(&at, or_null(secrets), why);
+        }
+    }
+
+    fn check_tokens(&self, at: &Path, errs: &mut Errors) {
+        let mut audiences = BTreeSet::new();
+        for (i, request) in self.token_requests().iter().enumerate() {
+            let at = at.index(i);
+            if !audiences.insert(request.audience()) {
+                errs.duplicate(&at.field("audience"), request.audience());
+                continue;
+            }
+            let Some(seconds) = request.expiration_seconds() else { continue };
+            let at = at.field("expirationSeconds");
+            if seconds < 600 {
+                errs.invalid(&at, seconds, "may not specify a duration less than 10 minutes");
+            } else if seconds > 1 << 32 {
+                errs.invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{complaints, created};
+
+    #[test]
+    fn audiences_are_told_apart() {
+        let driver: CSIDriver =
+            created(r#"{"spec":{"tokenRequests":[{"audience":"a"},{"audience":"a"}]}}"#);
+        assert_eq!(
+            driver.spec().volume_lifecycle_modes().iter().collect::<Vec<_>>(),
+            ["Persistent"]
+        );
+        let wrong = complaints(&driver);
+        assert_eq!(wrong, ["spec.tokenRequests[1].audience: Duplicate value: \"a\""]);
     }
 }

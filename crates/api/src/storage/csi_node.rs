@@ -47,7 +47,7 @@ pub struct VolumeNodeResources {
 
 #[api]
 pub struct CSINodeStatus {
-    #[api(tag = 1, keys("name"), merge, merge_key = "name")]
+    #[api(tag = 1, keys("name"), merge, merge_key = "name", gate = "CSIVolumeHealth")]
     storage_health: List<StorageHealth>,
 }
 
@@ -101,6 +101,10 @@ impl Kind for CSINode {
         self.metadata()
     }
 
+    fn prepare_create(&mut self) {
+        self.set_status(CSINodeStatus::new());
+    }
+
     fn validate(&self, errs: &mut Errors) {
         let at = Path::Root.field("spec");
         let at = at.field("drivers");
@@ -130,7 +134,7 @@ impl Kind for CSINode {
     }
 }
 
-const MAX_ID: usize = 192;
+const MAX_ID: usize = 256;
 
 impl CSINodeDriver {
     fn check(&self, at: &Path, errs: &mut Errors) {

@@ -1,19 +1,26 @@
 //! storage/v1: CSIStorageCapacity.
 
 use macros::api;
-use object::{LabelSelector, ObjectMeta, Quantity};
-use schema::{Kind, Names, Storage};
+use object::{LabelSelector, Lens, ObjectMeta, Quantity, Value};
+use schema::{Errors, Kind, Names, Path, Storage};
 
+use crate::rules::{Rules, shown_selector};
+
+/// How much room a storage class has where.
 #[api]
 pub struct CSIStorageCapacity {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// The nodes that can reach the room. It never changes.
     #[api(tag = 2)]
     node_topology: Option<LabelSelector>,
+    /// The class that volumes would be of. It never changes.
     #[api(tag = 3, required, always)]
     storage_class_name: String,
+    /// How much room there is in all.
     #[api(tag = 4)]
     capacity: Option<Quantity>,
+    /// How large a single volume can be.
     #[api(tag = 5)]
     maximum_volume_size: Option<Quantity>,
 }
@@ -33,5 +40,21 @@ impl Kind for CSIStorageCapacity {
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        errs.selector(&Path::Root.field("nodeTopology"), self.node_topology());
+        errs.subdomain(&Path::Root.field("storageClassName"), self.storage_class_name());
+        errs.no_less_than_zero(&Path::Root.field("capacity"), self.tree().get("capacity"));
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+        if self.node_topology() != old.node_topology() {
+            let shown = self.node_topology().map_or("null".to_owned(), shown_selector);
+            errs.invalid_shown(&Path::Root.field("nodeTopology"), shown, "field is immutable");
+        }
+        let class = |this: &Self| Value::from(this.storage_class_name());
+        errs.immutable(&Path::Root.field("storageClassName"), &class(self), &class(old));
     }
 }

@@ -1,31 +1,43 @@
 //! storage/v1: StorageClass.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use macros::api;
-use object::{Lens, List, Map, ObjectMeta};
+use object::{List, Map, ObjectMeta};
 use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
 
-use crate::rules::Rules;
+use crate::{core::TopologySelectorTerm, rules::Rules};
 
-use crate::core::TopologySelectorTerm;
-
+/// How volumes that are asked for are made.
 #[api]
 pub struct StorageClass {
     #[api(tag = 1)]
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// The driver that makes the volumes. It never changes.
+    #[api(tag = 2, required, always, checks(Filled, Immutable))]
     provisioner: String,
-    #[api(tag = 3)]
+    /// What the driver is told. It never changes.
+    #[api(tag = 3, checks(Immutable))]
     parameters: Map<String>,
-    #[api(tag = 4, default = "Delete", implied, go = "v1.PersistentVolumeReclaimPolicy")]
+    /// What happens to a volume that nobody claims any more: Delete, Retain.
+    #[api(
+        tag = 4,
+        default = "Delete",
+        implied,
+        go = "v1.PersistentVolumeReclaimPolicy",
+        checks(Immutable)
+    )]
     reclaim_policy: Option<String>,
+    /// Options for mounting the volumes.
     #[api(tag = 5)]
     mount_options: List<String>,
+    /// Whether volumes can be made larger.
     #[api(tag = 6)]
     allow_volume_expansion: Option<bool>,
-    #[api(tag = 7, default = "Immediate", implied, go = "v1.VolumeBindingMode")]
+    /// When volumes are made: Immediate, WaitForFirstConsumer.
+    #[api(tag = 7, default = "Immediate", implied, go = "v1.VolumeBindingMode", checks(Immutable))]
     volume_binding_mode: Option<String>,
+    /// Where volumes may be made.
     #[api(tag = 8)]
     allowed_topologies: List<TopologySelectorTerm>,
 }
@@ -58,15 +70,10 @@ impl Kind for StorageClass {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let at = Path::Root.field("provisioner");
-        match self.provisioner() {
-            "" => errs.required(&at, ""),
-            name => {
-                let lower = name.to_lowercase();
-                errs.complaints(&at, &lower, object::names::qualified_name(&lower));
-            }
+        if !self.provisioner().is_empty() {
+            check_driver(&Path::Root.field("provisioner"), self.provisioner(), errs);
         }
-        self.check_parameters(&Path::Root.field("parameters"), errs);
+        check_parameters(self.parameters(), &Path::Root.field("parameters"), errs);
         if !self.reclaim_policy().is_empty() {
             let known = ["Delete", "Retain"];
             errs.one_of(&Path::Root.field("reclaimPolicy"), self.reclaim_policy(), &known);
@@ -75,39 +82,49 @@ impl Kind for StorageClass {
         let at = Path::Root.field("volumeBindingMode");
         errs.one_of(&at, self.volume_binding_mode(), &modes);
         let at = Path::Root.field("allowedTopologies");
+        let mut seen: Vec<Labels> = Vec::new();
         for (i, term) in self.allowed_topologies().iter().enumerate() {
-            check_topology(term, &at.index(i), errs);
+            let labels = check_topology(term, &at.index(i), errs);
+            if labels.is_empty() || seen.contains(&labels) {
+                errs.duplicate(&at.index(i).field("matchLabelExpressions"), "");
+            }
+            seen.push(labels);
         }
     }
 
-    fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        for name in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-            errs.immutable(&Path::Root.field(name), self.tree().get(name), old.tree().get(name));
-        }
+    fn validate_update(&self, _: &Self, errs: &mut Errors) {
+        self.validate(errs);
     }
 }
 
 const MAX_PARAMETERS: usize = 512;
 const MAX_SIZE: usize = 256 * 1024;
 
-impl StorageClass {
-    fn check_parameters(&self, at: &Path, errs: &mut Errors) {
-        let parameters = self.parameters();
-        if parameters.iter().len() > MAX_PARAMETERS {
-            return errs.too_long(at, MAX_PARAMETERS);
-        }
-        if parameters.get("").is_some() {
-            errs.invalid(at, "", "field can not be empty.");
-        }
-        let size: usize = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if size > MAX_SIZE {
-            errs.too_long(at, MAX_SIZE);
-        }
+/// The values that each label may have.
+type Labels<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// The name of a storage driver.
+pub(super) fn check_driver(at: &Path, name: &str, errs: &mut Errors) {
+    let lower = name.to_lowercase();
+    errs.complaints(at, &lower, object::names::qualified_name(&lower));
+}
+
+/// What a driver is told.
+pub(super) fn check_parameters(parameters: &Map<String>, at: &Path, errs: &mut Errors) {
+    if parameters.iter().len() > MAX_PARAMETERS {
+        return errs.too_long(at, MAX_PARAMETERS);
+    }
+    if parameters.get("").is_some() {
+        errs.invalid(at, "", "field can not be empty.");
+    }
+    let size: usize = parameters.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if size > MAX_SIZE {
+        errs.too_long(at, MAX_SIZE);
     }
 }
 
-fn check_topology(term: &TopologySelectorTerm, at: &Path, errs: &mut Errors) {
-    let mut keys = BTreeSet::new();
+fn check_topology<'a>(term: &'a TopologySelectorTerm, at: &Path, errs: &mut Errors) -> Labels<'a> {
+    let mut labels = Labels::new();
     for (i, expression) in term.match_label_expressions().iter().enumerate() {
         let at = at.field("matchLabelExpressions");
         let at = at.index(i);
@@ -121,8 +138,9 @@ fn check_topology(term: &TopologySelectorTerm, at: &Path, errs: &mut Errors) {
             }
         }
         errs.qualified(&at.field("key"), expression.key());
-        if !keys.insert(expression.key()) {
+        if labels.insert(expression.key(), values).is_some() {
             errs.duplicate(&at.field("key"), expression.key());
         }
     }
+    labels
 }

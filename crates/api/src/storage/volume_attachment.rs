@@ -2,57 +2,78 @@
 
 use macros::api;
 use object::{Map, ObjectMeta, Time};
-use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
 
-use crate::core::PersistentVolumeSpec;
+use crate::{
+    core::{
+        PersistentVolumeSpec, persistent_volume_claim::ACCESS_MODES,
+        volume::sources::check_csi_driver,
+    },
+    rules::Rules,
+};
 
+/// The wish to attach a volume to a node, or to detach it.
 #[api]
 pub struct VolumeAttachment {
     #[api(tag = 1)]
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// What is to be attached where. It never changes.
+    #[api(tag = 2, required, always, checks(Immutable))]
     spec: VolumeAttachmentSpec,
+    /// What has become of the wish.
     #[api(tag = 3)]
     status: VolumeAttachmentStatus,
 }
 
 #[api]
 pub struct VolumeAttachmentSpec {
-    #[api(tag = 1, required, always)]
+    /// The driver that attaches the volume.
+    #[api(tag = 1, required, always, checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
     attacher: String,
+    /// The volume.
     #[api(tag = 2, required, always)]
     source: VolumeAttachmentSource,
+    /// The node.
     #[api(tag = 3, required, always)]
     node_name: String,
 }
 
 #[api]
 pub struct VolumeAttachmentSource {
+    /// The volume's name.
     #[api(tag = 1)]
     persistent_volume_name: Option<String>,
-    #[api(tag = 2)]
+    /// The volume itself, where it is written down nowhere else.
+    #[api(tag = 2, go = "v1.PersistentVolumeSpec")]
     inline_volume_spec: Option<PersistentVolumeSpec>,
 }
 
 #[api]
 pub struct VolumeAttachmentStatus {
+    /// Whether the volume is attached.
     #[api(tag = 1, required, always)]
     attached: bool,
+    /// What the driver wants to be told when the volume is mounted.
     #[api(tag = 2)]
     attachment_metadata: Map<String>,
+    /// Why the volume could not be attached.
     #[api(tag = 3)]
     attach_error: Option<VolumeError>,
+    /// Why the volume could not be detached.
     #[api(tag = 4)]
     detach_error: Option<VolumeError>,
 }
 
 #[api]
 pub struct VolumeError {
+    /// When it happened.
     #[api(tag = 1)]
     time: Time,
+    /// What went wrong; without secrets.
     #[api(tag = 2)]
     message: String,
-    #[api(tag = 3)]
+    /// The driver's number for it.
+    #[api(tag = 3, gate = "MutableCSINodeAllocatableCount")]
     error_code: Option<i32>,
 }
 
@@ -68,12 +89,144 @@ impl Kind for VolumeAttachment {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("volumeattachments", "v1");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "VolumeAttachment", &["get", "patch", "update"])];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column {
+            format: "name",
+            ..Column::new("Attacher", "string", |this, _| this.spec().attacher().into())
+        },
+        Column::new("PV", "string", |this, _| {
+            this.spec().source().persistent_volume_name().unwrap_or_default().into()
+        }),
+        Column::new("Node", "string", |this, _| this.spec().node_name().into()),
+        Column::new("Attached", "boolean", |this, _| this.status().attached().into()),
+        Column::AGE,
+    ];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(VolumeAttachmentStatus::new());
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().source().check(&Path::Root.field("spec").field("source"), errs);
+        errs.subdomain(&Path::Root.field("spec").field("nodeName"), self.spec().node_name());
+        self.status().check(&Path::Root.field("status"), errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+        if self.spec() != old.spec() {
+            let at = Path::Root.field("spec");
+            check_csi_driver(&at.field("attacher"), self.spec().attacher(), errs);
+        }
+    }
+
+    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
+}
+
+/// All metadata of an attached volume together are at most this long.
+const MAX_METADATA: usize = 256 * 1024;
+const MAX_MESSAGE: usize = 1024;
+
+impl VolumeAttachmentSource {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+        match (self.persistent_volume_name(), self.inline_volume_spec()) {
+            (None, None) => errs.required(at, one),
+            (Some(_), Some(_)) => errs.forbidden(at, one),
+            (Some(""), None) => {
+                let why = "must specify non empty persistentVolumeName";
+                errs.required(&at.field("persistentVolumeName"), why);
+            }
+            (Some(_), None) => {}
+            (None, Some(spec)) => check_inline(spec, &at.field("inlineVolumeSpec"), errs),
+        }
+        if let Some(name) = self.persistent_volume_name() {
+            errs.subdomain(&at.field("persistentVolumeName"), name);
+        }
+    }
+}
+
+/// A volume that is written down nowhere but in its attachment.
+fn check_inline(spec: &PersistentVolumeSpec, at: &Path, errs: &mut Errors) {
+    let inline = "may not be specified in the context of inline volumes";
+    for (name, is_set) in [
+        ("claimRef", spec.claim_ref().is_some()),
+        ("capacity", !spec.capacity().is_empty()),
+        ("nodeAffinity", spec.node_affinity().is_some()),
+        ("storageClassName", !spec.storage_class_name().is_empty()),
+    ] {
+        if is_set {
+            errs.forbidden(&at.field(name), inline);
+        }
+    }
+    check_modes(spec, &at.field("accessModes"), errs);
+    if !matches!(spec.persistent_volume_reclaim_policy(), "" | "Retain") {
+        let why = "may only be Retain in the context of inline volumes";
+        errs.forbidden(&at.field("persistentVolumeReclaimPolicy"), why);
+    }
+    if spec.volume_mode().is_some_and(|mode| mode != "Filesystem") {
+        let why =
+            "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        errs.forbidden(&at.field("volumeMode"), why);
+    }
+    let source = spec.persistent_volume_source();
+    if source.csi().is_none() {
+        let why = "has to be specified in the context of inline volumes";
+        errs.required(&at.field("csi"), why);
+    }
+    source.check("", at, errs);
+    if source.first() == Some("local") {
+        errs.required(&at.field("nodeAffinity"), "Local volume requires node affinity");
+    }
+}
+
+fn check_modes(spec: &PersistentVolumeSpec, at: &Path, errs: &mut Errors) {
+    if spec.access_modes().is_empty() {
+        errs.required(at, "");
+    }
+    for mode in spec.access_modes().iter() {
+        errs.one_of(at, mode, &ACCESS_MODES);
+    }
+    let (alone, others): (Vec<_>, Vec<_>) = spec
+        .access_modes()
+        .iter()
+        .filter(|mode| ACCESS_MODES.contains(mode))
+        .partition(|mode| *mode == "ReadWriteOncePod");
+    if !alone.is_empty() && !others.is_empty() {
+        errs.forbidden(at, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+impl VolumeAttachmentStatus {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        let size: usize =
+            self.attachment_metadata().iter().map(|(name, value)| name.len() + value.len()).sum();
+        if size > MAX_METADATA {
+            errs.too_long(&at.field("attachmentMetadata"), MAX_METADATA);
+        }
+        for (name, error) in
+            [("attachError", self.attach_error()), ("detachError", self.detach_error())]
+        {
+            let Some(error) = error else { continue };
+            let at = at.field(name);
+            if error.message().len() > MAX_MESSAGE {
+                errs.too_long(&at.field("message"), MAX_MESSAGE);
+            }
+            if let Some(code) = error.error_code().filter(|code| *code < 0) {
+                let why = "must be between 0 and 2147483647, inclusive";
+                errs.invalid(&at.field("errorCode"), code, why);
+            }
+        }
     }
 }

@@ -2,14 +2,19 @@
 
 use macros::api;
 use object::{Map, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
 
+use super::storage_class::{check_driver, check_parameters};
+
+/// What volumes of a class can be changed to while they are in use.
 #[api]
 pub struct VolumeAttributesClass {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// The driver that the class is for. It never changes.
     #[api(tag = 2, required, always)]
     driver_name: String,
+    /// What the driver is told. It never changes.
     #[api(tag = 3)]
     parameters: Map<String>,
 }
@@ -26,8 +31,37 @@ impl Kind for VolumeAttributesClass {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("volumeattributesclasses", "v1");
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("DriverName", "string", |class, _| class.driver_name().into()),
+        Column::AGE,
+    ];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        match self.driver_name() {
+            "" => errs.required(&Path::Root.field("driverName"), ""),
+            name => check_driver(&Path::Root.field("driverName"), name, errs),
+        }
+        let at = Path::Root.field("parameters");
+        check_parameters(self.parameters(), &at, errs);
+        if self.parameters().is_empty() {
+            errs.required(&at, "must contain at least one key/value pair");
+        }
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        if self.driver_name() != old.driver_name() {
+            let at = Path::Root.field("driverName");
+            errs.forbidden(&at, "updates to driverName are forbidden.");
+        }
+        if self.parameters() != old.parameters() {
+            let at = Path::Root.field("parameters");
+            errs.forbidden(&at, "updates to parameters are forbidden.");
+        }
+        self.validate(errs);
     }
 }

@@ -1,7 +1,6 @@
-//! storagemigration/v1.
+//! storagemigration/v1 and v1beta1.
 
 mod storage_version_migration;
-pub mod v1beta1;
 
 pub use self::storage_version_migration::{
     StorageVersionMigration, StorageVersionMigrationSpec, StorageVersionMigrationStatus,

@@ -1,11 +1,12 @@
-//! storagemigration/v1: StorageVersionMigration.
+//! storagemigration/v1 and v1beta1: StorageVersionMigration.
 
 use macros::api;
-use object::{Condition, List, ObjectMeta};
-use schema::{Kind, METADATA, Names, Scope, Storage, Subresource};
+use object::{Condition, Lens, List, ObjectMeta, View, names};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
 
-use crate::meta::GroupResource;
+use crate::{meta::GroupResource, rules::Rules, shown::shown};
 
+/// The wish that all objects of a resource are stored anew.
 #[api]
 pub struct StorageVersionMigration {
     #[api(tag = 1)]
@@ -42,12 +43,112 @@ impl Kind for StorageVersionMigration {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("storageversionmigrations", "v1beta1");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const GATE: Option<&str> = Some("StorageVersionMigrator");
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "StorageVersionMigration", &["get", "patch", "update"])];
 
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column { format: "", ..Column::NAME },
+        Column::new("Resource", "string", |this, _| this.resource().into()),
+        Column::new("Status", "string", |this, _| this.status().state().into()),
+    ];
+
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(StorageVersionMigrationStatus::new());
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let (wanted, at) = (self.spec().resource(), Path::Root.field("spec"));
+        let at = at.field("resource");
+        match wanted.resource() {
+            "" => errs.required(&at.field("resource"), "resource is required to be set"),
+            name => {
+                let wrong = names::dns1035_label(name);
+                if !wrong.is_empty() {
+                    errs.invalid(&at.field("resource"), name, wrong.join(","));
+                }
+            }
+        }
+        let wrong = names::dns1123_subdomain(wanted.group());
+        if !wanted.group().is_empty() && !wrong.is_empty() {
+            errs.invalid(&at.field("group"), wanted.group(), wrong.join(","));
+        }
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+        if self.spec() != old.spec() {
+            let shown = shown(self.spec());
+            errs.invalid_shown(&Path::Root.field("spec"), shown, "field is immutable");
+        }
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        let (new, old) = (self.status(), old.status());
+        let (version, here) = (new.resource_version(), at.field("resourceVersion"));
+        if let Some(why) = wrong_revision(version) {
+            errs.invalid(&here, version, why);
+        }
+        errs.conditions(&at.field("conditions"), new.conditions());
+        if !old.resource_version().is_empty() && old.resource_version() != version {
+            errs.invalid(&here, version, "field is immutable");
+        }
+        let mut told = |why: &str| {
+            let conditions = new.tree().get("conditions");
+            let shown = schema::shown(List::<Condition>::TYPE, conditions);
+            errs.invalid_shown(&at.field("conditions"), shown, why);
+        };
+        if new.is(SUCCEEDED) && new.is(FAILED) {
+            told("Both success and failed conditions cannot be true at the same time");
+        }
+        if old.is(SUCCEEDED) && !new.is(SUCCEEDED) {
+            told("Success condition cannot be set to false once it is true");
+        }
+        if old.is(FAILED) && !new.is(FAILED) {
+            told("Failed condition cannot be set to false once it is true");
+        }
+    }
+}
+
+const SUCCEEDED: &str = "Succeeded";
+const FAILED: &str = "Failed";
+
+impl StorageVersionMigration {
+    fn resource(&self) -> String {
+        match (self.spec().resource().group(), self.spec().resource().resource()) {
+            ("", resource) => resource.to_owned(),
+            (group, resource) => format!("{resource}.{group}"),
+        }
+    }
+}
+
+impl StorageVersionMigrationStatus {
+    fn is(&self, ty: &str) -> bool {
+        let found = self.conditions().find(|condition| condition.type_() == ty);
+        found.is_some_and(|condition| condition.status() == "True")
+    }
+
+    fn state(&self) -> &str {
+        let known = |condition: &&Condition| {
+            matches!(condition.type_(), "Running" | SUCCEEDED | FAILED)
+                && condition.status() == "True"
+        };
+        self.conditions().iter().filter(known).next_back().map_or("Unknown", Condition::type_)
+    }
+}
+
+/// What is wrong with a resource version, if it is one at all.
+fn wrong_revision(text: &str) -> Option<String> {
+    match text {
+        "" => None,
+        text if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0') => None,
+        text => Some(format!("resource version is not well formed: {text}")),
     }
 }

@@ -19,8 +19,8 @@ use super::{
     shape::shape_of,
 };
 use crate::{
-    Definition, ErrorType, Errors, FieldError, Hooks, Names, Path, Scope, Storage, Subresource,
-    Unknown, Warnings, kind::check_name, names, normalize, verbs,
+    Definition, ErrorType, Errors, FieldError, Gates, Hooks, Names, Path, Scope, Storage,
+    Subresource, Unknown, Warnings, kind::check_name, names, normalize, verbs,
 };
 
 /// The versions of one CRD.
@@ -106,6 +106,11 @@ fn definition(
         verbs: verbs::CUSTOM,
         storage: Storage::json(prefix, intern::text(stored)?),
         default_on: true,
+        deprecated: "",
+        gate: None,
+        gates: Gates::default(),
+        checked: false,
+        served: true,
         generation: true,
         ttl: None,
         shows_deleted: false,

@@ -41,6 +41,7 @@ fn structure(schema: &Schema, whole: bool) -> Result<Struct, Full> {
     Ok(Struct {
         name: Text::default(),
         doc: schema.text("description").into(),
+        module: "",
         fields: Link::Shared(fields.into()),
         atomic: schema.map_type() == Some("atomic"),
         open: schema.preserves(),

@@ -1,68 +1,82 @@
 //! What a type is called in a document: `io.k8s.api.apps.v1.Deployment`.
 //!
-//! A shape knows its short name only. It belongs to the group and version that comes
-//! to it first, in the order of the definitions; core comes before all others.
+//! A shape knows where it is declared, which gives its group. Versions that look alike
+//! share their shapes: within a kind of the same group, a shape is of the kind's version.
 
 use std::collections::HashMap;
 
-use object::{Link, Struct, Type};
+use object::Struct;
 
 use crate::{Definition, Names};
 
-const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta";
 
-/// Shapes that a kind of another group leads to first: from where, how their names
-/// begin, and where they belong.
-const ELSEWHERE: &[(&str, &str, &str)] = &[
-    ("io.k8s.api.storage.v1", "TopologySelector", "io.k8s.api.core.v1"),
-    ("io.k8s.api.batch.v1", "WorkloadPodGroup", "io.k8s.api.scheduling.v1alpha3"),
-    ("io.k8s.api.batch.v1", "TopologyConstraint", "io.k8s.api.scheduling.v1alpha3"),
-];
+/// The versions that other groups use types of, where that is not `v1`.
+const ELSEWHERE: &[(&str, &str)] = &[("io.k8s.api.scheduling", "v1alpha3")];
 
-/// The full names of all named shapes.
+/// Whether a shape is one of the API machinery, not of a group.
+pub(crate) fn is_meta(shape: &Struct) -> bool {
+    shape.module.starts_with("object::") || shape.module == "api::meta"
+}
+
+/// A package, without and with its version.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Package {
+    stem: String,
+    version: String,
+}
+
+impl Package {
+    pub(super) fn of(group: &str, version: &str) -> Self {
+        let package = package(group, version);
+        let stem = package.strip_suffix(&format!(".{version}")).unwrap_or(&package);
+        Self { stem: stem.to_owned(), version: version.to_owned() }
+    }
+
+    /// The package of a shape that something in this package leads to.
+    pub(super) fn leads_to(&self, shape: &Struct) -> Self {
+        let mut modules = shape.module.split("::");
+        let stem = match (modules.next(), modules.next()) {
+            _ if is_meta(shape) => META.to_owned(),
+            (Some("api"), Some("internal")) => "io.k8s.api.apiserverinternal".to_owned(),
+            (Some("api"), Some(group @ ("apiextensions" | "apiregistration"))) => {
+                Self::of(&format!("{group}.k8s.io"), "v1").stem
+            }
+            (Some("api"), Some(group)) => format!("io.k8s.api.{group}"),
+            _ => return self.clone(),
+        };
+        if stem == self.stem {
+            return self.clone();
+        }
+        let version = ELSEWHERE.iter().find(|(other, _)| *other == stem);
+        Self { version: version.map_or("v1", |(_, version)| version).to_owned(), stem }
+    }
+
+    pub(super) fn name(&self, shape: &Struct) -> String {
+        format!("{}.{}.{}", self.stem, self.version, shape.name)
+    }
+}
+
+/// The kinds that shapes are of.
 #[derive(Debug, Default)]
 pub(super) struct Packages {
-    names: HashMap<*const Struct, String>,
-    kinds: HashMap<*const Struct, Names>,
+    kinds: HashMap<*const Struct, Vec<Names>>,
 }
 
 impl Packages {
     pub(super) fn of(definitions: &[Definition]) -> Self {
         let mut packages = Self::default();
         for definition in definitions.iter().filter(|definition| definition.custom.is_none()) {
-            let package = package(definition.names.group, definition.names.version);
-            packages.visit(&definition.shape, &package);
-            packages.kinds.insert(std::ptr::from_ref(&*definition.shape), definition.names);
+            let shape = std::ptr::from_ref(&*definition.shape);
+            packages.kinds.entry(shape).or_default().push(definition.names);
         }
         packages
     }
 
-    /// The full name of a shape.
-    pub(super) fn name(&self, shape: &Struct) -> String {
-        let known = self.names.get(&std::ptr::from_ref(shape));
-        known.cloned().unwrap_or_else(|| full(META, &shape.name))
-    }
-
-    /// The kind whose objects have this shape.
-    pub(super) fn kind(&self, shape: &Struct) -> Option<&Names> {
-        self.kinds.get(&std::ptr::from_ref(shape))
-    }
-
-    fn visit(&mut self, shape: &Struct, package: &str) {
-        let key = std::ptr::from_ref(shape);
-        if self.names.contains_key(&key) {
-            return;
-        }
-        let own = ELSEWHERE
-            .iter()
-            .find(|(from, start, _)| *from == package && shape.name.starts_with(start));
-        let package = if is_meta(&shape.name) { META } else { own.map_or(package, |own| own.2) };
-        self.names.insert(key, full(package, &shape.name));
-        for field in &*shape.fields {
-            if let Some(inner) = inner(&field.ty) {
-                self.visit(inner, package);
-            }
-        }
+    /// The kind whose objects have this shape, in the version of the package.
+    pub(super) fn kind(&self, shape: &Struct, package: &Package) -> Option<&Names> {
+        let kinds = self.kinds.get(&std::ptr::from_ref(shape))?;
+        kinds.iter().find(|names| names.version == package.version)
     }
 }
 
@@ -86,40 +100,4 @@ pub(super) fn package(group: &str, version: &str) -> String {
             format!("{}.{version}", reversed.join("."))
         }
     }
-}
-
-/// The named shape that a type leads to.
-fn inner(ty: &Type) -> Option<&Struct> {
-    match ty {
-        Type::Object(Link::Shared(_)) => None,
-        Type::Object(shape) | Type::Either(shape, _) => Some(shape),
-        Type::List(item) | Type::Map(item) => inner(item),
-        _ => None,
-    }
-}
-
-fn full(package: &str, name: &str) -> String {
-    format!("{package}.{name}")
-}
-
-/// Whether the type belongs to all groups.
-pub(crate) fn is_meta(name: &str) -> bool {
-    matches!(
-        name,
-        "ObjectMeta"
-            | "ListMeta"
-            | "ShardInfo"
-            | "OwnerReference"
-            | "ManagedFieldsEntry"
-            | "Condition"
-            | "LabelSelector"
-            | "LabelSelectorRequirement"
-            | "FieldSelectorRequirement"
-            | "GroupResource"
-            | "DeleteOptions"
-            | "Preconditions"
-            | "Status"
-            | "StatusDetails"
-            | "StatusCause"
-    )
 }

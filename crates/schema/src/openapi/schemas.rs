@@ -7,7 +7,7 @@ use object::{
     Type, Value,
 };
 
-use super::packages::{Packages, package};
+use super::packages::{Package, Packages, package};
 use crate::{Definition, custom::publish, patch::replaces, published::default_of};
 
 pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
@@ -29,12 +29,14 @@ const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 #[derive(Debug)]
 pub(super) struct Schemas<'a> {
     packages: &'a Packages,
+    /// Where the shape is that is being added.
+    here: Package,
     done: BTreeMap<String, Value>,
 }
 
 impl<'a> Schemas<'a> {
     pub(super) fn new(packages: &'a Packages) -> Self {
-        Self { packages, done: BTreeMap::new() }
+        Self { packages, here: Package::of("", "v1"), done: BTreeMap::new() }
     }
 
     pub(super) fn into_value(self) -> Value {
@@ -43,6 +45,7 @@ impl<'a> Schemas<'a> {
 
     /// Adds a kind; the result is its name.
     pub(super) fn kind(&mut self, definition: &Definition) -> String {
+        self.here = Package::of(definition.names.group, definition.names.version);
         let Some(custom) = &definition.custom else { return self.shape(&definition.shape) };
         let name = publish::name(&definition.names);
         self.shape(ObjectMeta::SHAPE);
@@ -141,13 +144,16 @@ impl<'a> Schemas<'a> {
 
     /// Adds a shape and all that it leads to; the result is its name.
     fn shape(&mut self, shape: &Struct) -> String {
-        let name = self.packages.name(shape);
+        let package = self.here.leads_to(shape);
+        let name = package.name(shape);
         if !self.done.contains_key(&name) {
             self.done.insert(name.clone(), Value::Null); // it may contain itself
+            let from = std::mem::replace(&mut self.here, package);
             let mut schema = self.fields(shape);
-            if let Some(names) = self.packages.kind(shape) {
+            if let Some(names) = self.packages.kind(shape, &self.here) {
                 of_kind(&mut schema, &[(names.group, names.version, names.kind)]);
             }
+            self.here = from;
             self.done.insert(name.clone(), schema);
         }
         name
@@ -224,7 +230,7 @@ impl<'a> Schemas<'a> {
                     Plain::List => "OrArray",
                     Plain::Texts => "OrStringArray",
                 };
-                let name = format!("{}{suffix}", self.packages.name(shape));
+                let name = format!("{}{suffix}", self.here.leads_to(shape).name(shape));
                 self.known(&name, Value::object())
             }
             Type::Time => self.known(TIME, plain("string", "date-time")),

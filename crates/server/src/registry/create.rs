@@ -44,7 +44,9 @@ impl Registry {
         default(served, &mut object);
         begin(served, namespace, &mut object, &**self.clock());
         let step = Step { served, operation: Operation::Create, subresource: "", old: None };
+        served.hub.gates.drop_dormant(&served.hub.shape, &mut object, None);
         served.hub.hooks.prepare_create(&mut object);
+        served.hub.hooks.sign(&mut object, None, &self.writer(call));
         let object = self.manage(call, served, "", None, object); // what plugins set is nobody's
         let object = self.mutate(call, step, object).await?;
         let mut object = self.check(call, step, object).await?;

@@ -105,6 +105,8 @@ impl Registry {
                 served.hub.hooks.prepare_update(&mut new, &old.object);
             }
         }
+        served.hub.hooks.sign(&mut new, Some(&old.object), &self.writer(call));
+        served.hub.gates.drop_dormant(&served.hub.shape, &mut new, Some(&old.object));
         let step = Step { served, operation: Operation::Update, subresource, old: Some(old) };
         let new = self.manage(call, served, subresource, Some(&old.object), new);
         let mut new = self.mutate(call, step, new).await?;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use object::{Object, Status, Value, View};
-use schema::{Errors, Warnings, check_meta};
+use schema::{Errors, Warnings, Writer, check_meta};
 use store::{Version, Write};
 
 use super::{Call, Registry, note::Note, store_status};
-use crate::{Admission, Operation, Served};
+use crate::{Admission, Operation, Served, User};
 
 /// A write on its way.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,11 @@ pub(super) struct Step<'a> {
 }
 
 impl Registry {
+    pub(super) fn writer<'a>(&self, call: &'a Call) -> Writer<'a> {
+        let User { name, uid, groups, extra } = &call.user;
+        Writer { now: self.clock().now(), user: name, uid, groups, extra }
+    }
+
     /// Lets the mutating plugins see the object.
     pub(super) async fn mutate(
         &self,
@@ -52,9 +57,16 @@ impl Registry {
         let old = step.old.map(|old| &old.object);
         let mut errs = Errors::default();
         check_meta(&object, old, served.hub.scope, &mut errs);
+        if matches!(subresource, "" | "status" | "approval") {
+            check_declared(served, &object, old, &mut errs);
+        }
         match (old, subresource) {
-            (Some(old), "status" | "approval") => {
-                served.hub.hooks.validate_status(&object, old, &mut errs);
+            (Some(old), "status") => {
+                let now = self.clock().now();
+                served.hub.hooks.validate_status_at(&object, old, now, &mut errs);
+            }
+            (Some(old), "approval") => {
+                served.hub.hooks.validate_approval(&object, old, &mut errs);
             }
             (Some(_), "binding" | "finalize") => {} // a handler, or a single field
             (Some(_), "resize" | "ephemeralcontainers") => {
@@ -156,6 +168,23 @@ impl Registry {
         let revision = self.engine.write(write).await.map_err(|e| failed(served, &object, &e))?;
         Ok(Version { revision, object })
     }
+}
+
+/// Checks what the fields declare, in the request's version, whose paths messages name.
+fn check_declared(served: &Served, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+    let definition = &served.definition;
+    if !definition.checked {
+        return;
+    }
+    if Arc::ptr_eq(definition, &served.hub) {
+        return schema::check(&definition.shape, object, old, errs);
+    }
+    let shown = |object: &Value| {
+        let mut object = object.clone();
+        served.shown(&mut object);
+        object
+    };
+    schema::check(&definition.shape, &shown(object), old.map(shown).as_ref(), errs);
 }
 
 fn failed(served: &Served, object: &Value, error: &store::Error) -> Status {

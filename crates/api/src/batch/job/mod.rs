@@ -13,7 +13,7 @@ use schema::{
     Column, Errors, Index, Kind, Names, Path, Storage, Subresource, Warnings, human_duration,
 };
 
-use crate::scheduling::v1alpha3::{
+use crate::scheduling::{
     WorkloadPodGroupDisruptionMode, WorkloadPodGroupResourceClaim,
     WorkloadPodGroupSchedulingConstraints, WorkloadPodGroupSchedulingPolicy,
 };

@@ -1,11 +1,6 @@
-//! certificates/v1beta1.
+//! certificates/v1beta1, where it differs from v1.
 
-mod cluster_trust_bundle;
 mod pod_certificate_request;
+mod rules;
 
-pub use self::{
-    cluster_trust_bundle::{ClusterTrustBundle, ClusterTrustBundleSpec},
-    pod_certificate_request::{
-        PodCertificateRequest, PodCertificateRequestSpec, PodCertificateRequestStatus,
-    },
-};
+pub use self::pod_certificate_request::{PodCertificateRequest, PodCertificateRequestSpec};

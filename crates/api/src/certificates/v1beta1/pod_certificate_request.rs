@@ -1,79 +1,119 @@
 //! certificates/v1beta1: PodCertificateRequest.
 
 use macros::api;
-use object::{Bytes, Condition, List, Map, ObjectMeta, Time};
-use schema::{Kind, METADATA, Names, Storage, Subresource};
+use object::{Bytes, Map, ObjectMeta};
+use schema::{Column, Errors, Index, Kind, METADATA, Names, Path, Storage, Subresource};
 
+use super::rules::{check_spec, check_status};
+use crate::{
+    certificates::{self, PodCertificateRequestStatus},
+    columns,
+    shown::shown,
+};
+
+/// The wish of a kubelet for a certificate of a pod.
 #[api]
 pub struct PodCertificateRequest {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is wished for which pod. It never changes.
     #[api(tag = 2, required, always)]
     spec: PodCertificateRequestSpec,
+    /// What the signer has decided.
     #[api(tag = 3)]
     status: PodCertificateRequestStatus,
 }
 
 #[api]
 pub struct PodCertificateRequestSpec {
+    /// Who is to sign: `example.com/signer`.
     #[api(tag = 1, required, always)]
     signer_name: String,
+    /// The pod's name.
     #[api(tag = 2, required, always)]
     pod_name: String,
+    /// The pod's number.
     #[api(tag = 3, name = "podUID", required, always, go = "types.UID")]
     pod_uid: String,
+    /// The name of the pod's service account.
     #[api(tag = 4, required, always)]
     service_account_name: String,
+    /// The number of the pod's service account.
     #[api(tag = 5, name = "serviceAccountUID", required, always, go = "types.UID")]
     service_account_uid: String,
+    /// The node that the pod runs on.
     #[api(tag = 6, required, always, go = "types.NodeName")]
     node_name: String,
+    /// The node's number.
     #[api(tag = 7, name = "nodeUID", required, always, go = "types.UID")]
     node_uid: String,
+    /// How long the certificate may be valid at most.
     #[api(tag = 8, default = 86400)]
     max_expiration_seconds: Option<i32>,
+    /// The public key; better say stubPKCS10Request.
     #[api(tag = 9, always)]
     pkix_public_key: Bytes,
+    /// The pod's number, signed by the key; better say stubPKCS10Request.
     #[api(tag = 10, always)]
     proof_of_possession: Bytes,
+    /// A request that is signed by the key, and says nothing else.
     #[api(tag = 12, name = "stubPKCS10Request", required, always)]
     stub_pkcs10_request: Bytes,
+    /// What the pod's author wants the signer to know.
     #[api(tag = 11)]
     unverified_user_annotations: Map<String>,
 }
 
-#[api]
-pub struct PodCertificateRequestStatus {
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
-    conditions: List<Condition>,
-    #[api(tag = 2)]
-    certificate_chain: String,
-    #[api(tag = 4)]
-    not_before: Option<Time>,
-    #[api(tag = 5)]
-    begin_refresh_at: Option<Time>,
-    #[api(tag = 6)]
-    not_after: Option<Time>,
-}
-
 impl Kind for PodCertificateRequest {
-    const NAMES: Names = Names {
-        group: "certificates.k8s.io",
-        version: "v1beta1",
-        kind: "PodCertificateRequest",
-        plural: "podcertificaterequests",
-        singular: "podcertificaterequest",
-        short: &[],
-        categories: &[],
-    };
-    const STORAGE: Storage = Storage::new("podcertificaterequests", "v1beta1");
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const NAMES: Names = Names { version: "v1beta1", ..certificates::PodCertificateRequest::NAMES };
+    const STORAGE: Storage = certificates::PodCertificateRequest::STORAGE;
     const BLIND_UPDATES: bool = false;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const GATE: Option<&str> = certificates::PodCertificateRequest::GATE;
     const DEFAULT_ON: bool = false;
+    const DEPRECATED: &str = "deprecated in v1.37+, unavailable in v1.40+; use \
+                              certificates.k8s.io/v1 PodCertificateRequest";
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("status", "PodCertificateRequest", &["get", "patch", "update"])];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("PodName", "string", |this, _| this.spec().pod_name().into()),
+        Column::new("ServiceAccountName", "string", |this, _| {
+            this.spec().service_account_name().into()
+        }),
+        Column::new("NodeName", "string", |this, _| this.spec().node_name().into()),
+        Column::new("SignerName", "string", |this, _| this.spec().signer_name().into()),
+        Column::new("State", "string", |this, _| this.status().state().into()),
+        Column::new("UnverifiedUserAnnotations", "string", |this, _| {
+            columns::labels(this.spec().unverified_user_annotations())
+        }),
+    ];
+    const INDEXES: &'static [Index<Self>] = &[
+        Index::field("spec.signerName", |this| this.spec().signer_name().into()),
+        Index::field("spec.podName", |this| this.spec().pod_name().into()),
+        Index::topic("spec.nodeName", |this| this.spec().node_name().into()),
+    ];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(PodCertificateRequestStatus::new());
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        check_spec(self.spec(), errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        if self.spec() != old.spec() {
+            let shown = shown(self.spec());
+            errs.invalid_shown(&Path::Root.field("spec"), shown, "field is immutable");
+        }
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        check_status(self, old, errs);
     }
 }

@@ -42,6 +42,7 @@ impl Kind for LeaseCandidate {
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const DEFAULT_ON: bool = false;
+    const DEPRECATED: &str = crate::UNTIL_39;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

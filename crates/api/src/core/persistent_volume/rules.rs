@@ -62,7 +62,7 @@ pub(super) fn check(volume: &PersistentVolume, errs: &mut Errors) {
         errs.required(&at.field("required"), "must specify required node constraints");
     }
     let source = spec.persistent_volume_source();
-    source.check(volume.metadata().name(), errs);
+    source.check(volume.metadata().name(), &SPEC, errs);
     if source.first() == Some("local") && nodes.is_none() {
         errs.required(&SPEC.field("nodeAffinity"), "Local volume requires node affinity");
     }
@@ -158,14 +158,15 @@ fn check_class(volume: &PersistentVolume, errs: &mut Errors) {
 
 impl PersistentVolumeSource {
     /// The source that counts, where there are several. Flex volumes do not mind others.
-    fn first(&self) -> Option<&'static str> {
+    pub(crate) fn first(&self) -> Option<&'static str> {
         let is_set = |name: &&str| !self.tree().get(name).is_null();
         SOURCES.iter().map(|(name, _)| *name).find(is_set)
     }
 
-    fn check(&self, volume: &str, errs: &mut Errors) {
+    /// `volume`: its name, as far as it has one; `spec`: where it stands.
+    pub(crate) fn check(&self, volume: &str, spec: &Path, errs: &mut Errors) {
         let Some(first) = self.first() else {
-            return errs.required(&SPEC, "must specify a volume type");
+            return errs.required(spec, "must specify a volume type");
         };
         for (name, needs) in SOURCES {
             if self.tree().get(name).is_null() {
@@ -173,10 +174,10 @@ impl PersistentVolumeSource {
             }
             if name == first || name == FLEX {
                 let at = if name == "gcePersistentDisk" { "persistentDisk" } else { name };
-                self.check_source(name, needs, volume, &SPEC.field(at), errs);
+                self.check_source(name, needs, volume, &spec.field(at), errs);
             } else {
                 let at = if name == "cephfs" { "cephFS" } else { name };
-                errs.forbidden(&SPEC.field(at), "may not specify more than 1 volume type");
+                errs.forbidden(&spec.field(at), "may not specify more than 1 volume type");
             }
         }
     }

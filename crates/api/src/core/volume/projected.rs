@@ -199,9 +199,29 @@ pub(crate) fn check_signer(at: &Path, signer: &str, errs: &mut Errors) {
         let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
         return errs.invalid(at, signer, why);
     };
-    errs.complaints(at, domain, names::dns1123_subdomain(domain));
+    if domain.len() > MAX_DOMAIN {
+        errs.too_long(at, MAX_DOMAIN);
+    }
+    check_labels_of(domain, names::dns1123_label, at, errs);
     if !domain.contains('.') {
         errs.invalid(at, domain, "should be a domain with at least two segments separated by dots");
     }
-    errs.complaints(at, path, names::dns1123_subdomain(path));
+    check_labels_of(path, names::dns1123_subdomain, at, errs);
+    let most = MAX_DOMAIN + 1 + MAX_DOMAIN + 1 + 63;
+    if signer.len() > most {
+        errs.too_long(at, most);
+    }
+}
+
+const MAX_DOMAIN: usize = 253;
+
+/// Says what is wrong with the first part between dots that does not keep the rule.
+fn check_labels_of(text: &str, rule: fn(&str) -> Vec<String>, at: &Path, errs: &mut Errors) {
+    let wrong = text.split('.').map(|label| (label, rule(label)));
+    let first = wrong.into_iter().find(|(_, wrong)| !wrong.is_empty());
+    for (label, wrong) in
+        first.into_iter().flat_map(|(label, all)| all.into_iter().map(move |it| (label, it)))
+    {
+        errs.invalid(at, text, format!("validating label {label:?}: {wrong}"));
+    }
 }

@@ -1,25 +1,13 @@
-//! resource/v1beta1.
+//! resource/v1beta1, where it differs from v1: requests and devices nest in another way.
 
-mod device_class;
 mod resource_claim;
 mod resource_claim_template;
 mod resource_slice;
 
 pub use self::{
-    device_class::{DeviceClass, DeviceClassConfiguration, DeviceClassSpec},
     resource_claim::{
-        AllocatedDeviceStatus, AllocationResult, CELDeviceSelector, CapacityRequirements,
-        DeviceAllocationConfiguration, DeviceAllocationResult, DeviceClaim,
-        DeviceClaimConfiguration, DeviceConfiguration, DeviceConstraint, DeviceDerivedAttribute,
-        DeviceRequest, DeviceRequestAllocationResult, DeviceSelector, DeviceSubRequest,
-        DeviceToleration, NetworkDeviceData, OpaqueDeviceConfiguration, ResourceClaim,
-        ResourceClaimConsumerReference, ResourceClaimSpec, ResourceClaimStatus,
+        DeviceClaim, DeviceRequest, DeviceSubRequest, ResourceClaim, ResourceClaimSpec,
     },
     resource_claim_template::{ResourceClaimTemplate, ResourceClaimTemplateSpec},
-    resource_slice::{
-        BasicDevice, CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, CounterSet,
-        Device, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint,
-        NodeAllocatableMapping, NodeAllocatableOverhead, NodeAllocatableResource, ResourcePool,
-        ResourceSlice, ResourceSliceSpec,
-    },
+    resource_slice::{BasicDevice, Device, ResourceSlice, ResourceSliceSpec},
 };

@@ -1,274 +1,220 @@
 //! resource/v1beta1: ResourceClaim.
 
 use macros::api;
-use object::{Condition, List, Map, ObjectMeta, Quantity, Time, Value};
+use object::{List, ObjectMeta, Value};
 use schema::{Kind, METADATA, Names, Storage, Subresource};
 
-use crate::core::NodeSelector;
+use crate::resource::{
+    self, CapacityRequirements, DeviceClaimConfiguration, DeviceConstraint, DeviceDerivedAttribute,
+    DeviceSelector, DeviceToleration, ResourceClaimStatus,
+};
 
+/// A claim of devices for the use of workloads.
 #[api]
 pub struct ResourceClaim {
     #[api(tag = 1)]
     metadata: ObjectMeta,
-    #[api(tag = 2, always)]
+    /// What is claimed. It never changes.
+    #[api(tag = 2, always, checks(Immutable))]
     spec: ResourceClaimSpec,
+    /// Whether the claim is fulfilled, and how.
     #[api(tag = 3)]
     status: ResourceClaimStatus,
 }
 
 #[api]
 pub struct ResourceClaimSpec {
+    /// The devices that are asked for.
     #[api(tag = 1, always)]
     devices: DeviceClaim,
 }
 
 #[api]
 pub struct DeviceClaim {
-    #[api(tag = 1, always)]
+    /// What is asked for, each under a name.
+    #[api(tag = 1, always, checks(MaxItems(32), UniqueBy("name")))]
     requests: List<DeviceRequest>,
-    #[api(tag = 2)]
+    /// What must hold of the devices of several requests.
+    #[api(tag = 2, checks(MaxItems(32)))]
     constraints: List<DeviceConstraint>,
-    #[api(tag = 3)]
+    /// How the devices are to be set up.
+    #[api(tag = 3, checks(MaxItems(32)))]
     config: List<DeviceClaimConfiguration>,
 }
 
 #[api]
 pub struct DeviceRequest {
+    /// What the request is called.
     #[api(tag = 1, required, always)]
     name: String,
+    /// The class that the devices must be of.
     #[api(tag = 2, always)]
     device_class_name: String,
-    #[api(tag = 3)]
+    /// What devices must fulfil to be chosen.
+    #[api(tag = 3, checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
-    #[api(tag = 4, go = "v1beta1.DeviceAllocationMode")]
+    /// Whether some devices are wanted, or all.
+    #[api(tag = 4, go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
     allocation_mode: String,
+    /// How many devices are wanted.
     #[api(tag = 5)]
     count: i64,
+    /// Whether devices that are in use may be looked at.
     #[api(tag = 6)]
     admin_access: Option<bool>,
-    #[api(tag = 7)]
+    /// Alternatives, the best first.
+    #[api(tag = 7, checks(MaxItems(8), UniqueBy("name")))]
     first_available: List<DeviceSubRequest>,
+    /// The taints of devices that do not matter.
     #[api(tag = 8)]
     tolerations: List<DeviceToleration>,
-    #[api(tag = 9)]
+    /// How much of each device is needed.
+    #[api(tag = 9, gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
-    #[api(tag = 10)]
+    /// Properties that are computed from those of a device.
+    #[api(tag = 10, gate = "DRADerivedAttributes", checks(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 #[api]
 pub struct DeviceSubRequest {
+    /// What the alternative is called.
     #[api(tag = 1, required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// The class that the devices must be of.
+    #[api(tag = 2, required, always, checks(Filled, Format("long-name")))]
     device_class_name: String,
-    #[api(tag = 3)]
+    /// What devices must fulfil to be chosen.
+    #[api(tag = 3, checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
-    #[api(tag = 4, go = "v1beta1.DeviceAllocationMode")]
+    /// Whether some devices are wanted, or all.
+    #[api(tag = 4, go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
     allocation_mode: String,
+    /// How many devices are wanted.
     #[api(tag = 5)]
     count: i64,
+    /// The taints of devices that do not matter.
     #[api(tag = 7)]
     tolerations: List<DeviceToleration>,
-    #[api(tag = 8)]
+    /// How much of each device is needed.
+    #[api(tag = 8, gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
-    #[api(tag = 9)]
+    /// Properties that are computed from those of a device.
+    #[api(tag = 9, gate = "DRADerivedAttributes", checks(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
-#[api]
-pub struct CapacityRequirements {
-    #[api(tag = 1, go = "map[v1beta1.QualifiedName]resource.Quantity")]
-    requests: Map<Quantity>,
-}
-
-#[api]
-pub struct DeviceDerivedAttribute {
-    #[api(tag = 1, required, always, go = "v1beta1.FullyQualifiedName")]
-    name: String,
-    #[api(tag = 2, required, always)]
-    expression: String,
-}
-
-#[api]
-pub struct DeviceSelector {
-    #[api(tag = 1)]
-    cel: Option<CELDeviceSelector>,
-}
-
-#[api]
-pub struct CELDeviceSelector {
-    #[api(tag = 1, required, always)]
-    expression: String,
-}
-
-#[api]
-pub struct DeviceToleration {
-    #[api(tag = 1)]
-    key: String,
-    #[api(tag = 2, default = "Equal", go = "v1beta1.DeviceTolerationOperator")]
-    operator: String,
-    #[api(tag = 3)]
-    value: String,
-    #[api(tag = 4, go = "v1beta1.DeviceTaintEffect")]
-    effect: String,
-    #[api(tag = 5)]
-    toleration_seconds: Option<i64>,
-}
-
-#[api]
-pub struct DeviceConstraint {
-    #[api(tag = 1)]
-    requests: List<String>,
-    #[api(tag = 2, go = "v1beta1.FullyQualifiedName")]
-    match_attribute: Option<String>,
-    #[api(tag = 3, go = "v1beta1.FullyQualifiedName")]
-    distinct_attribute: Option<String>,
-}
-
-#[api]
-pub struct DeviceClaimConfiguration {
-    #[api(tag = 1)]
-    requests: List<String>,
-    #[api(tag = 2, inline)]
-    device_configuration: DeviceConfiguration,
-}
-
-#[api]
-pub struct DeviceConfiguration {
-    #[api(tag = 1)]
-    opaque: Option<OpaqueDeviceConfiguration>,
-}
-
-#[api]
-pub struct OpaqueDeviceConfiguration {
-    #[api(tag = 1, required, always)]
-    driver: String,
-    #[api(tag = 2, required, always)]
-    parameters: Value,
-}
-
-#[api]
-pub struct ResourceClaimStatus {
-    #[api(tag = 1)]
-    allocation: Option<AllocationResult>,
-    #[api(tag = 2, keys("uid"), merge, merge_key = "uid")]
-    reserved_for: List<ResourceClaimConsumerReference>,
-    #[api(tag = 4, keys("driver", "device", "pool", "shareID"))]
-    devices: List<AllocatedDeviceStatus>,
-}
-
-#[api]
-pub struct ResourceClaimConsumerReference {
-    #[api(tag = 1)]
-    api_group: String,
-    #[api(tag = 3, required, always)]
-    resource: String,
-    #[api(tag = 4, required, always)]
-    name: String,
-    #[api(tag = 5, required, always, go = "types.UID")]
-    uid: String,
-}
-
-#[api]
-pub struct AllocationResult {
-    #[api(tag = 1)]
-    devices: DeviceAllocationResult,
-    #[api(tag = 3, go = "v1.NodeSelector")]
-    node_selector: Option<NodeSelector>,
-    #[api(tag = 5)]
-    allocation_timestamp: Option<Time>,
-}
-
-#[api]
-pub struct DeviceAllocationResult {
-    #[api(tag = 1)]
-    results: List<DeviceRequestAllocationResult>,
-    #[api(tag = 2)]
-    config: List<DeviceAllocationConfiguration>,
-}
-
-#[api]
-pub struct DeviceRequestAllocationResult {
-    #[api(tag = 1, required, always)]
-    request: String,
-    #[api(tag = 2, required, always)]
-    driver: String,
-    #[api(tag = 3, required, always)]
-    pool: String,
-    #[api(tag = 4, required, always)]
-    device: String,
-    #[api(tag = 5)]
-    admin_access: Option<bool>,
-    #[api(tag = 6)]
-    tolerations: List<DeviceToleration>,
-    #[api(tag = 7)]
-    binding_conditions: List<String>,
-    #[api(tag = 8)]
-    binding_failure_conditions: List<String>,
-    #[api(tag = 9, name = "shareID", go = "types.UID")]
-    share_id: Option<String>,
-    #[api(tag = 10, go = "map[v1beta1.QualifiedName]resource.Quantity")]
-    consumed_capacity: Map<Quantity>,
-    #[api(tag = 11, set, go = "[]v1beta1.SkipNodeOperation")]
-    skip_node_operations: List<String>,
-}
-
-#[api]
-pub struct DeviceAllocationConfiguration {
-    #[api(tag = 1, required, always, go = "v1beta1.AllocationConfigSource")]
-    source: String,
-    #[api(tag = 2)]
-    requests: List<String>,
-    #[api(tag = 3, inline)]
-    device_configuration: DeviceConfiguration,
-}
-
-#[api]
-pub struct AllocatedDeviceStatus {
-    #[api(tag = 1, required, always)]
-    driver: String,
-    #[api(tag = 2, required, always)]
-    pool: String,
-    #[api(tag = 3, required, always)]
-    device: String,
-    #[api(tag = 7, name = "shareID")]
-    share_id: Option<String>,
-    #[api(tag = 4, keys("type"), always)]
-    conditions: List<Condition>,
-    #[api(tag = 5)]
-    data: Option<Value>,
-    #[api(tag = 6)]
-    network_data: Option<NetworkDeviceData>,
-}
-
-#[api]
-pub struct NetworkDeviceData {
-    #[api(tag = 1)]
-    interface_name: String,
-    #[api(tag = 2)]
-    ips: List<String>,
-    #[api(tag = 3)]
-    hardware_address: String,
-}
-
 impl Kind for ResourceClaim {
-    const NAMES: Names = Names {
-        group: "resource.k8s.io",
-        version: "v1beta1",
-        kind: "ResourceClaim",
-        plural: "resourceclaims",
-        singular: "resourceclaim",
-        short: &[],
-        categories: &[],
-    };
-    const STORAGE: Storage = Storage::new("resourceclaims", "v1");
+    const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceClaim::NAMES };
+    const STORAGE: Storage = resource::ResourceClaim::STORAGE;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const DEFAULT_ON: bool = false;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "ResourceClaim", &["get", "patch", "update"])];
+    const DEPRECATED: &str = crate::UNTIL_38;
+    const SUBRESOURCES: &'static [Subresource] = resource::ResourceClaim::SUBRESOURCES;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        self.spec_mut().default_fields();
+    }
+
+    fn to_stored(object: &mut Value) {
+        to_v1(&mut object["spec"]);
+    }
+
+    fn from_stored(object: &mut Value) {
+        from_v1(&mut object["spec"]);
+    }
+}
+
+impl ResourceClaimSpec {
+    pub(super) fn default_fields(&mut self) {
+        if self.devices().requests().is_empty() {
+            return;
+        }
+        for request in self.devices_mut().requests_mut().iter_mut() {
+            if !request.device_class_name().is_empty() {
+                let (mode, count) =
+                    resource::allocation(request.allocation_mode(), request.count());
+                request.set_allocation_mode(mode);
+                request.set_count(count);
+            }
+            if request.first_available().is_empty() {
+                continue;
+            }
+            for request in request.first_available_mut().iter_mut() {
+                let (mode, count) =
+                    resource::allocation(request.allocation_mode(), request.count());
+                request.set_allocation_mode(mode);
+                request.set_count(count);
+            }
+        }
+    }
+}
+
+/// What v1 has below `exactly`.
+const EXACTLY: [&str; 8] = [
+    "adminAccess",
+    "allocationMode",
+    "capacity",
+    "count",
+    "derivedAttributes",
+    "deviceClassName",
+    "selectors",
+    "tolerations",
+];
+
+pub(super) fn to_v1(spec: &mut Value) {
+    each_request(spec, |request| {
+        for name in EXACTLY {
+            let value = request.get(name).clone();
+            request.remove(name);
+            let pointer = matches!(name, "adminAccess" | "capacity");
+            if !value.is_zero() || pointer && !value.is_null() {
+                request["exactly"][name] = value;
+            }
+        }
+    });
+}
+
+pub(super) fn from_v1(spec: &mut Value) {
+    each_request(spec, |request| {
+        let exactly = request.get("exactly").clone();
+        request.remove("exactly");
+        for (name, value) in exactly.entries() {
+            request[name] = value.clone();
+        }
+    });
+}
+
+fn each_request(spec: &mut Value, change: impl Fn(&mut Value)) {
+    if spec.get("devices").get("requests").is_null() {
+        return;
+    }
+    if let Value::List(requests) = spec.get_mut("devices").get_mut("requests") {
+        requests.make_mut().iter_mut().for_each(change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::from_json;
+
+    #[test]
+    fn requests_go_to_v1_and_back() {
+        let text = r#"{"spec":{"devices":{"requests":[
+            {"name":"a","deviceClassName":"c","allocationMode":"ExactCount","count":1},
+            {"name":"b","firstAvailable":[{"name":"s","deviceClassName":"c"}]}]}}}"#;
+        let before = from_json(text.as_bytes()).expect("JSON");
+        let mut claim = before.clone();
+        ResourceClaim::to_stored(&mut claim);
+        let requests = claim.get("spec").get("devices").get("requests").items();
+        assert_eq!(requests[0].get("exactly").get("count").as_i64(), Some(1));
+        assert!(requests[1].get("exactly").is_null());
+        ResourceClaim::from_stored(&mut claim);
+        assert_eq!(claim, before);
     }
 }

@@ -1,41 +1,54 @@
 //! resource/v1beta1: ResourceClaimTemplate.
 
 use macros::api;
-use object::ObjectMeta;
+use object::{ObjectMeta, Value};
 use schema::{Kind, Names, Storage};
 
-use super::ResourceClaimSpec;
+use super::{
+    ResourceClaimSpec,
+    resource_claim::{from_v1, to_v1},
+};
+use crate::resource;
 
+/// What claims are made from, one for each pod.
 #[api]
 pub struct ResourceClaimTemplate {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the claims look like. It never changes.
     #[api(tag = 2, always)]
     spec: ResourceClaimTemplateSpec,
 }
 
 #[api]
 pub struct ResourceClaimTemplateSpec {
+    /// Labels and annotations of the claims.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is claimed.
     #[api(tag = 2, always)]
     spec: ResourceClaimSpec,
 }
 
 impl Kind for ResourceClaimTemplate {
-    const NAMES: Names = Names {
-        group: "resource.k8s.io",
-        version: "v1beta1",
-        kind: "ResourceClaimTemplate",
-        plural: "resourceclaimtemplates",
-        singular: "resourceclaimtemplate",
-        short: &[],
-        categories: &[],
-    };
-    const STORAGE: Storage = Storage::new("resourceclaimtemplates", "v1");
+    const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceClaimTemplate::NAMES };
+    const STORAGE: Storage = resource::ResourceClaimTemplate::STORAGE;
     const DEFAULT_ON: bool = false;
+    const DEPRECATED: &str = crate::UNTIL_38;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        self.spec_mut().spec_mut().default_fields();
+    }
+
+    fn to_stored(object: &mut Value) {
+        to_v1(object.get_mut("spec").get_mut("spec"));
+    }
+
+    fn from_stored(object: &mut Value) {
+        from_v1(object.get_mut("spec").get_mut("spec"));
     }
 }

@@ -1,214 +1,184 @@
 //! resource/v1beta1: ResourceSlice.
 
 use macros::api;
-use object::{List, Map, ObjectMeta, Quantity, Time};
-use schema::{Kind, Names, Scope, Storage};
+use object::{List, Map, ObjectMeta, Value};
+use schema::{Index, Kind, Names, Scope, Storage};
 
-use crate::core::NodeSelector;
+use crate::{
+    core::NodeSelector,
+    resource::{
+        self, CounterSet, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint,
+        NodeAllocatableResource, ResourcePool,
+    },
+};
 
+/// Devices of one pool that a driver offers.
 #[api]
 pub struct ResourceSlice {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// The devices, and where they can be used.
     #[api(tag = 2, required, always)]
     spec: ResourceSliceSpec,
 }
 
 #[api]
 pub struct ResourceSliceSpec {
+    /// The driver that offers the devices. It never changes.
     #[api(tag = 1, required, always)]
     driver: String,
+    /// The pool that the devices belong to.
     #[api(tag = 2, required, always)]
     pool: ResourcePool,
+    /// The node that has the devices. It never changes.
     #[api(tag = 3)]
     node_name: String,
+    /// The nodes that can use the devices.
     #[api(tag = 4, go = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
+    /// Whether all nodes can use the devices.
     #[api(tag = 5)]
     all_nodes: bool,
+    /// The devices.
     #[api(tag = 6)]
     devices: List<Device>,
-    #[api(tag = 7)]
+    /// Whether each device says itself which nodes can use it.
+    #[api(tag = 7, gate = "DRAPartitionableDevices")]
     per_device_node_selection: Option<bool>,
-    #[api(tag = 8)]
+    /// Counters that several devices draw from.
+    #[api(tag = 8, gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
     shared_counters: List<CounterSet>,
-    #[api(tag = 9, go = "v1beta1.FullyQualifiedName")]
+    /// The property that tells kinds of partitions apart.
+    #[api(
+        tag = 9,
+        go = "$.FullyQualifiedName",
+        gate = "DRAPartitionableDevicesType",
+        checks(Format("resource-fully-qualified-name"))
+    )]
     partition_type_attribute: Option<String>,
-    #[api(tag = 10, set, go = "[]v1beta1.SkipNodeOperation")]
+    /// What the kubelet need not ask the driver to do.
+    #[api(
+        tag = 10,
+        set,
+        go = "[]$.SkipNodeOperation",
+        gate = "DRAOptionalNodeOperations",
+        checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources")))
+    )]
     skip_node_operations: List<String>,
 }
 
 #[api]
-pub struct CounterSet {
-    #[api(tag = 1, required, always)]
-    name: String,
-    #[api(tag = 2)]
-    counters: Map<Counter>,
-}
-
-#[api]
-pub struct Counter {
-    #[api(tag = 1, required, always)]
-    value: Quantity,
-}
-
-#[api]
-pub struct ResourcePool {
-    #[api(tag = 1, required, always)]
-    name: String,
-    #[api(tag = 2, required, always)]
-    generation: i64,
-    #[api(tag = 3, required, always)]
-    resource_slice_count: i64,
-}
-
-#[api]
 pub struct Device {
+    /// What the device is called in its pool.
     #[api(tag = 1, required, always)]
     name: String,
+    /// What there is to say about the device.
     #[api(tag = 2)]
     basic: Option<BasicDevice>,
 }
 
 #[api]
 pub struct BasicDevice {
-    #[api(tag = 1, go = "map[v1beta1.QualifiedName]v1beta1.DeviceAttribute")]
+    /// Properties by name.
+    #[api(tag = 1, go = "map[$.QualifiedName]$.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
-    #[api(tag = 2, go = "map[v1beta1.QualifiedName]v1beta1.DeviceCapacity")]
+    /// How much there is of what, by name.
+    #[api(tag = 2, go = "map[$.QualifiedName]$.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
-    #[api(tag = 3)]
+    /// What the device draws from counters of the slice.
+    #[api(tag = 3, gate = "DRAPartitionableDevices", checks(MaxItems(2), UniqueBy("counterSet")))]
     consumes_counters: List<DeviceCounterConsumption>,
-    #[api(tag = 4)]
+    /// The node that can use the device.
+    #[api(tag = 4, gate = "DRAPartitionableDevices")]
     node_name: Option<String>,
+    /// The nodes that can use the device.
     #[api(tag = 5, go = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
-    #[api(tag = 6)]
+    /// Whether all nodes can use the device.
+    #[api(tag = 6, gate = "DRAPartitionableDevices")]
     all_nodes: Option<bool>,
+    /// What keeps pods away from the device.
     #[api(tag = 7)]
     taints: List<DeviceTaint>,
-    #[api(tag = 8)]
+    /// Whether pods that use the device are bound to its node.
+    #[api(tag = 8, gate = "DRADeviceBindingConditions")]
     binds_to_node: Option<bool>,
-    #[api(tag = 9)]
+    /// Conditions that must hold before a pod is bound.
+    #[api(tag = 9, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_conditions: List<String>,
-    #[api(tag = 10)]
+    /// Conditions that mean that a pod cannot be bound.
+    #[api(tag = 10, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_failure_conditions: List<String>,
-    #[api(tag = 11)]
+    /// Whether several claims may use the device at once.
+    #[api(tag = 11, gate = "DRAConsumableCapacity")]
     allow_multiple_allocations: Option<bool>,
-    #[api(tag = 14, go = "map[v1.ResourceName]v1beta1.NodeAllocatableResource")]
+    /// What the device takes of the node's own resources.
+    #[api(
+        tag = 14,
+        go = "map[v1.ResourceName]$.NodeAllocatableResource",
+        gate = "DRANodeAllocatableResources"
+    )]
     node_allocatable_resources: Map<NodeAllocatableResource>,
 }
 
-#[api]
-pub struct NodeAllocatableResource {
-    #[api(tag = 3)]
-    mapping: Option<NodeAllocatableMapping>,
-    #[api(tag = 4)]
-    overhead: Option<NodeAllocatableOverhead>,
-}
-
-#[api]
-pub struct NodeAllocatableMapping {
-    #[api(tag = 1, go = "v1beta1.QualifiedName")]
-    capacity_key: Option<String>,
-    #[api(tag = 2)]
-    capacity_multiplier: Option<Quantity>,
-    #[api(tag = 3)]
-    device_multiplier: Option<Quantity>,
-}
-
-#[api]
-pub struct NodeAllocatableOverhead {
-    #[api(tag = 1)]
-    per_pod: Option<Quantity>,
-    #[api(tag = 2)]
-    per_container: Option<Quantity>,
-}
-
-#[api]
-pub struct DeviceCounterConsumption {
-    #[api(tag = 1, required, always)]
-    counter_set: String,
-    #[api(tag = 2)]
-    counters: Map<Counter>,
-    #[api(tag = 3)]
-    compatibility_groups: List<String>,
-}
-
-#[api]
-pub struct DeviceCapacity {
-    #[api(tag = 1, required, always)]
-    value: Quantity,
-    #[api(tag = 2)]
-    request_policy: Option<CapacityRequestPolicy>,
-}
-
-#[api]
-pub struct CapacityRequestPolicy {
-    #[api(tag = 1)]
-    default: Option<Quantity>,
-    #[api(tag = 3)]
-    valid_values: List<Quantity>,
-    #[api(tag = 4)]
-    valid_range: Option<CapacityRequestPolicyRange>,
-}
-
-#[api]
-pub struct CapacityRequestPolicyRange {
-    #[api(tag = 1)]
-    min: Option<Quantity>,
-    #[api(tag = 2)]
-    max: Option<Quantity>,
-    #[api(tag = 3)]
-    step: Option<Quantity>,
-}
-
-#[api]
-pub struct DeviceAttribute {
-    #[api(tag = 2)]
-    int: Option<i64>,
-    #[api(tag = 3)]
-    bool: Option<bool>,
-    #[api(tag = 4)]
-    string: Option<String>,
-    #[api(tag = 5)]
-    version: Option<String>,
-    #[api(tag = 6)]
-    ints: List<i64>,
-    #[api(tag = 7)]
-    bools: List<bool>,
-    #[api(tag = 8)]
-    strings: List<String>,
-    #[api(tag = 9)]
-    versions: List<String>,
-}
-
-#[api]
-pub struct DeviceTaint {
-    #[api(tag = 1, required, always)]
-    key: String,
-    #[api(tag = 2)]
-    value: String,
-    #[api(tag = 3, required, always, go = "v1beta1.DeviceTaintEffect")]
-    effect: String,
-    #[api(tag = 4)]
-    time_added: Option<Time>,
-}
-
 impl Kind for ResourceSlice {
-    const NAMES: Names = Names {
-        group: "resource.k8s.io",
-        version: "v1beta1",
-        kind: "ResourceSlice",
-        plural: "resourceslices",
-        singular: "resourceslice",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceSlice::NAMES };
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("resourceslices", "v1");
+    const STORAGE: Storage = resource::ResourceSlice::STORAGE;
     const DEFAULT_ON: bool = false;
+    const DEPRECATED: &str = crate::UNTIL_38;
+    const INDEXES: &'static [Index<Self>] = &[
+        Index::topic("spec.nodeName", |slice| slice.spec().node_name().into()),
+        Index::field("spec.driver", |slice| slice.spec().driver().into()),
+    ];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn to_stored(object: &mut Value) {
+        each_device(object, |device| {
+            let basic = device.get("basic").clone();
+            device.remove("basic");
+            for (name, value) in basic.entries() {
+                device[name] = value.clone();
+            }
+        });
+    }
+
+    fn from_stored(object: &mut Value) {
+        each_device(object, |device| {
+            let mut basic = device.clone();
+            basic.remove("name");
+            device.retain(|name, _| name == "name");
+            device["basic"] = basic;
+        });
+    }
+}
+
+fn each_device(object: &mut Value, change: impl Fn(&mut Value)) {
+    if object.get("spec").get("devices").is_null() {
+        return;
+    }
+    if let Value::List(devices) = object.get_mut("spec").get_mut("devices") {
+        devices.make_mut().iter_mut().for_each(change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::from_json;
+
+    #[test]
+    fn devices_go_to_v1_and_back() {
+        let text = r#"{"spec":{"devices":[{"name":"d","basic":{"allNodes":true}}]}}"#;
+        let before = from_json(text.as_bytes()).expect("JSON");
+        let mut slice = before.clone();
+        ResourceSlice::to_stored(&mut slice);
+        let devices = slice.get("spec").get("devices").items();
+        assert_eq!(devices[0].get("allNodes").as_bool(), Some(true));
+        ResourceSlice::from_stored(&mut slice);
+        assert_eq!(slice, before);
     }
 }

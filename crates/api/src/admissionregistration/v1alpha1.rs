@@ -1,0 +1,44 @@
+//! admissionregistration/v1alpha1, where it differs from v1: a missing parameter denies.
+
+use macros::api;
+use object::ObjectMeta;
+use schema::{Column, Kind, Names, Scope, Storage};
+
+use super::{MutatingAdmissionPolicyBindingSpec, ParamRef};
+
+/// Where a mutating policy applies, and with which parameters.
+#[api]
+pub struct MutatingAdmissionPolicyBinding {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    /// What is bound.
+    #[api(tag = 2)]
+    spec: MutatingAdmissionPolicyBindingSpec,
+}
+
+impl Kind for MutatingAdmissionPolicyBinding {
+    const NAMES: Names =
+        Names { version: "v1alpha1", ..super::MutatingAdmissionPolicyBinding::NAMES };
+    const SCOPE: Scope = Scope::Cluster;
+    const STORAGE: Storage = super::MutatingAdmissionPolicyBinding::STORAGE;
+    const BLIND_UPDATES: bool = false;
+    const DEFAULT_ON: bool = false;
+    const DEPRECATED: &str = crate::UNTIL_38;
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("PolicyName", "string", |this, _| this.spec().policy_name().into()),
+        Column::new("ParamRef", "string", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        let param = self.spec().param_ref();
+        if param.is_some_and(|param| param.parameter_not_found_action().is_none()) {
+            self.spec_mut().param_ref_mut().set_parameter_not_found_action("Deny");
+        }
+    }
+}

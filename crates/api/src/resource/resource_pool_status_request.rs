@@ -1,0 +1,195 @@
+//! resource/v1alpha3: ResourcePoolStatusRequest.
+
+use macros::api;
+use object::{Condition, List, ObjectMeta, Quantity, Value, count};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource, age};
+
+use crate::{columns::NONE, rules::Rules, shown::shown_or_null};
+
+#[api]
+pub struct ResourcePoolStatusRequest {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2, required, always, checks(Immutable))]
+    spec: ResourcePoolStatusRequestSpec,
+    #[api(tag = 3)]
+    status: Option<ResourcePoolStatusRequestStatus>,
+}
+
+#[api]
+pub struct ResourcePoolStatusRequestSpec {
+    #[api(tag = 1, required, always, checks(Filled, Format("long-name-caseless")))]
+    driver: String,
+    #[api(tag = 2, checks(Format("resource-pool-name")))]
+    pool_name: Option<String>,
+    #[api(tag = 3, default = 100, checks(Min(1), Max(1000)))]
+    limit: Option<i32>,
+    #[api(
+        tag = 4,
+        gate = "DRAPartitionableDevicesType",
+        checks(Format("resource-fully-qualified-name"))
+    )]
+    default_partition_type_attribute: Option<String>,
+}
+
+#[api]
+pub struct ResourcePoolStatusRequestStatus {
+    #[api(tag = 6, checks(Filled, Min(0)))]
+    pool_count: Option<i32>,
+    #[api(tag = 2, checks(MaxItems(1000)))]
+    pools: List<PoolStatus>,
+    #[api(tag = 3, keys("type"), merge, merge_key = "type", checks(MaxItems(10)))]
+    conditions: List<Condition>,
+}
+
+#[api]
+pub struct PoolStatus {
+    #[api(tag = 1, checks(Filled, Format("long-name-caseless")))]
+    driver: String,
+    #[api(tag = 2, checks(Filled, Format("resource-pool-name")))]
+    pool_name: String,
+    #[api(tag = 9, required, always, checks(Filled, Min(0)))]
+    generation: i64,
+    #[api(tag = 8, checks(Min(1)))]
+    resource_slice_count: Option<i32>,
+    #[api(tag = 4, checks(Min(0)))]
+    total_devices: Option<i32>,
+    #[api(tag = 5, checks(Min(0)))]
+    allocated_devices: Option<i32>,
+    #[api(tag = 6, checks(Min(0)))]
+    available_devices: Option<i32>,
+    #[api(tag = 7, checks(Min(0)))]
+    unavailable_devices: Option<i32>,
+    #[api(tag = 3, checks(Format("long-name")))]
+    node_name: Option<String>,
+    #[api(tag = 10, checks(MaxBytes(256)))]
+    validation_error: Option<String>,
+    #[api(tag = 11, checks(MaxItems(32), UniqueBy("attribute", "type")))]
+    partition_summary: List<PartitionTypeStatus>,
+    #[api(tag = 13)]
+    shareable_summary: Option<ShareableSummaryStatus>,
+}
+
+#[api]
+pub struct PartitionTypeStatus {
+    #[api(tag = 4, checks(Filled))]
+    attribute: String,
+    #[api(tag = 1, checks(Filled))]
+    type_: String,
+    #[api(tag = 2, checks(Filled, Min(0)))]
+    total: Option<i32>,
+    #[api(tag = 3, checks(Filled, Min(0)))]
+    allocatable: Option<i32>,
+}
+
+#[api]
+pub struct ShareableSummaryStatus {
+    #[api(tag = 1, checks(Filled, Min(0)))]
+    fully_available_devices: Option<i32>,
+    #[api(tag = 2, checks(Filled, Min(0)))]
+    partially_available_devices: Option<i32>,
+    #[api(tag = 3, checks(MaxItems(32)))]
+    capacity: List<ShareableCapacityStatus>,
+}
+
+#[api]
+pub struct ShareableCapacityStatus {
+    #[api(tag = 1, checks(Filled))]
+    name: String,
+    #[api(tag = 2, checks(Filled))]
+    total: Option<Quantity>,
+    #[api(tag = 3, checks(Filled))]
+    consumed: Option<Quantity>,
+    #[api(tag = 4, checks(Filled))]
+    available: Option<Quantity>,
+}
+
+impl Kind for ResourcePoolStatusRequest {
+    const NAMES: Names = Names {
+        group: "resource.k8s.io",
+        version: "v1alpha3",
+        kind: "ResourcePoolStatusRequest",
+        plural: "resourcepoolstatusrequests",
+        singular: "resourcepoolstatusrequest",
+        short: &[],
+        categories: &[],
+    };
+    const SCOPE: Scope = Scope::Cluster;
+    const STORAGE: Storage = Storage::new("resourcepoolstatusrequests", "v1alpha3");
+    const BLIND_UPDATES: bool = false;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const DEFAULT_ON: bool = false;
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "ResourcePoolStatusRequest", &["get", "patch", "update"])];
+
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Driver", "string", |this, _| this.spec().driver().into()),
+        Column::new("Total", "string", |this, _| this.sum(PoolStatus::total_devices)),
+        Column::new("Available", "string", |this, _| this.sum(PoolStatus::available_devices)),
+        Column::new("Allocated", "string", |this, _| this.sum(PoolStatus::allocated_devices)),
+        Column::new("Unavailable", "string", |this, _| this.sum(PoolStatus::unavailable_devices)),
+        Column::new("Errors", "string", |this, _| {
+            this.sum(|pool| Some(i32::from(pool.validation_error().is_some())))
+        }),
+        Column::new("Pools", "integer", |this, _| {
+            let pools = this.status().and_then(ResourcePoolStatusRequestStatus::pool_count);
+            pools.unwrap_or_default().into()
+        }),
+        Column::new("Status", "string", |this, _| this.state().into()),
+        Column::new("Completed", "string", |this, now| match this.holds("Complete") {
+            Some(condition) => age(condition.last_transition_time(), now).into(),
+            None => NONE.into(),
+        }),
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn prepare_create(&mut self) {
+        self.clear_status();
+    }
+
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        match (self.status(), old.status()) {
+            (new, Some(old)) if new != Some(old) => {
+                errs.invalid_shown(&at, shown_or_null(new), "field is immutable");
+            }
+            (Some(new), None) => errs.conditions(&at.field("conditions"), new.conditions()),
+            _ => {}
+        }
+    }
+}
+
+impl ResourcePoolStatusRequest {
+    /// The condition of this type, if it holds before any other that ends the request.
+    fn holds(&self, ty: &str) -> Option<&Condition> {
+        let conditions = self.status()?.conditions();
+        let ended = |condition: &&Condition| {
+            matches!(condition.type_(), "Complete" | "Failed") && condition.status() == "True"
+        };
+        conditions.iter().find(ended).filter(|condition| condition.type_() == ty)
+    }
+
+    fn sum(&self, of: impl Fn(&PoolStatus) -> Option<i32>) -> Value {
+        match self.status() {
+            Some(status) if self.holds("Failed").is_none() => {
+                status.pools().iter().filter_map(of).sum::<i32>().to_string().into()
+            }
+            _ => "-".into(),
+        }
+    }
+
+    fn state(&self) -> String {
+        let Some(status) = self.status() else { return "Pending".to_owned() };
+        if self.holds("Failed").is_some() {
+            return "Failed".to_owned();
+        } else if self.holds("Complete").is_none() {
+            return "Pending".to_owned();
+        }
+        let (shown, all) = (count(status.pools().len()), status.pool_count().unwrap_or_default());
+        if all > shown { format!("Complete ({shown}/{all} pools)") } else { "Complete".to_owned() }
+    }
+}

@@ -1,0 +1,101 @@
+//! scheduling/v1alpha3: CompositePodGroup.
+
+use macros::api;
+use object::{Condition, List, ObjectMeta};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Storage, Subresource};
+
+use super::{
+    CompositeDisruptionMode, CompositePodGroupSchedulingConstraints,
+    CompositePodGroupSchedulingPolicy, SingleCompositeDisruptionMode, WorkloadReference,
+};
+use crate::{columns::NONE, rules::Rules};
+
+#[api]
+pub struct CompositePodGroup {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2, required, always)]
+    spec: CompositePodGroupSpec,
+    #[api(tag = 3)]
+    status: CompositePodGroupStatus,
+}
+
+#[api]
+pub struct CompositePodGroupSpec {
+    #[api(tag = 1, checks(Immutable, Format("long-name")))]
+    parent_composite_pod_group_name: Option<String>,
+    #[api(tag = 2, checks(Filled, Immutable))]
+    workload_ref: Option<WorkloadReference>,
+    #[api(tag = 3, required, always, checks(Immutable))]
+    scheduling_policy: CompositePodGroupSchedulingPolicy,
+    #[api(tag = 4, checks(Immutable))]
+    scheduling_constraints: Option<CompositePodGroupSchedulingConstraints>,
+    #[api(tag = 5, checks(Immutable))]
+    disruption_mode: Option<CompositeDisruptionMode>,
+    #[api(tag = 6, checks(Format("long-name"), Immutable))]
+    priority_class_name: String,
+    #[api(tag = 7, checks(Immutable, Max(1000000000)))]
+    priority: Option<i32>,
+    #[api(
+        tag = 8,
+        go = "$.PreemptionPolicy",
+        gate = "PodGroupPreemptionPolicy",
+        checks(Immutable, Values("Never", "PreemptLowerPriority"))
+    )]
+    preemption_policy: Option<String>,
+}
+
+#[api]
+pub struct CompositePodGroupStatus {
+    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    conditions: List<Condition>,
+}
+
+impl Kind for CompositePodGroup {
+    const NAMES: Names = Names {
+        group: "scheduling.k8s.io",
+        version: "v1alpha3",
+        kind: "CompositePodGroup",
+        plural: "compositepodgroups",
+        singular: "compositepodgroup",
+        short: &[],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("compositepodgroups", "v1alpha3");
+    const BLIND_UPDATES: bool = false;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const GATE: Option<&str> = Some("CompositePodGroup");
+    const DEFAULT_ON: bool = false;
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "CompositePodGroup", &["get", "patch", "update"])];
+
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Policy", "string", |group, _| {
+            if group.spec().scheduling_policy().gang().is_some() { "Gang" } else { "Basic" }.into()
+        }),
+        Column::new("Workload", "string", |group, _| {
+            group.spec().workload_ref().map_or(NONE, WorkloadReference::workload_name).into()
+        }),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        if self.spec().disruption_mode().is_none() {
+            self.spec_mut().disruption_mode_mut().set_single(SingleCompositeDisruptionMode::new());
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(CompositePodGroupStatus::new());
+    }
+
+    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        errs.conditions(&at.field("conditions"), self.status().conditions());
+    }
+}

@@ -1,0 +1,169 @@
+//! scheduling/v1beta1 and v1alpha3: PodGroup.
+
+use macros::api;
+use object::{Condition, List, ObjectMeta};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Storage, Subresource};
+
+use super::{
+    DisruptionMode, PodGroupResourceClaim, PodGroupSchedulingConstraints, PodGroupSchedulingPolicy,
+    SingleDisruptionMode,
+};
+use crate::{columns::NONE, rules::Rules};
+
+#[api]
+pub struct PodGroup {
+    #[api(tag = 1)]
+    metadata: ObjectMeta,
+    #[api(tag = 2, required, always)]
+    spec: PodGroupSpec,
+    #[api(tag = 3)]
+    status: PodGroupStatus,
+}
+
+#[api]
+pub struct PodGroupSpec {
+    #[api(tag = 1, gate = "CompositePodGroup", checks(Immutable, Format("long-name")))]
+    parent_composite_pod_group_name: Option<String>,
+    #[api(tag = 2, checks(Immutable))]
+    workload_ref: Option<WorkloadReference>,
+    #[api(tag = 3, required, always)]
+    scheduling_policy: PodGroupSchedulingPolicy,
+    #[api(tag = 4, gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
+    scheduling_constraints: Option<PodGroupSchedulingConstraints>,
+    #[api(
+        tag = 5,
+        keys("name"),
+        merge,
+        retain_keys,
+        merge_key = "name",
+        gate = "DRAWorkloadResourceClaims",
+        checks(MaxItems(4), Immutable, UniqueBy("name"))
+    )]
+    resource_claims: List<PodGroupResourceClaim>,
+    #[api(tag = 6, checks(Immutable))]
+    disruption_mode: Option<DisruptionMode>,
+    #[api(tag = 7, checks(Immutable, Format("long-name")))]
+    priority_class_name: String,
+    #[api(tag = 8, checks(Immutable, Max(1000000000)))]
+    priority: Option<i32>,
+    #[api(
+        tag = 9,
+        go = "$.PreemptionPolicy",
+        gate = "PodGroupPreemptionPolicy",
+        checks(Immutable, Values("Never", "PreemptLowerPriority"))
+    )]
+    preemption_policy: Option<String>,
+}
+
+#[api]
+pub struct WorkloadReference {
+    #[api(tag = 1, required, always, checks(Filled, Format("long-name")))]
+    workload_name: String,
+    #[api(tag = 2, required, always, checks(Filled, Format("short-name")))]
+    template_name: String,
+}
+
+#[api]
+pub struct PodGroupStatus {
+    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    conditions: List<Condition>,
+    #[api(
+        tag = 2,
+        keys("name"),
+        merge,
+        retain_keys,
+        merge_key = "name",
+        gate = "DRAWorkloadResourceClaims",
+        checks(MaxItems(4), UniqueBy("name"))
+    )]
+    resource_claim_statuses: List<PodGroupResourceClaimStatus>,
+}
+
+#[api]
+pub struct PodGroupResourceClaimStatus {
+    #[api(tag = 1, required, always)]
+    name: String,
+    #[api(tag = 2, checks(Format("long-name")))]
+    resource_claim_name: Option<String>,
+}
+
+impl Kind for PodGroup {
+    const NAMES: Names = Names {
+        group: "scheduling.k8s.io",
+        version: "v1beta1",
+        kind: "PodGroup",
+        plural: "podgroups",
+        singular: "podgroup",
+        short: &[],
+        categories: &[],
+    };
+    const STORAGE: Storage = Storage::new("podgroups", "v1beta1");
+    const BLIND_UPDATES: bool = false;
+    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const GATE: Option<&str> = Some("GenericWorkload");
+    const DEFAULT_ON: bool = false;
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("status", "PodGroup", &["get", "patch", "update"])];
+
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("Policy", "string", |group, _| {
+            if group.spec().scheduling_policy().gang().is_some() { "Gang" } else { "Basic" }.into()
+        }),
+        Column::new("Workload", "string", |group, _| {
+            group.spec().workload_ref().map_or(NONE, WorkloadReference::workload_name).into()
+        }),
+        Column::new("Status", "string", |group, _| group.status().state().into()),
+        Column::AGE,
+    ];
+
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+
+    fn default_fields(&mut self) {
+        if self.spec().disruption_mode().is_none() {
+            self.spec_mut().disruption_mode_mut().set_single(SingleDisruptionMode::new());
+        }
+    }
+
+    fn prepare_create(&mut self) {
+        self.set_status(PodGroupStatus::new());
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        let spec = self.spec();
+        if spec.parent_composite_pod_group_name().is_some() && spec.workload_ref().is_none() {
+            let at = Path::Root.field("spec");
+            let why = "must be set when parentCompositePodGroupName is set";
+            errs.required(&at.field("workloadRef"), why);
+        }
+    }
+
+    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        let at = Path::Root.field("status");
+        errs.conditions(&at.field("conditions"), self.status().conditions());
+        let claims = self.spec().resource_claims();
+        for (i, status) in self.status().resource_claim_statuses().iter().enumerate() {
+            if claims.find(|claim| claim.name() == status.name()).is_none() {
+                let at = at.field("resourceClaimStatuses");
+                let why = "must match the name of an entry in `spec.resourceClaims`";
+                errs.invalid(&at.index(i).field("name"), status.name(), why);
+            }
+        }
+    }
+}
+
+impl PodGroupStatus {
+    fn state(&self) -> &str {
+        let of = |ty: &str| self.conditions().find(|condition| condition.type_() == ty);
+        if let Some(target) = of("DisruptionTarget") {
+            return target.reason();
+        }
+        match of("PodGroupInitiallyScheduled").map(Condition::status) {
+            Some("True") => "Scheduled",
+            Some(_) => "Unschedulable",
+            None => "Pending",
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The compiler behind the expressions of policies: what `api` names by the value that an
+//! expression must give becomes an environment of the language.
+
+use api::expression::{Environment, Gives, Wrong};
+use cel::{
+    Type,
+    policy::{Expected, Expression, Scope},
+};
+use schema::ErrorType;
+
+/// Says what is wrong with an expression of a policy or a webhook. Those about devices
+/// are taken as they are.
+pub(crate) fn compile(text: &str, of: &Environment) -> Result<(), Wrong> {
+    let (expected, mutation) = match of.gives {
+        Gives::Truth => (Expected::Bool, false),
+        Gives::Message => (Expected::Text, false),
+        Gives::Annotation => (Expected::TextOrNull, false),
+        Gives::Anything => (Expected::Anything, false),
+        Gives::JsonPatch => (Expected::JsonPatch, true),
+        Gives::ApplyConfiguration => (Expected::Object, true),
+        Gives::Device | Gives::DeviceAttribute => return Ok(()),
+    };
+    let scope = Scope { params: of.params, authorizer: of.authorizer, mutation };
+    let environment = scope.environment(&types(of));
+    match Expression::compile(&environment, text, expected).program {
+        Ok(_) => Ok(()),
+        Err(detail) => Err(Wrong { error: ErrorType::Invalid, detail }),
+    }
+}
+
+/// The types of the variables before an expression; each sees those before it.
+fn types(of: &Environment) -> Vec<(String, Type)> {
+    let scope = Scope { params: of.params, authorizer: true, mutation: false };
+    let mut types = Vec::new();
+    for (name, text) in &of.variables {
+        let environment = scope.environment(&types);
+        let ty = Expression::compile(&environment, text, Expected::Anything).ty();
+        types.push((name.clone(), ty));
+    }
+    types
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(gives: Gives, variables: &[(&str, &str)]) -> Environment {
+        let variables =
+            variables.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        Environment { gives, params: false, authorizer: true, variables, stored: false }
+    }
+
+    #[test]
+    fn expressions_give_what_is_asked_for() {
+        assert_eq!(compile("object.spec.replicas < 3", &of(Gives::Truth, &[])), Ok(()));
+        let wrong = compile("1", &of(Gives::Truth, &[])).expect_err("a number");
+        assert_eq!(wrong.detail, "must evaluate to bool but got int");
+        let wrong = compile("params.x", &of(Gives::Truth, &[])).expect_err("none");
+        assert!(wrong.detail.starts_with("compilation failed"), "{}", wrong.detail);
+    }
+
+    #[test]
+    fn variables_are_seen_by_those_after_them() {
+        let of = of(Gives::Truth, &[("a", "1"), ("b", "variables.a + 1")]);
+        assert_eq!(compile("variables.b > 1", &of), Ok(()));
+        assert!(compile("variables.c", &of).is_err());
+    }
+}

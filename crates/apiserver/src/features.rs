@@ -1,0 +1,440 @@
+//! `--feature-gates`: the features that upstream's server knows at this version.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use schema::{Definition, Gates};
+
+/// How far a feature has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Alpha,
+    Beta,
+    Stable,
+    Deprecated,
+}
+
+/// Features of one stage that are on or off alike, and perhaps cannot be changed.
+struct Features {
+    stage: Stage,
+    on: bool,
+    locked: bool,
+    names: &'static [&'static str],
+}
+
+/// What the flag says. Names are checked; a feature that the flag changes must be one
+/// that a kind or field belongs to, since all others would be changed in name only.
+pub(crate) fn gates(said: &[String], kinds: &[Definition]) -> Result<Gates> {
+    let mut chosen: BTreeMap<&'static str, bool> = BTreeMap::new();
+    let (mut alpha, mut beta) = (None, None);
+    for entry in said.iter().filter(|entry| !entry.is_empty()) {
+        let (name, on) =
+            entry.split_once('=').ok_or_else(|| anyhow!("missing bool value for {entry}"))?;
+        let on = boolean(name, on)?;
+        match name {
+            "AllAlpha" => alpha = Some(on),
+            "AllBeta" => beta = Some(on),
+            name => {
+                let (group, name) =
+                    find(name).ok_or_else(|| anyhow!("unrecognized feature gate: {name}"))?;
+                ensure!(
+                    !group.locked || group.on == on,
+                    "cannot set feature gate {name} to {on}, feature is locked to {}",
+                    group.on
+                );
+                chosen.insert(name, on);
+            }
+        }
+    }
+    let of_stage = |stage| match stage {
+        Stage::Alpha => alpha,
+        Stage::Beta => beta,
+        Stage::Stable | Stage::Deprecated => None,
+    };
+    let mut off = Vec::new();
+    for group in FEATURES {
+        for name in group.names {
+            let all = of_stage(group.stage).filter(|_| !group.locked && belongs(name, kinds));
+            let on = chosen.get(name).copied().or(all).unwrap_or(group.on);
+            if on != group.on && !belongs(name, kinds) {
+                bail!("feature gate {name} cannot be set to {on}: this server has no such switch");
+            }
+            if !on {
+                off.push(*name);
+            }
+        }
+    }
+    Ok(Gates::without(off))
+}
+
+fn find(name: &str) -> Option<(&'static Features, &'static str)> {
+    FEATURES.iter().find_map(|group| {
+        let name = group.names.iter().find(|known| **known == name)?;
+        Some((group, *name))
+    })
+}
+
+/// Whether a kind or a field comes and goes with the feature.
+fn belongs(name: &str, kinds: &[Definition]) -> bool {
+    kinds.iter().any(|kind| kind.gate == Some(name) || schema::has_gate(&kind.shape, name))
+}
+
+fn boolean(name: &str, text: &str) -> Result<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => bail!(
+            "invalid value of {name}={text}, err: strconv.ParseBool: parsing {text:?}: invalid \
+             syntax"
+        ),
+    }
+}
+
+const FEATURES: &[Features] = &[
+    Features {
+        stage: Stage::Alpha,
+        on: false,
+        locked: false,
+        names: &[
+            "APIServerWebhookAuthenticationToken",
+            "APIServingWithRoutine",
+            "AtomicWriteVolumeUserFields",
+            "CBORServingAndStorage",
+            "CPUManagerPolicyAlphaOptions",
+            "CRIListStreaming",
+            "CSIVolumeHealth",
+            "ClientsAllowCBOR",
+            "ClientsPreferCBOR",
+            "CloudControllerManagerWatchBasedRoutesReconciliation",
+            "CloudControllerManagerWebhook",
+            "CompositePodGroup",
+            "ConsistentListFromCacheSkipTimeoutFallback",
+            "ContainerStopSignals",
+            "ControllerManagerReleaseLeaderElectionLockOnExit",
+            "CrossNamespaceVolumeDataSource",
+            "CustomCPUCFSQuotaPeriod",
+            "DRADerivedAttributes",
+            "DRADeviceCompatibilityGroups",
+            "DRAListTypeAttributes",
+            "DRANodeAllocatableResources",
+            "DRAOptionalNodeOperations",
+            "DRAPartitionableDevicesType",
+            "DRAResourcePoolStatus",
+            "DefaultPodSysctls",
+            "EmptyDirVolumeMode",
+            "EventedPLEG",
+            "EvictionRequestAPI",
+            "GRPCContainerProbeTLS",
+            "H2CContainerProbe",
+            "ImageVolumeWithDigest",
+            "InPlacePodVerticalScalingExclusiveCPUs",
+            "InPlacePodVerticalScalingExclusiveMemory",
+            "InPlacePodVerticalScalingMemoryBackedVolumes",
+            "InPlacePodVerticalScalingSchedulerPreemption",
+            "InterPodAffinityHostnameFastPath",
+            "KubeProxyNFTablesLocalhostNodePorts",
+            "KubeletAllocatedPodsEndpoint",
+            "LoggingAlphaOptions",
+            "MutablePVNodeAffinity",
+            "NodeLifecycleConditions",
+            "PodGroupPreemptionPolicy",
+            "PodLogsQuerySplitStreams",
+            "QOSReserved",
+            "ReduceDefaultCrashLoopBackOffDecay",
+            "RuntimeClassInImageCriApi",
+            "SchedulerPreQueueingHints",
+            "ShardedListAndWatch",
+            "StatefulSetRecreateStrategy",
+            "StorageVersionAPI",
+            "TaintTolerationComparisonOperators",
+            "TopologyAwareWorkloadScheduling",
+            "TopologyManagerPolicyAlphaOptions",
+            "UserNamespacesHostNetworkSupport",
+            "VolumeBindMountOptions",
+            "WindowsCPUAndMemoryAffinity",
+            "WorkloadWithJob",
+        ],
+    },
+    Features {
+        stage: Stage::Beta,
+        on: false,
+        locked: false,
+        names: &[
+            "CoordinatedLeaderElection",
+            "DRAWorkloadResourceClaims",
+            "GenericWorkload",
+            "LocalStorageCapacityIsolationFSQuotaMonitoring",
+            "PodAndContainerStatsFromCRI",
+            "PodLevelResourceManagers",
+            "SchedulerAsyncAPICalls",
+        ],
+    },
+    Features {
+        stage: Stage::Beta,
+        on: true,
+        locked: false,
+        names: &[
+            "APIResponseCompression",
+            "APIServerIdentity",
+            "AllowParsingUserUIDFromCertAuth",
+            "AllowUnsafeMalformedObjectDeletion",
+            "AtomicFIFO",
+            "AuthorizePodWebsocketUpgradeCreatePermission",
+            "CPUManagerPolicyBetaOptions",
+            "CRDObservedGenerationTracking",
+            "ClearingNominatedNodeNameAfterBinding",
+            "ClientsAllowCARotation",
+            "ClientsAllowTLSCacheGC",
+            "ComponentFlagz",
+            "ComponentStatusz",
+            "ConcurrentWatchObjectDecode",
+            "ConstrainedImpersonation",
+            "ContainerCheckpoint",
+            "ContainerRestartRules",
+            "ContextualLogging",
+            "DRAConsumableCapacity",
+            "DRADeviceBindingConditions",
+            "DRAFractionalCapacityRange",
+            "DRAPartitionableDevices",
+            "DRAResourceClaimGranularStatusAuthorization",
+            "DRASchedulerFilterTimeout",
+            "DeclarativeValidationBeta",
+            "DeploymentReplicaSetTerminatingReplicas",
+            "DetectCacheInconsistency",
+            "EnvFiles",
+            "EtcdRangeStream",
+            "ExcludeAdmissionWebhookVirtualResources",
+            "ExtendWebSocketsToKubelet",
+            "GracefulNodeShutdown",
+            "GracefulNodeShutdownBasedOnPodPriority",
+            "HPAGeneration",
+            "HPAOptimizedSelectorStore",
+            "HPAScaleToZero",
+            "HugepageAwareEviction",
+            "InOrderInformersBatchProcess",
+            "InPlacePodLevelResourcesVerticalScaling",
+            "KubeletCrashLoopBackOffMax",
+            "KubeletEnsureSecretPulledImages",
+            "KubeletInUserNamespace",
+            "KubeletSeparateDiskGC",
+            "KubeletServiceAccountTokenForCredentialProviders",
+            "ListFromCacheSnapshot",
+            "LoggingBetaOptions",
+            "ManifestBasedAdmissionControlConfig",
+            "MatchLabelKeysInPodTopologySpread",
+            "MatchLabelKeysInPodTopologySpreadSelectorMerge",
+            "MaxUnavailableStatefulSet",
+            "MemoryQoS",
+            "MutablePodResourcesForSuspendedJobs",
+            "MutableSchedulingDirectivesForSuspendedJobs",
+            "NFTablesNetlink",
+            "NativeHistograms",
+            "NodeControllerLeaseCircuitBreaker",
+            "NominatedNodeNameForExpectation",
+            "OpenAPIEnums",
+            "OpportunisticBatching",
+            "PersistentVolumeClaimUnusedSinceTime",
+            "PodDeletionCost",
+            "PodLevelResources",
+            "PodLevelResourcesFixDefaulting",
+            "PodLevelResourcesFixKubeletQOSClass",
+            "PodTopologyLabelsAdmission",
+            "PodsAPI",
+            "PortForwardWebsockets",
+            "ReloadKubeletClientCAFile",
+            "ReloadKubeletServerCertificateFile",
+            "RemoteRequestHeaderUID",
+            "ResourceHealthStatus",
+            "ResourceHealthStatusMessage",
+            "RestartAllContainersOnContainerExits",
+            "RotateKubeletServerCertificate",
+            "SchedulerAsyncPreemption",
+            "SchedulerPopFromBackoffQ",
+            "ServiceAccountNodeAudienceRestriction",
+            "SizeBasedListCostEstimate",
+            "StaleControllerConsistencyDaemonSet",
+            "StaleControllerConsistencyHPA",
+            "StaleControllerConsistencyJob",
+            "StaleControllerConsistencyReplicaSet",
+            "StaleControllerConsistencyStatefulSet",
+            "StorageCapacityScoring",
+            "StorageVersionHash",
+            "StrictIPCIDRValidation",
+            "StructuredAuthenticationConfigurationEgressSelector",
+            "StructuredAuthenticationConfigurationJWKSMetrics",
+            "TokenRequestServiceAccountUIDValidation",
+            "TopologyManagerPolicyBetaOptions",
+            "TranslateStreamCloseWebsocketRequests",
+            "UnauthenticatedHTTP2DOSMitigation",
+            "UnknownVersionInteroperabilityProxy",
+            "UnlockWhileProcessingFIFO",
+            "VolumeLimitScaling",
+            "WatchList",
+            "WatchListClient",
+            "WatchListCompression",
+            "WebhookRoundTripLoadBalancing",
+            "WindowsGracefulNodeShutdown",
+        ],
+    },
+    Features {
+        stage: Stage::Stable,
+        on: true,
+        locked: false,
+        names: &[
+            "AllowServiceExternalIPs",
+            "ClusterTrustBundle",
+            "ClusterTrustBundleProjection",
+            "InformerResourceVersion",
+            "MutatingAdmissionPolicy",
+            "PodCertificateRequest",
+            "SELinuxMount",
+            "StorageVersionMigrator",
+        ],
+    },
+    Features {
+        stage: Stage::Stable,
+        on: true,
+        locked: true,
+        names: &[
+            "CPUManagerPolicyOptions",
+            "CRDValidationRatcheting",
+            "CSIServiceAccountTokenSecrets",
+            "CustomResourceFieldSelectors",
+            "DRAAdminAccess",
+            "DRADeviceTaintRules",
+            "DRADeviceTaints",
+            "DRAExtendedResource",
+            "DRAPrioritizedList",
+            "DRAResourceClaimDeviceStatus",
+            "DeclarativeValidation",
+            "DisableAllocatorDualWrite",
+            "DynamicResourceAllocation",
+            "ExecProbeTimeout",
+            "ExternalServiceAccountTokenSigner",
+            "HPAConfigurableTolerance",
+            "HostnameOverride",
+            "ImageMaximumGCAge",
+            "ImageVolume",
+            "InOrderInformers",
+            "InPlacePodVerticalScaling",
+            "InPlacePodVerticalScalingInitContainers",
+            "JobManagedBy",
+            "KubeletCgroupDriverFromCRI",
+            "KubeletFineGrainedAuthz",
+            "KubeletPSI",
+            "KubeletPodResourcesDynamicResources",
+            "KubeletPodResourcesGet",
+            "KubeletTracing",
+            "MatchLabelKeysInPodAffinity",
+            "MultiCIDRServiceAllocator",
+            "MutableCSINodeAllocatableCount",
+            "NFTablesProxyMode",
+            "NodeDeclaredFeatures",
+            "NodeInclusionPolicyInPodTopologySpread",
+            "NodeLogQuery",
+            "NodeSwap",
+            "PLEGOnDemandRelist",
+            "PodObservedGenerationTracking",
+            "PodReadyToStartContainersCondition",
+            "PodSchedulingReadiness",
+            "PreferSameTrafficDistribution",
+            "ProcMountType",
+            "RecoverVolumeExpansionFailure",
+            "RecursiveReadOnlyMounts",
+            "RelaxedEnvironmentVariableValidation",
+            "RelaxedServiceNameValidation",
+            "SELinuxChangePolicy",
+            "SELinuxMountReadWriteOncePod",
+            "SeparateTaintEvictionController",
+            "ServiceAccountTokenJTI",
+            "ServiceAccountTokenNodeBinding",
+            "ServiceAccountTokenNodeBindingValidation",
+            "ServiceAccountTokenPodNodeInfo",
+            "SupplementalGroupsPolicy",
+            "SystemdWatchdog",
+            "TopologyManagerPolicyOptions",
+            "UserNamespacesSupport",
+            "VolumeAttributesClass",
+            "WatchCacheInitializationPostStartHook",
+            "WinDSR",
+            "WinOverlay",
+        ],
+    },
+    Features {
+        stage: Stage::Deprecated,
+        on: false,
+        locked: false,
+        names: &[
+            "AllowDNSOnlyNodeCSR",
+            "AllowInsecureKubeletCertificateSigningRequests",
+            "ChangeContainerStatusOnKubeletRestart",
+            "KMSv1",
+            "KubeletRegistrationGetOnExistsOnly",
+            "WindowsHostNetwork",
+        ],
+    },
+    Features {
+        stage: Stage::Deprecated,
+        on: false,
+        locked: true,
+        names: &[
+            "AllowOverwriteTerminationGracePeriodSeconds",
+            "DeclarativeValidationTakeover",
+            "GitRepoVolumeDriver",
+            "SeparateCacheWatchRPC",
+        ],
+    },
+    Features {
+        stage: Stage::Deprecated,
+        on: true,
+        locked: false,
+        names: &[
+            "KubeProxyIPVS",
+            "KubeletPodResourcesListUseActivePods",
+            "ServiceCIDRStatusFieldWiping",
+            "StorageNamespaceIndex",
+        ],
+    },
+    Features {
+        stage: Stage::Deprecated,
+        on: true,
+        locked: true,
+        names: &[
+            "AggregatedDiscoveryRemoveBetaType",
+            "DisableCPUQuotaWithExclusiveCPUs",
+            "DisableNodeKubeProxyVersion",
+        ],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(said: &str) -> Result<Gates> {
+        let said: Vec<_> = said.split(',').map(str::to_owned).collect();
+        gates(&said, &api::kinds())
+    }
+
+    #[test]
+    fn says_what_upstream_says() {
+        let told = |said: &str| of(said).expect_err("refused").to_string();
+        assert_eq!(told("Foo=true"), "unrecognized feature gate: Foo");
+        assert_eq!(
+            told("DeclarativeValidation=false"),
+            "cannot set feature gate DeclarativeValidation to false, feature is locked to true"
+        );
+        assert!(told("GenericWorkload=maybe").starts_with("invalid value of GenericWorkload"));
+        assert!(told("EventedPLEG=true").contains("no such switch"));
+    }
+
+    #[test]
+    fn turns_features_on() {
+        assert!(!of("").expect("nothing").is_on("GenericWorkload"));
+        assert!(of("GenericWorkload=true").expect("known").is_on("GenericWorkload"));
+        assert!(of("AllAlpha=true").expect("all").is_on("CompositePodGroup"));
+        assert!(
+            !of("AllAlpha=true,CompositePodGroup=false").expect("one").is_on("CompositePodGroup")
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! The rules that fields declare: whether a value is there, how long, how many, of what
+//! form, and whether it may change. An update is told only of what it changes.
+
+use object::{Check, Field, Struct, Type, Value};
+
+use crate::{ErrorType, Errors, Path, formats, gates::inner};
+
+/// Checks an object, or a change of `old`.
+pub fn check(shape: &Struct, object: &Value, old: Option<&Value>, errs: &mut Errors) {
+    let mut walk = Walk { update: old.is_some(), errs };
+    walk.object(shape, object, old, &Path::Root);
+}
+
+/// Whether a shape declares any rule, be it deep within.
+pub(crate) fn has_checks(shape: &Struct) -> bool {
+    fn any(shape: &Struct, seen: &mut Vec<*const Struct>) -> bool {
+        if seen.contains(&std::ptr::from_ref(shape)) {
+            return false;
+        }
+        seen.push(std::ptr::from_ref(shape));
+        let fields = || shape.fields.iter();
+        fields().any(|field| !field.rules.checks.is_empty())
+            || fields().any(|field| inner(&field.ty).is_some_and(|shape| any(shape, seen)))
+    }
+    any(shape, &mut Vec::new())
+}
+
+struct Walk<'a> {
+    update: bool,
+    errs: &'a mut Errors,
+}
+
+impl Walk<'_> {
+    fn object(&mut self, shape: &Struct, new: &Value, old: Option<&Value>, at: &Path) {
+        self.union(shape, new, old, at);
+        for field in shape.flat() {
+            let value = new.get(&field.name);
+            let before = old.map(|old| old.get(&field.name));
+            if before == Some(value) || field.rules.checks.is_empty() && inner(&field.ty).is_none()
+            {
+                continue;
+            }
+            self.field(field, value, before, &at.field(&field.name));
+        }
+    }
+
+    fn field(&mut self, field: &Field, value: &Value, old: Option<&Value>, at: &Path) {
+        let checks = field.rules.checks;
+        let is_set = |value: &Value| match field.rules.optional {
+            true => !value.is_null(),
+            false => !value.is_zero(),
+        };
+        let (is, was) = (is_set(value), old.is_some_and(is_set));
+        let count = self.errs.0.len();
+        self.kept(checks, value, old, at);
+        for check in checks {
+            self.first(*check, value, old.map(|old| (old, was)), is, at);
+        }
+        let a_part = matches!(*field.ty, Type::Object(_)) && !field.rules.optional;
+        if self.errs.0.len() > count || !is && !a_part {
+            return; // what is wrong as a whole, or not there, is not looked into
+        }
+        self.values(checks, value, at);
+        match &*field.ty {
+            Type::List(item) => self.items(checks, item, value, old, at),
+            Type::Map(item) => self.entries(checks, item, value, old, at),
+            Type::Object(shape) => {
+                // What was not there before is looked at as if it were new.
+                let old = old.filter(|old| !field.rules.optional || !old.is_null());
+                self.object(shape, value, old, at);
+            }
+            _ => {}
+        }
+    }
+
+    /// What must hold before anything else is looked at.
+    fn first(
+        &mut self,
+        check: Check,
+        value: &Value,
+        old: Option<(&Value, bool)>,
+        is: bool,
+        at: &Path,
+    ) {
+        let (known, was) = (old.is_some(), old.is_some_and(|old| old.1));
+        let changed = |errs: &mut Errors, why: &str| errs.invalid(at, Value::Null, why);
+        match check {
+            Check::Filled if !is => self.errs.required(at, ""),
+            Check::Forbidden if is => self.errs.forbidden(at, ""),
+            Check::MaxItems(max) if length(value) > max => {
+                self.errs.more_than(at, length(value), max);
+            }
+            Check::Immutable if self.update => changed(self.errs, "field is immutable"),
+            Check::NoSet if known && !was && is => {
+                changed(self.errs, "field cannot be set once created");
+            }
+            Check::NoUnset if known && was && !is => {
+                changed(self.errs, "field cannot be cleared once set");
+            }
+            Check::NoModify if known && was && is => {
+                changed(self.errs, "field cannot be modified once set");
+            }
+            Check::Monotonic => {
+                let before = old.and_then(|(old, _)| old.as_i64());
+                if let Some((was, _)) = before.zip(value.as_i64()).filter(|(was, is)| is < was) {
+                    let why = format!("may not be decreased from {was}");
+                    self.errs.invalid(at, value.clone(), why);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Items that must not come or go.
+    fn kept(&mut self, checks: &[Check], value: &Value, old: Option<&Value>, at: &Path) {
+        let Some(old) = old.filter(|_| self.update) else { return };
+        let same = sameness(checks);
+        let lacks = |all: &[Value], one: &Value| !all.iter().any(|other| same(one, other));
+        if checks.contains(&Check::NoAddItem) {
+            let items = value.items().iter().enumerate();
+            for (i, _) in items.filter(|(_, new)| lacks(old.items(), new)) {
+                self.errs.forbidden(&at.index(i), "item may not be added");
+            }
+        }
+        if checks.contains(&Check::NoRemoveItem) {
+            for _ in old.items().iter().filter(|old| lacks(value.items(), old)) {
+                self.errs.forbidden(at, "item may not be removed");
+            }
+        }
+    }
+
+    /// What must hold of a single value.
+    fn values(&mut self, checks: &[Check], value: &Value, at: &Path) {
+        let text = value.as_str().unwrap_or_default();
+        for check in checks {
+            match *check {
+                Check::Min(min) if value.as_i64().is_some_and(|n| n < min) => {
+                    let why = format!("must be greater than or equal to {min}");
+                    self.errs.invalid(at, value.clone(), why);
+                }
+                Check::Max(max) if value.as_i64().is_some_and(|n| n > max) => {
+                    let why = format!("must be less than or equal to {max}");
+                    self.errs.invalid(at, value.clone(), why);
+                }
+                Check::MaxLength(max) if text.chars().count() > max => {
+                    let why = format!("may not be more than {max} characters");
+                    self.errs.push(ErrorType::TooLong, at, Value::Null, why);
+                }
+                Check::MaxBytes(max) if text.len() > max => self.errs.too_long(at, max),
+                Check::Format(name) => formats::check(name, text, at, self.errs),
+                Check::Values(allowed) => self.errs.one_of(at, text, allowed),
+                _ => {}
+            }
+        }
+    }
+
+    fn items(
+        &mut self,
+        checks: &[Check],
+        of: &Type,
+        value: &Value,
+        old: Option<&Value>,
+        at: &Path,
+    ) {
+        let (items, before) = (value.items(), old.map(Value::items).unwrap_or_default());
+        let (unique, same) = (keys(checks).is_some(), sameness(checks));
+        for (i, item) in items.iter().enumerate().filter(|_| unique) {
+            if items[..i].iter().any(|other| same(item, other)) {
+                self.errs.duplicate_shown(&at.index(i), shown(of, item), "");
+            }
+        }
+        let each = each(checks);
+        for (i, value) in items.iter().enumerate() {
+            let old = before.iter().find(|old| same(value, old));
+            if old != Some(value) {
+                self.each(each, of, value, old, &at.index(i));
+            }
+        }
+    }
+
+    fn entries(
+        &mut self,
+        checks: &[Check],
+        item: &Type,
+        value: &Value,
+        old: Option<&Value>,
+        at: &Path,
+    ) {
+        for check in checks {
+            let Check::EachKey(checks) = check else { continue };
+            for (name, _) in value.entries() {
+                if !old.is_some_and(|old| old.entries().any(|(old, _)| old == name)) {
+                    self.values(checks, &name.into(), at);
+                }
+            }
+        }
+        let each = each(checks);
+        for (name, value) in value.entries() {
+            let old = old.map(|old| old.get(name)).filter(|old| !old.is_null());
+            if old != Some(value) {
+                self.each(each, item, value, old, &at.key(name));
+            }
+        }
+    }
+
+    fn each(&mut self, checks: &[Check], ty: &Type, value: &Value, old: Option<&Value>, at: &Path) {
+        self.values(checks, value, at);
+        if let Type::Object(shape) = ty {
+            self.object(shape, value, old, at);
+        }
+    }
+
+    /// Fields of which exactly one must be set.
+    fn union(&mut self, shape: &Struct, new: &Value, old: Option<&Value>, at: &Path) {
+        let members = || shape.flat().filter(|field| field.rules.checks.contains(&Check::OneOf));
+        let is_set = |object: &Value, field: &Field| !object.get(&field.name).is_null();
+        let same = |old| members().all(|field| is_set(new, field) == is_set(old, field));
+        if members().next().is_none() || old.is_some_and(same) {
+            return;
+        }
+        let set: Vec<_> =
+            members().filter(|field| is_set(new, field)).map(|field| field.name.as_str()).collect();
+        let all: Vec<_> = members().map(|field| format!("`{}`", field.name)).collect();
+        let all = all.join(", ");
+        match set.len() {
+            0 => self.errs.invalid(at, "", format!("must specify one of: {all}")),
+            1 => {}
+            _ => {
+                let why = format!("must specify exactly one of: {all}");
+                self.errs.invalid(at, format!("{{{}}}", set.join(", ")), why);
+            }
+        }
+    }
+}
+
+/// By what items are told apart: these fields, or all of an item.
+fn keys(checks: &[Check]) -> Option<&'static [&'static str]> {
+    checks.iter().find_map(|check| match check {
+        Check::Unique => Some::<&[&str]>(&[]),
+        Check::UniqueBy(keys) => Some(*keys),
+        _ => None,
+    })
+}
+
+fn sameness(checks: &[Check]) -> impl Fn(&Value, &Value) -> bool {
+    let keys = keys(checks);
+    move |a, b| match keys {
+        Some([]) => a == b,
+        Some(keys) => keys.iter().all(|key| a.get(key) == b.get(key)),
+        None => false,
+    }
+}
+
+fn each(checks: &[Check]) -> &[Check] {
+    let found = checks.iter().find_map(|check| match check {
+        Check::Each(checks) => Some(*checks),
+        _ => None,
+    });
+    found.unwrap_or_default()
+}
+
+/// A value as Go prints it: fields in the order of their declaration.
+pub fn shown(ty: &Type, value: &Value) -> String {
+    match (ty, value) {
+        (Type::Object(shape), _) => {
+            let fields = shape.flat().filter_map(|field| {
+                let value = value.get(&field.name);
+                let zero = field.zero().filter(|_| value.is_null());
+                if value.is_null() && zero.is_none() {
+                    return None;
+                }
+                let value = zero.as_ref().unwrap_or(value);
+                Some(format!("\"{}\":{}", field.name, shown(&field.ty, value)))
+            });
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+        }
+        (Type::List(item), Value::List(items)) => {
+            let items: Vec<_> = items.iter().map(|value| shown(item, value)).collect();
+            format!("[{}]", items.join(","))
+        }
+        (Type::Map(item), value) if value.is_object() => {
+            let entry = |(name, value): (&str, &Value)| format!("{name:?}:{}", shown(item, value));
+            format!("{{{}}}", value.entries().map(entry).collect::<Vec<_>>().join(","))
+        }
+        (_, value) => String::from_utf8_lossy(&object::to_json(value)).into_owned(),
+    }
+}
+
+fn length(value: &Value) -> usize {
+    value.items().len().max(value.entries().len())
+}

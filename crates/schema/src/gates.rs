@@ -1,0 +1,118 @@
+//! Features that can be turned on and off, and the fields that go with them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use object::{Field, Struct, Type, Value};
+
+/// The features that are off. All others are on.
+#[derive(Clone, Debug, Default)]
+pub struct Gates(Arc<BTreeSet<&'static str>>);
+
+impl Gates {
+    pub fn without(off: impl IntoIterator<Item = &'static str>) -> Self {
+        Self(Arc::new(off.into_iter().collect()))
+    }
+
+    pub fn is_on(&self, name: &str) -> bool {
+        !self.0.contains(name)
+    }
+
+    /// Drops the fields whose feature is off, except those that `old` makes use of.
+    pub fn drop_dormant(&self, shape: &Struct, object: &mut Value, old: Option<&Value>) {
+        if self.0.is_empty() {
+            return;
+        }
+        let mut dormant = Vec::new();
+        self.collect(shape, &mut dormant, &mut Vec::new());
+        dormant.retain(|field| !old.is_some_and(|old| uses(shape, old, field)));
+        if !dormant.is_empty() && dormant.iter().any(|field| uses(shape, object, field)) {
+            strip(shape, object, &dormant);
+        }
+    }
+
+    fn collect<'a>(
+        &self,
+        shape: &'a Struct,
+        dormant: &mut Vec<&'a Field>,
+        seen: &mut Vec<*const Struct>,
+    ) {
+        if seen.contains(&std::ptr::from_ref(shape)) {
+            return;
+        }
+        seen.push(std::ptr::from_ref(shape));
+        for field in shape.flat() {
+            if field.rules.gate.is_some_and(|gates| !gates.split(',').all(|gate| self.is_on(gate)))
+            {
+                dormant.push(field);
+            } else if let Some(shape) = inner(&field.ty) {
+                self.collect(shape, dormant, seen);
+            }
+        }
+    }
+}
+
+/// Whether any field of a shape, be it deep within, belongs to the feature.
+pub fn has_gate(shape: &Struct, gate: &str) -> bool {
+    fn any(shape: &Struct, gate: &str, seen: &mut Vec<*const Struct>) -> bool {
+        if seen.contains(&std::ptr::from_ref(shape)) {
+            return false;
+        }
+        seen.push(std::ptr::from_ref(shape));
+        let has = |field: &Field| {
+            field.rules.gate.is_some_and(|gates| gates.split(',').any(|found| found == gate))
+        };
+        shape
+            .fields
+            .iter()
+            .any(|field| has(field) || inner(&field.ty).is_some_and(|shape| any(shape, gate, seen)))
+    }
+    any(shape, gate, &mut Vec::new())
+}
+
+/// Whether `field` is set anywhere in an object.
+fn uses(shape: &Struct, object: &Value, field: &Field) -> bool {
+    shape.flat().any(|found| {
+        let value = object.get(&found.name);
+        !value.is_null() && (std::ptr::eq(found, field) || within(&found.ty, value, field))
+    })
+}
+
+fn within(ty: &Type, value: &Value, field: &Field) -> bool {
+    match ty {
+        Type::Object(shape) => uses(shape, value, field),
+        Type::List(item) => value.items().iter().any(|value| within(item, value, field)),
+        Type::Map(item) => value.entries().any(|(_, value)| within(item, value, field)),
+        _ => false,
+    }
+}
+
+fn strip(shape: &Struct, object: &mut Value, dormant: &[&Field]) {
+    object.retain(|name, value| {
+        let Some(found) = shape.field(name) else { return true };
+        strip_within(&found.ty, value, dormant);
+        !dormant.iter().any(|field| std::ptr::eq(*field, found))
+    });
+}
+
+fn strip_within(ty: &Type, value: &mut Value, dormant: &[&Field]) {
+    match (ty, &mut *value) {
+        (Type::Object(shape), _) => strip(shape, value, dormant),
+        (Type::List(item), Value::List(items)) if inner(item).is_some() => {
+            items.make_mut().iter_mut().for_each(|value| strip_within(item, value, dormant));
+        }
+        (Type::Map(item), _) if inner(item).is_some() => value.retain(|_, value| {
+            strip_within(item, value, dormant);
+            true
+        }),
+        _ => {}
+    }
+}
+
+/// The shape that a type leads to.
+pub(crate) fn inner(ty: &Type) -> Option<&Struct> {
+    match ty {
+        Type::Object(shape) => Some(shape),
+        Type::List(item) | Type::Map(item) => inner(item),
+        _ => None,
+    }
+}
