@@ -15,6 +15,7 @@ mod normalize;
 pub mod openapi;
 pub mod patch;
 mod path;
+pub mod pattern;
 pub mod protobuf;
 mod published;
 #[cfg(test)]

@@ -21,6 +21,9 @@ pub struct Served {
     pub definition: Arc<Definition>,
     /// The version that is stored; mostly the same.
     pub hub: Arc<Definition>,
+    /// The version that a custom kind is stored in. It is handled in the version that the
+    /// request speaks, for each has a schema of its own; so the hub is that one.
+    pub kept: Option<Arc<Definition>>,
     /// The objects; `None` for kinds that are never stored, like reviews.
     pub objects: Option<Arc<Resource<Value>>>,
 }
@@ -57,14 +60,39 @@ impl Served {
         })
     }
 
+    /// Whether objects are stored as the request speaks of them.
+    pub(crate) fn is_same(&self) -> bool {
+        match &self.kept {
+            None => Arc::ptr_eq(&self.definition, &self.hub),
+            Some(kept) => Arc::ptr_eq(&self.definition, kept) && !self.asks(),
+        }
+    }
+
+    /// Whether somebody else must be asked for objects in another version.
+    pub(crate) fn asks(&self) -> bool {
+        self.definition.custom.as_ref().is_some_and(|custom| custom.conversion.is_some())
+    }
+
     /// From the stored version to the request's.
     pub fn shown(&self, object: &mut Value) {
-        if !Arc::ptr_eq(&self.definition, &self.hub) {
+        if self.kept.is_some() {
+            self.rename(object, &self.definition);
+        } else if !Arc::ptr_eq(&self.definition, &self.hub) {
             self.definition.hooks.from_stored(object);
             self.definition.normalize(object);
             let names = &self.definition.names;
             let typed = Object::from(std::mem::take(object));
             *object = typed.with_api_version(names.api_version()).with_kind(names.kind).into();
+        }
+    }
+
+    /// From one version of a custom kind to another that differs in its schema alone.
+    pub(crate) fn rename(&self, object: &mut Value, to: &Definition) {
+        let version = to.names.api_version();
+        if Object::view(object).api_version() != version {
+            // What cannot be read as metadata is told when it is written.
+            let _ = to.conform(object, &mut Vec::new());
+            object["apiVersion"] = version.into();
         }
     }
 
@@ -120,7 +148,8 @@ impl Kinds {
                     Some(made)
                 }
             };
-            this.write().add(Served { definition: definition.clone(), hub, objects });
+            let definition = definition.clone();
+            this.write().add(Served { definition, hub, kept: None, objects });
         }
         Ok(this)
     }
@@ -232,6 +261,11 @@ fn from_bytes(hub: &Definition, bytes: &[u8]) -> Option<Value> {
     } else {
         from_json(bytes).ok()?
     };
+    let version = Object::view(&object).api_version();
+    let foreign = version != hub.names.api_version();
+    if foreign && hub.custom.as_ref().is_some_and(|custom| custom.conversion.is_some()) {
+        return Some(object); // whoever converts it knows its version
+    }
     hub.restore(&mut object);
     let named = Object::from(object).with_api_version(hub.names.api_version());
     Some(named.with_kind(hub.names.kind).into())

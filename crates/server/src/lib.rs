@@ -12,6 +12,7 @@ mod body;
 mod codec;
 mod compress;
 mod config;
+mod convert;
 mod discovery;
 mod encodings;
 mod encryption;
@@ -44,6 +45,7 @@ pub use self::{
     body::{Body, Reply},
     codec::{Decoded, decode_body},
     config::{Config, Limits},
+    convert::{Convert, Converting},
     encryption::{Encryption, EncryptionConfig, Place},
     health::Check,
     kinds::{Kinds, Served},

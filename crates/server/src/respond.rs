@@ -212,7 +212,7 @@ fn json_list(served: &Served, head: &Value, list: &List) -> Vec<u8> {
     out.extend_from_slice(b"\",\"metadata\":");
     write_json(head, &mut out);
     out.extend_from_slice(b",\"items\":[");
-    let same = std::sync::Arc::ptr_eq(&served.definition, &served.hub);
+    let same = served.is_same();
     let typed = served.definition.custom.is_some();
     for (at, version) in list.items.iter().enumerate() {
         if at > 0 {

@@ -123,13 +123,15 @@ async fn object(
             newest(registry, &served, &request.query).await?;
             let wanted = request.query.get("resourceVersion").unwrap_or_default();
             fresh(&served, revision(wanted)?).await?;
-            one(&served, 200, &*registry.get(&served, key.0, key.1)?, form, now)
+            one(&served, 200, &*registry.read(&served, key.0, key.1).await?, form, now)
         }
         "list" => {
             let selection = selection(&served, &request)?;
             newest(registry, &served, &request.query).await?;
             let page = page(&served, &request.query).await?;
-            many(&served, &registry.list(&served, &selection, &page)?, form, now)
+            let mut list = registry.list(&served, &selection, &page)?;
+            list.items = registry.converted(&served, list.items).await?;
+            many(&served, &list, form, now)
         }
         "watch" => watch(server, &served, &request).await?,
         "create" => {

@@ -142,7 +142,7 @@ impl Watching {
         };
         let bytes = self.encodings.get(form, || {
             let mut bytes = Vec::new();
-            if self.form.format == Format::Json && Arc::ptr_eq(&served.definition, &served.hub) {
+            if self.form.format == Format::Json && served.is_same() {
                 bytes.extend_from_slice(b"{\"type\":\"");
                 bytes.extend_from_slice(event.as_bytes());
                 bytes.extend_from_slice(b"\",\"object\":");

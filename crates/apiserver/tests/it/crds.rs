@@ -162,3 +162,33 @@ async fn custom_objects_outlive_a_restart() {
     let found = things(&cluster.admin(), "v1").get(&Key::new("default", "a")).await.unwrap();
     assert_eq!(found["spec"]["color"].as_str(), Some("red"));
 }
+
+#[tokio::test]
+async fn each_version_is_checked_by_its_own_schema() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let mut crd = tree(THINGS);
+    let mut second = crd["spec"]["versions"].items()[0].clone();
+    second["name"] = "v2".into();
+    second["storage"] = false.into();
+    let spec = &mut second["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    spec["required"] = ["color"].into_iter().collect();
+    spec["properties"]["color"].remove("default");
+    let first = crd["spec"]["versions"].items()[0].clone();
+    crd["spec"]["versions"] = [first, second].into_iter().collect();
+    declare(&admin, &String::from_utf8(object::to_json(&crd)).unwrap()).await;
+    let (old, new) = (things(&admin, "v1"), things(&admin, "v2"));
+    let mut object = thing("a", "{}");
+    object["apiVersion"] = "kit.example.com/v2".into();
+    assert_eq!(code(new.create(object.clone()).await), 422, "this version has no default");
+    object["spec"]["color"] = "blue".into();
+    let made = new.create(object).await.unwrap();
+    assert_eq!(made["apiVersion"].as_str(), Some("kit.example.com/v2"));
+    let key = Key::new("default", "a");
+    let read = old.get(&key).await.unwrap();
+    assert_eq!(read["apiVersion"].as_str(), Some("kit.example.com/v1"));
+    assert_eq!(read["spec"]["color"].as_str(), Some("blue"));
+    let mut watch = new.watch(&Selection::default(), Start::List).await.unwrap();
+    let Some(Notice::Added(seen)) = watch.next().await.unwrap() else { panic!("an object") };
+    assert_eq!(seen["apiVersion"].as_str(), Some("kit.example.com/v2"));
+}

@@ -115,8 +115,8 @@ fn embedded(value: &mut Value) {
 
 fn whole(value: &mut Value) {
     for (name, doc) in [
-        ("apiVersion", "The group and version that the object is written in."),
-        ("kind", "What the object is."),
+        ("apiVersion", "APIVersion defines the group and version that the object is written in."),
+        ("kind", "Kind tells what the object is."),
     ] {
         let mut property = Value::object();
         property["type"] = "string".into();

@@ -1,11 +1,8 @@
 //! Whether a schema is structural: every field that it speaks of has its one place and
 //! type, outside of `allOf`, `anyOf`, `oneOf` and `not`.
 
-use super::{
-    pattern::compile,
-    schema::{Additional, Schema},
-};
-use crate::{Errors, Path};
+use super::schema::{Additional, Schema};
+use crate::{Errors, Path, pattern::compile};
 
 /// Where a node stands in its schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -177,7 +174,9 @@ fn clauses(schema: &Schema, [any, first]: [bool; 2], level: Level, at: &Path, er
         nested(not, false, level, &at.field("not"), errs);
     }
     let pattern = schema.text("pattern");
-    if let Err(why) = compile(pattern) {
+    if !pattern.is_empty()
+        && let Err(why) = compile(pattern)
+    {
         let why = format!("must be a valid regular expression, but isn't: {why}");
         errs.invalid(&at.field("pattern"), pattern, why);
     }

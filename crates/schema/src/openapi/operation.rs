@@ -96,8 +96,11 @@ impl Operation {
         self
     }
 
-    pub(super) fn takes_patch(mut self, schema: &str) -> Self {
-        self.0["requestBody"]["content"] = contents(PATCHES, schema);
+    /// Takes a patch; one that knows the types only where there are types.
+    pub(super) fn takes_patch(mut self, schema: &str, typed: bool) -> Self {
+        let forms = PATCHES.iter().filter(|form| typed || !form.contains("strategic"));
+        let forms: Vec<_> = forms.copied().collect();
+        self.0["requestBody"]["content"] = contents(&forms, schema);
         self.0["requestBody"]["required"] = true.into();
         self
     }

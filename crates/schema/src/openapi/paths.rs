@@ -110,7 +110,7 @@ impl Paths {
             let operation = place.operation("patch", &suffix, "Changes part of an object.");
             let operation =
                 operation.about("patch", gvk).with(WRITE.iter().copied().chain([FORCE]));
-            self.put(&path, "patch", operation.takes_patch(PATCH).gives(PUT, schema));
+            self.put(&path, "patch", operation.takes_patch(PATCH, place.typed).gives(PUT, schema));
         }
     }
 
@@ -207,6 +207,8 @@ struct Place<'a> {
     /// `AppsV1`.
     version: String,
     scope: &'static str,
+    /// Built in, rather than declared by a CRD.
+    typed: bool,
 }
 
 impl<'a> Place<'a> {
@@ -228,6 +230,7 @@ impl<'a> Place<'a> {
             version: format!("{}{}", camel(names.group), capital(names.version)),
             scope,
             base,
+            typed: definition.custom.is_none(),
         }
     }
 

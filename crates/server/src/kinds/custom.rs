@@ -29,13 +29,15 @@ impl Kinds {
         for definition in declared.served {
             let stored = definition.names.version == hub.names.version;
             let definition = if stored { hub.clone() } else { Arc::new(definition) };
-            let served = Served { definition, hub: hub.clone(), objects: Some(objects.clone()) };
+            let (kept, objects) = (Some(hub.clone()), Some(objects.clone()));
+            let served = Served { hub: definition.clone(), definition, kept, objects };
             if !state.by_name.contains_key(&name_of(&served)) {
                 state.add(served);
             }
         }
         let (group, plural) = (hub.names.group.into(), hub.names.plural.into());
-        let served = Served { definition: hub.clone(), hub, objects: Some(objects) };
+        let (kept, objects) = (Some(hub.clone()), Some(objects));
+        let served = Served { definition: hub.clone(), hub, kept, objects };
         state.stored.insert((group, plural), served);
         state.edition += 1;
         state.sort();

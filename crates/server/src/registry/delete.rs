@@ -48,7 +48,7 @@ impl Registry {
     ) -> Result<Deleted, Status> {
         let mut tries = TRIES;
         loop {
-            let old = self.get(served, key.0, key.1)?;
+            let old = self.read(served, key.0, key.1).await?;
             match self.delete_once(call, served, &old, delete).await {
                 Err(status) if status.is("Conflict") && delete.revision == 0 && tries > 1 => {
                     tries -= 1; // it has changed; to go it still has

@@ -33,7 +33,10 @@ pub use self::{
     selection::Selection,
     watch::{Notice, Start, Watch},
 };
-use crate::{Admit, Kinds, Served, Transform, User};
+use crate::{
+    Admit, Kinds, Served, Transform, User,
+    convert::{self, Convert},
+};
 
 /// Every object, whatever its kind.
 #[derive(Debug)]
@@ -44,6 +47,7 @@ pub struct Registry {
     clock: Arc<dyn Clock>,
     transform: Arc<dyn Transform>,
     admission: OnceLock<Vec<Arc<dyn Admit>>>,
+    converter: OnceLock<Arc<dyn Convert>>,
 }
 
 /// Who asks, on whose behalf, and how seriously.
@@ -75,8 +79,8 @@ impl Registry {
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, store::Error> {
         let kinds = Kinds::open(definitions, &*engine, mirror, &transform)?;
-        let (mirror, admission) = (mirror.clone(), OnceLock::new());
-        Ok(Arc::new(Self { engine, mirror, kinds, clock, transform, admission }))
+        let (mirror, admission, converter) = (mirror.clone(), OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(Self { engine, mirror, kinds, clock, transform, admission, converter }))
     }
 
     /// Serves a custom kind, anew if it was served before: watches of the earlier form end.
@@ -119,7 +123,42 @@ impl Registry {
         name: &str,
     ) -> Result<Arc<Version<Value>>, Status> {
         let found = served.objects()?.get(&served.path(namespace, name));
-        found.ok_or_else(|| Status::not_found(served.subject(name)))
+        let found = found.ok_or_else(|| Status::not_found(served.subject(name)))?;
+        if served.kept.is_none() || served.is_same() || served.asks() {
+            return Ok(found);
+        }
+        let mut version = Version::clone(&found);
+        served.shown(&mut version.object);
+        Ok(Arc::new(version))
+    }
+
+    /// The same, in the request's version, whoever must be asked for that.
+    pub async fn read(
+        &self,
+        served: &Served,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<Version<Value>>, Status> {
+        let found = self.get(served, namespace, name)?;
+        if !served.asks() {
+            return Ok(found);
+        }
+        let mut read = self.converted(served, vec![found]).await?;
+        read.pop().ok_or_else(|| Status::not_found(served.subject(name)))
+    }
+
+    /// Says who converts custom objects where that takes more than a name; once.
+    pub fn convert_with(&self, converter: Arc<dyn Convert>) {
+        assert!(self.converter.set(converter).is_ok(), "conversion is set up once");
+    }
+
+    /// Objects as they are stored, in the version that the request speaks.
+    pub(crate) async fn converted(
+        &self,
+        served: &Served,
+        versions: Vec<Arc<Version<Value>>>,
+    ) -> Result<Vec<Arc<Version<Value>>>, Status> {
+        convert::converted(self.converter.get(), &served.definition, versions).await
     }
 
     /// A kind by group and plural, for those inside who need one.

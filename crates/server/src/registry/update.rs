@@ -69,7 +69,7 @@ impl Registry {
     ) -> Result<Version<Value>, Status> {
         let mut tries = TRIES;
         loop {
-            let old = self.get(served, key.0, key.1)?;
+            let old = self.read(served, key.0, key.1).await?;
             let new = change(&old)?;
             match self.replace(call, served, subresource, &old, new).await {
                 Err(status) if status.is("Conflict") && tries > 1 => tries -= 1,

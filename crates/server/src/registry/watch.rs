@@ -1,6 +1,7 @@
 //! A watch: a cursor, and what the selection makes of its events.
 
 use std::{
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     vec,
@@ -10,7 +11,10 @@ use object::{Status, Value};
 use store::{Cursor, Event, Version};
 
 use super::{Page, Registry, Selection, store_status};
-use crate::Served;
+use crate::{
+    Served,
+    convert::{self, Convert},
+};
 
 /// Where a watch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,19 @@ pub struct Watch {
     selection: Selection,
     listed: vec::IntoIter<Notice>,
     cursor: Cursor<Value>,
+    converter: Option<Arc<dyn Convert>>,
+    /// A notice whose object somebody else is asked for.
+    asked: Option<Asked>,
+}
+
+type Asking = Pin<Box<dyn Future<Output = Result<Notice, Status>> + Send>>;
+
+struct Asked(Asking);
+
+impl std::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Asked")
+    }
 }
 
 impl Registry {
@@ -65,7 +82,9 @@ impl Registry {
             }
             other => store_status(&other),
         })?;
-        Ok(Watch { served: served.clone(), selection, listed: listed.into_iter(), cursor })
+        let converter = self.converter.get().cloned();
+        let (served, listed) = (served.clone(), listed.into_iter());
+        Ok(Watch { served, selection, listed, cursor, converter, asked: None })
     }
 }
 
@@ -81,6 +100,25 @@ impl Watch {
 
     /// The next notice; `None`: the kind is served in another form now, or no more.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Notice, Status>>> {
+        loop {
+            if let Some(Asked(asking)) = &mut self.asked {
+                let answer = ready!(asking.as_mut().poll(cx));
+                self.asked = None;
+                return Poll::Ready(Some(answer));
+            }
+            let notice = match ready!(self.poll_stored(cx)) {
+                Some(Ok(notice)) => notice,
+                ended => return Poll::Ready(ended),
+            };
+            if !self.served.asks() {
+                return Poll::Ready(Some(Ok(notice)));
+            }
+            self.asked = Some(Asked(self.ask(notice)));
+        }
+    }
+
+    /// The next notice, of an object as it is stored.
+    fn poll_stored(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Notice, Status>>> {
         if let Some(notice) = self.listed.next() {
             return Poll::Ready(Some(Ok(notice)));
         }
@@ -94,6 +132,30 @@ impl Watch {
                 return Poll::Ready(Some(Ok(notice)));
             }
         }
+    }
+
+    /// The same notice, with its object in the version that is watched.
+    fn ask(&self, notice: Notice) -> Asking {
+        let (converter, served) = (self.converter.clone(), self.served.clone());
+        Box::pin(async move {
+            let convert = async |version| {
+                let to = &served.definition;
+                let mut made = convert::converted(converter.as_ref(), to, vec![version]).await?;
+                made.pop().ok_or_else(|| Status::internal("a conversion gave nothing"))
+            };
+            Ok(match notice {
+                Notice::Added(revision, version) => {
+                    Notice::Added(revision, convert(version).await?)
+                }
+                Notice::Modified(revision, version) => {
+                    Notice::Modified(revision, convert(version).await?)
+                }
+                Notice::Deleted(revision, version) => {
+                    Notice::Deleted(revision, convert(version).await?)
+                }
+                Notice::Initial(revision) => Notice::Initial(revision),
+            })
+        })
     }
 
     /// The same, to wait for.

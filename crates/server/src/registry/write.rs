@@ -7,7 +7,7 @@ use schema::{Errors, Warnings, Writer, check_meta};
 use store::{Version, Write};
 
 use super::{Call, Registry, note::Note, store_status};
-use crate::{Admission, Operation, Served, User};
+use crate::{Admission, Operation, Served, User, convert};
 
 /// A write on its way.
 #[derive(Clone, Copy, Debug)]
@@ -141,13 +141,32 @@ impl Registry {
                 Err(failed(served, &done.object, &conflict))
             };
         }
-        let bytes = self.to_bytes(served, &key, &object)?;
+        let kept = self.to_kept(served, &object).await?;
+        let kept = kept.as_ref().unwrap_or(&object);
+        let bytes = self.to_bytes(served, &key, kept)?;
         let note = Note::of(call, meta.uid()).to_bytes();
-        let write = Write::put(key, expect, bytes, object.clone())
+        let write = Write::put(key, expect, bytes, kept.clone())
             .with_ttl(served.hub.ttl)
             .with_note(Some(note));
         let revision = self.engine.write(write).await.map_err(|e| failed(served, &object, &e))?;
         Ok(Version { revision, object })
+    }
+
+    /// A custom object in the version that is stored, where that is another.
+    async fn to_kept(&self, served: &Served, object: &Value) -> Result<Option<Value>, Status> {
+        let Some(kept) = served.kept.as_ref().filter(|kept| !Arc::ptr_eq(kept, &served.definition))
+        else {
+            return Ok(None);
+        };
+        if !served.asks() {
+            let mut object = object.clone();
+            served.rename(&mut object, kept);
+            return Ok(Some(object));
+        }
+        let version = Arc::new(Version { revision: 0, object: object.clone() });
+        let converter = self.converter.get();
+        let mut made = convert::converted(converter, kept, vec![version]).await?;
+        Ok(made.pop().map(|version| version.object.clone()))
     }
 
     /// Deletes for good. The answer is the last object with the new revision.

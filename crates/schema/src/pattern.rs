@@ -1,0 +1,324 @@
+//! Regular expressions as RE2 reads them.
+
+use std::fmt::Write as _;
+
+use regex::{Regex, RegexBuilder};
+
+/// What a compiled pattern may take.
+const LARGEST: usize = 1 << 20;
+
+/// Compiles `pattern`; the error is RE2's, as Go prints it.
+pub fn compile(pattern: &str) -> Result<Regex, String> {
+    let translated = translate(pattern)?;
+    let built = RegexBuilder::new(&translated).size_limit(LARGEST).build();
+    built.map_err(|error| match range(pattern) {
+        Some(range) if error.to_string().contains("class range") => {
+            format!("error parsing regexp: invalid character class range: `{range}`")
+        }
+        _ => format!("error parsing regexp: invalid syntax: `{pattern}`"),
+    })
+}
+
+/// The same pattern in the syntax of `regex`: classes are ASCII, brackets do not
+/// nest, and what RE2 refuses is refused.
+fn translate(pattern: &str) -> Result<String, String> {
+    let wrong = |what: &str, part: &str| Err(format!("error parsing regexp: {what}: `{part}`"));
+    let chars: Vec<char> = pattern.chars().collect();
+    let text = |from: usize, to: usize| -> String { chars[from..to].iter().collect() };
+    let mut out = String::with_capacity(pattern.len());
+    let (mut at, mut depth, mut repeated) = (0, 0_usize, None);
+    let mut atom = false;
+    while at < chars.len() {
+        let start = at;
+        match chars[at] {
+            '\\' => {
+                at = escape(&chars, at, &mut out, false)?;
+                (atom, repeated) = (true, None);
+            }
+            '[' => {
+                at = class(&chars, at, &mut out)?;
+                (atom, repeated) = (true, None);
+            }
+            '(' => {
+                if let Some(look) = looks(&chars[at..]) {
+                    let part = text(at, at + look);
+                    return wrong("invalid or unsupported Perl syntax", &part);
+                }
+                depth += 1;
+                out.push('(');
+                at += 1;
+                (atom, repeated) = (false, None);
+                while chars.get(start + 1) == Some(&'?')
+                    && at < chars.len()
+                    && !matches!(chars[at], ':' | ')' | '>')
+                {
+                    out.push(chars[at]);
+                    at += 1;
+                }
+                if chars.get(start + 1) == Some(&'?') && at < chars.len() {
+                    if chars[at] == ')' {
+                        depth -= 1;
+                    }
+                    out.push(chars[at]);
+                    at += 1;
+                }
+            }
+            ')' => {
+                if depth == 0 {
+                    return wrong("unexpected )", pattern);
+                }
+                depth -= 1;
+                out.push(')');
+                at += 1;
+                (atom, repeated) = (true, None);
+            }
+            '*' | '+' | '?' | '{' => {
+                let end = if chars[at] == '{' { bounds(&chars, at) } else { Some(at + 1) };
+                let Some(mut end) = end else {
+                    out.push_str("\\{");
+                    at += 1;
+                    (atom, repeated) = (true, None);
+                    continue;
+                };
+                if chars.get(end) == Some(&'?') {
+                    end += 1;
+                }
+                if let Some(first) = repeated {
+                    return wrong("invalid nested repetition operator", &text(first, end));
+                }
+                if !atom {
+                    return wrong("missing argument to repetition operator", &text(at, at + 1));
+                }
+                let part = text(at, end);
+                if part.trim_matches(['{', '}', '?']).split(',').any(too_often) {
+                    return wrong("invalid repeat count", &part);
+                }
+                out.push_str(&part);
+                repeated = Some(at);
+                at = end;
+            }
+            '|' => {
+                out.push('|');
+                at += 1;
+                (atom, repeated) = (false, None);
+            }
+            c => {
+                let special = matches!(c, '^' | '$' | '.');
+                if !special && regex_syntax_needs_escape(c) {
+                    out.push('\\');
+                }
+                out.push(c);
+                at += 1;
+                (atom, repeated) = (true, None);
+            }
+        }
+    }
+    if depth > 0 {
+        return wrong("missing closing )", pattern);
+    }
+    Ok(out)
+}
+
+/// How long the beginning of a look around is, if this is one.
+fn looks(rest: &[char]) -> Option<usize> {
+    match rest {
+        ['(', '?', '=' | '!', ..] => Some(3),
+        ['(', '?', '<', '=' | '!', ..] => Some(4),
+        _ => None,
+    }
+}
+
+fn too_often(count: &str) -> bool {
+    !count.is_empty()
+        && count.parse::<u32>().map_or(true, |count| count > 1000)
+        && count.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn regex_syntax_needs_escape(c: char) -> bool {
+    matches!(c, ']' | '}' | '#' | '&' | '~' | '-')
+}
+
+/// The first range that ends before it begins.
+fn range(pattern: &str) -> Option<String> {
+    let chars: Vec<char> = pattern.chars().collect();
+    let found = chars.windows(3).find(|part| part[1] == '-' && part[0] > part[2])?;
+    Some(found.iter().collect())
+}
+
+/// The end of `{n,m}`, if it is that.
+fn bounds(chars: &[char], at: usize) -> Option<usize> {
+    let close = at + chars[at..].iter().position(|c| *c == '}')?;
+    let inner: String = chars[at + 1..close].iter().collect();
+    let (low, high) = inner.split_once(',').unwrap_or((&inner, "0"));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    (!low.is_empty() && digits(low) && digits(high)).then_some(close + 1)
+}
+
+/// Translates what a backslash begins.
+fn escape(chars: &[char], at: usize, out: &mut String, class: bool) -> Result<usize, String> {
+    let wrong = |what: &str, end: usize| {
+        let part: String = chars[at..end.min(chars.len())].iter().collect();
+        Err(format!("error parsing regexp: {what}: `{part}`"))
+    };
+    let Some(&c) = chars.get(at + 1) else {
+        return Err("error parsing regexp: trailing backslash at end of expression: ``".to_owned());
+    };
+    let ascii = match c {
+        'd' => "[0-9]",
+        'D' => "[^0-9]",
+        's' => "[\\t\\n\\x0C\\r ]",
+        'S' => "[^\\t\\n\\x0C\\r ]",
+        'w' => "[0-9A-Za-z_]",
+        'W' => "[^0-9A-Za-z_]",
+        'b' if !class => "(?-u:\\b)",
+        'B' if !class => "(?-u:\\B)",
+        'A' if !class => "\\A",
+        'z' if !class => "\\z",
+        _ => "",
+    };
+    if !ascii.is_empty() {
+        out.push_str(ascii);
+        return Ok(at + 2);
+    }
+    match c {
+        'Q' => {
+            let rest: String = chars[at + 2..].iter().collect();
+            let quoted = rest.split("\\E").next().unwrap_or_default();
+            out.push_str(&regex::escape(quoted));
+            let length = quoted.chars().count();
+            Ok((at + 2 + length + 2).min(chars.len()))
+        }
+        'p' | 'P' => {
+            let end = if chars.get(at + 2) == Some(&'{') {
+                chars[at..].iter().position(|c| *c == '}').map_or(chars.len(), |end| at + end + 1)
+            } else {
+                at + 3
+            };
+            out.extend(&chars[at..end.min(chars.len())]);
+            Ok(end.min(chars.len()))
+        }
+        'x' => {
+            let end = if chars.get(at + 2) == Some(&'{') {
+                chars[at..].iter().position(|c| *c == '}').map_or(chars.len(), |end| at + end + 1)
+            } else {
+                at + 4
+            };
+            out.extend(&chars[at..end.min(chars.len())]);
+            Ok(end.min(chars.len()))
+        }
+        'a' | 'f' | 'n' | 'r' | 't' | 'v' => {
+            out.push('\\');
+            out.push(c);
+            Ok(at + 2)
+        }
+        '0'..='7' => {
+            let mut end = at + 1;
+            let mut value = 0_u32;
+            while end < (at + 4).min(chars.len()) {
+                let Some(digit) = chars[end].to_digit(8) else { break };
+                value = value * 8 + digit;
+                end += 1;
+            }
+            if c != '0' && end < at + 3 {
+                return wrong("invalid escape sequence", at + 2);
+            }
+            write!(out, "\\x{{{value:x}}}").expect("a String takes everything");
+            Ok(end)
+        }
+        c if c.is_ascii_punctuation() => {
+            out.push('\\');
+            out.push(c);
+            Ok(at + 2)
+        }
+        _ => wrong("invalid escape sequence", at + 2),
+    }
+}
+
+/// Translates a class in brackets.
+fn class(chars: &[char], start: usize, out: &mut String) -> Result<usize, String> {
+    let mut at = start + 1;
+    out.push('[');
+    if chars.get(at) == Some(&'^') {
+        out.push('^');
+        at += 1;
+    }
+    let mut first = true;
+    loop {
+        let Some(&c) = chars.get(at) else {
+            let part: String = chars[start..].iter().collect();
+            return Err(format!("error parsing regexp: missing closing ]: `{part}`"));
+        };
+        match c {
+            ']' if !first => {
+                out.push(']');
+                return Ok(at + 1);
+            }
+            '[' if chars.get(at + 1) == Some(&':') => {
+                let rest: String = chars[at..].iter().collect();
+                let Some(end) = rest.find(":]") else {
+                    out.push_str("\\[");
+                    at += 1;
+                    first = false;
+                    continue;
+                };
+                out.push_str(&rest[..end + 2]);
+                at += rest[..end + 2].chars().count();
+            }
+            '\\' => at = escape(chars, at, out, true)?,
+            ']' | '[' | '&' | '~' | '^' => {
+                out.push('\\');
+                out.push(c);
+                at += 1;
+            }
+            '-' if chars.get(at + 1) == Some(&'-') || first || chars.get(at + 1) == Some(&']') => {
+                out.push_str("\\-");
+                at += 1;
+            }
+            c => {
+                out.push(c);
+                at += 1;
+            }
+        }
+        first = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_patterns_as_re2_does() {
+        for (pattern, text, found) in [
+            (r"^\d+$", "12", true),
+            (r"^\d+$", "١٢", false),
+            (r"[[a]", "[", true),
+            (r"a{,3}", "a{,3}", true),
+            (r"\Qa.b\E", "a.b", true),
+            (r"^[a-z&&b]$", "&", true),
+            (r"(?i)ABC", "xabcx", true),
+            (r"^(?P<x>a)|b$", "b", true),
+            (r"^[^\w]$", "é", true),
+            (r"a-b#c", "a-b#c", true),
+        ] {
+            let regex = compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+            assert_eq!(regex.is_match(text), found, "{pattern} on {text}");
+        }
+    }
+
+    #[test]
+    fn refuses_in_gos_words() {
+        for (pattern, error) in [
+            ("(", "error parsing regexp: missing closing ): `(`"),
+            (")", "error parsing regexp: unexpected ): `)`"),
+            ("[", "error parsing regexp: missing closing ]: `[`"),
+            ("*", "error parsing regexp: missing argument to repetition operator: `*`"),
+            ("a**", "error parsing regexp: invalid nested repetition operator: `**`"),
+            ("(?=a)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=`"),
+            ("[z-a]", "error parsing regexp: invalid character class range: `z-a`"),
+            (r"\8", r"error parsing regexp: invalid escape sequence: `\8`"),
+        ] {
+            assert_eq!(compile(pattern).err().as_deref(), Some(error), "{pattern}");
+        }
+    }
+}
