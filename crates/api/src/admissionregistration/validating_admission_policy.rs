@@ -269,7 +269,7 @@ impl ValidatingAdmissionPolicy {
     ) {
         let (all, policy) = (self.spec().audit_annotations(), self.metadata().name());
         if all.len() > MAX_ANNOTATIONS {
-            let shown = shown_all(all.iter());
+            let shown = shown_all(all);
             let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
             errs.invalid_shown(at, shown, why);
         }

@@ -66,7 +66,7 @@ pub(super) fn check_status(
 impl Change<'_> {
     fn check_targets(&self, at: &Path, errs: &mut Errors) {
         let (new, old) = (self.new.target_responders(), self.old.target_responders());
-        let all = || shown_all(self.new.target_responders().iter());
+        let all = || shown_all(self.new.target_responders());
         if !old.is_empty() {
             if new.len() != old.len() {
                 let why = "must preserve the same length and the same keys";
@@ -163,7 +163,7 @@ impl Change<'_> {
 
     fn check_responders(&self, at: &Path, errs: &mut Errors) {
         let (targets, new) = (self.new.target_responders(), self.new.responders());
-        let all = || shown_all(self.new.responders().iter());
+        let all = || shown_all(self.new.responders());
         if targets.len() != new.len() {
             let why =
                 "must be the same length as status.targetResponders and contain the same keys";

@@ -90,7 +90,7 @@ impl ResourceSliceSpec {
             let at = at.field("nodeSelector");
             nodes.check(&at, errs);
             if nodes.node_selector_terms().len() != 1 {
-                let shown = shown_all(nodes.node_selector_terms().iter());
+                let shown = shown_all(nodes.node_selector_terms());
                 let why = "must have exactly one node selector term";
                 errs.invalid_shown(&at.field("nodeSelectorTerms"), shown, why);
             }

@@ -239,7 +239,7 @@ impl WorkloadSpec {
             let at = at.field("compositePodGroupTemplates");
             if template.depth() > DEPTH - 1 {
                 let why = format!("maximum template hierarchy depth is {DEPTH}");
-                let shown = shown_all(template.composite_pod_group_templates().iter());
+                let shown = shown_all(template.composite_pod_group_templates());
                 errs.invalid_shown(&at.index(i), shown, why);
             }
         }
