@@ -37,6 +37,7 @@ pub(crate) enum Output {
     },
     Json,
     Yaml,
+    Kyaml,
     Name,
     Path {
         template: Template,
@@ -80,6 +81,7 @@ impl Output {
             "wide" if tables => Self::Human { wide: true },
             "json" => Self::Json,
             "yaml" => Self::Yaml,
+            "kyaml" => Self::Kyaml,
             "name" => Self::Name,
             "jsonpath" => Self::path(call, needs(argument)?, false)?,
             "jsonpath-as-json" => Self::path(call, needs(argument)?, true)?,
@@ -105,7 +107,6 @@ impl Output {
             }
             "go-template" | "template" => Self::template(call, needs(argument)?)?,
             "go-template-file" | "templatefile" => Self::template(call, from_file(argument)?)?,
-            "kyaml" => return Err(Fail::error("the output format \"kyaml\" is not supported")),
             _ => {
                 let allowed = if tables {
                     format!("custom-columns,custom-columns-file,{ALLOWED},wide")
@@ -147,6 +148,7 @@ impl Output {
             Self::Name => call.out(&format!("{}\n", name(object))),
             Self::Json => call.out(&(json::indented(object) + "\n")),
             Self::Yaml => call.out(&yaml::to_yaml(object)),
+            Self::Kyaml => call.out(&yaml::to_kyaml(object)),
             Self::Path { template, text, json } => {
                 let rendered = if *json {
                     jsonpath::render_json(template, object)

@@ -32,7 +32,7 @@ fn escape(out: &mut String, letter: char, width: usize, c: char) {
 }
 
 /// Near to Go's `strconv.IsPrint`: no controls, no separators, no format characters.
-fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     let invisible = matches!(c,
         '\u{80}'..='\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{e000}'..='\u{f8ff}');

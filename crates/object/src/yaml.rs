@@ -2,6 +2,7 @@
 //! `yes` is a boolean, `0777` is octal, and what would be read as another type is
 //! quoted when it is printed.
 
+mod kyaml;
 mod read;
 mod resolve;
 mod write;
@@ -53,6 +54,11 @@ pub fn split(text: &str) -> Result<Vec<&str>, YamlError> {
 /// Writes one document, as `kubectl -o yaml` prints it.
 pub fn to_yaml(value: &Value) -> String {
     write::write(value)
+}
+
+/// The same in braces, for tools and people who lose count of spaces.
+pub fn to_kyaml(value: &Value) -> String {
+    kyaml::write(value)
 }
 
 #[cfg(test)]

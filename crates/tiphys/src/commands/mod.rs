@@ -15,6 +15,7 @@ mod manifest;
 mod proxy;
 mod scheduler;
 mod snapshot;
+mod transcode;
 mod why;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -42,7 +43,12 @@ const COMMANDS: &[Command] = &[
     new("image", "import, list, pull and remove images", image::run),
     new("join", "make this machine a further node of a cluster", cluster::join),
     new("kubeconfig", "sign a kubeconfig for a person or a node", kubeconfig::run),
-    new("manifest", "print what runs the name server", manifest::run),
+    new("manifest", "print what runs the name server or the proxy", manifest::run),
+    new(
+        "transcode",
+        "an object from one form to another: JSON, YAML, KYAML, protobuf",
+        transcode::run,
+    ),
     new("kubectl", "the command line client", kubectl::main),
     new("kube-apiserver", "the API server", apiserver::run),
     new("kube-controller-manager", "the controllers", controller_manager::run),
