@@ -3,6 +3,8 @@
 //! line in `CONTROLLERS`.
 
 mod account;
+mod bootstrap;
+mod certificates;
 mod claim;
 mod cluster_role_aggregation;
 mod cron_job;
@@ -11,6 +13,7 @@ mod deployment;
 mod disruption;
 mod endpoint_slice;
 mod endpoint_slice_mirroring;
+mod ephemeral_volume;
 mod garbage;
 mod history;
 mod job;
@@ -24,6 +27,8 @@ mod replica_set;
 mod resource_quota;
 mod root_ca;
 mod service_account;
+mod service_account_token;
+mod service_cidr;
 mod stateful_set;
 mod template;
 mod ttl;
@@ -36,7 +41,7 @@ use client::Client;
 use object::{Clock, SystemClock};
 use runtime::Context;
 
-pub use self::account::as_account;
+pub use self::{account::as_account, certificates::Signing};
 
 /// What controllers must know that is not in the API.
 #[derive(Clone, Debug)]
@@ -56,6 +61,10 @@ pub struct Config {
     pub mirrored_endpoints_per_subset: usize,
     /// More pods than this that have ended are deleted; 0: none.
     pub terminated_pod_threshold: usize,
+    /// Who signs certificates that are asked for; without it, nobody here does.
+    pub signing: Option<Signing>,
+    /// Who signs tokens that live in Secrets; without it, nobody here does.
+    pub token_signer: Option<Arc<pki::Signer>>,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -70,6 +79,8 @@ impl Default for Config {
             node_monitor_grace: Duration::from_secs(50),
             mirrored_endpoints_per_subset: 1000,
             terminated_pod_threshold: 12_500,
+            signing: None,
+            token_signer: None,
             clock: Arc::new(SystemClock),
         }
     }
@@ -82,7 +93,8 @@ pub struct Entry {
     pub name: &'static str,
     /// What it was called before; empty: nothing else.
     pub alias: &'static str,
-    /// The service account in kube-system that it writes as.
+    /// The service account in kube-system that it writes as; empty: it has none, and
+    /// writes as the manager itself.
     pub account: &'static str,
     /// Whether `*` means it too.
     pub usual: bool,
@@ -98,9 +110,15 @@ const fn entry(
     Entry { name, alias, account, usual: true, start }
 }
 
+/// One that runs only where it is named.
+const fn on_wish(entry: Entry) -> Entry {
+    Entry { usual: false, ..entry }
+}
+
 /// All there are.
 #[rustfmt::skip]
 pub const CONTROLLERS: &[Entry] = &[
+    entry("serviceaccount-token-controller", "serviceaccount-token", "", service_account_token::start),
     entry("serviceaccount-controller", "serviceaccount", "service-account-controller", service_account::start),
     entry("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", "root-ca-cert-publisher", root_ca::start),
     entry("clusterrole-aggregation-controller", "clusterrole-aggregation", "clusterrole-aggregation-controller", cluster_role_aggregation::start),
@@ -124,6 +142,13 @@ pub const CONTROLLERS: &[Entry] = &[
     entry("persistentvolumeclaim-protection-controller", "pvc-protection", "pvc-protection-controller", protection::start_claims),
     entry("persistentvolume-protection-controller", "pv-protection", "pv-protection-controller", protection::start_volumes),
     entry("volumeattributesclass-protection-controller", "", "volumeattributesclass-protection-controller", protection::start_classes),
+    entry("ephemeral-volume-controller", "ephemeral-volume", "ephemeral-volume-controller", ephemeral_volume::start),
+    entry("certificatesigningrequest-approving-controller", "csrapproving", "certificate-controller", certificates::start_approving),
+    entry("certificatesigningrequest-signing-controller", "csrsigning", "certificate-controller", certificates::start_signing),
+    entry("certificatesigningrequest-cleaner-controller", "csrcleaner", "certificate-controller", certificates::start_cleaner),
+    entry("service-cidr-controller", "", "service-cidrs-controller", service_cidr::start),
+    on_wish(entry("bootstrap-signer-controller", "bootstrapsigner", "bootstrap-signer", bootstrap::start_signer)),
+    on_wish(entry("token-cleaner-controller", "tokencleaner", "token-cleaner", bootstrap::start_cleaner)),
     entry("namespace-controller", "namespace", "namespace-controller", namespace::start),
     entry("node-lifecycle-controller", "nodelifecycle", "node-controller", node_lifecycle::start),
     entry("taint-eviction-controller", "", "node-controller", node_lifecycle::eviction::start),
@@ -134,7 +159,11 @@ pub const CONTROLLERS: &[Entry] = &[
 /// `identity` gives the client of `system:serviceaccount:kube-system:ACCOUNT`.
 pub fn start(cx: &Context, config: &Config, identity: &dyn Fn(&str) -> Client) {
     for entry in CONTROLLERS.iter().filter(|entry| config.runs(entry)) {
-        (entry.start)(&cx.writing_as(&identity(entry.account)), config);
+        let own = match entry.account {
+            "" => cx.clone(),
+            account => cx.writing_as(&identity(account)),
+        };
+        (entry.start)(&own, config);
     }
 }
 

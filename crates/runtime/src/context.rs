@@ -89,6 +89,11 @@ impl Context {
         Objects::new(self.api(), self.cache_of(selection))
     }
 
+    /// The same, of one namespace.
+    pub fn objects_in<K: Kind>(&self, namespace: &str, selection: &Selection) -> Objects<K> {
+        Objects::new(self.api(), self.cache_in(namespace, selection))
+    }
+
     /// The shared cache of `K`, started on first use.
     pub fn cache<K: Kind>(&self) -> Arc<Cache<K>> {
         self.cache_of(&Selection::default())

@@ -55,7 +55,17 @@ impl<R: Reconcile> Controller<R> {
 
     /// One that reconciles only the objects that are selected.
     pub fn of(name: &'static str, cx: &Context, selection: &Selection, reconciler: R) -> Self {
-        let (cache, queue) = (cx.cache_of::<R::Kind>(selection), Arc::new(Queue::default()));
+        Self::within(name, cx, &cx.cache_of(selection), reconciler)
+    }
+
+    /// One that reconciles what is in this cache.
+    pub fn within(
+        name: &'static str,
+        cx: &Context,
+        cache: &Arc<Cache<R::Kind>>,
+        reconciler: R,
+    ) -> Self {
+        let (cache, queue) = (cache.clone(), Arc::new(Queue::default()));
         let keys = queue.clone();
         cache.on_change(move |old, new| {
             old.or(new).into_iter().for_each(|object| keys.add(Key::of(object.meta())));

@@ -1,0 +1,172 @@
+//! Tokens by which nodes join: signs what they read before they trust anybody, and deletes
+//! tokens whose time is over.
+
+use std::{sync::Arc, time::Duration};
+
+use api::core::{ConfigMap, Secret};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use client::{Error, Selection};
+use object::{Bytes, Clock, Key, Map, Time};
+use ring::hmac;
+use runtime::{Cache, Context, Controller, Next, Objects, Reconcile};
+use schema::Kind;
+
+use crate::Config;
+
+const TYPE: &str = "bootstrap.kubernetes.io/token";
+const NAMESPACE: &str = "kube-system";
+const NAME_PREFIX: &str = "bootstrap-token-";
+const SIGNATURE: &str = "jws-kubeconfig-";
+const PUBLIC: &str = "kube-public";
+const INFO: &str = "cluster-info";
+
+pub(crate) fn start_signer(cx: &Context, config: &Config) {
+    let tokens = tokens(cx);
+    let signer = Signer {
+        maps: cx.objects_in(PUBLIC, &Selection::fields(format!("metadata.name={INFO}"))),
+        tokens: tokens.clone(),
+        clock: config.clock.clone(),
+    };
+    let maps = signer.maps.cache().clone();
+    let controller = Controller::within("bootstrap-signer", cx, &maps, signer);
+    let queue = controller.queue();
+    tokens.on_change(move |_, _| queue.add(Key::new(PUBLIC, INFO)));
+    controller.start();
+}
+
+pub(crate) fn start_cleaner(cx: &Context, config: &Config) {
+    let selection = Selection::fields(format!("type={TYPE}"));
+    let secrets = cx.objects_in(NAMESPACE, &selection);
+    let tokens = secrets.cache().clone();
+    let cleaner = Cleaner { secrets, clock: config.clock.clone() };
+    Controller::within("token-cleaner", cx, &tokens, cleaner).start();
+}
+
+fn tokens(cx: &Context) -> Arc<Cache<Secret>> {
+    cx.cache_in(NAMESPACE, &Selection::fields(format!("type={TYPE}")))
+}
+
+#[derive(Debug)]
+struct Signer {
+    maps: Objects<ConfigMap>,
+    tokens: Arc<Cache<Secret>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Reconcile for Signer {
+    type Kind = ConfigMap;
+
+    async fn reconcile(&self, _: &Key, map: Option<ConfigMap>) -> Result<Next, Error> {
+        let Some(map) = map else { return Ok(Next::OnChange) };
+        if let Some(signed) = signed(&map, &self.tokens.all(), self.clock.now()) {
+            let because = map.causes("those who join must be able to trust it");
+            self.maps.because(&because).update(signed).await?;
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+#[derive(Debug)]
+struct Cleaner {
+    secrets: Objects<Secret>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Reconcile for Cleaner {
+    type Kind = Secret;
+
+    async fn reconcile(&self, _: &Key, secret: Option<Secret>) -> Result<Next, Error> {
+        let now = self.clock.now();
+        let Some((secret, left)) = secret.and_then(|it| left(&it, now).map(|left| (it, left)))
+        else {
+            return Ok(Next::OnChange);
+        };
+        if left > 0 {
+            return Ok(Next::After(Duration::from_secs(left.unsigned_abs())));
+        }
+        let because = secret.causes("the token's time is over");
+        self.secrets.because(&because).delete(&secret).await?;
+        Ok(Next::OnChange)
+    }
+}
+
+fn text(secret: &Secret, name: &str) -> Option<String> {
+    let bytes = Bytes::decode(secret.data().get(name)?)?;
+    String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
+}
+
+/// The seconds that a token is still good; `None`: for ever. What cannot be read is over.
+fn left(secret: &Secret, now: i64) -> Option<i64> {
+    let expires = text(secret, "expiration")?;
+    Some(Time::seconds(&expires).map_or(0, |at| at - now))
+}
+
+/// Id and secret of a token that may sign.
+fn signing(secret: &Secret, now: i64) -> Option<(String, String)> {
+    let id = text(secret, "token-id")?;
+    let named = secret.metadata().name().strip_prefix(NAME_PREFIX) == Some(&*id);
+    let good = left(secret, now).is_none_or(|left| left > 0);
+    let allowed = text(secret, "usage-bootstrap-signing").as_deref() == Some("true");
+    let secret = text(secret, "token-secret")?;
+    (named && good && allowed).then_some((id, secret))
+}
+
+/// The map with a signature for each token, if it has others.
+fn signed(map: &ConfigMap, tokens: &[Secret], now: i64) -> Option<ConfigMap> {
+    let content = map.data().get("kubeconfig")?;
+    let mut data = Map::<String>::from([] as [(&str, &str); 0]);
+    for (name, value) in map.data().iter().filter(|(name, _)| !name.starts_with(SIGNATURE)) {
+        data.insert(name, value);
+    }
+    for (id, secret) in tokens.iter().filter_map(|token| signing(token, now)) {
+        data.insert(&format!("{SIGNATURE}{id}"), sign(content, &id, &secret));
+    }
+    let same = data.iter().eq(map.data().iter());
+    (!same).then(|| map.clone().with_data(data))
+}
+
+/// A signature without what is signed: that stands beside it.
+fn sign(content: &str, id: &str, secret: &str) -> String {
+    let header = format!(r#"{{"alg":"HS256","kid":"{id}"}}"#);
+    let header = BASE64_URL_SAFE_NO_PAD.encode(header);
+    let message = format!("{header}.{}", BASE64_URL_SAFE_NO_PAD.encode(content));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let tag = hmac::sign(&key, message.as_bytes());
+    format!("{header}..{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{View, from_json};
+
+    use super::*;
+
+    fn token(id: &str, expiration: &str) -> Secret {
+        let b = |text: &str| Bytes::text(text.as_bytes());
+        let text = format!(
+            r#"{{"metadata":{{"name":"bootstrap-token-{id}"}},"data":{{"token-id":"{}",
+            "token-secret":"{}","usage-bootstrap-signing":"{}","expiration":"{}"}}}}"#,
+            b(id),
+            b("0123456789abcdef"),
+            b("true"),
+            b(expiration)
+        );
+        Secret::view(&from_json(text.as_bytes()).unwrap()).clone()
+    }
+
+    #[test]
+    fn what_joins_read_is_signed() {
+        let map =
+            ConfigMap::new().with_data([("kubeconfig", "content"), ("jws-kubeconfig-old", "x")]);
+        let tokens =
+            [token("abcdef", "1970-01-01T01:00:00Z"), token("uvwxyz", "1970-01-01T00:00:01Z")];
+        let signed = signed(&map, &tokens, 60).unwrap();
+        let names: Vec<&str> = signed.data().iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["jws-kubeconfig-abcdef", "kubeconfig"]);
+        assert_eq!(super::signed(&signed, &tokens, 60), None);
+        let signature = signed.data().get("jws-kubeconfig-abcdef").unwrap();
+        assert!(signature.starts_with("eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9.."));
+        assert_eq!((left(&tokens[0], 60), left(&token("a", "x"), 60)), (Some(3540), Some(0)));
+        assert_eq!(left(&token("a", ""), 60), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Makes the claims of volumes that live as long as their pod.
+
+use api::core::{PersistentVolumeClaim, Pod, Volume};
+use client::Error;
+use object::{Key, ObjectMeta};
+use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use schema::Kind;
+
+use crate::{Config, protection::claim_of};
+
+pub(crate) fn start(cx: &Context, _: &Config) {
+    let volumes =
+        Ephemeral { claims: cx.objects(), events: Recorder::start(cx, "ephemeral_volume", "") };
+    Controller::new("ephemeral-volume", cx, volumes).owns::<PersistentVolumeClaim>().start();
+}
+
+#[derive(Debug)]
+struct Ephemeral {
+    claims: Objects<PersistentVolumeClaim>,
+    events: Recorder,
+}
+
+impl Reconcile for Ephemeral {
+    type Kind = Pod;
+
+    async fn reconcile(&self, _: &Key, pod: Option<Pod>) -> Result<Next, Error> {
+        let Some(pod) = pod.filter(|pod| !pod.is_terminating()) else { return Ok(Next::OnChange) };
+        for volume in pod.spec().volumes().iter() {
+            if let Err(error) = self.provide(&pod, volume).await {
+                let message = format!("ephemeral volume {}: {error}", volume.name());
+                self.events.warning(&pod, "FailedBinding", message);
+                return Err(error);
+            }
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+impl Ephemeral {
+    async fn provide(&self, pod: &Pod, volume: &Volume) -> Result<(), Error> {
+        let Some(claim) = new_claim(pod, volume) else { return Ok(()) };
+        let key = Key::of(claim.metadata());
+        if let Some(known) = self.claims.get(&key) {
+            let owner = known.metadata().controller();
+            if owner.is_some_and(|owner| owner.uid() == pod.metadata().uid()) {
+                return Ok(());
+            }
+            return Err(Error::Invalid(format!(
+                "PVC {key} was not created for pod {} (pod is not owner)",
+                Key::of(pod.metadata())
+            )));
+        }
+        let because = pod.causes("a volume of the pod has no claim");
+        match self.claims.because(&because).create(claim).await {
+            Err(error) if error.is_namespace_terminating() => Ok(()),
+            made => made.map(drop),
+        }
+    }
+}
+
+/// The claim of a volume, if it is one that lives as long as its pod.
+fn new_claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
+    let template = volume.volume_source().ephemeral()?.volume_claim_template()?;
+    let metadata = ObjectMeta::new()
+        .with_name(claim_of(pod, volume)?)
+        .with_namespace(pod.metadata().namespace())
+        .with_labels(template.metadata().labels().clone())
+        .with_annotations(template.metadata().annotations().clone())
+        .with_owner_references([pod.controls()]);
+    Some(PersistentVolumeClaim::new().with_metadata(metadata).with_spec(template.spec().clone()))
+}
+
+#[test]
+fn only_such_volumes_have_a_claim_of_their_own() {
+    let text = r#"{"metadata":{"name":"p","namespace":"n","uid":"u"},"spec":{"volumes":[
+        {"name":"a","emptyDir":{}},{"name":"b","ephemeral":{"volumeClaimTemplate":
+        {"metadata":{"labels":{"x":"y"}},"spec":{"storageClassName":"gold"}}}}]}}"#;
+    let pod = Pod::from(object::from_json(text.as_bytes()).unwrap());
+    let claims: Vec<_> =
+        pod.spec().volumes().iter().filter_map(|volume| new_claim(&pod, volume)).collect();
+    let [claim] = &*claims else { panic!("one") };
+    assert_eq!((claim.metadata().name(), claim.class()), ("p-b", "gold"));
+    assert_eq!(claim.metadata().controller().map(object::OwnerReference::uid), Some("u"));
+}
