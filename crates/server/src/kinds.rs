@@ -259,7 +259,11 @@ fn from_bytes(hub: &Definition, bytes: &[u8]) -> Option<Value> {
         let opened = protobuf::open(bytes).ok()?;
         protobuf::decode(&hub.shape, opened.message).ok()?
     } else {
-        from_json(bytes).ok()?
+        let mut object = from_json(bytes).ok()?;
+        if object.get("apiVersion").as_str() != Some(&hub.names.api_version()) {
+            hub.hooks.from_stored(&mut object); // upstream stores some kinds in another version
+        }
+        object
     };
     let version = Object::view(&object).api_version();
     let foreign = version != hub.names.api_version();

@@ -86,9 +86,9 @@ async fn durable(disk: Folder, writers: usize) -> f64 {
     f64::from(count) / begun.elapsed().as_secs_f64()
 }
 
-/// How long it takes until a hundred thousand keys can be read again.
+/// How long it takes until a million keys can be read again.
 async fn start(folder: &Path) {
-    const KEYS: usize = 100_000;
+    const KEYS: usize = 1_000_000;
     let open = || {
         let disk = Folder::open(folder.join("start")).expect("a folder");
         let mirror = Mirror::new(Bounds::default());
@@ -115,7 +115,7 @@ async fn start(folder: &Path) {
     let begun = Instant::now();
     let (_engine, things) = open();
     assert_eq!(things.len(), KEYS);
-    println!("start with 100,000 keys of 1 KiB     {:>10.2?}", begun.elapsed());
+    println!("start with 1,000,000 keys of 1 KiB   {:>10.2?}", begun.elapsed());
 }
 
 async fn list() {

@@ -8,6 +8,8 @@
 
 mod aside;
 mod backup;
+#[cfg(test)]
+mod crash;
 mod fault;
 mod gateway;
 mod hub;

@@ -360,6 +360,10 @@ impl Kind for CustomResourceDefinition {
         self.note_stored(true);
     }
 
+    fn from_stored(object: &mut Value) {
+        super::older::from_v1beta1(object);
+    }
+
     fn prepare_create(&mut self) {
         self.set_status(CustomResourceDefinitionStatus::new());
         self.note_stored(true);

@@ -4,6 +4,7 @@ mod conversion_review;
 mod custom_resource_definition;
 mod go;
 mod names;
+mod older;
 mod rules;
 mod schema_rules;
 mod warn;

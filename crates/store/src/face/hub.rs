@@ -30,6 +30,11 @@ impl Bell {
         std::mem::take(&mut self.due.lock().expect("not poisoned"))
     }
 
+    /// All that has happened to a watch so far is read.
+    pub(super) fn hush(&self, watch: i64) {
+        self.due.lock().expect("not poisoned").remove(&watch);
+    }
+
     pub(super) fn is_silent(&self) -> bool {
         self.due.lock().expect("not poisoned").is_empty()
     }

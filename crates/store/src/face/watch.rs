@@ -225,6 +225,8 @@ impl Watches {
             while let Some(open) = self.open.get(&watch) {
                 let (read, durable) = {
                     let inner = self.service.member.inner();
+                    // It may have been rung again since, for what is read now.
+                    self.bell.hush(watch);
                     (open.read(&inner.state, from), inner.state.durable)
                 };
                 let header = self.service.header_at(durable);

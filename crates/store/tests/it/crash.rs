@@ -115,6 +115,17 @@ fn check(store: &Store, history: &[State], acknowledged: u64) {
 
 #[test]
 fn whatever_moment_the_power_goes() {
+    every_moment(0..4);
+}
+
+/// `cargo test -p store --release -- --ignored a_hundred_thousand_images`
+#[test]
+#[ignore = "takes many minutes"]
+fn a_hundred_thousand_images() {
+    every_moment(4..400);
+}
+
+fn every_moment(seeds: std::ops::Range<u64>) {
     let history = history();
     let whole = Simulated::default();
     go_on(&on_disk(&whole, small()).unwrap(), &history);
@@ -129,11 +140,11 @@ fn whatever_moment_the_power_goes() {
                 0
             }
         };
-        for seed in 0..4 {
+        for seed in seeds.clone() {
             let disk = disk.after_crash(seed * 1_000 + moment);
             // And once more while it gets up.
             let again = disk.clone();
-            again.crash_after(1 + seed);
+            again.crash_after(1 + seed % 9);
             let further = match on_disk(&again, small()) {
                 Ok(store) => go_on(&store, &history).max(acknowledged),
                 Err(error) => {

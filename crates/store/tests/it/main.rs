@@ -7,6 +7,8 @@ mod crowd;
 mod face;
 mod fixture;
 mod full;
+mod kills;
+mod linear;
 mod read;
 mod remote;
 mod restart;

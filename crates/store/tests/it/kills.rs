@@ -1,0 +1,283 @@
+//! The process is killed under load, again and again. After each time: nothing that was
+//! acknowledged is lost, no revision comes twice, and no watch misses or doubles an event.
+
+use std::{
+    env, fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use object::SystemClock;
+use store::{
+    DiskLog, Folder, Options,
+    face::{Compaction, Etcd, Identity, Limits, Setup, bind},
+    wire::pb::{self, kv_client::KvClient, watch_client::WatchClient, watch_request::RequestUnion},
+};
+use tokio::task::JoinSet;
+use tokio_stream::StreamExt as _;
+use tonic::transport::Channel;
+
+use crate::linear::{Operation, What, check};
+
+const KEYS: usize = 5;
+const CLIENTS: usize = 8;
+
+/// A few in every run of the tests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_when_the_process_is_killed() {
+    under_kills(4).await;
+}
+
+/// `cargo test -p store --release -- --ignored a_thousand_kills`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes half an hour"]
+async fn a_thousand_kills() {
+    under_kills(1_000).await;
+}
+
+/// What is killed: started by the others.
+#[test]
+#[ignore = "a part of the others"]
+fn child() {
+    let (Some(folder), Some(address)) = (env::var_os("KILLS_FOLDER"), env::var_os("KILLS_ADDRESS"))
+    else {
+        return;
+    };
+    let address = address.into_string().expect("plain");
+    let disk = Arc::new(Folder::open(Path::new(&folder)).expect("a folder"));
+    // Small files, so that states are written all the time.
+    let options = Options { segment: 64 << 10, compact: 128 << 10, ..Options::default() };
+    let log = DiskLog::open(disk, Arc::new(SystemClock), options).expect("whole");
+    let setup = Setup {
+        identity: Identity {
+            name: "one".into(),
+            peer_urls: vec![],
+            client_urls: vec![],
+            token: "t".into(),
+        },
+        limits: Limits::default(),
+        quota: 0,
+        scratch: env::temp_dir(),
+        compaction: Compaction::Never,
+    };
+    let etcd = Etcd::open(log, Arc::new(SystemClock), setup).expect("whole");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("threads").block_on(async {
+        etcd.serve(vec![bind(&address, None).await.expect("free")], std::future::pending()).await;
+    });
+}
+
+struct Victim(Child);
+
+impl Victim {
+    fn start(folder: &Path, address: &str) -> Self {
+        let child = Command::new(env::current_exe().expect("this"))
+            .args(["--exact", "kills::child", "--ignored", "--nocapture"])
+            .env("KILLS_FOLDER", folder)
+            .env("KILLS_ADDRESS", address)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("this can be run");
+        let this = Self(child);
+        let begun = Instant::now();
+        while std::net::TcpStream::connect(address).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it does not get up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        this
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // the signal that nothing can be done about
+        let _ = self.0.wait();
+    }
+}
+
+/// One clock, and what all do.
+struct World {
+    url: String,
+    time: AtomicU64,
+    values: AtomicU64,
+    over: AtomicBool,
+}
+
+impl World {
+    fn now(&self) -> u64 {
+        self.time.fetch_add(1, Ordering::SeqCst)
+    }
+
+    async fn channel(&self) -> Option<Channel> {
+        let endpoint = Channel::from_shared(self.url.clone()).expect("a URL");
+        endpoint
+            .connect_timeout(Duration::from_secs(1))
+            .timeout(Duration::from_secs(5))
+            .connect()
+            .await
+            .ok()
+    }
+}
+
+async fn under_kills(times: usize) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    drop(listener);
+    let world = Arc::new(World {
+        url: format!("http://{address}"),
+        time: AtomicU64::new(0),
+        values: AtomicU64::new(1),
+        over: AtomicBool::new(false),
+    });
+    let mut victim = Some(Victim::start(&data, &address));
+    let mut clients = JoinSet::new();
+    for nth in 0..CLIENTS {
+        clients.spawn(client(world.clone(), nth));
+    }
+    let mut watching = JoinSet::new();
+    watching.spawn(watch(world.clone()));
+    for nth in 0..times {
+        tokio::time::sleep(Duration::from_millis(150 + 37 * (nth as u64 % 7))).await;
+        drop(victim.take());
+        let (data, address) = (data.clone(), address.clone());
+        victim = tokio::task::spawn_blocking(move || Victim::start(&data, &address)).await.ok();
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    world.over.store(true, Ordering::SeqCst);
+    let history: Vec<_> = clients.join_all().await.into_iter().flatten().collect();
+    let writes =
+        history.iter().filter(|o| matches!(o.what, What::Write(_)) && o.ended.is_some()).count();
+    assert!(
+        history.len() > 50 * times && writes > 10,
+        "{} operations, {writes} writes",
+        history.len()
+    );
+    check(&history).unwrap_or_else(|error| panic!("{error}"));
+    let last =
+        history.iter().filter(|o| o.ended.is_some()).map(|o| o.revision).max().unwrap_or_default();
+    let seen = tokio::time::timeout(Duration::from_secs(60), watching.join_all()).await;
+    let seen = seen.expect("it sees the end").concat();
+    assert!(seen.is_sorted_by(|a, b| a < b), "each event once, in order");
+    for operation in
+        history.iter().filter(|o| o.ended.is_some() && matches!(o.what, What::Write(_)))
+    {
+        assert!(
+            seen.binary_search(&operation.revision).is_ok(),
+            "{} of {last} was not seen",
+            operation.revision
+        );
+    }
+    assert!(fs::read_dir(&data).expect("there").count() < 40, "old files go");
+}
+
+/// Reads and writes as long as it lasts. Gives what it saw.
+async fn client(world: Arc<World>, nth: usize) -> Vec<Operation> {
+    let (mut history, mut kv, mut dice) = (Vec::new(), None, nth as u64 * 977 + 1);
+    while !world.over.load(Ordering::SeqCst) {
+        let Some(client) = &mut kv else {
+            kv = world.channel().await.map(KvClient::new);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        };
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let key = usize::try_from(dice >> 33).expect("31 bits") % KEYS;
+        let name = Bytes::from(format!("/k/{key}"));
+        let (begun, writes) = (world.now(), (dice >> 40).is_multiple_of(2));
+        let (revision, what) = if writes {
+            let value = world.values.fetch_add(1, Ordering::SeqCst);
+            let put =
+                pb::PutRequest { key: name, value: value.to_string().into(), ..Default::default() };
+            let done = client.put(put).await.ok().map(|done| done.into_inner());
+            (done.and_then(|done| done.header).map(|header| header.revision), What::Write(value))
+        } else {
+            let range = pb::RangeRequest { key: name, ..Default::default() };
+            match client.range(range).await.map(tonic::Response::into_inner) {
+                Ok(found) => {
+                    let number = |kv: &store::wire::KeyValue| {
+                        let text = std::str::from_utf8(&kv.value).expect("a number");
+                        (text.parse().expect("a number"), kv.mod_revision.cast_unsigned())
+                    };
+                    let seen = found.kvs.first().map(number);
+                    (found.header.map(|header| header.revision), What::Read(seen))
+                }
+                Err(_) => (None, What::Read(None)),
+            }
+        };
+        match revision {
+            Some(revision) => {
+                let (ended, revision) = (Some(world.now()), revision.cast_unsigned());
+                history.push(Operation { begun, ended, key, revision, what });
+            }
+            None => {
+                kv = None;
+                if matches!(what, What::Write(_)) {
+                    history.push(Operation { begun, ended: None, key, revision: 0, what });
+                }
+            }
+        }
+    }
+    history
+}
+
+/// Follows everything, going on where it was. Gives the revisions of the events.
+async fn watch(world: Arc<World>) -> Vec<u64> {
+    let (mut seen, mut next) = (Vec::new(), 2_u64);
+    loop {
+        let over = world.over.load(Ordering::SeqCst);
+        let Some(channel) = world.channel().await else {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        };
+        let mut kv = KvClient::new(channel.clone());
+        let newest =
+            match kv.range(pb::RangeRequest { key: "/k/0".into(), ..Default::default() }).await {
+                Ok(found) => {
+                    found.into_inner().header.map_or(0, |header| header.revision.cast_unsigned())
+                }
+                Err(_) => continue,
+            };
+        let create = pb::WatchCreateRequest {
+            key: "/k/".into(),
+            range_end: "/k0".into(),
+            start_revision: next.cast_signed(),
+            ..Default::default()
+        };
+        let request = pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
+        let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+        let mut endpoint = WatchClient::new(channel);
+        let Ok(Ok(events)) =
+            tokio::time::timeout(Duration::from_secs(2), endpoint.watch(requests)).await
+        else {
+            continue;
+        };
+        let mut events = events.into_inner();
+        loop {
+            if over && next > newest {
+                return seen;
+            }
+            match tokio::time::timeout(Duration::from_millis(500), events.next()).await {
+                Ok(Some(Ok(response))) => {
+                    assert!(!response.canceled, "{response:?}");
+                    for event in response.events {
+                        let revision =
+                            event.kv.expect("an event has a key").mod_revision.cast_unsigned();
+                        seen.push(revision);
+                        next = revision + 1;
+                    }
+                }
+                Ok(_) => break,
+                Err(_) if world.over.load(Ordering::SeqCst) => break, // once more, to the newest
+                Err(_) => {}
+            }
+        }
+    }
+}
