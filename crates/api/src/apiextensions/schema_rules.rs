@@ -317,7 +317,7 @@ fn loose_set(schema: &Schema, at: &Path, errs: &mut Errors) {
     let at = at.field(name);
     match items.list_type() {
         Some(ty) => errs.invalid(&at, ty, why),
-        None => errs.invalid(&at, "null", why),
+        None => errs.invalid(&at, Value::Null, why),
     }
 }
 

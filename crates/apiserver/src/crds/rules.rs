@@ -33,9 +33,40 @@ impl Compiled {
             if errs.0.iter().any(|error| error.path.starts_with(&at)) {
                 continue;
             }
+            let found = errs.0.len();
+            self.check_defaults(schema, &Path::Root.field(&at), errs);
+            if errs.0.len() > found {
+                continue;
+            }
             let old: Option<&Schema> =
                 before.iter().find(|(.., name)| *name == version).map(|(_, schema, _)| *schema);
             self.compile.check(schema, old, &Path::Root.field(&at), errs);
+        }
+    }
+
+    /// Defaults keep the rules as well.
+    fn check_defaults(&self, schema: &Schema, at: &Path, errs: &mut Errors) {
+        let rules = schema.default_value().and_then(|default| {
+            self.compile.compile(schema).map(|rules| (default, rules))
+        });
+        if let Some((default, rules)) = rules {
+            let mut found = Errors::default();
+            rules.check(default, None, &mut found);
+            let at = at.field("default").to_string();
+            errs.0.extend(found.0.into_iter().map(|mut error| {
+                error.path = match &*error.path {
+                    "" | "<nil>" => at.clone(),
+                    path => format!("{at}.{path}"),
+                };
+                error
+            }));
+        }
+        if let Some(items) = schema.items() {
+            self.check_defaults(items, &at.field("items"), errs);
+        }
+        let properties = at.field("properties");
+        for (name, property) in schema.properties() {
+            self.check_defaults(property, &properties.key(name), errs);
         }
     }
 }

@@ -168,13 +168,14 @@ async fn each_version_is_checked_by_its_own_schema() {
     let cluster = Cluster::start().await;
     let admin = cluster.admin();
     let mut crd = tree(THINGS);
-    let mut second = crd["spec"]["versions"].items()[0].clone();
+    let mut first = crd["spec"]["versions"].items()[0].clone();
+    first.remove("selectableFields");
+    let mut second = first.clone();
     second["name"] = "v2".into();
     second["storage"] = false.into();
     let spec = &mut second["schema"]["openAPIV3Schema"]["properties"]["spec"];
     spec["required"] = ["color"].into_iter().collect();
     spec["properties"]["color"].remove("default");
-    let first = crd["spec"]["versions"].items()[0].clone();
     crd["spec"]["versions"] = [first, second].into_iter().collect();
     declare(&admin, &String::from_utf8(object::to_json(&crd)).unwrap()).await;
     let (old, new) = (things(&admin, "v1"), things(&admin, "v2"));

@@ -401,7 +401,7 @@ fn check_enum(schema: &Schema, value: &Value, path: &str) -> Outcome {
     outcome.fail(Failure {
         error: ErrorType::NotSupported,
         path: Some(path.into()),
-        bad: if value.is_null() { "null".into() } else { value.clone() },
+        bad: value.clone(),
         message: format!("{path} in body should be one of {texts:?}"),
         detail: Some(format!("supported values: {}", texts.join(", "))),
     });

@@ -122,6 +122,9 @@ impl<'s> Walk<'_> {
             return;
         }
         let before = self.errs.0.len();
+        if root {
+            check_object(&coerced, at, self.errs);
+        }
         check_embedded(&coerced, schema, at, self.errs);
         if self.errs.0.len() == before {
             self.check(schema, default, at);

@@ -267,7 +267,7 @@ impl Custom {
             errs.0.push(FieldError {
                 error: ErrorType::Invalid,
                 path: "<nil>".to_owned(),
-                bad: "null".into(),
+                bad: Value::Null,
                 shown: None,
                 detail: "some validation rules were not checked because the object was invalid; \
                          correct the existing errors to complete validation"
