@@ -147,7 +147,7 @@ impl Definition {
     /// Gives the object the one form that it is kept in.
     pub fn normalize(&self, object: &mut Value) {
         match &self.custom {
-            Some(custom) => custom.normalize(object),
+            Some(_) => Custom::normalize(object),
             None => normalize(&self.shape, object),
         }
     }

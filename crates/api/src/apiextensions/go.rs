@@ -80,6 +80,18 @@ const COLUMN: &[(&str, &str, Absent)] = &[
     ("JSONPath", "jsonPath", Text),
 ];
 
+const VERSION: &[(&str, &str, Absent)] = &[
+    ("Name", "name", Text),
+    ("Served", "served", False),
+    ("Storage", "storage", False),
+    ("Deprecated", "deprecated", False),
+    ("DeprecationWarning", "deprecationWarning", Null),
+    ("Schema", "schema", Null),
+    ("Subresources", "subresources", Null),
+    ("AdditionalPrinterColumns", "additionalPrinterColumns", Null),
+    ("SelectableFields", "selectableFields", Null),
+];
+
 const SCALE: &[(&str, &str, Absent)] = &[
     ("SpecReplicasPath", "specReplicasPath", Text),
     ("StatusReplicasPath", "statusReplicasPath", Text),
@@ -130,17 +142,6 @@ pub(super) fn versions(tree: &Value, hoisted: &[&str]) -> String {
     if tree.items().is_empty() {
         return "null".to_owned();
     }
-    const VERSION: &[(&str, &str, Absent)] = &[
-        ("Name", "name", Text),
-        ("Served", "served", False),
-        ("Storage", "storage", False),
-        ("Deprecated", "deprecated", False),
-        ("DeprecationWarning", "deprecationWarning", Null),
-        ("Schema", "schema", Null),
-        ("Subresources", "subresources", Null),
-        ("AdditionalPrinterColumns", "additionalPrinterColumns", Null),
-        ("SelectableFields", "selectableFields", Null),
-    ];
     list(tree, |version| {
         let mut version = version.clone();
         hoisted.iter().for_each(|name| version.remove(name));

@@ -1,6 +1,8 @@
 //! apiextensions/v1.
 
+mod approval;
 mod conversion_review;
+mod conversion_rules;
 mod custom_resource_definition;
 mod go;
 mod names;

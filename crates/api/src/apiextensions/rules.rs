@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use object::{Lens, Value, names};
+use object::{Lens, names};
 use schema::{
     Errors, Path,
     custom::{Schema, check_structure, find_field, has_unpruned_defaults, unsupported},
@@ -14,14 +14,14 @@ use schema::{
 use super::{
     CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinition,
     CustomResourceDefinitionNames, CustomResourceDefinitionVersion, CustomResourceSubresources,
-    WebhookClientConfig, go,
+    approval,
+    conversion_rules::{self, check_conversion},
+    go,
     schema_rules::{Strictness, check_schema},
     webhook,
 };
 
 const SPEC: Path = Path::Root.field("spec");
-const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
-const APPROVED: &str = "api-approved.kubernetes.io";
 /// A version may select by so many fields.
 const SELECTABLE: usize = 8;
 
@@ -35,8 +35,11 @@ pub(super) fn check_new(crd: &CustomResourceDefinition, errs: &mut Errors) {
             errs.invalid(&Path::Root.field("metadata").field(field), name, why);
         }
     }
-    let terms =
-        Terms { strictness: Strictness::default(), reviews: true, bundles: false, fields: false };
+    let terms = Terms {
+        strictness: Strictness::default(),
+        conversion: conversion_rules::Terms::NEW,
+        fields: false,
+    };
     check_all(crd, None, terms, errs);
 }
 
@@ -49,16 +52,7 @@ pub(super) fn check_changed(
     let established = old.is_true("Established");
     let terms = Terms {
         strictness: strictness(old),
-        reviews: old.spec().conversion().and_then(CustomResourceConversion::webhook).is_none_or(
-            |webhook| {
-                let versions = webhook.conversion_review_versions();
-                versions.is_empty() || versions.iter().any(|version| REVIEWS.contains(&version))
-            },
-        ),
-        bundles: established
-            && config(old).is_none_or(|config| {
-                config.ca_bundle().is_empty() || webhook::is_ca_bundle(config.ca_bundle())
-            }),
+        conversion: conversion_rules::Terms::after(old),
         fields: crd.tree().get("spec").get("versions") == old.tree().get("spec").get("versions"),
     };
     check_all(crd, Some(old), terms, errs);
@@ -103,10 +97,7 @@ pub fn schemas(crd: &CustomResourceDefinition) -> Vec<(String, &Schema, &str)> {
 #[derive(Clone, Copy)]
 struct Terms {
     strictness: Strictness,
-    /// One of the known forms of reviews must be there.
-    reviews: bool,
-    /// Certificates must be such.
-    bundles: bool,
+    conversion: conversion_rules::Terms,
     /// There may be too many selectable fields.
     fields: bool,
 }
@@ -120,7 +111,7 @@ fn check_all(
     check_spec(crd, terms, errs);
     check_status(crd, errs);
     check_stored(crd, errs);
-    check_approval(crd, old, errs);
+    approval::check(crd, old, errs);
     let kept = old.is_some_and(|old| old.spec().preserve_unknown_fields());
     if crd.spec().preserve_unknown_fields() && !kept {
         let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
@@ -194,7 +185,7 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
             let why = "must be None if spec.preserveUnknownFields is true";
             errs.invalid(&at.field("strategy"), conversion.strategy(), why);
         }
-        check_conversion(conversion, terms, &at, errs);
+        check_conversion(conversion, terms.conversion, &at, errs);
     }
 }
 
@@ -461,65 +452,6 @@ fn check_selectable(
     }
 }
 
-fn check_conversion(
-    conversion: &CustomResourceConversion,
-    terms: Terms,
-    at: &Path,
-    errs: &mut Errors,
-) {
-    choice(&at.field("strategy"), conversion.strategy(), &["None", "Webhook"], errs);
-    let webhook = conversion.webhook();
-    let config = webhook.and_then(super::WebhookConversion::client_config);
-    let (here, reviews) = (at.field("webhookClientConfig"), at.field("conversionReviewVersions"));
-    let versions: Vec<&str> = webhook
-        .map(|webhook| webhook.conversion_review_versions().iter().collect())
-        .unwrap_or_default();
-    if conversion.strategy() != "Webhook" {
-        let why = "should not be set when strategy is not set to Webhook";
-        if config.is_some() {
-            errs.forbidden(&here, why);
-        }
-        if !versions.is_empty() {
-            errs.forbidden(&reviews, why);
-        }
-        return;
-    }
-    match config {
-        None => errs.required(&here, "required when strategy is set to Webhook"),
-        Some(config) => {
-            match (config.url(), config.service()) {
-                (Some(url), None) => webhook::check_url(url, &here.field("url"), errs),
-                (None, Some(service)) => {
-                    webhook::check_service(service, &here.field("service"), errs);
-                }
-                _ => errs.required(&here, "exactly one of url or service is required"),
-            }
-            if !config.ca_bundle().is_empty() && terms.bundles {
-                webhook::check_ca_bundle(config.ca_bundle(), &here.field("caBundle"), errs);
-            }
-        }
-    }
-    check_reviews(&versions, terms.reviews, &reviews, errs);
-}
-
-fn check_reviews(versions: &[&str], recognized: bool, at: &Path, errs: &mut Errors) {
-    if versions.is_empty() {
-        return errs.required(at, "");
-    }
-    let mut seen = HashSet::new();
-    for (i, version) in versions.iter().enumerate() {
-        if !seen.insert(version) {
-            errs.invalid(&at.index(i), *version, "duplicate version");
-            continue;
-        }
-        errs.complaints(&at.index(i), version, names::dns1035_label(version));
-    }
-    if recognized && !versions.iter().any(|version| REVIEWS.contains(version)) {
-        let all: Value = versions.iter().copied().collect();
-        errs.invalid(at, all, format!("must include at least one of {}", REVIEWS.join(", ")));
-    }
-}
-
 fn check_stored(crd: &CustomResourceDefinition, errs: &mut Errors) {
     let status = Path::Root.field("status");
     let at = status.field("storedVersions");
@@ -545,66 +477,6 @@ fn check_stored(crd: &CustomResourceDefinition, errs: &mut Errors) {
             );
             errs.invalid(&at.index(i), name, why);
         }
-    }
-}
-
-/// Groups of the community are given with its consent.
-fn check_approval(
-    crd: &CustomResourceDefinition,
-    old: Option<&CustomResourceDefinition>,
-    errs: &mut Errors,
-) {
-    let group = crd.spec().group();
-    let within = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
-    if !within("k8s.io") && !within("kubernetes.io") {
-        return;
-    }
-    let said = |crd: &CustomResourceDefinition| {
-        crd.metadata().annotations().get(APPROVED).unwrap_or_default().to_owned()
-    };
-    let new = said(crd);
-    if old.is_some_and(|old| approval(&said(old)) == approval(&new)) {
-        return;
-    }
-    let meta = Path::Root.field("metadata");
-    let annotations = meta.field("annotations");
-    let at = annotations.key(APPROVED);
-    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
-    match approval(&new) {
-        Approval::Missing => {
-            let why = format!("protected groups must have approval annotation {APPROVED:?}, {see}");
-            errs.required(&at, why);
-        }
-        Approval::Invalid => {
-            let why = format!(
-                "protected groups must have approval annotation {APPROVED:?} with either a URL or \
-                 a reason starting with \"unapproved\", {see}"
-            );
-            errs.invalid(&at, new, why);
-        }
-        Approval::Given | Approval::Bypassed => {}
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum Approval {
-    Missing,
-    Invalid,
-    Bypassed,
-    Given,
-}
-
-fn approval(annotation: &str) -> Approval {
-    let url = || {
-        let (scheme, rest) = annotation.split_once("://")?;
-        let host = rest.split('/').next()?;
-        (!scheme.is_empty() && !host.is_empty() && !annotation.contains(' ')).then_some(())
-    };
-    match annotation {
-        "" => Approval::Missing,
-        text if text.starts_with("unapproved") => Approval::Bypassed,
-        _ if url().is_some() => Approval::Given,
-        _ => Approval::Invalid,
     }
 }
 
@@ -636,11 +508,7 @@ fn strictness(old: &CustomResourceDefinition) -> Strictness {
     }
 }
 
-fn config(crd: &CustomResourceDefinition) -> Option<&WebhookClientConfig> {
-    crd.spec().conversion()?.webhook()?.client_config()
-}
-
-fn choice(at: &Path, value: &str, allowed: &[&str], errs: &mut Errors) {
+pub(super) fn choice(at: &Path, value: &str, allowed: &[&str], errs: &mut Errors) {
     if value.is_empty() {
         errs.required(at, "");
     } else {

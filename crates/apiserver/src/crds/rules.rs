@@ -46,9 +46,9 @@ impl Compiled {
 
     /// Defaults keep the rules as well.
     fn check_defaults(&self, schema: &Schema, at: &Path, errs: &mut Errors) {
-        let rules = schema.default_value().and_then(|default| {
-            self.compile.compile(schema).map(|rules| (default, rules))
-        });
+        let rules = schema
+            .default_value()
+            .and_then(|default| self.compile.compile(schema).map(|rules| (default, rules)));
         if let Some((default, rules)) = rules {
             let mut found = Errors::default();
             rules.check(default, None, &mut found);

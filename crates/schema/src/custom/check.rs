@@ -107,8 +107,7 @@ impl Checker {
     pub fn check(
         &self,
         schema: &Schema,
-        value: &Value,
-        old: Option<&Value>,
+        (value, old): (&Value, Option<&Value>),
         at: &str,
         errs: &mut Errors,
     ) {
@@ -367,7 +366,8 @@ fn check_type((types, format, nullable): Wanted, value: &Value, path: &str) -> O
     let whole = matches!(value, Value::Float(n) if super::number::is_whole(*n)) && has("integer");
     let numeric = found == "integer" && has("number") || whole;
     let texts = matches!(value, Value::Text(_) | Value::List(_));
-    if !texts && !format.is_empty() && !(has(found) || found_format == format || numeric) {
+    let formatted = has(found) || found_format == format || numeric;
+    if !texts && !format.is_empty() && !formatted {
         outcome.passed = 0;
         outcome.mistyped(path, format, found_format);
     } else if texts && !format.is_empty() && !has("number") && !has("integer") {
@@ -437,7 +437,8 @@ mod tests {
         let schema = Schema::from(tree(schema));
         let mut errs = Errors::default();
         let old = old.map(tree);
-        Checker::new(&schema).check(&schema, &tree(value), old.as_ref(), "", &mut errs);
+        let value = tree(value);
+        Checker::new(&schema).check(&schema, (&value, old.as_ref()), "", &mut errs);
         errs.0.iter().map(ToString::to_string).collect()
     }
 

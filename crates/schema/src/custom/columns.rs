@@ -59,10 +59,11 @@ impl Cell {
         match (&*self.ty, &value) {
             ("string", Value::Null) => "<nil>".into(),
             ("string", value) => text(value).into(),
-            ("integer", Value::Int(_)) | ("number", Value::Int(_) | Value::Float(_)) => value,
+            ("integer", Value::Int(_))
+            | ("number", Value::Int(_) | Value::Float(_))
+            | ("boolean", Value::Bool(_)) => value,
             #[expect(clippy::cast_possible_truncation, reason = "a cell for whole numbers")]
             ("integer", Value::Float(n)) => Value::Int(*n as i64),
-            ("boolean", Value::Bool(_)) => value,
             ("date", Value::Text(moment)) => match Time::seconds(moment) {
                 Some(_) => age(moment, now).into(),
                 None => "<invalid>".into(),

@@ -14,7 +14,7 @@ use crate::{Errors, Path, Unknown};
 /// fields that the schema lacks.
 pub fn check_defaults(schema: &Schema, at: &Path, pruned: bool, errs: &mut Errors) {
     let mut walk = Walk { pruned, errs };
-    walk.node(schema, at, &mut Vec::new(), true, false);
+    walk.node(schema, at, &mut Vec::new(), Place::Root);
 }
 
 /// Whether a default has fields that the schema lacks.
@@ -33,6 +33,15 @@ struct Walk<'a> {
     errs: &'a mut Errors,
 }
 
+/// Where a node stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    /// In metadata, or in what names the kind, of an object.
+    Meta,
+    Elsewhere,
+}
+
 /// A step from an object down to one of its defaults.
 #[derive(Clone, Copy)]
 enum Down<'a> {
@@ -41,17 +50,11 @@ enum Down<'a> {
 }
 
 impl<'s> Walk<'_> {
-    /// `inside` metadata, or the kind's names, of the object that `down` leads from.
-    fn node(
-        &mut self,
-        schema: &'s Schema,
-        at: &Path,
-        down: &mut Vec<Down<'s>>,
-        root: bool,
-        inside: bool,
-    ) {
+    /// `down` leads to the node from the object that it is in.
+    fn node(&mut self, schema: &'s Schema, at: &Path, down: &mut Vec<Down<'s>>, place: Place) {
+        let root = place == Place::Root;
         let whole = root || schema.is_embedded();
-        let inside = inside && !whole;
+        let inside = place == Place::Meta && !whole;
         if let Some(default) = schema.default_value() {
             let here = at.field("default");
             if inside {
@@ -62,16 +65,17 @@ impl<'s> Walk<'_> {
         }
         let mut fresh = Vec::new();
         let down = if whole { &mut fresh } else { down };
+        let below = if inside { Place::Meta } else { Place::Elsewhere };
         if let Some(items) = schema.items() {
             down.push(Down::Item);
-            self.node(items, &at.field("items"), down, false, inside);
+            self.node(items, &at.field("items"), down, below);
             down.pop();
         }
         let properties = at.field("properties");
         for (name, property) in schema.properties() {
             down.push(Down::Field(name));
-            let inside = inside || whole && is_meta(name);
-            self.node(property, &properties.key(name), down, false, inside);
+            let below = if whole && is_meta(name) { Place::Meta } else { below };
+            self.node(property, &properties.key(name), down, below);
             down.pop();
         }
     }
@@ -132,7 +136,7 @@ impl<'s> Walk<'_> {
     }
 
     fn check(&mut self, schema: &Schema, default: &Value, at: &Path) {
-        Checker::literal(schema).check(schema, default, None, &at.to_string(), self.errs);
+        Checker::literal(schema).check(schema, (default, None), &at.to_string(), self.errs);
     }
 }
 

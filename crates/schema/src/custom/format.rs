@@ -101,27 +101,47 @@ pub(super) fn fits(format: &str, text: &str) -> bool {
     }
 }
 
-macro_rules! patterns {
-    ($($name:ident = $text:literal;)*) => {$(
-        static $name: LazyLock<Regex> = LazyLock::new(|| Regex::new($text).expect("a constant"));
-    )*};
-}
+static HOST: LazyLock<Regex> = LazyLock::new(|| {
+    constant(
+        r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$",
+    )
+});
+static UUID: LazyLock<Regex> = LazyLock::new(|| {
+    constant(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$")
+});
+static UUID3: LazyLock<Regex> = LazyLock::new(|| {
+    constant(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$")
+});
+static UUID4: LazyLock<Regex> = LazyLock::new(|| {
+    constant(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$")
+});
+static UUID5: LazyLock<Regex> = LazyLock::new(|| {
+    constant(r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$")
+});
+static CARD: LazyLock<Regex> = LazyLock::new(|| {
+    constant(
+        r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11})$",
+    )
+});
+static SSN: LazyLock<Regex> = LazyLock::new(|| constant(r"^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$"));
+static HEX: LazyLock<Regex> = LazyLock::new(|| constant(r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$"));
+static RGB: LazyLock<Regex> = LazyLock::new(|| {
+    constant(
+        r"^rgb\(\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*\)$",
+    )
+});
+static BASE64: LazyLock<Regex> = LazyLock::new(|| {
+    constant(r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$")
+});
+static LABEL: LazyLock<Regex> = LazyLock::new(|| constant(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"));
+static TIME: LazyLock<Regex> = LazyLock::new(|| {
+    constant(r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$")
+});
+static SPAN: LazyLock<Regex> = LazyLock::new(|| constant(r"([0-9]+)\s*([A-Za-zµ]+)"));
+static SCHEME: LazyLock<Regex> = LazyLock::new(|| constant(r"^[a-zA-Z][a-zA-Z0-9+.-]*$"));
 
-patterns! {
-    HOST = r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$";
-    UUID = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
-    UUID3 = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
-    UUID4 = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
-    UUID5 = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
-    CARD = r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11})$";
-    SSN = r"^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$";
-    HEX = r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$";
-    RGB = r"^rgb\(\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*\)$";
-    BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$";
-    LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-    TIME = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$";
-    SPAN = r"([0-9]+)\s*([A-Za-zµ]+)";
-    SCHEME = r"^[a-zA-Z][a-zA-Z0-9+.-]*$";
+fn constant(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("written in this file")
 }
 
 /// What a request can be made to: a path, or an address with a scheme.

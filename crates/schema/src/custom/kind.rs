@@ -216,7 +216,7 @@ impl Custom {
         Ok(())
     }
 
-    pub(crate) fn normalize(&self, object: &mut Value) {
+    pub(crate) fn normalize(object: &mut Value) {
         if object.get("metadata").is_object() {
             normalize(ObjectMeta::SHAPE, object.get_mut("metadata"));
         }
@@ -241,7 +241,7 @@ impl Custom {
             match replicas(object, path) {
                 Err(why) => wrong(0.into(), why),
                 Ok(Some(n)) if n < 0 => {
-                    wrong(n.into(), "should be a non-negative integer".to_owned())
+                    wrong(n.into(), "should be a non-negative integer".to_owned());
                 }
                 Ok(Some(n)) if n > i64::from(i32::MAX) => {
                     wrong(n.into(), format!("should be less than or equal to {}", i32::MAX));
@@ -391,7 +391,7 @@ impl Hooks for Custom {
             check_name(names::dns_subdomain, Object::view(object).metadata(), errs);
         }
         if let Some(schema) = &self.schema {
-            self.checker.check(schema, object, old, "", errs);
+            self.checker.check(schema, (object, old), "", errs);
         }
         self.check_scale(object, true, errs);
         self.check_all(object, old, errs);
@@ -400,7 +400,7 @@ impl Hooks for Custom {
     fn validate_status(&self, object: &Value, old: &Value, errs: &mut Errors) {
         let status = self.schema.as_ref().and_then(|schema| schema.property("status"));
         if let (Some(schema), Some(value)) = (status, entry_of(object, "status")) {
-            self.checker.check(schema, value, entry_of(old, "status"), "status", errs);
+            self.checker.check(schema, (value, entry_of(old, "status")), "status", errs);
         }
         self.check_scale(object, false, errs);
         let Some(schema) = &self.schema else { return };

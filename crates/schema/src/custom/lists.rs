@@ -10,7 +10,7 @@ pub(super) fn check_lists(value: &Value, schema: &Schema, at: &Path, errs: &mut 
         Value::List(items) => {
             match schema.list_type() {
                 Some("set") => {
-                    twice(items).for_each(|i| errs.duplicate(&at.index(i), items[i].clone()))
+                    twice(items).for_each(|i| errs.duplicate(&at.index(i), items[i].clone()));
                 }
                 Some("map") => keyed(items, schema, at, errs),
                 _ => {}

@@ -95,7 +95,7 @@ pub(super) fn check_object(value: &Value, at: &Path, errs: &mut Errors) {
         match super::schema::entry_of(value, name) {
             None => errs.required(&here, ""),
             Some(Value::Text(text)) if text.is_empty() => {
-                errs.invalid(&here, "", "must not be empty")
+                errs.invalid(&here, "", "must not be empty");
             }
             Some(Value::Text(text)) if name == "apiVersion" => {
                 if text.matches('/').count() > 1 {

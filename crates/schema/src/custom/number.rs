@@ -15,12 +15,12 @@ const EXACT: f64 = 9_007_199_254_740_991.0;
 const EPSILON: f64 = 1e-9;
 
 pub(super) fn check_number(schema: &Schema, value: &Value, path: &str, outcome: &mut Outcome) {
-    let (ty, format) = kind(schema);
-    range(value, ty, format, "Checked", path, outcome);
+    let kind = kind(schema);
+    range(value, kind, "Checked", path, outcome);
     let number = as_float(value);
     if let Some(factor) = schema.number("multipleOf") {
-        let fits = range(&factor.into(), ty, format, "MultipleOf", path, outcome);
-        multiple(value, number, factor, fits, path, outcome);
+        let fits = range(&factor.into(), kind, "MultipleOf", path, outcome);
+        multiple(value, factor, fits, path, outcome);
     }
     for (name, what, wrong, plain, strict) in [
         (
@@ -35,7 +35,7 @@ pub(super) fn check_number(schema: &Schema, value: &Value, path: &str, outcome: 
         let Some(bound) = schema.number(name) else { continue };
         let flag = if name == "minimum" { "exclusiveMinimum" } else { "exclusiveMaximum" };
         let exclusive = schema.flag(flag);
-        let fits = range(&bound.into(), ty, format, what, path, outcome);
+        let fits = range(&bound.into(), kind, what, path, outcome);
         // A whole number is compared with the whole part of the bound.
         let whole = fits && matches!(value, Value::Int(_));
         let bound = if whole { bound.trunc() } else { bound };
@@ -95,8 +95,7 @@ fn as_float(value: &Value) -> f64 {
 /// Whether the number can be held by the type; if not, that is told.
 fn range(
     value: &Value,
-    ty: &str,
-    format: &str,
+    (ty, format): (&str, &str),
     what: &str,
     path: &str,
     outcome: &mut Outcome,
@@ -125,15 +124,8 @@ fn range(
     fits
 }
 
-fn multiple(
-    value: &Value,
-    number: f64,
-    factor: f64,
-    fits: bool,
-    path: &str,
-    outcome: &mut Outcome,
-) {
-    let whole = fits && matches!(value, Value::Int(_));
+fn multiple(value: &Value, factor: f64, fits: bool, path: &str, outcome: &mut Outcome) {
+    let (number, whole) = (as_float(value), fits && matches!(value, Value::Int(_)));
     let factor = if whole { factor.trunc() } else { factor };
     if factor <= 0.0 {
         let message =

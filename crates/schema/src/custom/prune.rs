@@ -63,7 +63,8 @@ fn fields(
                 fields(value, inner, false, &join(path, name), unknown);
                 return true;
             }
-            if !keeps && !(is_meta(name) && path.is_empty()) {
+            let own = is_meta(name) && path.is_empty();
+            if !keeps && !own {
                 unknown.push(join(path, name).into());
             }
             keeps

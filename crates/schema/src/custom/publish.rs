@@ -15,20 +15,15 @@ pub(crate) fn name(names: &Names) -> String {
 
 /// The schema of a kind, in the words of OpenAPI 3.
 pub(super) fn kind(schema: Option<&Schema>, version: &Value, names: &Names) -> Value {
-    let mut published = match schema {
-        Some(schema) => {
-            let mut published = schema.tree().clone();
-            embedded(&mut published);
-            whole(&mut published);
-            published
-        }
+    let mut published = Value::object();
+    if let Some(schema) = schema {
+        published = schema.tree().clone();
+        embedded(&mut published);
+        whole(&mut published);
+    } else {
         // Naming a few properties would seem to forbid all others.
-        None => {
-            let mut published = Value::object();
-            published["type"] = "object".into();
-            published
-        }
-    };
+        published["type"] = "object".into();
+    }
     let mut gvk = Value::object();
     gvk["group"] = names.group.into();
     gvk["version"] = names.version.into();
@@ -60,7 +55,8 @@ pub(crate) fn older(published: &Value) -> Value {
 
 fn simplify(value: &mut Value) {
     let schema = Schema::view(value);
-    if !schema.tree().get("$ref").is_null() {
+    let refers = |schema: &Schema| !schema.tree().get("$ref").is_null();
+    if schema.all("allOf").next().is_some_and(refers) {
         return;
     }
     let (nullable, preserves) = (schema.is_nullable(), schema.preserves());
@@ -72,8 +68,7 @@ fn simplify(value: &mut Value) {
     let optional = matches!(schema.additional(), Additional::Of(inner) if inner.is_nullable());
     value.retain(|name, _| match name {
         "allOf" | "anyOf" | "oneOf" | "not" => false,
-        "nullable" => !nullable,
-        "type" => !nullable,
+        "nullable" | "type" => !nullable,
         "items" | "properties" => !nullable && !preserves,
         "required" => !optional,
         _ => true,

@@ -121,7 +121,7 @@ fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
             }
         }),
         Type::Either(shape, plain) => {
-            put_message(tag, out, |out| either(shape, *plain, value, out))
+            put_message(tag, out, |out| either(shape, *plain, value, out));
         }
         // A list within a map or a list is a message of its own.
         Type::List(item) => put_message(tag, out, |out| {
