@@ -101,6 +101,14 @@ impl Environment {
         self
     }
 
+    /// `includes`: whether a value is one or several, it holds another.
+    pub(crate) fn with_includes(mut self) -> Self {
+        let mut libraries = library::BASE.to_vec();
+        libraries.push(library::INCLUDES);
+        self.functions = Functions::of(&libraries);
+        self
+    }
+
     /// What mutations are written with: `Object{...}`, `JSONPatch{...}`.
     pub fn with_mutation(mut self) -> Self {
         let mut libraries = library::BASE.to_vec();

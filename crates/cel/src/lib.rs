@@ -4,6 +4,7 @@
 mod ast;
 mod check;
 mod cost;
+pub mod device;
 mod environment;
 mod error;
 mod escape;

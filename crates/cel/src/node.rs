@@ -77,6 +77,25 @@ impl Node {
         of_struct(shape, &mut within)
     }
 
+    /// The node for devices. Attributes may be of any type.
+    pub(crate) fn device() -> Arc<Self> {
+        let map = |of: Node, max| {
+            let ty = Type::map(Type::Text, of.ty.clone().unwrap_or(Type::Dyn));
+            Self::simple(ty, Shape::Map(Arc::new(of)), max, 2)
+        };
+        let twice = |of: Node| map(map(of, 32), 32);
+        let quantity = Type::named("kubernetes.Quantity");
+        let fields = [
+            ("driver", Self::simple(Type::Text, Shape::Text, 63, 2)),
+            ("allowMultipleAllocations", Self::simple(Type::Bool, Shape::Bool, 1, 4)),
+            ("attributes", twice(Self::simple(Type::Dyn, Shape::Plain, 64, 1))),
+            ("capacity", twice(Self::simple(quantity, Shape::Plain, 0, 8))),
+        ];
+        let fields = fields.map(|(name, node)| (name.into(), (name.into(), Arc::new(node))));
+        let shape = Shape::Object { fields: fields.into(), hidden: Vec::new() };
+        Arc::new(Self::simple(Type::named("kubernetes.DRADevice"), shape, 0, 2))
+    }
+
     /// The type of values here, if expressions can see them.
     pub fn ty(&self) -> Option<&Type> {
         self.ty.as_ref()

@@ -69,7 +69,9 @@ fn kubernetes(function: &str, overload: &str, args: &[Value<'_>]) -> Option<u64>
         "fieldSelector" | "labelSelector" => {
             args.get(1).map(|text| selector(Estimate::fixed(size(text))).max)
         }
-        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => first.map(traversal),
+        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => {
+            first.map(traversal)
+        }
         "ip" if overload == "cidr_ip" => Some(1),
         "url"
         | "lowerAscii"

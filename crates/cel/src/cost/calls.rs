@@ -124,10 +124,11 @@ fn kubernetes(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
             let length = size(args.first()?);
             Some((selector(length), None))
         }
-        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
+        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => {
             let list = target?;
             let Some(items) = Coster::items_of(list) else {
-                return Some((size(list).scaled(CHARACTER), None));
+                let each = if call.function == "includes" { 1.0 } else { CHARACTER };
+                return Some((size(list).scaled(each), None));
             };
             let mut each = Estimate::fixed(1);
             if matches!(items.ty, Type::Text | Type::Bytes) {

@@ -318,6 +318,7 @@ impl<'a> Coster<'a> {
                 (Shape::List { items: Some(items), .. }, "@items" | "@values") => node = items,
                 (Shape::Map(of), "@items" | "@values") => node = of,
                 (Shape::Map(_), "@keys") => keys = true,
+                (Shape::Map(of), _) if matches!(of.shape, Shape::Plain) => node = of,
                 (Shape::Object { fields, .. }, step) => node = &fields.get(step)?.1,
                 _ => return None,
             }

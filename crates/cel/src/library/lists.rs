@@ -6,7 +6,7 @@ use super::{Outcome, int, int_of, list_of, operators::plus};
 use crate::{
     error::Error,
     eval::Context,
-    function::Function,
+    function::{Function, Library},
     value::{Value, compare, equal},
 };
 
@@ -136,6 +136,25 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         body: distinct,
     },
 ];
+
+/// For values that may be one or several.
+pub(crate) const INCLUDES: Library = &[Function {
+    name: "includes",
+    overloads: &[("list_includes_dyn_dyn", "dyn.(dyn) -> bool")],
+    body: |_, args| {
+        let [target, item] = args else { return Err(Error::no_overload()) };
+        let values = match &*target {
+            Value::List(list) => list.values()?,
+            one => vec![one.clone()],
+        };
+        for value in &values {
+            if equal(value, item)? {
+                return Ok(Value::Bool(true));
+            }
+        }
+        Ok(Value::Bool(false))
+    },
+}];
 
 fn is_sorted<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [list] = args else { return Err(Error::no_overload()) };

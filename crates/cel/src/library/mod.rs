@@ -20,8 +20,8 @@ mod url;
 
 pub use self::authorizer::{Access, Authorizer, Check, Decision};
 pub(crate) use self::{
-    format::check as check_format, json_patch::JSON_PATCH, named_format::parse_openapi_duration,
-    opaque::Opaque,
+    format::check as check_format, json_patch::JSON_PATCH, lists::INCLUDES,
+    named_format::parse_openapi_duration, opaque::Opaque,
 };
 
 use crate::{

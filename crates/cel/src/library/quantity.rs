@@ -90,6 +90,13 @@ pub struct Amount {
     scale: Option<i32>,
 }
 
+impl Value<'_> {
+    /// A quantity, as `text` says it.
+    pub(crate) fn quantity(quantity: Quantity, text: &str) -> Self {
+        wrap(Amount { quantity, scale: scale(text) })
+    }
+}
+
 fn wrap(amount: Amount) -> Value<'static> {
     Value::Opaque(Opaque::Quantity(Arc::new(amount)))
 }

@@ -84,6 +84,13 @@ impl Semver {
     }
 }
 
+impl Value<'_> {
+    /// The version that `text` says.
+    pub(crate) fn semver(text: &str) -> Result<Self, String> {
+        read(text).map(|version| Self::Opaque(Opaque::Semver(Arc::new(version))))
+    }
+}
+
 impl fmt::Display for Semver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

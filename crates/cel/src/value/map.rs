@@ -7,8 +7,13 @@ use crate::{error::Error, node::Node};
 
 #[derive(Clone, Debug)]
 pub enum Map<'a> {
-    Tree { tree: &'a object::Value, node: Option<&'a Node> },
+    Tree {
+        tree: &'a object::Value,
+        node: Option<&'a Node>,
+    },
     Made(Arc<BTreeMap<Key<'a>, Value<'a>>>),
+    /// Whatever is not in it is an empty map.
+    Open(Arc<BTreeMap<Key<'a>, Value<'a>>>),
 }
 
 /// What an entry may be found by. Numbers that are equal are the same key.
@@ -93,7 +98,7 @@ impl<'a> Map<'a> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Tree { tree, .. } => tree.entries().len(),
-            Self::Made(entries) => entries.len(),
+            Self::Made(entries) | Self::Open(entries) => entries.len(),
         }
     }
 
@@ -101,6 +106,7 @@ impl<'a> Map<'a> {
     pub(crate) fn get(&self, key: &Key<'a>) -> Option<Result<Value<'a>, Error>> {
         match (self, key) {
             (Self::Made(entries), key) => entries.get(key).cloned().map(Ok),
+            (Self::Open(entries), key) => Some(Ok(entries.get(key).cloned().unwrap_or_else(empty))),
             (Self::Tree { .. }, Key::Text(name)) => self.field(name),
             _ => None,
         }
@@ -110,10 +116,7 @@ impl<'a> Map<'a> {
     pub(crate) fn field(&self, name: &str) -> Option<Result<Value<'a>, Error>> {
         let (tree, node) = match self {
             Self::Tree { tree, node } => (*tree, *node),
-            Self::Made(entries) => {
-                let key = Key::Text(Text::from(name.to_owned()));
-                return entries.get(&key).cloned().map(Ok);
-            }
+            made => return made.get(&Key::Text(Text::from(name.to_owned()))),
         };
         match node {
             None => find(tree, name).map(|value| from_tree(value, None)),
@@ -133,13 +136,13 @@ impl<'a> Map<'a> {
                 };
                 tree.entries().map(|(name, _)| Key::Text(escaped(name))).collect()
             }
-            Self::Made(entries) => entries.keys().cloned().collect(),
+            Self::Made(entries) | Self::Open(entries) => entries.keys().cloned().collect(),
         }
     }
 
     pub(crate) fn insert(self, key: Key<'a>, value: Value<'a>) -> Result<Self, Error> {
         let mut entries = match self {
-            Self::Made(entries) => entries,
+            Self::Made(entries) | Self::Open(entries) => entries,
             tree @ Self::Tree { .. } => {
                 let mut entries = BTreeMap::new();
                 for key in tree.keys() {
@@ -182,6 +185,10 @@ impl<'a> Map<'a> {
         }
         Ok(true)
     }
+}
+
+fn empty<'a>() -> Value<'a> {
+    Value::Map(Map::from(BTreeMap::new()))
 }
 
 /// An entry of a tree, be it null.

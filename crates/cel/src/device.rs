@@ -1,0 +1,198 @@
+//! Devices: which of them a claim wants.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
+
+use object::{Quantity, Value as Tree};
+
+use crate::{
+    environment::Environment,
+    error::Error,
+    node::Node,
+    program::{Bindings, Program},
+    types::Type,
+    value::{Key, Map, Message, Text, Value},
+};
+
+/// What one evaluation may cost, and be estimated to cost.
+pub const LIMIT: u64 = 1_000_000;
+
+/// An expression about devices.
+#[derive(Debug)]
+pub struct Selector {
+    program: Program,
+}
+
+/// A device as a driver publishes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Device<'a> {
+    pub driver: &'a str,
+    pub allow_multiple_allocations: bool,
+    /// By qualified names, as in a ResourceSlice.
+    pub attributes: &'a Tree,
+    pub capacity: &'a Tree,
+}
+
+static ENVIRONMENT: LazyLock<Arc<Environment>> = LazyLock::new(|| {
+    let node = Node::device();
+    Arc::new(Environment::new().with_bind().with_includes().with_node("device", &node))
+});
+
+impl Selector {
+    /// An expression that says whether a device is wanted.
+    pub fn compile(source: &str) -> Result<Self, String> {
+        let program = compile(source)?;
+        match program.output_type() {
+            Type::Bool | Type::Dyn => Ok(Self { program }),
+            ty => {
+                let ty = ty.full_name();
+                Err(format!("must evaluate to bool or the unknown type, not {ty}"))
+            }
+        }
+    }
+
+    /// An expression that computes an attribute.
+    pub fn compile_attribute(source: &str) -> Result<Self, String> {
+        let program = compile(source)?;
+        let scalar = |ty: &Type| {
+            matches!(ty, Type::Bool | Type::Int | Type::Text | Type::Dyn)
+                || *ty == Type::named("kubernetes.Semver")
+        };
+        match program.output_type() {
+            ty if scalar(ty) => Ok(Self { program }),
+            Type::List(of) if scalar(of) => Ok(Self { program }),
+            ty => Err(format!(
+                "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these scalars, not {}",
+                ty.full_name()
+            )),
+        }
+    }
+
+    /// Whether it may cost more than it should.
+    pub fn is_too_complex(&self) -> bool {
+        self.program.cost().max > LIMIT
+    }
+
+    /// Whether this is a device that is wanted.
+    pub fn matches(&self, device: &Device<'_>) -> Result<bool, Error> {
+        let bindings = Bindings::new().value("device", device.value()?);
+        let (outcome, _) = self.program.evaluate(&bindings, LIMIT);
+        let value = outcome?;
+        value.as_bool().ok_or_else(|| {
+            let ty = value.type_name();
+            Error::new(format!("CEL result of type {ty} could not be converted to bool"))
+        })
+    }
+}
+
+fn compile(source: &str) -> Result<Program, String> {
+    ENVIRONMENT.compile(source).map_err(|errors| format!("compilation failed: {errors}"))
+}
+
+impl<'a> Device<'a> {
+    fn value(&self) -> Result<Value<'a>, Error> {
+        let attributes = self.by_domain(self.attributes, attribute)?;
+        let capacity = self.by_domain(self.capacity, |tree| {
+            let text = tree.get("value").as_str().unwrap_or_default();
+            let quantity: Quantity =
+                text.parse().map_err(|_| Error::new("unsupported capacity value"))?;
+            Ok(Value::quantity(quantity, text))
+        })?;
+        let fields = vec![
+            ("driver".into(), Value::Text(Text::Borrowed(self.driver))),
+            ("allowMultipleAllocations".into(), Value::Bool(self.allow_multiple_allocations)),
+            ("attributes".into(), attributes),
+            ("capacity".into(), capacity),
+        ];
+        Ok(Value::Message(Arc::new(Message { name: "kubernetes.DRADevice".into(), fields })))
+    }
+
+    /// Entries by the domain of their names, which is the driver's if they name none. A
+    /// domain without entries is empty, not missing.
+    fn by_domain(
+        &self,
+        entries: &'a Tree,
+        read: fn(&'a Tree) -> Result<Value<'a>, Error>,
+    ) -> Result<Value<'a>, Error> {
+        let key = |text: &'a str| Key::Text(Text::Borrowed(text));
+        let mut domains: BTreeMap<&str, BTreeMap<Key<'a>, Value<'a>>> = BTreeMap::new();
+        for (name, tree) in entries.entries() {
+            let (domain, id) = name.split_once('/').unwrap_or((self.driver, name));
+            let value =
+                read(tree).map_err(|error| Error::new(format!("attribute {name}: {error}")))?;
+            domains.entry(domain).or_default().insert(key(id), value);
+        }
+        let domains = domains
+            .into_iter()
+            .map(|(domain, entries)| (key(domain), Value::Map(Map::from(entries))));
+        Ok(Value::Map(Map::Open(Arc::new(domains.collect()))))
+    }
+}
+
+fn attribute(tree: &Tree) -> Result<Value<'_>, Error> {
+    let version = |tree: &Tree| {
+        let text = tree.as_str().unwrap_or_default();
+        Value::semver(text).map_err(|error| Error::new(format!("parse semantic version: {error}")))
+    };
+    let plain = |tree| crate::value::from_tree(tree, None);
+    match tree.entries().next() {
+        Some(("version", tree)) => version(tree),
+        Some(("versions", tree)) => {
+            let versions: Result<Vec<_>, _> = tree.items().iter().map(version).collect();
+            versions.map(Value::list)
+        }
+        Some(("int" | "bool" | "string" | "ints" | "bools" | "strings", tree)) => plain(tree),
+        _ => Err(Error::new("unsupported attribute value")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::from_json;
+
+    fn matches(source: &str) -> Result<bool, String> {
+        let attributes = from_json(
+            br#"{"model": {"string": "a100"}, "other.example.com/gen": {"int": 3},
+                "driverVersion": {"version": "1.2.3"}, "links": {"strings": ["x", "y"]}}"#,
+        );
+        let capacity = from_json(br#"{"memory": {"value": "40Gi"}}"#);
+        let (attributes, capacity) = (attributes.expect("valid"), capacity.expect("valid"));
+        let device = Device {
+            driver: "gpu.example.com",
+            allow_multiple_allocations: false,
+            attributes: &attributes,
+            capacity: &capacity,
+        };
+        Selector::compile(source)?.matches(&device).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn devices_are_chosen_by_what_they_are() {
+        for (source, result) in [
+            ("device.driver == 'gpu.example.com'", Ok(true)),
+            ("device.attributes['gpu.example.com'].model == 'a100'", Ok(true)),
+            ("device.attributes['other.example.com'].gen > 3", Ok(false)),
+            ("device.attributes['nobody.example.com'].?x.orValue(1) == 1", Ok(true)),
+            ("device.attributes['nobody.example.com'].x == 1", Err("no such key: x".to_owned())),
+            ("device.capacity['gpu.example.com'].memory.isGreaterThan(quantity('10Gi'))", Ok(true)),
+            (
+                "device.attributes['gpu.example.com'].driverVersion.isGreaterThan(semver('1.0.0'))",
+                Ok(true),
+            ),
+            (
+                "cel.bind(a, device.attributes['gpu.example.com'], a.model == 'a100' && 'x' in a.links)",
+                Ok(true),
+            ),
+            ("device.attributes['gpu.example.com'].links.includes('x')", Ok(true)),
+            ("device.attributes['gpu.example.com'].model.includes('a100')", Ok(true)),
+            ("'x'", Err("must evaluate to bool or the unknown type, not string".to_owned())),
+        ] {
+            assert_eq!(matches(source), result, "{source}");
+        }
+        let fine = Selector::compile("device.attributes['a'].b == 'x'").expect("compiles");
+        assert!(!fine.is_too_complex());
+    }
+}
