@@ -4,12 +4,12 @@
 use api::expression::{Environment, Gives, Wrong};
 use cel::{
     Type,
+    device::Selector,
     policy::{Expected, Expression, Scope},
 };
 use schema::ErrorType;
 
-/// Says what is wrong with an expression of a policy or a webhook. Those about devices
-/// are taken as they are.
+/// Says what is wrong with an expression of a policy, a webhook or a claim for devices.
 pub(crate) fn compile(text: &str, of: &Environment) -> Result<(), Wrong> {
     let (expected, mutation) = match of.gives {
         Gives::Truth => (Expected::Bool, false),
@@ -18,11 +18,23 @@ pub(crate) fn compile(text: &str, of: &Environment) -> Result<(), Wrong> {
         Gives::Anything => (Expected::Anything, false),
         Gives::JsonPatch => (Expected::JsonPatch, true),
         Gives::ApplyConfiguration => (Expected::Object, true),
-        Gives::Device | Gives::DeviceAttribute => return Ok(()),
+        Gives::Device => return about_devices(Selector::compile(text)),
+        Gives::DeviceAttribute => return about_devices(Selector::compile_attribute(text)),
     };
     let scope = Scope { params: of.params, authorizer: of.authorizer, mutation };
     let environment = scope.environment(&types(of));
     match Expression::compile(&environment, text, expected).program {
+        Ok(_) => Ok(()),
+        Err(detail) => Err(Wrong { error: ErrorType::Invalid, detail }),
+    }
+}
+
+fn about_devices(compiled: Result<Selector, String>) -> Result<(), Wrong> {
+    match compiled {
+        Ok(selector) if selector.is_too_complex() => {
+            let detail = "too complex, exceeds cost limit".to_owned();
+            Err(Wrong { error: ErrorType::Forbidden, detail })
+        }
         Ok(_) => Ok(()),
         Err(detail) => Err(Wrong { error: ErrorType::Invalid, detail }),
     }
@@ -57,6 +69,9 @@ mod tests {
         assert_eq!(wrong.detail, "must evaluate to bool but got int");
         let wrong = compile("params.x", &of(Gives::Truth, &[])).expect_err("none");
         assert!(wrong.detail.starts_with("compilation failed"), "{}", wrong.detail);
+        let devices = of(Gives::Device, &[]);
+        assert_eq!(compile("device.driver == 'x'", &devices), Ok(()));
+        assert!(compile("device.nope", &devices).is_err());
     }
 
     #[test]
