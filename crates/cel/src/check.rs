@@ -146,13 +146,10 @@ impl Checker<'_> {
         let target = operand.in_optional().unwrap_or(&operand);
         let ty = match target {
             Type::Map(of) => of.1.clone(),
-            Type::Struct(name) => match self.environment.field(name, field) {
-                Some(ty) => ty,
-                None => {
-                    self.report(id, format!("undefined field '{field}'"));
-                    Type::Error
-                }
-            },
+            Type::Struct(name) => self.environment.field(name, field).unwrap_or_else(|| {
+                self.report(id, format!("undefined field '{field}'"));
+                Type::Error
+            }),
             Type::Param(_) => {
                 self.bound.assign(&Type::Dyn, target);
                 Type::Dyn
@@ -194,7 +191,7 @@ impl Checker<'_> {
         *function = function.trim_start_matches('.').into();
         let ids = target.iter().chain(args.iter()).map(|arg| arg.id).collect::<Vec<_>>();
         let (function, member) = (function.clone(), target.is_some());
-        self.resolve(id, &function, &overloads, member, &ids)
+        self.resolve(id, (&function, member), &overloads, &ids)
     }
 
     fn optional_select(&mut self, id: Id, args: &mut [Expr]) -> Type {
@@ -212,9 +209,8 @@ impl Checker<'_> {
     fn resolve(
         &mut self,
         id: Id,
-        function: &str,
+        (function, member): (&str, bool),
         overloads: &[Arc<Overload>],
-        member: bool,
         ids: &[Id],
     ) -> Type {
         let mut args: Vec<Type> = ids.iter().map(|id| self.checked.types[*id].clone()).collect();

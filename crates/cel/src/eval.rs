@@ -395,7 +395,6 @@ fn get_field<'a>(operand: &Value<'a>, field: &str) -> Option<Outcome<'a>> {
             let found = message.fields.iter().find(|(name, _)| &**name == field);
             found.map(|(_, value)| Ok(value.clone()))
         }
-        Value::Opaque(opaque) => opaque.field(field),
         _ => Some(Err(Error::no_overload())),
     }
 }
@@ -406,7 +405,6 @@ fn present(operand: &Value<'_>, field: &str) -> Result<bool, Error> {
         Value::Message(message) => Ok(message.fields.iter().any(|(name, _)| &**name == field)),
         Value::Optional(None) => Ok(false),
         Value::Optional(Some(held)) => present(held, field),
-        Value::Opaque(opaque) => Ok(opaque.field(field).is_some()),
         _ => Err(Error::no_overload()),
     }
 }
@@ -414,17 +412,14 @@ fn present(operand: &Value<'_>, field: &str) -> Result<bool, Error> {
 fn get_index<'a>(operand: &Value<'a>, index: &Value<'a>) -> Result<Option<Outcome<'a>>, Error> {
     match operand {
         Value::List(list) => {
-            let at = match Key::of(index) {
-                Some(Key::Number { value, .. }) => value,
-                _ => {
-                    let ty = index.type_name();
-                    return Err(Error::new(format!("unsupported index type '{ty}' in list")));
-                }
+            let Some(Key::Number { value: at, .. }) = Key::of(index) else {
+                let ty = index.type_name();
+                return Err(Error::new(format!("unsupported index type '{ty}' in list")));
             };
             Ok(usize::try_from(at).ok().and_then(|at| list.get(at)))
         }
         Value::Map(map) => Ok(Key::of(index).and_then(|key| map.get(&key))),
-        Value::Message(_) | Value::Opaque(_) => match index {
+        Value::Message(_) => match index {
             Value::Text(name) => Ok(get_field(operand, name)),
             _ => Err(Error::no_overload()),
         },

@@ -49,9 +49,9 @@ pub(crate) struct Functions {
 impl Functions {
     /// Those of `libraries`; made once for each choice of libraries.
     pub(crate) fn of(libraries: &[Library]) -> Arc<Self> {
-        // Addresses only tell libraries apart.
-        static MADE: LazyLock<Mutex<Vec<(Vec<usize>, Arc<Functions>)>>> =
-            LazyLock::new(Mutex::default);
+        /// By the addresses of libraries, which only tell them apart.
+        type Made = Vec<(Vec<usize>, Arc<Functions>)>;
+        static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
         let key: Vec<usize> = libraries.iter().map(|library| library.as_ptr().addr()).collect();
         let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, functions)) = made.iter().find(|(other, _)| *other == key) {

@@ -113,10 +113,9 @@ impl Bound {
         match ty {
             Type::Param(name) if name == param => true,
             Type::Param(name) => self.types.get(name).is_some_and(|to| self.occurs(param, to)),
-            Type::List(of) => self.occurs(param, of),
+            Type::List(of) | Type::Type(Some(of)) => self.occurs(param, of),
             Type::Map(of) => self.occurs(param, &of.0) || self.occurs(param, &of.1),
             Type::Opaque(_, params) => params.iter().any(|of| self.occurs(param, of)),
-            Type::Type(Some(of)) => self.occurs(param, of),
             _ => false,
         }
     }

@@ -48,8 +48,7 @@ fn lists(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
             made(1.0, Estimate::fixed(number(end, most).wrapping_sub(number(start, 0))))
         }
         ("lists_range", None, [size]) => made(1.0, Estimate::fixed(number(size, u64::MAX))),
-        ("list_reverse", Some(list), []) => made(1.0, coster.size_of(list)),
-        ("list_flatten", Some(list), []) => made(1.0, coster.size_of(list)),
+        ("list_reverse" | "list_flatten", Some(list), []) => made(1.0, coster.size_of(list)),
         ("list_flatten_int", Some(list), [depth]) => {
             #[expect(clippy::cast_precision_loss, reason = "a factor")]
             let depth = number(depth, u64::MAX) as f64;
@@ -75,6 +74,49 @@ fn lists(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
     }
 }
 
+/// What costs next to nothing: steps of questions to the authorizer, and what is known
+/// of a value that is there.
+const CHEAP: &[&str] = &[
+    "serviceAccount",
+    "path",
+    "group",
+    "resource",
+    "subresource",
+    "namespace",
+    "name",
+    "allowed",
+    "reason",
+    "error",
+    "errored",
+    "format.named",
+    "sign",
+    "asInteger",
+    "isInteger",
+    "asApproximateFloat",
+    "isGreaterThan",
+    "isLessThan",
+    "compareTo",
+    "add",
+    "sub",
+    "major",
+    "minor",
+    "patch",
+    "getScheme",
+    "getHostname",
+    "getHost",
+    "getPort",
+    "getEscapedPath",
+    "getQuery",
+    "masked",
+    "prefixLength",
+    "family",
+    "isUnspecified",
+    "isLoopback",
+    "isLinkLocalMulticast",
+    "isLinkLocalUnicast",
+    "isGlobalUnicast",
+];
+
 /// What Kubernetes adds.
 fn kubernetes(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
     let one = Some((Estimate::fixed(1), None));
@@ -82,44 +124,7 @@ fn kubernetes(coster: &Coster<'_>, call: &Call<'_, '_>) -> Option<Cost> {
     let (target, args) = (call.target, call.args);
     match call.function {
         "check" => Some((Estimate::fixed(AUTHORIZE), None)),
-        "serviceAccount"
-        | "path"
-        | "group"
-        | "resource"
-        | "subresource"
-        | "namespace"
-        | "name"
-        | "allowed"
-        | "reason"
-        | "error"
-        | "errored"
-        | "format.named"
-        | "sign"
-        | "asInteger"
-        | "isInteger"
-        | "asApproximateFloat"
-        | "isGreaterThan"
-        | "isLessThan"
-        | "compareTo"
-        | "add"
-        | "sub"
-        | "major"
-        | "minor"
-        | "patch"
-        | "getScheme"
-        | "getHostname"
-        | "getHost"
-        | "getPort"
-        | "getEscapedPath"
-        | "getQuery"
-        | "masked"
-        | "prefixLength"
-        | "family"
-        | "isUnspecified"
-        | "isLoopback"
-        | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast"
-        | "isGlobalUnicast" => one,
+        function if CHEAP.contains(&function) => one,
         "fieldSelector" | "labelSelector" => {
             let length = size(args.first()?);
             Some((selector(length), None))

@@ -10,7 +10,6 @@ use super::{
     semver::Semver,
     url::Url,
 };
-use crate::{error::Error, value::Value};
 
 #[derive(Clone, Debug)]
 pub enum Opaque<'a> {
@@ -27,7 +26,7 @@ pub enum Opaque<'a> {
     Decision(Arc<Decision>),
 }
 
-impl<'a> Opaque<'a> {
+impl Opaque<'_> {
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Quantity(_) => "kubernetes.Quantity",
@@ -58,12 +57,6 @@ impl<'a> Opaque<'a> {
 
     pub(crate) fn is_zero(&self) -> bool {
         matches!(self, Self::Quantity(amount) if amount.quantity.is_zero())
-    }
-
-    /// None of them has fields.
-    #[expect(clippy::unused_self, reason = "one day one of them may")]
-    pub(crate) fn field(&self, _field: &str) -> Option<Result<Value<'a>, Error>> {
-        Some(Err(Error::no_overload()))
     }
 
     /// What comparing its bytes costs.

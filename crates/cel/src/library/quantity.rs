@@ -122,7 +122,7 @@ fn two<'v>(args: &'v [Value<'_>]) -> Result<(&'v Amount, &'v Amount), Error> {
 fn scale(text: &str) -> Option<i32> {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text).trim_start_matches('0');
     let split = |text: &str, dot: bool| {
-        text.find(|c: char| !c.is_ascii_digit() && !(dot && c == '.')).unwrap_or(text.len())
+        text.find(|c: char| !(c.is_ascii_digit() || dot && c == '.')).unwrap_or(text.len())
     };
     let (number, suffix) = text.split_at(split(text, true));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));

@@ -19,14 +19,14 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-fn illegal(error: String) -> Error {
+fn illegal(error: &str) -> Error {
     Error::new(format!("Illegal regex: {error}"))
 }
 
 fn find<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [text, pattern] = args else { return Err(Error::no_overload()) };
     let (text, pattern) = (text_of(text)?, text_of(pattern)?);
-    let regex = context.patterns.get(pattern).map_err(illegal)?;
+    let regex = context.patterns.get(pattern).map_err(|error| illegal(&error))?;
     Ok(Value::text(regex.find(text).map(|found| found.as_str()).unwrap_or_default()))
 }
 
@@ -36,7 +36,7 @@ fn find_all<'a>(context: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a
         [text, pattern, most] => (text_of(text)?, text_of(pattern)?, int_of(most)?),
         _ => return Err(Error::no_overload()),
     };
-    let regex = context.patterns.get(pattern).map_err(illegal)?;
+    let regex = context.patterns.get(pattern).map_err(|error| illegal(&error))?;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let found = regex.find_iter(text).take(most).map(|found| Value::text(found.as_str()));
     Ok(Value::list(found.collect()))

@@ -56,12 +56,12 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
         name: "lowerAscii",
         overloads: &[("string_lower_ascii", "string.() -> string")],
-        body: |_, args| change(args, |text| text.to_ascii_lowercase()),
+        body: |_, args| change(args, str::to_ascii_lowercase),
     },
     Function {
         name: "upperAscii",
         overloads: &[("string_upper_ascii", "string.() -> string")],
-        body: |_, args| change(args, |text| text.to_ascii_uppercase()),
+        body: |_, args| change(args, str::to_ascii_uppercase),
     },
     Function {
         name: "trim",

@@ -97,7 +97,7 @@ impl Url {
         }
         let mut url = Self::default();
         if text == "*" {
-            url.path = "*".to_owned();
+            "*".clone_into(&mut url.path);
             return Ok(url);
         }
         let (scheme, rest) = scheme(text)?;
@@ -109,7 +109,7 @@ impl Url {
         url.query = query;
         if !rest.starts_with('/') {
             if !url.scheme.is_empty() {
-                url.opaque = rest.to_owned();
+                rest.clone_into(&mut url.opaque);
                 return Ok(url);
             }
             if request {

@@ -193,10 +193,10 @@ impl Conditions {
         let inputs = Inputs { namespace: &object::NULL, ..inputs.clone() };
         let mut errors = Vec::new();
         for condition in &self.conditions {
-            let holds = run(condition, &inputs, variables, &mut budget, |value| value.as_bool());
-            match holds {
-                Ok(Some(false)) => return Ok(false),
-                Ok(_) => {}
+            let denies = |value: &Value<'_>| value.as_bool() == Some(false);
+            match run(condition, &inputs, variables, &mut budget, denies) {
+                Ok(true) => return Ok(false),
+                Ok(false) => {}
                 Err(Failure::Value(message)) => errors.push(message),
                 Err(Failure::Budget) => {
                     return if fails { Err(OUT_OF_BUDGET.to_owned()) } else { Ok(false) };

@@ -64,7 +64,7 @@ impl Place {
         });
         let uses_old = program.as_ref().is_ok_and(|program| program.uses("oldSelf"));
         let field = field(schema, &source.field_path);
-        Rule { program, message, uses_old, field, source }
+        Rule { source, program, message, uses_old, field }
     }
 }
 

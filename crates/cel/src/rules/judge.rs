@@ -20,7 +20,8 @@ impl CompileRules for Rules {
             return;
         }
         let mut judge = Judge { errs, total: 0, expensive: Vec::new() };
-        judge.visit(schema, at, Context { count: Some(1), uncorrelatable: None, root: true });
+        let context = Context { count: Some(1), uncorrelatable: None, root: true };
+        judge.visit(schema, at, &context);
         judge.finish(at);
     }
 
@@ -48,9 +49,9 @@ struct Context {
 }
 
 impl Judge<'_> {
-    fn visit(&mut self, schema: &Schema, at: &Path<'_>, context: Context) {
+    fn visit(&mut self, schema: &Schema, at: &Path<'_>, context: &Context) {
         if !schema.validations().is_empty() {
-            self.rules(schema, at, &context);
+            self.rules(schema, at, context);
         }
         let inner = Context {
             count: context.count.zip(most(schema)).map(|(count, most)| count.saturating_mul(most)),
@@ -59,7 +60,7 @@ impl Judge<'_> {
         };
         let here = || context.uncorrelatable.clone().or_else(|| Some(at.to_string()));
         if let Additional::Of(of) = schema.additional() {
-            self.visit(of, &at.field("additionalProperties"), inner.clone());
+            self.visit(of, &at.field("additionalProperties"), &inner);
         }
         let properties = at.field("properties");
         for (name, property) in schema.properties() {
@@ -68,13 +69,13 @@ impl Judge<'_> {
             self.visit(
                 property,
                 &properties.key(name),
-                Context { uncorrelatable, ..inner.clone() },
+                &Context { uncorrelatable, ..inner.clone() },
             );
         }
         if let Some(items) = schema.items() {
             let correlates = schema.list_type() == Some("map");
             let uncorrelatable = if correlates { inner.uncorrelatable.clone() } else { here() };
-            self.visit(items, &at.field("items"), Context { uncorrelatable, ..inner });
+            self.visit(items, &at.field("items"), &Context { uncorrelatable, ..inner });
         }
     }
 

@@ -76,7 +76,7 @@ impl custom::Rules for RuleSet {
     fn check(&self, object: &Tree, old: Option<&Tree>, errs: &mut Errors) {
         let mut run = Run { errs, budget: Some(BUDGET) };
         let past = Past { current: old.map(|old| (object, old)), parent: None };
-        run.visit(self, &Path::Root, object, old, past);
+        run.visit(self, &Path::Root, Spot { object, old, past });
     }
 }
 
@@ -111,6 +111,14 @@ impl<'a> Past<'a> {
     }
 }
 
+/// A value, and what it was.
+#[derive(Clone, Copy)]
+struct Spot<'a> {
+    object: &'a Tree,
+    old: Option<&'a Tree>,
+    past: Past<'a>,
+}
+
 struct Run<'e> {
     errs: &'e mut Errors,
     /// Nothing once it has been exhausted.
@@ -118,44 +126,34 @@ struct Run<'e> {
 }
 
 impl Run<'_> {
-    fn visit(
-        &mut self,
-        set: &RuleSet,
-        at: &Path<'_>,
-        object: &Tree,
-        old: Option<&Tree>,
-        past: Past<'_>,
-    ) {
+    fn visit(&mut self, set: &RuleSet, at: &Path<'_>, spot: Spot<'_>) {
+        let Spot { object, old, past } = spot;
         if object.is_null() || self.budget.is_none() {
             return;
         }
-        self.rules(set, at, object, old, past);
+        self.rules(set, at, spot);
         if let (Tree::List(items), Some(inner)) = (object, &set.items) {
             for (i, item) in items.iter().enumerate() {
                 let before = correlated(set, item, old);
-                self.visit(inner, &at.index(i), item, before, past.item(item, before));
+                let past = past.item(item, before);
+                self.visit(inner, &at.index(i), Spot { object: item, old: before, past });
             }
         }
         for (name, value) in object.entries() {
             let before = old.filter(|_| set.correlates).map(|old| old.get(name));
             let before = before.filter(|before| !before.is_null());
+            let spot = Spot { object: value, old: before, past: past.key(name) };
             let property = set.properties.iter().find(|(own, _)| own == name);
             if let Some((_, inner)) = property {
-                self.visit(inner, &at.field(name), value, before, past.key(name));
+                self.visit(inner, &at.field(name), spot);
             } else if let Some(inner) = &set.additional {
-                self.visit(inner, &at.key(name), value, before, past.key(name));
+                self.visit(inner, &at.key(name), spot);
             }
         }
     }
 
-    fn rules(
-        &mut self,
-        set: &RuleSet,
-        at: &Path<'_>,
-        object: &Tree,
-        old: Option<&Tree>,
-        past: Past<'_>,
-    ) {
+    fn rules(&mut self, set: &RuleSet, at: &Path<'_>, spot: Spot<'_>) {
+        let Spot { object, old, .. } = spot;
         for rule in &set.rules {
             let Some(budget) = self.budget else { return };
             if rule.uses_old && old.is_none() && !rule.takes_none() {
@@ -183,7 +181,7 @@ impl Run<'_> {
             self.budget = Some(rest);
             match outcome {
                 Ok(true) => {}
-                Ok(false) => self.refuse(set, rule, at, (object, old), past),
+                Ok(false) => self.refuse(set, rule, at, spot),
                 Err(error) => self.failed(set, rule, at, &error),
             }
         }
@@ -211,19 +209,12 @@ impl Run<'_> {
         push(self.errs, ErrorType::Invalid, &at.to_string(), ty, detail);
     }
 
-    fn refuse(
-        &mut self,
-        set: &RuleSet,
-        rule: &Rule,
-        at: &Path<'_>,
-        (object, old): (&Tree, Option<&Tree>),
-        past: Past<'_>,
-    ) {
+    fn refuse(&mut self, set: &RuleSet, rule: &Rule, at: &Path<'_>, spot: Spot<'_>) {
         let made = rule.message.as_ref().and_then(|message| {
             let program = message.as_ref().ok()?;
-            self.message(set, rule, program, (object, old))
+            self.message(set, rule, program, spot)
         });
-        if !rule.uses_old && past.untouched() {
+        if !rule.uses_old && spot.past.untouched() {
             return;
         }
         let detail = made.unwrap_or_else(|| match &*rule.source.message {
@@ -241,7 +232,7 @@ impl Run<'_> {
         if matches!(&*set.ty, "object" | "array") {
             push_omitted(self.errs, error, &path, detail);
         } else {
-            push(self.errs, error, &path, object.clone(), detail);
+            push(self.errs, error, &path, spot.object.clone(), detail);
         }
     }
 
@@ -251,9 +242,9 @@ impl Run<'_> {
         set: &RuleSet,
         rule: &Rule,
         program: &Program,
-        (object, old): (&Tree, Option<&Tree>),
+        spot: Spot<'_>,
     ) -> Option<String> {
-        let bindings = bind(set, object, old, rule.takes_none()).ok()?;
+        let bindings = bind(set, spot.object, spot.old, rule.takes_none()).ok()?;
         let (outcome, cost) = program.evaluate(&bindings, u64::MAX);
         self.budget = self.budget.and_then(|budget| budget.checked_sub(cost));
         let value = outcome.ok()?;

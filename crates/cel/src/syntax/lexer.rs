@@ -66,8 +66,8 @@ impl Lexer<'_> {
                 self.at += rest.iter().position(|c| *c == '\n').unwrap_or(rest.len());
                 Ok(None)
             }
-            '"' | '\'' => self.string(0).map(|end| self.take(end, Token::Text)),
-            'r' | 'R' | 'b' | 'B' if self.is_string() => self.prefixed(),
+            '"' | '\'' => self.string(0).map(|end| Some(self.take(end, Token::Text))),
+            'r' | 'R' | 'b' | 'B' if self.is_string() => Ok(Some(self.prefixed())),
             'a'..='z' | 'A'..='Z' | '_' => Ok(Some(self.word())),
             '0'..='9' => Ok(Some(self.number())),
             '.' if self.peek(1).is_ascii_digit() => Ok(Some(self.number())),
@@ -76,9 +76,9 @@ impl Lexer<'_> {
         }
     }
 
-    fn take(&mut self, end: usize, token: Token) -> Option<Token> {
+    fn take(&mut self, end: usize, token: Token) -> Token {
         self.at = end;
-        Some(token)
+        token
     }
 
     /// Whether a prefix of letters is followed by a quote.
@@ -89,13 +89,13 @@ impl Lexer<'_> {
     }
 
     /// A string with letters before it; the letters alone are a name.
-    fn prefixed(&mut self) -> Result<Option<Token>, Stop> {
+    fn prefixed(&mut self) -> Token {
         let bytes = matches!(self.peek(0), 'b' | 'B');
         let letters = if matches!(self.peek(1), '"' | '\'') { 1 } else { 2 };
         let raw = !bytes || letters == 2;
         let end = if raw { self.raw(letters) } else { self.string(letters) };
-        let Ok(end) = end else { return Ok(Some(self.word())) };
-        Ok(self.take(end, if bytes { Token::Bytes } else { Token::Text }))
+        let Ok(end) = end else { return self.word() };
+        self.take(end, if bytes { Token::Bytes } else { Token::Text })
     }
 
     /// The end of a string whose quote is `skip` ahead.
@@ -229,7 +229,7 @@ impl Lexer<'_> {
         if end == self.at + 1 || self.text.get(end) != Some(&'`') {
             return Err(end);
         }
-        Ok(self.take(end + 1, Token::Quoted))
+        Ok(Some(self.take(end + 1, Token::Quoted)))
     }
 
     fn symbol(&mut self) -> Result<Option<Token>, Stop> {
@@ -262,6 +262,6 @@ impl Lexer<'_> {
             '%' => (1, Token::Percent),
             _ => return Err(self.at),
         };
-        Ok(self.take(self.at + length, token))
+        Ok(Some(self.take(self.at + length, token)))
     }
 }

@@ -127,7 +127,7 @@ impl Maker<'_, '_> {
         let list = self.list(vec![value]);
         let step = vec![self.accu(), list];
         let step = self.call("_+_", step);
-        Ok(self.collect(target, (iter, None), filter, step, false))
+        Ok(self.collect(target, (iter, None), (filter, step), false))
     }
 
     fn filter(&mut self, target: Option<Expr>, mut args: Vec<Expr>) -> Result<Expr, Refused> {
@@ -136,7 +136,7 @@ impl Maker<'_, '_> {
         let list = self.list(args);
         let step = vec![self.accu(), list];
         let step = self.call("_+_", step);
-        Ok(self.collect(target, (iter, None), filter, step, false))
+        Ok(self.collect(target, (iter, None), (filter, step), false))
     }
 
     fn transform(
@@ -163,7 +163,7 @@ impl Maker<'_, '_> {
                 self.call("cel.@mapInsert", step)
             }
         };
-        Ok(self.collect(target, (iter, iter2), filter, step, function != "transformList"))
+        Ok(self.collect(target, (iter, iter2), (filter, step), function != "transformList"))
     }
 
     /// A fold that fills a list or a map.
@@ -171,8 +171,7 @@ impl Maker<'_, '_> {
         &mut self,
         target: Option<Expr>,
         (iter, iter2): (Arc<str>, Option<Arc<str>>),
-        filter: Option<Expr>,
-        mut step: Expr,
+        (filter, mut step): (Option<Expr>, Expr),
         map: bool,
     ) -> Expr {
         if let Some(filter) = filter {

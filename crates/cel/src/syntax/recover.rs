@@ -156,7 +156,7 @@ impl<'a> Cursor<'a> {
             if !self.recovering {
                 self.recovering = true;
                 let found = self.found();
-                self.report(self.at, format!("missing {set} at {found}"));
+                self.report(self.at, &format!("missing {set} at {found}"));
             }
             return Ok(place);
         }
@@ -197,7 +197,7 @@ impl<'a> Cursor<'a> {
             match failure {
                 Failure::Mismatch(set) => {
                     let found = self.found();
-                    self.report(self.at, format!("mismatched input {found} expecting {set}"));
+                    self.report(self.at, &format!("mismatched input {found} expecting {set}"));
                 }
                 Failure::NoViable { from, to } => self.report_alternatives(from, to),
                 Failure::Halt => {}
@@ -232,7 +232,7 @@ impl<'a> Cursor<'a> {
     fn repair(&mut self) -> Parsed<()> {
         if self.repairs == MOST_REPAIRS {
             let message = format!("error recovery attempt limit exceeded: {MOST_REPAIRS}");
-            self.report(self.at, message);
+            self.report(self.at, &message);
             self.halt();
         }
         self.repairs += 1;
@@ -281,7 +281,7 @@ impl<'a> Cursor<'a> {
         if !self.recovering {
             self.recovering = true;
             let found = self.found();
-            self.report(self.at, format!("extraneous input {found} expecting {expected}"));
+            self.report(self.at, &format!("extraneous input {found} expecting {expected}"));
         }
     }
 
@@ -296,10 +296,10 @@ impl<'a> Cursor<'a> {
         } else {
             format!("no viable alternative at input '{text}'")
         };
-        self.report(to, message);
+        self.report(to, &message);
     }
 
-    fn report(&mut self, at: usize, message: String) {
+    fn report(&mut self, at: usize, message: &str) {
         if self.halted {
             return;
         }

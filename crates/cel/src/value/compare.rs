@@ -35,7 +35,7 @@ pub(crate) fn equal<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool, Error> {
         }
         (Value::Opaque(a), Value::Opaque(b)) => a.equal(b),
         (Value::Preserved(a), Value::Preserved(b)) => a == b,
-        (a, b) => number(a, b) == Some(Some(Ordering::Equal)),
+        (a, b) => numbers(a, b).is_some_and(|(a, b)| a.compare(b) == Some(Ordering::Equal)),
     })
 }
 
@@ -47,27 +47,39 @@ pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Result<Ordering, Error> {
         (Value::Bytes(a), Value::Bytes(b)) => Ok(a.cmp(b)),
         (Value::Timestamp(a), Value::Timestamp(b)) => Ok(a.cmp(b)),
         (Value::Duration(a), Value::Duration(b)) => Ok(a.cmp(b)),
-        (a, b) => match number(a, b) {
-            Some(Some(order)) => Ok(order),
-            Some(None) => Err(Error::new("NaN values cannot be ordered")),
-            None => Err(Error::no_overload()),
-        },
+        (a, b) => {
+            let (a, b) = numbers(a, b).ok_or_else(Error::no_overload)?;
+            a.compare(b).ok_or_else(|| Error::new("NaN values cannot be ordered"))
+        }
     }
 }
 
-/// The order of two numbers of any types; `None` if they are not numbers, and no
-/// order if one is not a number at all.
-fn number(a: &Value<'_>, b: &Value<'_>) -> Option<Option<Ordering>> {
-    let integer = |value: &Value<'_>| match value {
-        Value::Int(n) => Some(i128::from(*n)),
-        Value::Uint(n) => Some(i128::from(*n)),
+/// A number of any type.
+#[derive(Clone, Copy)]
+enum Number {
+    Whole(i128),
+    Double(f64),
+}
+
+fn numbers(a: &Value<'_>, b: &Value<'_>) -> Option<(Number, Number)> {
+    let number = |value: &Value<'_>| match value {
+        Value::Int(n) => Some(Number::Whole((*n).into())),
+        Value::Uint(n) => Some(Number::Whole((*n).into())),
+        Value::Double(n) => Some(Number::Double(*n)),
         _ => None,
     };
-    match (a, b) {
-        (Value::Double(a), Value::Double(b)) => Some(a.partial_cmp(b)),
-        (Value::Double(a), b) => Some(double(*a, integer(b)?)),
-        (a, Value::Double(b)) => Some(double(*b, integer(a)?).map(Ordering::reverse)),
-        (a, b) => Some(Some(integer(a)?.cmp(&integer(b)?))),
+    number(a).zip(number(b))
+}
+
+impl Number {
+    /// Exactly; nothing if one is not a number at all.
+    fn compare(self, other: Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Whole(a), Self::Whole(b)) => Some(a.cmp(&b)),
+            (Self::Double(a), Self::Double(b)) => a.partial_cmp(&b),
+            (Self::Double(a), Self::Whole(b)) => double(a, b),
+            (Self::Whole(a), Self::Double(b)) => double(b, a).map(Ordering::reverse),
+        }
     }
 }
 

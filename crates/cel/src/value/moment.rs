@@ -54,7 +54,7 @@ impl Moment {
         let midnight = Self::parse_date(date)?;
         let time = time.strip_prefix('T')?;
         let (clock, rest) = time.split_at_checked(8)?;
-        let mut parts = clock.split(':').map(|part| two_digits(part));
+        let mut parts = clock.split(':').map(two_digits);
         let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
         let (fraction, zone) = match rest.strip_prefix(['.', ',']) {
             Some(rest) => {

@@ -76,7 +76,7 @@ pub(crate) fn from_tree<'a>(
 /// A value as a tree, where JSON can say it.
 pub(crate) fn to_tree(value: &Value<'_>) -> Result<object::Value, Error> {
     Ok(match value {
-        Value::Null => object::Value::Null,
+        Value::Null | Value::Optional(None) => object::Value::Null,
         Value::Bool(b) => (*b).into(),
         Value::Int(n) => (*n).into(),
         Value::Uint(n) => (*n).into(),
@@ -111,7 +111,6 @@ pub(crate) fn to_tree(value: &Value<'_>) -> Result<object::Value, Error> {
             tree
         }
         Value::Optional(Some(value)) => to_tree(value)?,
-        Value::Optional(None) => object::Value::Null,
         Value::Opaque(opaque) => opaque.to_string().into(),
         Value::Type(name) => object::Value::from(&**name),
     })
