@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use object::{
-    Condition, IntOrString, LabelSelector, LabelSelectorRequirement, Lens, List, Quantity, Value,
-    names,
+    Condition, IntOrString, LabelSelector, LabelSelectorRequirement, List, Quantity, Value, names,
 };
 use schema::{Errors, Path, check_labels};
 
@@ -244,16 +243,7 @@ pub(crate) fn check_known_requirement(operator: &str, none: bool, at: &Path, err
 
 /// A selector as Go prints it: in the order of its fields.
 pub(crate) fn shown_selector(selector: &LabelSelector) -> String {
-    let json = |value: &Value| String::from_utf8_lossy(&object::to_json(value)).into_owned();
-    let mut parts = Vec::new();
-    if !selector.match_labels().is_empty() {
-        parts.push(format!("\"matchLabels\":{}", json(selector.tree().get("matchLabels"))));
-    }
-    if !selector.match_expressions().is_empty() {
-        let expressions = json(selector.tree().get("matchExpressions"));
-        parts.push(format!("\"matchExpressions\":{expressions}"));
-    }
-    format!("{{{}}}", parts.join(","))
+    crate::shown::shown(selector)
 }
 
 /// A struct as Go prints those that have no names for JSON.

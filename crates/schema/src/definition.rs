@@ -60,7 +60,9 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn prepare_update(&self, _object: &mut Value, _old: &Value) {}
     fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
     fn sign(&self, _object: &mut Value, _old: Option<&Value>, _by: &Writer) {}
+    fn prepare_part(&self, _object: &mut Value, _part: &str, _old: &Value) {}
     fn validate(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
+    fn validate_part(&self, _object: &Value, _part: &str, _old: &Value, _errs: &mut Errors) {}
     fn validate_status(&self, _object: &Value, _old: &Value, _errs: &mut Errors) {}
     fn validate_version(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
     fn validate_status_at(&self, object: &Value, old: &Value, _now: i64, errs: &mut Errors) {
@@ -155,12 +157,16 @@ impl Definition {
     /// Fills defaults. What was given empty stays, for the rules to see.
     pub fn fill(&self, object: &mut Value) {
         let given = object.clone();
+        let restore = |object: &mut Value| {
+            if self.custom.is_none() {
+                restore_hollow(&self.shape, object, &given);
+            }
+        };
         self.normalize(object);
+        restore(object);
         self.hooks.default_fields(object);
         self.normalize(object); // a hook may have reached into what was absent
-        if self.custom.is_none() {
-            restore_hollow(&self.shape, object, &given);
-        }
+        restore(object);
     }
 
     /// What is empty, and was not there before, is no change.
@@ -260,6 +266,14 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn sign(&self, object: &mut Value, old: Option<&Value>, by: &Writer) {
         K::ref_cast_mut(object).sign(old.map(K::view), by);
+    }
+
+    fn prepare_part(&self, object: &mut Value, part: &str, old: &Value) {
+        K::ref_cast_mut(object).prepare_part(part, K::view(old));
+    }
+
+    fn validate_part(&self, object: &Value, part: &str, old: &Value, errs: &mut Errors) {
+        K::view(object).validate_part(part, K::view(old), errs);
     }
 
     fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut Errors) {

@@ -275,6 +275,9 @@ pub trait Kind: Lens {
     fn prepare_status(&mut self, _old: &Self) {}
     /// What the server writes down about a write: who, and when.
     fn sign(&mut self, _old: Option<&Self>, _by: &Writer) {}
+    /// What the server decides when a part is updated through a path of its own: all but
+    /// that part is as it was.
+    fn prepare_part(&mut self, _part: &str, _old: &Self) {}
     /// What a table says of the object besides its cells: that it has ended, and how.
     fn ended(&self) -> Option<(&'static str, &'static str)> {
         None
@@ -293,6 +296,8 @@ pub trait Kind: Lens {
     fn validate_approval(&self, old: &Self, errs: &mut Errors) {
         self.validate_status(old, errs);
     }
+    /// Rules for an update of a part.
+    fn validate_part(&self, _part: &str, _old: &Self, _errs: &mut Errors) {}
     /// What who writes the object should hear, though it is taken: what is out of use,
     /// what will not do what it seems to. `old`: it is not new.
     fn warn(&self, _old: Option<&Self>, _warnings: &mut Warnings) {}

@@ -21,7 +21,7 @@ pub fn normalize(shape: &Struct, object: &mut Value) {
 
 /// Brings back the empty lists and maps that were `given`, so that rules can tell them
 /// from none: until an object is stored, Go can.
-pub fn restore_hollow(shape: &Struct, object: &mut Value, given: &Value) {
+pub(crate) fn restore_hollow(shape: &Struct, object: &mut Value, given: &Value) {
     for (name, value) in given.entries() {
         let Some(field) = shape.field(name) else { continue };
         if is_hollow(field, value) {
@@ -35,7 +35,7 @@ pub fn restore_hollow(shape: &Struct, object: &mut Value, given: &Value) {
 }
 
 /// Drops empty lists and maps where there were none before: nobody has changed anything.
-pub fn drop_hollow(shape: &Struct, new: &mut Value, old: &Value) {
+pub(crate) fn drop_hollow(shape: &Struct, new: &mut Value, old: &Value) {
     if !hollow_within(shape, new) {
         return;
     }

@@ -18,24 +18,32 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 #[api]
 pub struct DaemonSet {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the set should be.
     #[api(tag = 2)]
     spec: DaemonSetSpec,
+    /// How far it is.
     #[api(tag = 3)]
     status: DaemonSetStatus,
 }
 
 #[api]
 pub struct DaemonSetSpec {
+    /// Which pods belong to it.
     #[api(tag = 1, always)]
     selector: Option<LabelSelector>,
+    /// What the pods are made from, one for each node.
     #[api(tag = 2, required, always)]
     template: PodTemplateSpec,
+    /// How old pods are replaced by new ones.
     #[api(tag = 3)]
     update_strategy: DaemonSetUpdateStrategy,
+    /// How long a pod must be ready before it counts as available.
     #[api(tag = 4)]
     min_ready_seconds: i32,
+    /// How many old revisions are kept.
     #[api(tag = 6, default = 10, implied)]
     revision_history_limit: Option<i32>,
 }
@@ -161,6 +169,9 @@ impl Kind for DaemonSet {
     }
 
     fn default_fields(&mut self) {
+        if self.metadata().annotations().get(TEMPLATE_GENERATION).is_none() {
+            self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, "0");
+        }
         let spec = self.spec_mut();
         spec.template_mut().default_fields();
         let strategy = spec.update_strategy_mut();

@@ -19,68 +19,92 @@ use crate::core::PodTemplateSpec;
 
 #[api]
 pub struct Deployment {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the deployment should be.
     #[api(tag = 2)]
     spec: DeploymentSpec,
+    /// How far it is.
     #[api(tag = 3)]
     status: DeploymentStatus,
 }
 
 #[api]
 pub struct DeploymentSpec {
+    /// How many pods there should be.
     #[api(tag = 1, default = 1, implied)]
     replicas: Option<i32>,
+    /// Which pods belong to it.
     #[api(tag = 2, always)]
     selector: Option<LabelSelector>,
+    /// What the pods are made from.
     #[api(tag = 3, required, always)]
     template: PodTemplateSpec,
+    /// How old pods are replaced by new ones.
     #[api(tag = 4, retain_keys)]
     strategy: DeploymentStrategy,
+    /// How long a pod must be ready before it counts as available.
     #[api(tag = 5)]
     min_ready_seconds: i32,
+    /// How many old ReplicaSets are kept, to go back to.
     #[api(tag = 6, default = 10, implied)]
     revision_history_limit: Option<i32>,
+    /// Whether changes of the template wait.
     #[api(tag = 7)]
     paused: bool,
+    /// After how long without progress it is said to have failed.
     #[api(tag = 9, default = 600, implied)]
     progress_deadline_seconds: Option<i32>,
 }
 
 #[api]
 pub struct DeploymentStrategy {
+    /// RollingUpdate or Recreate.
     #[api(tag = 1, default = "RollingUpdate", implied, go = "v1.DeploymentStrategyType")]
     type_: String,
+    /// How many pods come and go at a time.
     #[api(tag = 2)]
     rolling_update: Option<RollingUpdateDeployment>,
 }
 
 #[api]
 pub struct RollingUpdateDeployment {
+    /// How many pods may be missing meanwhile.
     #[api(tag = 1)]
     max_unavailable: Option<IntOrString>,
+    /// How many pods may be there beyond those that are wanted.
     #[api(tag = 2)]
     max_surge: Option<IntOrString>,
 }
 
 #[api]
 pub struct DeploymentStatus {
+    /// The generation that this status is about.
     #[api(tag = 1)]
     observed_generation: i64,
+    /// Pods that there are.
     #[api(tag = 2)]
     replicas: i32,
+    /// Pods of the newest template.
     #[api(tag = 3)]
     updated_replicas: i32,
+    /// Pods that are ready.
     #[api(tag = 7)]
     ready_replicas: i32,
+    /// Pods that have been ready for long enough.
     #[api(tag = 4)]
     available_replicas: i32,
+    /// Pods that are still missing.
     #[api(tag = 5)]
     unavailable_replicas: i32,
+    /// Pods on their way out.
     #[api(tag = 9)]
     terminating_replicas: Option<i32>,
+    /// What is known of it, point by point.
     #[api(tag = 6, keys("type"), merge, merge_key = "type")]
     conditions: List<DeploymentCondition>,
+    /// How often the name of a ReplicaSet was taken already.
     #[api(tag = 8)]
     collision_count: Option<i32>,
 }

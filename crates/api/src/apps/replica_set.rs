@@ -16,22 +16,29 @@ use crate::core::PodTemplateSpec;
 
 #[api]
 pub struct ReplicaSet {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the set should be.
     #[api(tag = 2)]
     spec: ReplicaSetSpec,
+    /// How far it is.
     #[api(tag = 3)]
     status: ReplicaSetStatus,
 }
 
 #[api]
 pub struct ReplicaSetSpec {
+    /// How many pods there should be.
     #[api(tag = 1, default = 1, implied)]
     replicas: Option<i32>,
+    /// How long a pod must be ready before it counts as available.
     #[api(tag = 4)]
     min_ready_seconds: i32,
+    /// Which pods belong to it.
     #[api(tag = 2, always)]
     selector: Option<LabelSelector>,
+    /// What the pods are made from.
     #[api(tag = 3)]
     template: PodTemplateSpec,
 }

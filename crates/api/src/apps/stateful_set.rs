@@ -21,37 +21,50 @@ use crate::{
 
 #[api]
 pub struct StatefulSet {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the set should be.
     #[api(tag = 2)]
     spec: StatefulSetSpec,
+    /// How far it is.
     #[api(tag = 3)]
     status: StatefulSetStatus,
 }
 
 #[api]
 pub struct StatefulSetSpec {
+    /// How many pods there should be.
     #[api(tag = 1, default = 1, implied)]
     replicas: Option<i32>,
+    /// Which pods belong to it.
     #[api(tag = 2, always)]
     selector: Option<LabelSelector>,
+    /// What the pods are made from.
     #[api(tag = 3, required, always)]
     template: PodTemplateSpec,
+    /// Claims that each pod gets for itself.
     #[api(tag = 4)]
     volume_claim_templates: List<PersistentVolumeClaim>,
+    /// The service that names the pods.
     #[api(tag = 5, always)]
     service_name: String,
+    /// Whether pods come and go one by one: OrderedReady or Parallel.
     #[api(tag = 6, default = "OrderedReady", implied, go = "v1.PodManagementPolicyType")]
     pod_management_policy: String,
+    /// How old pods are replaced by new ones.
     #[api(tag = 7)]
     update_strategy: StatefulSetUpdateStrategy,
+    /// How many old revisions are kept.
     #[api(tag = 8, default = 10, implied)]
     revision_history_limit: Option<i32>,
+    /// How long a pod must be ready before it counts as available.
     #[api(tag = 9)]
     min_ready_seconds: i32,
     #[api(tag = 10)]
     persistent_volume_claim_retention_policy:
         Option<StatefulSetPersistentVolumeClaimRetentionPolicy>,
+    /// With which number the pods begin.
     #[api(tag = 11)]
     ordinals: Option<StatefulSetOrdinals>,
 }

@@ -18,30 +18,41 @@ use crate::{
 
 #[api]
 pub struct CronJob {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the cron job should be.
     #[api(tag = 2)]
     spec: CronJobSpec,
+    /// What it has started.
     #[api(tag = 3)]
     status: CronJobStatus,
 }
 
 #[api]
 pub struct CronJobSpec {
+    /// Minute, hour, day, month and weekday, as cron has them.
     #[api(tag = 1, required, always)]
     schedule: String,
+    /// In which the schedule is meant.
     #[api(tag = 8)]
     time_zone: Option<String>,
+    /// How late a job may still start.
     #[api(tag = 2)]
     starting_deadline_seconds: Option<i64>,
+    /// What happens while the last job runs: Allow, Forbid or Replace.
     #[api(tag = 3, default = "Allow", implied, go = "v1.ConcurrencyPolicy")]
     concurrency_policy: String,
+    /// Whether no further jobs start.
     #[api(tag = 4, default = false, implied)]
     suspend: Option<bool>,
+    /// What the jobs are made from.
     #[api(tag = 5, required, always)]
     job_template: JobTemplateSpec,
+    /// How many successful jobs are kept.
     #[api(tag = 6, default = 3, implied)]
     successful_jobs_history_limit: Option<i32>,
+    /// How many failed jobs are kept.
     #[api(tag = 7, default = 1, implied)]
     failed_jobs_history_limit: Option<i32>,
 }

@@ -6,12 +6,16 @@ use schema::{Column, Errors, Kind, Names, Path, Storage};
 
 #[api]
 pub struct ConfigMap {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Whether the data can never change.
     #[api(tag = 4)]
     immutable: Option<bool>,
+    /// Texts by key.
     #[api(tag = 2)]
     data: Map<String>,
+    /// Bytes by key.
     #[api(tag = 3)]
     binary_data: Map<Bytes>,
 }

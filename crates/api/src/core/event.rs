@@ -12,34 +12,49 @@ use super::ObjectReference;
 
 #[api]
 pub struct Event {
+    /// Name, labels and the like.
     #[api(tag = 1, required, always)]
     metadata: ObjectMeta,
+    /// What the event is about.
     #[api(tag = 2, required, always)]
     involved_object: ObjectReference,
+    /// Why it happened, in one word.
     #[api(tag = 3)]
     reason: String,
+    /// The same, for people.
     #[api(tag = 4)]
     message: String,
+    /// Who saw it.
     #[api(tag = 5)]
     source: EventSource,
+    /// When it was first seen.
     #[api(tag = 6)]
     first_timestamp: Time,
+    /// When it was last seen.
     #[api(tag = 7)]
     last_timestamp: Time,
+    /// How often it was seen.
     #[api(tag = 8)]
     count: i32,
+    /// Normal or Warning.
     #[api(tag = 9)]
     type_: String,
+    /// When it happened.
     #[api(tag = 10)]
     event_time: MicroTime,
+    /// How often, and when last, if it goes on.
     #[api(tag = 11)]
     series: Option<EventSeries>,
+    /// What was done.
     #[api(tag = 12)]
     action: String,
+    /// What else it has to do with.
     #[api(tag = 13)]
     related: Option<ObjectReference>,
+    /// Who reports it.
     #[api(tag = 14, always)]
     reporting_component: String,
+    /// Which of them.
     #[api(tag = 15, always)]
     reporting_instance: String,
 }

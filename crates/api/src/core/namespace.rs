@@ -12,24 +12,30 @@ const FINALIZER: &str = "kubernetes";
 
 #[api]
 pub struct Namespace {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What holds the namespace back when it is deleted.
     #[api(tag = 2)]
     spec: NamespaceSpec,
+    /// Whether it is in use or on its way out.
     #[api(tag = 3)]
     status: NamespaceStatus,
 }
 
 #[api]
 pub struct NamespaceSpec {
+    /// Who must let go before the namespace goes.
     #[api(tag = 1, go = "[]v1.FinalizerName")]
     finalizers: List<String>,
 }
 
 #[api]
 pub struct NamespaceStatus {
+    /// Active or Terminating.
     #[api(tag = 1, default = "Active", implied, go = "v1.NamespacePhase")]
     phase: String,
+    /// What is known of it, point by point.
     #[api(tag = 2, keys("type"), merge, merge_key = "type")]
     conditions: List<NamespaceCondition>,
 }

@@ -17,24 +17,32 @@ use crate::{
 
 #[api]
 pub struct Node {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the node should be.
     #[api(tag = 2)]
     spec: NodeSpec,
+    /// What it is, as it tells itself.
     #[api(tag = 3)]
     status: NodeStatus,
 }
 
 #[api]
 pub struct NodeSpec {
+    /// The first range that its pods get addresses from.
     #[api(tag = 1, name = "podCIDR")]
     pod_cidr: String,
+    /// The ranges that its pods get addresses from.
     #[api(tag = 7, name = "podCIDRs", set, merge)]
     pod_cidrs: List<String>,
+    /// What a cloud calls it.
     #[api(tag = 3, name = "providerID")]
     provider_id: String,
+    /// Whether no further pods come to it.
     #[api(tag = 4)]
     unschedulable: bool,
+    /// What keeps pods away that do not tolerate it.
     #[api(tag = 5)]
     taints: List<Taint>,
     #[api(tag = 6)]
@@ -73,24 +81,34 @@ pub struct ConfigMapNodeConfigSource {
 
 #[api]
 pub struct NodeStatus {
+    /// All that it has.
     #[api(tag = 1, go = "v1.ResourceList")]
     capacity: Map<Quantity>,
+    /// What pods can have of it.
     #[api(tag = 2, go = "v1.ResourceList")]
     allocatable: Map<Quantity>,
+    /// Of no use any more.
     #[api(tag = 3, go = "v1.NodePhase")]
     phase: String,
+    /// What is known of it, point by point.
     #[api(tag = 4, keys("type"), merge, merge_key = "type")]
     conditions: List<NodeCondition>,
+    /// Names and addresses to reach it by.
     #[api(tag = 5, keys("type"), merge, merge_key = "type")]
     addresses: List<NodeAddress>,
+    /// Where its kubelet listens.
     #[api(tag = 6)]
     daemon_endpoints: NodeDaemonEndpoints,
+    /// Its system, kernel and programs.
     #[api(tag = 7)]
     node_info: NodeSystemInfo,
+    /// Images that it has.
     #[api(tag = 8)]
     images: List<ContainerImage>,
+    /// Volumes that it has mounted.
     #[api(tag = 9, go = "[]v1.UniqueVolumeName")]
     volumes_in_use: List<String>,
+    /// Volumes that are attached to it.
     #[api(tag = 10)]
     volumes_attached: List<AttachedVolume>,
     #[api(tag = 11)]

@@ -13,10 +13,13 @@ use crate::{columns, rules::Rules};
 
 #[api]
 pub struct PersistentVolumeClaim {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is claimed.
     #[api(tag = 2)]
     spec: PersistentVolumeClaimSpec,
+    /// What the claim has got.
     #[api(tag = 3)]
     status: PersistentVolumeClaimStatus,
 }

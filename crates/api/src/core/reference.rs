@@ -5,18 +5,25 @@ use object::Value;
 
 #[api(atomic)]
 pub struct ObjectReference {
+    /// Of the object.
     #[api(tag = 1)]
     kind: String,
+    /// Of the object.
     #[api(tag = 2)]
     namespace: String,
+    /// Of the object.
     #[api(tag = 3)]
     name: String,
+    /// Of the object.
     #[api(tag = 4, go = "types.UID")]
     uid: String,
+    /// Group and version of the object.
     #[api(tag = 5)]
     api_version: String,
+    /// The version of the object that is meant.
     #[api(tag = 6)]
     resource_version: String,
+    /// The part of the object that is meant.
     #[api(tag = 7)]
     field_path: String,
 }

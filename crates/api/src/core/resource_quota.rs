@@ -1,5 +1,7 @@
 //! core/v1: ResourceQuota.
 
+use std::collections::BTreeSet;
+
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Value};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
@@ -116,11 +118,8 @@ impl Kind for ResourceQuota {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
-        let mut seen =
-            [self.spec(), old.spec()].map(|spec| spec.scopes().iter().collect::<Vec<_>>());
-        for scopes in &mut seen {
-            scopes.sort_unstable();
-        }
+        let seen =
+            [self.spec(), old.spec()].map(|spec| spec.scopes().iter().collect::<BTreeSet<_>>());
         if seen[0] != seen[1] {
             let at = Path::Root.field("spec");
             let shown = Value::from(self.spec().scopes().clone());

@@ -8,14 +8,19 @@ use super::config_map::{KEPT, MAX_SIZE};
 
 #[api]
 pub struct Secret {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Whether the data can never change.
     #[api(tag = 5)]
     immutable: Option<bool>,
+    /// Bytes by key.
     #[api(tag = 2)]
     data: Map<Bytes>,
+    /// Texts by key; written, never read.
     #[api(tag = 4)]
     string_data: Map<String>,
+    /// What the keys mean to programs.
     #[api(tag = 3, default = "Opaque", implied, go = "v1.SecretType")]
     type_: String,
 }

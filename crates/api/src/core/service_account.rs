@@ -8,12 +8,16 @@ use super::{LocalObjectReference, ObjectReference};
 
 #[api]
 pub struct ServiceAccount {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Secrets that pods of the account may use.
     #[api(tag = 2, keys("name"), merge, merge_key = "name")]
     secrets: List<ObjectReference>,
+    /// Secrets that its pods fetch images with.
     #[api(tag = 3)]
     image_pull_secrets: List<LocalObjectReference>,
+    /// Whether its pods get a token.
     #[api(tag = 4)]
     automount_service_account_token: Option<bool>,
 }

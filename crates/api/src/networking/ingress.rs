@@ -13,22 +13,29 @@ use crate::{columns, core::TypedLocalObjectReference};
 
 #[api]
 pub struct Ingress {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Which requests go where.
     #[api(tag = 2)]
     spec: IngressSpec,
+    /// What a load balancer has made of it.
     #[api(tag = 3)]
     status: IngressStatus,
 }
 
 #[api]
 pub struct IngressSpec {
+    /// The class of who serves it.
     #[api(tag = 4)]
     ingress_class_name: Option<String>,
+    /// Where requests go that no rule is about.
     #[api(tag = 1)]
     default_backend: Option<IngressBackend>,
+    /// Hosts, and the secrets with their certificates.
     #[api(tag = 2)]
     tls: List<IngressTLS>,
+    /// Hosts and paths, and where they lead.
     #[api(tag = 3)]
     rules: List<IngressRule>,
 }

@@ -11,20 +11,26 @@ use crate::columns;
 
 #[api]
 pub struct NetworkPolicy {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Whom the policy is about, and what they may do.
     #[api(tag = 2)]
     spec: NetworkPolicySpec,
 }
 
 #[api]
 pub struct NetworkPolicySpec {
+    /// The pods that it is about.
     #[api(tag = 1, always)]
     pod_selector: LabelSelector,
+    /// Who may reach them; all is refused that no rule allows.
     #[api(tag = 2)]
     ingress: List<NetworkPolicyIngressRule>,
+    /// Whom they may reach; all is refused that no rule allows.
     #[api(tag = 3)]
     egress: List<NetworkPolicyEgressRule>,
+    /// Ingress, Egress or both.
     #[api(tag = 4, go = "[]v1.PolicyType")]
     policy_types: List<String>,
 }

@@ -11,22 +11,29 @@ use crate::{
 
 #[api]
 pub struct PodDisruptionBudget {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// How many pods must stay.
     #[api(tag = 2)]
     spec: PodDisruptionBudgetSpec,
+    /// How many can go now.
     #[api(tag = 3)]
     status: PodDisruptionBudgetStatus,
 }
 
 #[api]
 pub struct PodDisruptionBudgetSpec {
+    /// How many pods must stay.
     #[api(tag = 1)]
     min_available: Option<IntOrString>,
+    /// The pods that it is about.
     #[api(tag = 2)]
     selector: Option<LabelSelector>,
+    /// How many pods may be missing.
     #[api(tag = 3)]
     max_unavailable: Option<IntOrString>,
+    /// Whether pods that are not ready can always go.
     #[api(tag = 4, go = "v1.UnhealthyPodEvictionPolicyType")]
     unhealthy_pod_eviction_policy: Option<String>,
 }

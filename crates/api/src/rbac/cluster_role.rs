@@ -10,10 +10,13 @@ use super::PolicyRule;
 
 #[api]
 pub struct ClusterRole {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What may be done.
     #[api(tag = 2, always)]
     rules: List<PolicyRule>,
+    /// Roles whose rules are added up here.
     #[api(tag = 3)]
     aggregation_rule: Option<AggregationRule>,
 }

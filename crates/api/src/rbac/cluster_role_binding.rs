@@ -8,10 +8,13 @@ use super::{RoleRef, Subject};
 
 #[api]
 pub struct ClusterRoleBinding {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Who gets the role.
     #[api(tag = 2)]
     subjects: List<Subject>,
+    /// The role.
     #[api(tag = 3, required, always)]
     role_ref: RoleRef,
 }

@@ -6,22 +6,29 @@ use schema::{Errors, Kind, NameRule, Names, Path, Storage, names};
 
 #[api]
 pub struct Role {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What may be done in the namespace.
     #[api(tag = 2, always)]
     rules: List<PolicyRule>,
 }
 
 #[api]
 pub struct PolicyRule {
+    /// What may be done; * is everything.
     #[api(tag = 1, required, always)]
     verbs: List<String>,
+    /// Of which groups; "" is the core group.
     #[api(tag = 2)]
     api_groups: List<String>,
+    /// To which resources.
     #[api(tag = 3)]
     resources: List<String>,
+    /// To which objects; none means all.
     #[api(tag = 4)]
     resource_names: List<String>,
+    /// To which paths that are no resources.
     #[api(tag = 5, name = "nonResourceURLs")]
     non_resource_urls: List<String>,
 }

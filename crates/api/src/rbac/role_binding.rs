@@ -11,10 +11,13 @@ pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 
 #[api]
 pub struct RoleBinding {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Who gets the role.
     #[api(tag = 2)]
     subjects: List<Subject>,
+    /// The role.
     #[api(tag = 3, required, always)]
     role_ref: RoleRef,
 }

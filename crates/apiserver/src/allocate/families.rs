@@ -15,7 +15,7 @@ pub(super) fn settle(service: &mut Service, old: Option<&Service>, family: &str)
     }
     let before = old.map(Service::spec).filter(|spec| spec.needs_cluster_ip());
     default_policy(service, before);
-    service.check_addresses(&mut errs);
+    service.check_addresses(old, &mut errs);
     if !errs.is_empty() {
         return errs;
     }

@@ -5,14 +5,14 @@ mod range;
 mod taken;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     net::IpAddr,
     ops::RangeInclusive,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use api::core::Service;
-use object::{Clock, Key, Status, View};
+use api::core::{Service, ServicePort};
+use object::{Clock, Key, List, Status, View};
 use schema::{Errors, Path};
 use server::{Admission, Admit, Admitting, Operation};
 
@@ -118,36 +118,15 @@ impl Services {
         errs: &mut Errors,
     ) -> Result<(), Status> {
         let spec = service.spec_mut();
-        let mut ports = Ports { all: &self.ports, dry_run, taken, own: HashSet::new() };
+        let more =
+            spec.type_() == "NodePort" || spec.allocate_load_balancer_node_ports().unwrap_or(true);
+        let mut ports = Ports { all: &self.ports, more, dry_run, taken, own: HashSet::new() };
         let list = Path::Root.field("spec");
         let list = list.field("ports");
         if spec.needs_node_ports() && !spec.ports().is_empty() {
-            let more = spec.type_() == "NodePort"
-                || spec.allocate_load_balancer_node_ports().unwrap_or(true);
-            let before: HashSet<i32> = old
-                .map(|old| old.spec().ports().iter().map(|port| port.node_port()).collect())
-                .unwrap_or_default();
-            let mut pairs = Vec::new();
-            for (at, port) in spec.ports_mut().iter_mut().enumerate() {
-                let n = port.node_port();
-                if n == 0 && !more {
-                    continue;
-                }
-                if n != 0 && !before.contains(&n) && !ports.own.contains(&n) {
-                    if let Some(wrong) = ports.wrong(n) {
-                        errs.invalid(&list.index(at).field("nodePort"), n, wrong);
-                    }
-                    ports.own.insert(n);
-                } else if n == 0 {
-                    let next = ports.next("a nodePort")?;
-                    port.set_node_port(next);
-                }
-                let pair = (port.protocol().to_owned(), port.node_port());
-                if pairs.contains(&pair) {
-                    let why = format!("duplicate nodePort: {{{} {}}}", pair.0, pair.1);
-                    return Err(Status::failure(500, "", why));
-                }
-                pairs.push(pair);
+            match old {
+                None => ports.give(spec.ports_mut(), &list, errs)?,
+                Some(old) => ports.keep(spec.ports_mut(), old, &list, errs)?,
             }
         }
         let kept = old.is_some_and(|old| old.spec().needs_health_check());
@@ -168,16 +147,86 @@ impl Services {
 /// The ports that one Service takes.
 struct Ports<'a> {
     all: &'a RangeInclusive<i32>,
+    /// Whether it gets ports that it has not asked for.
+    more: bool,
     dry_run: bool,
     taken: &'a dyn Fn(&Place) -> bool,
     own: HashSet<i32>,
 }
 
 impl Ports<'_> {
+    /// To a new service: what has the same port in the service has it on the nodes.
+    fn give(
+        &mut self,
+        all: &mut List<ServicePort>,
+        list: &Path,
+        errs: &mut Errors,
+    ) -> Result<(), Status> {
+        let wanted: Vec<_> = all.iter().map(|port| (port.port(), port.node_port())).collect();
+        let mut given: HashMap<i32, i32> = HashMap::new();
+        for (at, port) in all.iter_mut().enumerate() {
+            let (own, n) = (port.port(), port.node_port());
+            if n == 0 && !self.more {
+                continue;
+            }
+            let asked = match given.get(&own) {
+                Some(same) if n == 0 || n == *same => {
+                    port.set_node_port(*same);
+                    continue;
+                }
+                Some(_) => n,
+                None => wanted.iter().find(|it| it.0 == own && it.1 != 0).map_or(0, |it| it.1),
+            };
+            let node = if asked == 0 { self.next("a nodePort")? } else { asked };
+            if let Some(wrong) = self.wrong(asked).filter(|_| asked != 0) {
+                errs.invalid(&list.index(at).field("nodePort"), asked, wrong);
+            }
+            self.own.insert(node);
+            given.entry(own).or_insert(node);
+            port.set_node_port(node);
+        }
+        Ok(())
+    }
+
+    /// To a service that has some already.
+    fn keep(
+        &mut self,
+        all: &mut List<ServicePort>,
+        old: &Service,
+        list: &Path,
+        errs: &mut Errors,
+    ) -> Result<(), Status> {
+        let before: HashSet<i32> = old.spec().ports().iter().map(ServicePort::node_port).collect();
+        let mut pairs = Vec::new();
+        for (at, port) in all.iter_mut().enumerate() {
+            let n = port.node_port();
+            if n == 0 && !self.more {
+                continue;
+            }
+            if n != 0 && !before.contains(&n) && !self.own.contains(&n) {
+                if let Some(wrong) = self.wrong(n) {
+                    errs.invalid(&list.index(at).field("nodePort"), n, wrong);
+                }
+                self.own.insert(n);
+            } else if n == 0 {
+                let next = self.next("a nodePort")?;
+                port.set_node_port(next);
+            }
+            let pair = (port.protocol().to_owned(), port.node_port());
+            if pairs.contains(&pair) {
+                let why = format!("duplicate nodePort: {{{} {}}}", pair.0, pair.1);
+                return Err(Status::failure(500, "", why));
+            }
+            pairs.push(pair);
+        }
+        Ok(())
+    }
+
     /// Why this port cannot be had.
     fn wrong(&self, port: i32) -> Option<String> {
         if self.dry_run {
-            None
+            let is_taken = self.own.contains(&port);
+            is_taken.then(|| "provided port is already allocated".to_owned())
         } else if !self.all.contains(&port) {
             let (first, last) = (self.all.start(), self.all.end());
             Some(format!(

@@ -4,6 +4,7 @@ use object::{Clock, Object, Text, Time, Value, View};
 use ref_cast::RefCast;
 use ring::rand::{SecureRandom, SystemRandom};
 
+use super::Call;
 use crate::{Served, codec::hex};
 
 /// Letters and digits that make no words and are not mistaken for each other.
@@ -25,6 +26,32 @@ pub(super) fn begin(served: &Served, namespace: &str, object: &mut Value, clock:
     if counts(served) {
         meta.set_generation(1);
     }
+}
+
+/// An owner is named once; who names it again is told.
+pub(super) fn distinct_owners(object: &mut Value, call: &mut Call) {
+    let meta = Object::view(object).metadata();
+    let (mut owners, mut twice) = (Vec::new(), Vec::new());
+    for owner in meta.owner_references().iter() {
+        if owners.contains(owner) {
+            twice.push(owner.uid().to_owned());
+        } else {
+            owners.push(owner.clone());
+        }
+    }
+    if twice.is_empty() {
+        return;
+    }
+    twice.sort_unstable();
+    twice.dedup();
+    call.warnings.push(format!(
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references \
+         in 1.20+, and may reject such requests as early as 1.24; please fix your requests; \
+         duplicate UID(s) observed: {}",
+        twice.join(", ")
+    ));
+    let owners = owners.into_iter().collect::<object::List<_>>();
+    Object::ref_cast_mut(object).metadata_mut().set_owner_references(owners);
 }
 
 /// Takes over from the stored object what no client decides. What a client may not

@@ -3,7 +3,11 @@
 use object::{Object, Status, Value, View};
 use store::Version;
 
-use super::{Call, Registry, begin::begin, write::Step};
+use super::{
+    Call, Registry,
+    begin::{begin, distinct_owners},
+    write::Step,
+};
 use crate::{Operation, Served};
 
 /// How often a generated name that is taken is made anew.
@@ -41,13 +45,15 @@ impl Registry {
         namespace: &str,
         mut object: Value,
     ) -> Result<Version<Value>, Status> {
+        distinct_owners(&mut object, call);
         default(served, &mut object);
         begin(served, namespace, &mut object, &**self.clock());
         let step = Step { served, operation: Operation::Create, subresource: "", old: None };
+        // What the kind itself and plugins set is nobody's.
+        let mut object = self.manage(call, served, "", None, object);
         served.hub.gates.drop_dormant(&served.hub.shape, &mut object, None);
         served.hub.hooks.prepare_create(&mut object);
         served.hub.hooks.sign(&mut object, None, &self.writer(call));
-        let object = self.manage(call, served, "", None, object); // what plugins set is nobody's
         let object = self.mutate(call, step, object).await?;
         let mut object = self.check(call, step, object).await?;
         served.hub.normalize(&mut object);

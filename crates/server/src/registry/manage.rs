@@ -1,6 +1,8 @@
 //! Who set which fields: kept with every write, and decided by on apply.
 
-use object::{Status, Time, Value};
+use std::sync::Arc;
+
+use object::{Object, Status, Time, Value, View};
 use schema::apply::{self, Write, reset};
 use store::Version;
 
@@ -32,8 +34,8 @@ impl Registry {
         let now = Time::text(self.clock().now());
         let names = &served.definition.names;
         let api_version = names.api_version();
-        let write = Write {
-            shape: &served.hub.shape,
+        let write = |shape| Write {
+            shape,
             api_version: &api_version,
             kind: names.kind,
             manager: &call.manager,
@@ -41,7 +43,22 @@ impl Registry {
             reset: reset_of(served, subresource),
             now: &now,
         };
-        apply::update(&write, old, new)
+        let built_in = served.definition.custom.is_none();
+        if !built_in || Arc::ptr_eq(&served.definition, &served.hub) {
+            return apply::update(&write(&served.hub.shape), old, new);
+        }
+        // Fields are named as the request names them.
+        let seen = |object: &Value| {
+            let mut object = object.clone();
+            served.shown(&mut object);
+            object
+        };
+        let managed =
+            apply::update(&write(&served.definition.shape), old.map(seen).as_ref(), seen(&new));
+        let managers = Object::view(&managed).metadata().managed_fields().clone();
+        let mut new = Object::from(new);
+        new.metadata_mut().set_managed_fields(managers);
+        new.into()
     }
 
     /// Server-side apply. Gives 201 with an object that this has made.

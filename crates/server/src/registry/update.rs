@@ -6,7 +6,7 @@ use store::Version;
 
 use super::{
     Call, Registry,
-    begin::{count_change, keep_identity},
+    begin::{count_change, distinct_owners, keep_identity},
     create::default,
     part::with_part,
     write::Step,
@@ -32,6 +32,7 @@ impl Registry {
         let (wanted, uid) = (meta.resource_version().to_owned(), meta.uid().to_owned());
         let wanted = based_on(&wanted)?;
         let mut object = object;
+        distinct_owners(&mut object, call);
         default(served, &mut object);
         self.change(call, served, key, subresource, |old| {
             let subject = served.subject(key.1);
@@ -95,8 +96,10 @@ impl Registry {
                 served.hub.hooks.prepare_status(&mut new, &old.object);
             }
             "binding" => {} // made from the old object by who handles it
-            "finalize" | "approval" | "resize" | "ephemeralcontainers" => {
-                new = with_part(&old.object, &new, subresource, served.subject(key(&old.object)))?;
+            "finalize" => new = with_part(&old.object, &new, "spec", "finalizers"),
+            "approval" => new = with_part(&old.object, &new, "status", "conditions"),
+            "resize" | "ephemeralcontainers" => {
+                served.hub.hooks.prepare_part(&mut new, subresource, &old.object);
             }
             _ => {
                 if served.hub.subresource("status").is_some() {
@@ -159,10 +162,6 @@ fn blind(served: &Served, name: &str) -> Status {
     errs.invalid(&at.field("resourceVersion"), 0, "must be specified for an update");
     let names = &served.definition.names;
     errs.status(names.group, names.plural, name)
-}
-
-fn key(object: &Value) -> &str {
-    Object::view(object).metadata().name()
 }
 
 fn keeping_status(mut new: Value, old: &Value) -> Value {

@@ -69,8 +69,8 @@ impl Registry {
                 served.hub.hooks.validate_approval(&object, old, &mut errs);
             }
             (Some(_), "binding" | "finalize") => {} // a handler, or a single field
-            (Some(_), "resize" | "ephemeralcontainers") => {
-                served.hub.hooks.validate(&object, None, &mut errs);
+            (Some(old), "resize" | "ephemeralcontainers") => {
+                served.hub.hooks.validate_part(&object, subresource, old, &mut errs);
             }
             (old, _) => served.hub.hooks.validate(&object, old, &mut errs),
         }

@@ -9,24 +9,32 @@ use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
 
 #[api]
 pub struct HorizontalPodAutoscaler {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is scaled, and by what.
     #[api(tag = 2)]
     spec: HorizontalPodAutoscalerSpec,
+    /// How far it is.
     #[api(tag = 3)]
     status: HorizontalPodAutoscalerStatus,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerSpec {
+    /// What is scaled.
     #[api(tag = 1, required, always)]
     scale_target_ref: CrossVersionObjectReference,
+    /// The fewest pods.
     #[api(tag = 2, default = 1, implied)]
     min_replicas: Option<i32>,
+    /// The most pods.
     #[api(tag = 3, required, always)]
     max_replicas: i32,
+    /// What the number of pods follows.
     #[api(tag = 4)]
     metrics: List<MetricSpec>,
+    /// How fast it grows and shrinks.
     #[api(tag = 5)]
     behavior: Option<HorizontalPodAutoscalerBehavior>,
 }

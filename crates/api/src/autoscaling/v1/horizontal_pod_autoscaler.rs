@@ -8,22 +8,29 @@ use crate::autoscaling::horizontal_pod_autoscaler::metrics;
 
 #[api]
 pub struct HorizontalPodAutoscaler {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is scaled, and by what.
     #[api(tag = 2)]
     spec: HorizontalPodAutoscalerSpec,
+    /// How far it is.
     #[api(tag = 3)]
     status: HorizontalPodAutoscalerStatus,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerSpec {
+    /// What is scaled.
     #[api(tag = 1, required, always)]
     scale_target_ref: CrossVersionObjectReference,
+    /// The fewest pods.
     #[api(tag = 2, default = 1, implied)]
     min_replicas: Option<i32>,
+    /// The most pods.
     #[api(tag = 3, required, always)]
     max_replicas: i32,
+    /// How busy pods should be, of what they ask for.
     #[api(tag = 4, name = "targetCPUUtilizationPercentage")]
     target_cpu_utilization_percentage: Option<i32>,
 }

@@ -21,46 +21,65 @@ use crate::{columns, core::PodTemplateSpec};
 
 #[api]
 pub struct Job {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the job should be.
     #[api(tag = 2)]
     spec: JobSpec,
+    /// How far it is.
     #[api(tag = 3)]
     status: JobStatus,
 }
 
 #[api]
 pub struct JobSpec {
+    /// How many pods may run at a time.
     #[api(tag = 1)]
     parallelism: Option<i32>,
+    /// How many pods must succeed.
     #[api(tag = 2)]
     completions: Option<i32>,
+    /// After how long the job is ended, whatever it does.
     #[api(tag = 3)]
     active_deadline_seconds: Option<i64>,
+    /// What failures of pods mean.
     #[api(tag = 11)]
     pod_failure_policy: Option<PodFailurePolicy>,
+    /// When an indexed job has succeeded though not all indexes have.
     #[api(tag = 16)]
     success_policy: Option<SuccessPolicy>,
+    /// How many failures are borne.
     #[api(tag = 7)]
     backoff_limit: Option<i32>,
+    /// How many failures of each index are borne.
     #[api(tag = 12)]
     backoff_limit_per_index: Option<i32>,
+    /// How many indexes may fail.
     #[api(tag = 13)]
     max_failed_indexes: Option<i32>,
+    /// Which pods belong to it; made by the server.
     #[api(tag = 4)]
     selector: Option<LabelSelector>,
+    /// Whether the selector is made by hand.
     #[api(tag = 5)]
     manual_selector: Option<bool>,
+    /// What the pods are made from.
     #[api(tag = 6, required, always)]
     template: PodTemplateSpec,
+    /// How long the job is kept after its end.
     #[api(tag = 8)]
     ttl_seconds_after_finished: Option<i32>,
+    /// Whether each completion has an index: NonIndexed or Indexed.
     #[api(tag = 9, go = "v1.CompletionMode")]
     completion_mode: Option<String>,
+    /// Whether no pods shall run.
     #[api(tag = 10)]
     suspend: Option<bool>,
+    /// When a new pod comes for one that goes: TerminatingOrFailed or Failed.
     #[api(tag = 14, go = "v1.PodReplacementPolicy")]
     pod_replacement_policy: Option<String>,
+    /// Who looks after the job, if not the job controller.
     #[api(tag = 15)]
     managed_by: Option<String>,
     #[api(tag = 17)]

@@ -1,8 +1,10 @@
 //! coordination/v1beta1: LeaseCandidate.
 
 use macros::api;
-use object::{MicroTime, ObjectMeta};
-use schema::{Kind, Names, Storage};
+use object::{MicroTime, ObjectMeta, names};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage};
+
+use crate::rules::Rules;
 
 #[api]
 pub struct LeaseCandidate {
@@ -43,8 +45,147 @@ impl Kind for LeaseCandidate {
     const ANY_FINALIZER: bool = true;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_39;
+    const NAME: NameRule = |name, _| names::config_map_key(name);
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::new("LeaseName", "string", |this, _| this.spec().lease_name().into()),
+        Column::new("BinaryVersion", "string", |this, _| this.spec().binary_version().into()),
+        Column::new("EmulationVersion", "string", |this, _| this.spec().emulation_version().into()),
+        Column::AGE,
+    ];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()
+    }
+
+    fn validate(&self, errs: &mut Errors) {
+        self.spec().check(&Path::Root.field("spec"), errs);
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+        let at = Path::Root.field("spec");
+        let (new, old) = (self.spec().lease_name(), old.spec().lease_name());
+        errs.immutable(&at.field("leaseName"), &new.into(), &old.into());
+    }
+}
+
+/// The one way to choose among candidates that Kubernetes itself knows.
+const OLDEST: &str = "OldestEmulationVersion";
+
+impl LeaseCandidateSpec {
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        errs.need(at, "leaseName", self.lease_name());
+        let mut version = |name: &str, text: &str| {
+            let read = Version::parse(text);
+            if !text.is_empty() && read.is_none() {
+                errs.invalid(&at.field(name), text, "must be a valid semantic version");
+            }
+            read.unwrap_or_default()
+        };
+        let emulated = version("emulationVersion", self.emulation_version());
+        let own = version("binaryVersion", self.binary_version());
+        errs.need(at, "binaryVersion", self.binary_version());
+        let both = !self.binary_version().is_empty() && !self.emulation_version().is_empty();
+        if both && own < emulated {
+            let why = "must be greater than or equal to `emulationVersion`";
+            errs.invalid(&at.field("binaryVersion"), self.binary_version(), why);
+        }
+        match self.strategy() {
+            "" => errs.required(&at.field("strategy"), ""),
+            OLDEST if emulated.numbers == [0; 3] && emulated.before.is_empty() => {
+                let why = "must be specified when `strategy` is 'OldestEmulationVersion'";
+                errs.required(&at.field("emulationVersion"), why);
+            }
+            OLDEST => {}
+            other => {
+                let at = at.field("strategy");
+                let at = at.field("strategy");
+                if other.contains('/') {
+                    errs.qualified(&at, other);
+                } else {
+                    errs.not_supported(&at, other, &[OLDEST]);
+                }
+            }
+        }
+    }
+}
+
+/// A semantic version, in the order of releases.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    numbers: [u64; 3],
+    /// A release comes after all that led to it.
+    is_release: bool,
+    before: Vec<Part>,
+}
+
+/// Numbers come before words.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Number(u64),
+    Word(String),
+}
+
+impl Version {
+    fn parse(text: &str) -> Option<Self> {
+        let (rest, build) = text.split_once('+').unwrap_or((text, "x"));
+        let (rest, before) = rest.split_once('-').map_or((rest, None), |(a, b)| (a, Some(b)));
+        let word = |part: &str| {
+            !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        };
+        let mut numbers = rest.split('.').map(number);
+        let numbers = [numbers.next()??, numbers.next()??, numbers.next()??];
+        if rest.split('.').count() != 3 || !build.split('.').all(word) {
+            return None;
+        }
+        let parts = before.map(|before| {
+            before.split('.').map(|part| {
+                let digits = part.bytes().all(|byte| byte.is_ascii_digit());
+                match part {
+                    part if !word(part) => None,
+                    part if digits => number(part).map(Part::Number),
+                    part => Some(Part::Word(part.to_owned())),
+                }
+            })
+        });
+        let before = parts.into_iter().flatten().collect::<Option<Vec<_>>>()?;
+        Some(Self { numbers, is_release: before.is_empty(), before })
+    }
+}
+
+/// A number without zeros in front.
+fn number(text: &str) -> Option<u64> {
+    let plain = text == "0" || !text.starts_with('0');
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (plain && digits).then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{complaints, created};
+
+    #[test]
+    fn versions_are_in_order() {
+        let order = ["1.0.0-1", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0", "1.2.0", "1.10.0+x"];
+        let read: Vec<_> = order.iter().map(|text| Version::parse(text).expect(text)).collect();
+        assert!(read.is_sorted());
+        for text in ["", "1", "1.2", "1.2.3.4", "01.2.3", "v1.2.3", "1.2.3-", "1.2.3+"] {
+            assert_eq!(Version::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_candidate_is_not_older_than_what_it_plays() {
+        let candidate: LeaseCandidate = created(
+            r#"{"metadata": {"name": "a"}, "spec": {"leaseName": "l", "binaryVersion": "1.2.3",
+                "emulationVersion": "1.3.0", "strategy": "OldestEmulationVersion"}}"#,
+        );
+        assert_eq!(
+            complaints(&candidate),
+            ["spec.binaryVersion: Invalid value: \"1.2.3\": must be greater than or equal to \
+              `emulationVersion`"]
+        );
     }
 }

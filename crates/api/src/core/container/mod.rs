@@ -16,68 +16,98 @@ use super::{
 
 #[api]
 pub struct Container {
+    /// Unique in the pod.
     #[api(tag = 1, required, always)]
     name: String,
+    /// The image that it runs.
     #[api(tag = 2)]
     image: String,
+    /// Runs instead of the entrypoint of the image.
     #[api(tag = 3)]
     command: List<String>,
+    /// Instead of the arguments of the image.
     #[api(tag = 4)]
     args: List<String>,
+    /// Where it starts, if not where the image says.
     #[api(tag = 5)]
     working_dir: String,
+    /// Ports that it listens on.
     #[api(tag = 6, keys("containerPort", "protocol"), merge, merge_key = "containerPort")]
     ports: List<ContainerPort>,
+    /// Where environment variables come from in bulk.
     #[api(tag = 19)]
     env_from: List<EnvFromSource>,
+    /// Environment variables.
     #[api(tag = 7, keys("name"), merge, merge_key = "name")]
     env: List<EnvVar>,
+    /// What it asks for and may use.
     #[api(tag = 8)]
     resources: ResourceRequirements,
+    /// Whether it is restarted when its resources change.
     #[api(tag = 23)]
     resize_policy: List<ContainerResizePolicy>,
+    /// Instead of that of the pod; Always makes an init container run beside the others.
     #[api(tag = 24, go = "v1.ContainerRestartPolicy")]
     restart_policy: Option<String>,
+    /// By exit code, instead of the restart policy.
     #[api(tag = 25)]
     restart_policy_rules: List<ContainerRestartRule>,
+    /// Volumes, and where they appear.
     #[api(tag = 9, keys("mountPath"), merge, merge_key = "mountPath")]
     volume_mounts: List<VolumeMount>,
+    /// Volumes that appear as block devices.
     #[api(tag = 21, keys("devicePath"), merge, merge_key = "devicePath")]
     volume_devices: List<VolumeDevice>,
+    /// When it fails, the container is restarted.
     #[api(tag = 10)]
     liveness_probe: Option<Probe>,
+    /// While it fails, no service sends requests.
     #[api(tag = 11)]
     readiness_probe: Option<Probe>,
+    /// Until it succeeds, the other probes wait.
     #[api(tag = 22)]
     startup_probe: Option<Probe>,
+    /// What is done after the start and before the stop.
     #[api(tag = 12)]
     lifecycle: Option<Lifecycle>,
+    /// The file whose content becomes the last message.
     #[api(tag = 13, default = "/dev/termination-log", implied)]
     termination_message_path: String,
+    /// Whether the log is used where that file is empty.
     #[api(tag = 20, default = "File", implied, go = "v1.TerminationMessagePolicy")]
     termination_message_policy: String,
+    /// When the image is fetched: Always, IfNotPresent or Never.
     #[api(tag = 14, go = "v1.PullPolicy")]
     image_pull_policy: String,
+    /// Rights and identity of the container.
     #[api(tag = 15)]
     security_context: Option<SecurityContext>,
+    /// Whether its input stays open.
     #[api(tag = 16)]
     stdin: bool,
+    /// Whether its input is closed after the first client.
     #[api(tag = 17)]
     stdin_once: bool,
+    /// Whether it has a terminal.
     #[api(tag = 18)]
     tty: bool,
 }
 
 #[api]
 pub struct ContainerPort {
+    /// By which services can refer to it.
     #[api(tag = 1)]
     name: String,
+    /// The port of the node that leads here.
     #[api(tag = 2)]
     host_port: i32,
+    /// The port itself.
     #[api(tag = 3, required, always)]
     container_port: i32,
+    /// TCP, UDP or SCTP.
     #[api(tag = 4, default = "TCP", go = "v1.Protocol")]
     protocol: String,
+    /// The address of the node that leads here.
     #[api(tag = 5, name = "hostIP")]
     host_ip: String,
 }

@@ -9,24 +9,32 @@ pub(crate) use self::rules::{VOLUME_FIELDS, check_env, check_env_from};
 
 #[api]
 pub struct EnvVar {
+    /// Of the variable.
     #[api(tag = 1, required, always)]
     name: String,
+    /// With $(NAME) for the values of others.
     #[api(tag = 2)]
     value: String,
+    /// Where the value is taken from instead.
     #[api(tag = 3)]
     value_from: Option<EnvVarSource>,
 }
 
 #[api]
 pub struct EnvVarSource {
+    /// A field of the pod.
     #[api(tag = 1)]
     field_ref: Option<ObjectFieldSelector>,
+    /// A resource of the container.
     #[api(tag = 2)]
     resource_field_ref: Option<ResourceFieldSelector>,
+    /// A key of a ConfigMap.
     #[api(tag = 3)]
     config_map_key_ref: Option<ConfigMapKeySelector>,
+    /// A key of a Secret.
     #[api(tag = 4)]
     secret_key_ref: Option<SecretKeySelector>,
+    /// A key in a file of a volume.
     #[api(tag = 5)]
     file_key_ref: Option<FileKeySelector>,
 }

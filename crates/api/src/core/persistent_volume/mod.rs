@@ -4,7 +4,7 @@ mod rules;
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text, Time};
-use schema::{Column, Errors, Kind, Names, Scope, Storage, Subresource, Warnings};
+use schema::{Column, Errors, Kind, Names, Scope, Storage, Subresource, Warnings, Writer};
 
 use super::{
     AWSElasticBlockStoreVolumeSource, AzureDiskVolumeSource, FCVolumeSource, FlockerVolumeSource,
@@ -17,34 +17,46 @@ use super::{
 
 #[api]
 pub struct PersistentVolume {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the volume is.
     #[api(tag = 2)]
     spec: PersistentVolumeSpec,
+    /// Whether it is in use.
     #[api(tag = 3)]
     status: PersistentVolumeStatus,
 }
 
 #[api]
 pub struct PersistentVolumeSpec {
+    /// How large it is.
     #[api(tag = 1, go = "v1.ResourceList")]
     capacity: Map<Quantity>,
     #[api(tag = 2, inline)]
     persistent_volume_source: PersistentVolumeSource,
+    /// How it can be used.
     #[api(tag = 3, go = "[]v1.PersistentVolumeAccessMode")]
     access_modes: List<String>,
+    /// The claim that has it.
     #[api(tag = 4, granular)]
     claim_ref: Option<ObjectReference>,
+    /// What becomes of it without its claim: Retain or Delete.
     #[api(tag = 5, go = "v1.PersistentVolumeReclaimPolicy")]
     persistent_volume_reclaim_policy: String,
+    /// The class that it belongs to.
     #[api(tag = 6)]
     storage_class_name: String,
+    /// Options to mount it with.
     #[api(tag = 7)]
     mount_options: List<String>,
+    /// Filesystem or Block.
     #[api(tag = 8, go = "v1.PersistentVolumeMode")]
     volume_mode: Option<String>,
+    /// The nodes that can use it.
     #[api(tag = 9)]
     node_affinity: Option<VolumeNodeAffinity>,
+    /// The class of attributes that it has.
     #[api(tag = 10)]
     volume_attributes_class_name: Option<String>,
 }
@@ -371,6 +383,17 @@ impl Kind for PersistentVolume {
         }
         if spec.volume_mode().is_none() {
             spec.set_volume_mode("Filesystem");
+        }
+    }
+
+    fn sign(&mut self, old: Option<&Self>, by: &Writer) {
+        let Some(old) = old else { return };
+        let (new, before) = (self.status(), old.status());
+        let (moment, was) = (new.last_phase_transition_time(), before.last_phase_transition_time());
+        if new.phase() != before.phase() && (moment.is_none() || moment == was) {
+            self.status_mut().set_last_phase_transition_time(Time::text(by.now));
+        } else if let (None, Some(was)) = (moment, was) {
+            self.status_mut().set_last_phase_transition_time(was);
         }
     }
 

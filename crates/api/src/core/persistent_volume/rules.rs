@@ -174,7 +174,12 @@ impl PersistentVolumeSource {
             }
             if name == first || name == FLEX {
                 let at = if name == "gcePersistentDisk" { "persistentDisk" } else { name };
-                self.check_source(name, needs, volume, &spec.field(at), errs);
+                let at = spec.field(at);
+                let missing = |need: &&&str| self.tree().get(name).get(need).is_zero();
+                for need in needs.iter().filter(missing) {
+                    errs.required(&at.field(need), "");
+                }
+                self.check_source(name, volume, &at, errs);
             } else {
                 let at = if name == "cephfs" { "cephFS" } else { name };
                 errs.forbidden(&spec.field(at), "may not specify more than 1 volume type");
@@ -182,12 +187,7 @@ impl PersistentVolumeSource {
         }
     }
 
-    fn check_source(&self, name: &str, needs: &[&str], volume: &str, at: &Path, errs: &mut Errors) {
-        for need in needs {
-            if self.tree().get(name).get(need).is_zero() {
-                errs.required(&at.field(need), "");
-            }
-        }
+    fn check_source(&self, name: &str, volume: &str, at: &Path, errs: &mut Errors) {
         match name {
             "csi" => self.csi().expect("it is set").check(at, errs),
             "iscsi" => self.check_iscsi(volume, at, errs),

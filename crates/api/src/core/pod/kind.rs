@@ -55,6 +55,16 @@ impl Kind for Pod {
         self.metadata()
     }
 
+    fn warn_status(&self, told: &mut Warnings) {
+        let (status, at) = (self.status(), Path::Root.field("status"));
+        for (i, address) in status.pod_ips().iter().enumerate() {
+            told.ip(&at.field("podIPs").index(i).field("ip"), address.ip());
+        }
+        for (i, address) in status.host_ips().iter().enumerate() {
+            told.ip(&at.field("hostIPs").index(i).field("ip"), address.ip());
+        }
+    }
+
     fn warn(&self, old: Option<&Self>, told: &mut Warnings) {
         if old.is_none() {
             told.hostname(self.metadata().name(), "the Pod's hostname");
@@ -109,6 +119,14 @@ impl Kind for Pod {
         if let (None, Some(resources)) = (self.spec().resources(), old.spec().resources()) {
             self.spec_mut().set_resources(resources.clone());
         }
+    }
+
+    fn prepare_part(&mut self, part: &str, old: &Self) {
+        self.keep_but(part, old);
+    }
+
+    fn validate_part(&self, part: &str, old: &Self, errs: &mut Errors) {
+        self.check_part(part, old, errs);
     }
 
     fn prepare_status(&mut self, old: &Self) {

@@ -1,74 +1,270 @@
 //! Changes of a pod through its own paths: new ephemeral containers, other resources.
 
-use object::List;
+use object::{Lens, List, Map, Quantity, Value};
+use schema::{Errors, METADATA, Path};
 
-use super::Pod;
-use crate::core::Container;
+use super::{Pod, annotations, defaults, rules};
+use crate::core::{Container, ResourceRequirements};
+
+const SPEC: Path = Path::Root.field("spec");
+/// Marks a pod that stands for one that the kubelet has from a file.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 
 impl Pod {
-    /// This pod with the ephemeral containers of `new`, and nothing else of it. The
-    /// error says what is wrong: containers can only be added.
-    pub fn with_ephemeral_containers(&self, new: &Self) -> Result<Self, String> {
-        let (old, wanted) = (self.spec().ephemeral_containers(), new.spec().ephemeral_containers());
-        for container in old.iter() {
-            let name = container.as_container().name();
-            match wanted.find(|new| new.as_container().name() == name) {
-                None => return Err("existing ephemeral containers may not be removed".to_owned()),
-                Some(new) if new != container => {
-                    return Err(format!(
-                        "existing ephemeral containers \"{name}\" may not be changed"
-                    ));
-                }
+    /// Keeps everything of the old pod but what this path is for.
+    pub(super) fn keep_but(&mut self, part: &str, old: &Self) {
+        let mut spec = old.spec().clone();
+        if part == "resize" {
+            let (new, was) = (self.spec(), old.spec());
+            let same = |new: &List<Container>, old: &List<Container>| new.len() == old.len();
+            let known = same(new.containers(), was.containers())
+                && same(new.init_containers(), was.init_containers());
+            if !known {
+                return; // for the rules to tell
+            }
+            spec.set_containers(resized(new.containers(), was.containers()));
+            spec.set_init_containers(resized(new.init_containers(), was.init_containers()));
+            if let Some(resources) = new.resources() {
+                spec.set_resources(resources.clone());
+            }
+        } else {
+            spec.set_ephemeral_containers(self.spec().ephemeral_containers().clone());
+        }
+        self.set_spec(spec);
+        if part == "resize" && self.spec().resources().is_some() {
+            defaults::pod_resources(self.spec_mut());
+        }
+        self.set_status(old.status().clone());
+        let tree = &mut self.0;
+        for field in METADATA {
+            match old.metadata().tree().get(field) {
+                Value::Null => tree["metadata"].remove(field),
+                kept => tree["metadata"][*field] = kept.clone(),
+            }
+        }
+    }
+
+    pub(super) fn check_part(&self, part: &str, old: &Self, errs: &mut Errors) {
+        let fixed = old.metadata().annotations().get(MIRROR).is_some();
+        let mut told = Errors::default();
+        rules::check_pod(self, &mut told);
+        if part == "resize" {
+            let windows = old.spec().os().is_some_and(|os| os.name() == "windows");
+            if fixed {
+                return errs.forbidden(&Path::Root, "static pods cannot be resized");
+            } else if windows {
+                return errs.forbidden(&Path::Root, "windows pods cannot be resized");
+            }
+            self.check_resize(old, &mut told);
+        } else {
+            if fixed {
+                let why = "static pods do not support ephemeral containers";
+                return errs.forbidden(&Path::Root, why);
+            }
+            let at = Path::Root.field("metadata");
+            let notes = (self.metadata().annotations(), old.metadata().annotations());
+            annotations::check_changed(notes.0, notes.1, &at.field("annotations"), &mut told);
+            self.check_ephemeral(old, &mut told);
+        }
+        errs.0.append(&mut told.0);
+    }
+
+    /// Ephemeral containers come, and stay as they came.
+    fn check_ephemeral(&self, old: &Self, errs: &mut Errors) {
+        let at = SPEC.field("ephemeralContainers");
+        let all = self.spec().ephemeral_containers();
+        for was in old.spec().ephemeral_containers().iter() {
+            let name = was.as_container().name();
+            match all.find(|new| new.as_container().name() == name) {
+                None => errs.forbidden(
+                    &at,
+                    format!("existing ephemeral containers {name:?} may not be removed\n"),
+                ),
+                Some(new) if new != was => errs.forbidden(
+                    &at,
+                    format!(
+                        "existing ephemeral containers {name:?} may not be changed\n@@ -1 +1 @@\n"
+                    ),
+                ),
                 Some(_) => {}
             }
         }
-        let mut pod = self.clone();
-        pod.spec_mut().set_ephemeral_containers(wanted.clone());
-        Ok(pod)
     }
 
-    /// This pod with the resources that `new` asks for, and nothing else of it.
-    pub fn with_resources_of(&self, new: &Self) -> Self {
-        let mut pod = self.clone();
-        let resize = |old: &mut List<Container>, new: &List<Container>| {
-            if old.is_empty() {
-                return;
-            }
-            for container in old.iter_mut() {
-                if let Some(new) = new.find(|new| new.name() == container.name()) {
-                    container.set_resources(new.resources().clone());
-                    container.set_resize_policy(new.resize_policy().clone());
+    fn check_resize(&self, old: &Self, errs: &mut Errors) {
+        if self.qos_class() != old.qos_class() {
+            let why = "Pod QOS Class may not change as a result of resizing";
+            errs.invalid(&SPEC, self.status().qos_class(), why);
+        }
+        let running = old.status().container_statuses().find(|one| one.state().running().is_some());
+        if running.is_some_and(|one| one.resources().is_none()) {
+            errs.forbidden(&SPEC, "Pod running on node without support for resize");
+        }
+        let (new, was) = (self.spec(), old.spec());
+        check_of_pod(new.resources(), was.resources(), errs);
+        let lists = [
+            ("containers", new.containers(), was.containers()),
+            ("initContainers", new.init_containers(), was.init_containers()),
+        ];
+        let before = errs.0.len();
+        for (name, new, was) in lists {
+            check_order(name, new, was, errs);
+        }
+        if errs.0.len() > before {
+            return;
+        }
+        for (name, new, was) in lists {
+            let at = SPEC.field(name);
+            for (i, (new, was)) in new.iter().zip(was.iter()).enumerate() {
+                let at = at.index(i);
+                check_kept(
+                    new.resources(),
+                    was.resources(),
+                    "resource",
+                    &at.field("resources"),
+                    errs,
+                );
+                if resources_apart(new.resources(), was.resources()) {
+                    continue;
+                } else if name == "containers" {
+                    errs.forbidden(&SPEC, "only cpu and memory resources are mutable");
+                } else {
+                    let why =
+                        "only cpu and memory resources for init or sidecar containers are mutable";
+                    errs.forbidden(&at, why);
                 }
             }
-        };
-        resize(pod.spec_mut().containers_mut(), new.spec().containers());
-        if !self.spec().init_containers().is_empty() {
-            resize(pod.spec_mut().init_containers_mut(), new.spec().init_containers());
         }
-        if let Some(resources) = new.spec().resources() {
-            pod.spec_mut().set_resources(resources.clone());
-        }
-        pod
     }
+}
+
+/// The old containers, with what the new ones may use.
+fn resized(new: &List<Container>, old: &List<Container>) -> List<Container> {
+    if new.iter().zip(old.iter()).any(|(new, old)| new.name() != old.name()) {
+        return new.clone(); // for the rules to tell
+    }
+    let sized = new.iter().zip(old.iter()).map(|(new, old)| {
+        let sized = old.clone().with_resources(new.resources().clone());
+        sized.with_resize_policy(new.resize_policy().clone())
+    });
+    sized.collect()
+}
+
+fn check_order(name: &str, new: &List<Container>, old: &List<Container>, errs: &mut Errors) {
+    let at = SPEC.field(name);
+    if new.len() != old.len() {
+        return errs.forbidden(&at, format!("{name} may not be added or removed on resize"));
+    }
+    for (i, (new, old)) in new.iter().zip(old.iter()).enumerate() {
+        if new.name() != old.name() {
+            let why = format!("{name} may not be renamed or reordered on resize");
+            errs.forbidden(&at.index(i).field("name"), why);
+        }
+    }
+}
+
+fn check_of_pod(
+    new: Option<&ResourceRequirements>,
+    old: Option<&ResourceRequirements>,
+    errs: &mut Errors,
+) {
+    let at = SPEC.field("resources");
+    let Some(old) = old else { return };
+    let Some(new) = new else {
+        return errs.forbidden(&at, "pod-level resources cannot be removed");
+    };
+    check_kept(new, old, "pod-level resource", &at, errs);
+    if !resources_apart(new, old) {
+        errs.forbidden(&SPEC, "only cpu and memory resources are mutable at pod-level");
+    }
+}
+
+/// What is asked for can become more or less, but not nothing.
+fn check_kept(
+    new: &ResourceRequirements,
+    old: &ResourceRequirements,
+    what: &str,
+    at: &Path,
+    errs: &mut Errors,
+) {
+    for (name, new, old) in
+        [("requests", new.requests(), old.requests()), ("limits", new.limits(), old.limits())]
+    {
+        if old.iter().any(|(resource, _)| new.get(resource).is_none()) {
+            errs.forbidden(&at.field(name), format!("{what} {name} cannot be removed"));
+        }
+    }
+}
+
+/// Whether the two differ in nothing but what can be resized.
+fn resources_apart(new: &ResourceRequirements, old: &ResourceRequirements) -> bool {
+    let same = |new: &Map<Quantity>, old: &Map<Quantity>| {
+        let fixed = |(name, _): &(&str, _)| !RESIZABLE.contains(name);
+        new.iter().filter(fixed).eq(old.iter().filter(fixed))
+    };
+    same(new.limits(), old.limits())
+        && same(new.requests(), old.requests())
+        && new.claims() == old.claims()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::created;
+    use crate::{core::EphemeralContainer, testing::created};
+
+    fn pod() -> Pod {
+        created(
+            r#"{"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i",
+                "resources": {"requests": {"cpu": "1"}}}]}}"#,
+        )
+    }
+
+    fn complaints(new: &Pod, part: &str) -> Vec<String> {
+        let mut errs = Errors::default();
+        new.check_part(part, &pod(), &mut errs);
+        errs.0.iter().map(ToString::to_string).collect()
+    }
 
     #[test]
     fn ephemeral_containers_only_come() {
-        let pod: Pod = created(
-            r#"{"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}"#,
-        );
-        let mut new = pod.clone();
+        let (old, mut new) = (pod(), pod());
         new.spec_mut().set_node_name("elsewhere");
-        let debug = crate::core::EphemeralContainer::new().with_target_container_name("c");
+        let debug = EphemeralContainer::new().with_target_container_name("c");
         new.spec_mut().set_ephemeral_containers([debug]);
-        let with = pod.with_ephemeral_containers(&new).expect("one more");
-        assert_eq!(with.spec().node_name(), "");
-        assert_eq!(with.spec().ephemeral_containers().len(), 1);
-        assert!(with.with_ephemeral_containers(&pod).is_err());
+        new.keep_but("ephemeralcontainers", &old);
+        assert_eq!(new.spec().node_name(), "");
+        assert_eq!(new.spec().ephemeral_containers().len(), 1);
+        let mut errs = Errors::default();
+        old.check_ephemeral(&new, &mut errs);
+        assert!(errs.0[0].to_string().contains("may not be removed"), "{errs:?}");
+    }
+
+    #[test]
+    fn only_processors_and_memory_are_resized() {
+        let sized = |requests: &[(&str, &str)]| {
+            let mut new = pod();
+            let container = &mut new.spec_mut().containers_mut().iter_mut().next().expect("one");
+            container.set_image("other");
+            let asked = container.resources_mut().requests_mut();
+            *asked = [("", Quantity::default()); 0].into();
+            for (name, amount) in requests {
+                asked.insert(name, amount.parse::<Quantity>().expect("an amount"));
+            }
+            new.keep_but("resize", &pod());
+            new
+        };
+        let more = sized(&[("cpu", "2")]);
+        assert_eq!(more.spec().containers().iter().next().expect("one").image(), "i");
+        assert!(complaints(&more, "resize").is_empty());
+        let other = complaints(&sized(&[("cpu", "1"), ("ephemeral-storage", "1Gi")]), "resize");
+        assert_eq!(other, ["spec: Forbidden: only cpu and memory resources are mutable"]);
+        let none = complaints(&sized(&[("memory", "1Gi")]), "resize");
+        assert_eq!(
+            none,
+            [
+                "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"
+            ]
+        );
     }
 }

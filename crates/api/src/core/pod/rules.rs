@@ -69,7 +69,7 @@ impl PodTemplateSpec {
 }
 
 /// What holds for pods, old and new.
-fn check_pod(pod: &Pod, errs: &mut Errors) {
+pub(super) fn check_pod(pod: &Pod, errs: &mut Errors) {
     let (meta, spec) = (pod.metadata(), pod.spec());
     annotations::check(meta.annotations(), spec, &ANNOTATIONS, errs);
     spec.check(meta.name(), &SPEC, errs);
@@ -251,7 +251,8 @@ fn check_node_affinity(new: Option<&NodeAffinity>, old: Option<&NodeAffinity>, e
     }
     if old.len() != new.len() {
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return errs.invalid_shown(&at, shown_all(&new), why);
+        let all = if new.is_empty() { "null".to_owned() } else { shown_all(&new) };
+        return errs.invalid_shown(&at, all, why);
     }
     for (i, (new, old)) in new.iter().zip(old.iter()).enumerate() {
         if !only_adds(new, old) {

@@ -123,7 +123,7 @@ impl PodSpec {
             let why = "claims may not be set for Resources at pod-level";
             errs.forbidden(&at.field("claims"), why);
         }
-        resources.check_of_pod(&at, errs);
+        resources.check_of_pod(&self.claim_names(), &at, errs);
         self.check_sums(resources, &at, errs);
     }
 

@@ -7,34 +7,49 @@ use crate::core::{ResourceRequirements, VolumeHealthCondition};
 
 #[api]
 pub struct PodStatus {
+    /// The generation that this status is about.
     #[api(tag = 17)]
     observed_generation: i64,
+    /// Pending, Running, Succeeded, Failed or Unknown.
     #[api(tag = 1, go = "v1.PodPhase")]
     phase: String,
+    /// What is known of the pod, point by point.
     #[api(tag = 2, keys("type"), merge, merge_key = "type")]
     conditions: List<PodCondition>,
+    /// Why the pod is as it is, for people.
     #[api(tag = 3)]
     message: String,
+    /// The same in one word.
     #[api(tag = 4)]
     reason: String,
+    /// A node on which room is being made for the pod.
     #[api(tag = 11)]
     nominated_node_name: String,
+    /// The first address of its node.
     #[api(tag = 5, name = "hostIP")]
     host_ip: String,
+    /// The addresses of its node.
     #[api(tag = 16, name = "hostIPs", merge, merge_key = "ip")]
     host_ips: List<HostIP>,
+    /// The first address of the pod.
     #[api(tag = 6, name = "podIP")]
     pod_ip: String,
+    /// The addresses of the pod, one of each family.
     #[api(tag = 12, name = "podIPs", keys("ip"), merge, merge_key = "ip")]
     pod_ips: List<PodIP>,
+    /// When the node took it over.
     #[api(tag = 7)]
     start_time: Option<Time>,
+    /// What has become of each init container.
     #[api(tag = 10)]
     init_container_statuses: List<ContainerStatus>,
+    /// What has become of each container.
     #[api(tag = 8)]
     container_statuses: List<ContainerStatus>,
+    /// Guaranteed, Burstable or BestEffort, by what it asks for.
     #[api(tag = 9, go = "v1.PodQOSClass")]
     qos_class: String,
+    /// What has become of each ephemeral container.
     #[api(tag = 13)]
     ephemeral_container_statuses: List<ContainerStatus>,
     #[api(tag = 14, go = "v1.PodResizeStatus")]

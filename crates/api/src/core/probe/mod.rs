@@ -11,28 +11,38 @@ pub(crate) use self::rules::{End, Role};
 pub struct Probe {
     #[api(tag = 1, inline)]
     probe_handler: ProbeHandler,
+    /// How long to wait before the first try.
     #[api(tag = 2)]
     initial_delay_seconds: i32,
+    /// How long a try may take.
     #[api(tag = 3, default = 1, implied)]
     timeout_seconds: i32,
+    /// How often it is tried.
     #[api(tag = 4, default = 10, implied)]
     period_seconds: i32,
+    /// How many successes in a row mean success.
     #[api(tag = 5, default = 1, implied)]
     success_threshold: i32,
+    /// How many failures in a row mean failure.
     #[api(tag = 6, default = 3, implied)]
     failure_threshold: i32,
+    /// How long the container may take to stop when the probe fails.
     #[api(tag = 7)]
     termination_grace_period_seconds: Option<i64>,
 }
 
 #[api]
 pub struct ProbeHandler {
+    /// Runs a command in the container.
     #[api(tag = 1)]
     exec: Option<ExecAction>,
+    /// Asks by HTTP.
     #[api(tag = 2)]
     http_get: Option<HTTPGetAction>,
+    /// Opens a connection.
     #[api(tag = 3)]
     tcp_socket: Option<TCPSocketAction>,
+    /// Asks by the gRPC health protocol.
     #[api(tag = 4)]
     grpc: Option<GRPCAction>,
 }

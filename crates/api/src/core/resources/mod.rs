@@ -7,10 +7,13 @@ use object::{List, Map, Quantity};
 
 #[api]
 pub struct ResourceRequirements {
+    /// The most that may be used.
     #[api(tag = 1, go = "v1.ResourceList")]
     limits: Map<Quantity>,
+    /// What is set aside.
     #[api(tag = 2, go = "v1.ResourceList")]
     requests: Map<Quantity>,
+    /// Claimed devices that are used.
     #[api(tag = 3, keys("name"))]
     claims: List<ResourceClaim>,
 }

@@ -43,8 +43,9 @@ impl ResourceRequirements {
     }
 
     /// Of a whole pod.
-    pub(crate) fn check_of_pod(&self, at: &Path, errs: &mut Errors) {
+    pub(crate) fn check_of_pod(&self, claims: &BTreeSet<&str>, at: &Path, errs: &mut Errors) {
         self.check_amounts(check_pod_name, at, errs);
+        check_claims(self.claims(), claims, &at.field("claims"), errs);
     }
 
     fn check_amounts(

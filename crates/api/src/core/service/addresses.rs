@@ -35,8 +35,8 @@ impl ServiceSpec {
 
 impl Service {
     /// Whether the addresses and families that are given agree.
-    pub fn check_addresses(&self, errs: &mut Errors) {
-        check(self.spec(), &Path::Root.field("spec"), errs);
+    pub fn check_addresses(&self, old: Option<&Self>, errs: &mut Errors) {
+        check(self.spec(), old.map(Self::spec), &Path::Root.field("spec"), errs);
     }
 
     /// The one address, given alone, is the whole list.
@@ -151,7 +151,8 @@ impl Service {
     }
 }
 
-pub(super) fn check(spec: &ServiceSpec, at: &Path, errs: &mut Errors) {
+/// What was there already is taken as it is.
+pub(super) fn check(spec: &ServiceSpec, old: Option<&ServiceSpec>, at: &Path, errs: &mut Errors) {
     if !spec.needs_cluster_ip() {
         return;
     }
@@ -176,6 +177,9 @@ pub(super) fn check(spec: &ServiceSpec, at: &Path, errs: &mut Errors) {
                 sound = false;
                 errs.invalid(&list, shown(), "'None' must be the first and only value");
             }
+            continue;
+        }
+        if old.is_some_and(|old| old.cluster_ips().iter().any(|old| old == ip)) {
             continue;
         }
         let wrong = names::legacy_ip(ip, false);

@@ -17,10 +17,13 @@ use crate::columns;
 
 #[api]
 pub struct Service {
+    /// Name, labels and the like.
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the service should be.
     #[api(tag = 2)]
     spec: ServiceSpec,
+    /// What a load balancer has made of it.
     #[api(tag = 3)]
     status: ServiceStatus,
 }
@@ -63,44 +66,64 @@ pub struct PortStatus {
 
 #[api]
 pub struct ServiceSpec {
+    /// Ports that the service answers on.
     #[api(tag = 1, keys("port", "protocol"), merge, merge_key = "port")]
     ports: List<ServicePort>,
+    /// Labels of the pods that answer; without them, somebody else names the endpoints.
     #[api(tag = 2, atomic)]
     selector: Map<String>,
+    /// The address in the cluster, or None.
     #[api(tag = 3, name = "clusterIP")]
     cluster_ip: String,
+    /// The addresses in the cluster, one of each family.
     #[api(tag = 18, name = "clusterIPs")]
     cluster_ips: List<String>,
+    /// ClusterIP, NodePort, LoadBalancer or ExternalName.
     #[api(tag = 4, default = "ClusterIP", implied, go = "v1.ServiceType")]
     type_: String,
+    /// Further addresses that nodes take requests for.
     #[api(tag = 5, name = "externalIPs")]
     external_ips: List<String>,
+    /// Whether a client stays with one pod: ClientIP or None.
     #[api(tag = 7, default = "None", implied, go = "v1.ServiceAffinity")]
     session_affinity: String,
+    /// The address that a load balancer should have, where it can be chosen.
     #[api(tag = 8, name = "loadBalancerIP")]
     load_balancer_ip: String,
+    /// Who may use the load balancer.
     #[api(tag = 9)]
     load_balancer_source_ranges: List<String>,
+    /// The name that an ExternalName service stands for.
     #[api(tag = 10)]
     external_name: String,
+    /// Whether outside requests stay on the node that they reach: Cluster or Local.
     #[api(tag = 11, go = "v1.ServiceExternalTrafficPolicy")]
     external_traffic_policy: String,
+    /// Where a load balancer asks whether a node has endpoints.
     #[api(tag = 12)]
     health_check_node_port: i32,
+    /// Whether pods count that are not ready.
     #[api(tag = 13)]
     publish_not_ready_addresses: bool,
+    /// How long a client stays with a pod.
     #[api(tag = 14)]
     session_affinity_config: Option<SessionAffinityConfig>,
+    /// IPv4, IPv6 or both, the first of them first.
     #[api(tag = 19, go = "[]v1.IPFamily")]
     ip_families: List<String>,
+    /// SingleStack, PreferDualStack or RequireDualStack.
     #[api(tag = 17, go = "v1.IPFamilyPolicy")]
     ip_family_policy: Option<String>,
+    /// Whether a load balancer needs ports on the nodes.
     #[api(tag = 20)]
     allocate_load_balancer_node_ports: Option<bool>,
+    /// Which load balancer is meant.
     #[api(tag = 21)]
     load_balancer_class: Option<String>,
+    /// Whether requests of pods stay on their node: Cluster or Local.
     #[api(tag = 22, go = "v1.ServiceInternalTrafficPolicy")]
     internal_traffic_policy: Option<String>,
+    /// Which endpoints are preferred: those of the same zone or node.
     #[api(tag = 23)]
     traffic_distribution: Option<String>,
 }
@@ -119,16 +142,22 @@ pub struct ClientIPConfig {
 
 #[api]
 pub struct ServicePort {
+    /// Unique in the service.
     #[api(tag = 1)]
     name: String,
+    /// TCP, UDP or SCTP.
     #[api(tag = 2, default = "TCP", go = "v1.Protocol")]
     protocol: String,
+    /// What is spoken on it.
     #[api(tag = 6)]
     app_protocol: Option<String>,
+    /// That clients use.
     #[api(tag = 3, required, always)]
     port: i32,
+    /// The port of the pods, by number or name.
     #[api(tag = 4)]
     target_port: IntOrString,
+    /// The port on every node.
     #[api(tag = 5)]
     node_port: i32,
 }
@@ -207,7 +236,7 @@ impl Kind for Service {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        rules::check(self, errs);
+        rules::check(self, None, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {

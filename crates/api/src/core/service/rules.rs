@@ -19,14 +19,14 @@ const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
 const MAX_AFFINITY: i32 = 86_400;
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-pub(super) fn check(service: &Service, errs: &mut Errors) {
+pub(super) fn check(service: &Service, old: Option<&Service>, errs: &mut Errors) {
     check_topology(service, errs);
     let spec = service.spec();
     check_type(spec, errs);
     check_ports(spec, &SPEC.field("ports"), errs);
     check_labels(spec.selector(), &SPEC.field("selector"), errs);
     check_affinity(spec, errs);
-    addresses::check(spec, &SPEC, errs);
+    addresses::check(spec, old.map(Service::spec), &SPEC, errs);
     for (i, ip) in spec.external_ips().iter().enumerate() {
         let (at, wrong) = (SPEC.field("externalIPs"), names::legacy_ip(ip, false));
         if wrong.is_empty() {
@@ -52,7 +52,7 @@ pub(super) fn check_changed(service: &Service, old: &Service, errs: &mut Errors)
     if new.needs_health_check() && before.needs_health_check() && port.0 != port.1 {
         errs.forbidden(&SPEC.field("healthCheckNodePort"), "field is immutable");
     }
-    check(service, errs);
+    check(service, Some(old), errs);
 }
 
 fn check_topology(service: &Service, errs: &mut Errors) {

@@ -1,20 +1,31 @@
 //! core/v1: volume.
 
+mod claim;
 pub(crate) mod mounts;
 pub(crate) mod overlaps;
 pub(crate) mod projected;
+mod projection;
 pub(crate) mod sources;
 
 use macros::api;
-use object::{LabelSelector, Lens, List, Map, ObjectMeta, Quantity};
+use object::{Lens, List, Map, Quantity};
 
-use super::{
-    LocalObjectReference, ObjectFieldSelector, ResourceFieldSelector, TypedLocalObjectReference,
-    TypedObjectReference, container::pull_policy, resources::round_up,
+pub use self::{
+    claim::{
+        EphemeralVolumeSource, PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate,
+        VolumeResourceRequirements,
+    },
+    projection::{
+        ClusterTrustBundleProjection, ConfigMapProjection, DownwardAPIProjection,
+        DownwardAPIVolumeFile, KeyToPath, PodCertificateProjection, ProjectedVolumeSource,
+        SecretProjection, ServiceAccountTokenProjection, VolumeProjection,
+    },
 };
+use super::{LocalObjectReference, container::pull_policy};
 
 #[api]
 pub struct Volume {
+    /// Unique in the pod.
     #[api(tag = 1, required, always)]
     name: String,
     #[api(tag = 2, inline)]
@@ -23,8 +34,10 @@ pub struct Volume {
 
 #[api]
 pub struct VolumeSource {
+    /// A file or folder of the node.
     #[api(tag = 1)]
     host_path: Option<HostPathVolumeSource>,
+    /// An empty folder that lives as long as the pod.
     #[api(tag = 2)]
     empty_dir: Option<EmptyDirVolumeSource>,
     #[api(tag = 3)]
@@ -33,14 +46,17 @@ pub struct VolumeSource {
     aws_elastic_block_store: Option<AWSElasticBlockStoreVolumeSource>,
     #[api(tag = 5)]
     git_repo: Option<GitRepoVolumeSource>,
+    /// The keys of a Secret, as files.
     #[api(tag = 6)]
     secret: Option<SecretVolumeSource>,
+    /// A folder of an NFS server.
     #[api(tag = 7)]
     nfs: Option<NFSVolumeSource>,
     #[api(tag = 8)]
     iscsi: Option<ISCSIVolumeSource>,
     #[api(tag = 9)]
     glusterfs: Option<GlusterfsVolumeSource>,
+    /// A volume that outlives the pod, by its claim.
     #[api(tag = 10)]
     persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
     #[api(tag = 11)]
@@ -53,12 +69,14 @@ pub struct VolumeSource {
     cephfs: Option<CephFSVolumeSource>,
     #[api(tag = 15)]
     flocker: Option<FlockerVolumeSource>,
+    /// Fields of the pod, as files.
     #[api(tag = 16, name = "downwardAPI")]
     downward_api: Option<DownwardAPIVolumeSource>,
     #[api(tag = 17)]
     fc: Option<FCVolumeSource>,
     #[api(tag = 18)]
     azure_file: Option<AzureFileVolumeSource>,
+    /// The keys of a ConfigMap, as files.
     #[api(tag = 19)]
     config_map: Option<ConfigMapVolumeSource>,
     #[api(tag = 20)]
@@ -69,6 +87,7 @@ pub struct VolumeSource {
     azure_disk: Option<AzureDiskVolumeSource>,
     #[api(tag = 23)]
     photon_persistent_disk: Option<PhotonPersistentDiskVolumeSource>,
+    /// Several sources in one folder.
     #[api(tag = 26)]
     projected: Option<ProjectedVolumeSource>,
     #[api(tag = 24)]
@@ -77,10 +96,13 @@ pub struct VolumeSource {
     scale_io: Option<ScaleIOVolumeSource>,
     #[api(tag = 27)]
     storageos: Option<StorageOSVolumeSource>,
+    /// A volume of a CSI driver that lives as long as the pod.
     #[api(tag = 28)]
     csi: Option<CSIVolumeSource>,
+    /// A claim that is made for the pod and lives as long as it.
     #[api(tag = 29)]
     ephemeral: Option<EphemeralVolumeSource>,
+    /// The content of an image.
     #[api(tag = 30)]
     image: Option<ImageVolumeSource>,
 }
@@ -256,18 +278,6 @@ pub struct SecretVolumeSource {
 }
 
 #[api]
-pub struct KeyToPath {
-    #[api(tag = 1, required, always)]
-    key: String,
-    #[api(tag = 2, required, always)]
-    path: String,
-    #[api(tag = 3)]
-    mode: Option<i32>,
-    #[api(tag = 4)]
-    user: Option<i64>,
-}
-
-#[api]
 pub struct NFSVolumeSource {
     #[api(tag = 1, required, always)]
     server: String,
@@ -426,120 +436,6 @@ pub struct ConfigMapVolumeSource {
 }
 
 #[api]
-pub struct ProjectedVolumeSource {
-    #[api(tag = 1, always)]
-    sources: List<VolumeProjection>,
-    #[api(tag = 2, default = 420, implied)]
-    default_mode: Option<i32>,
-    #[api(tag = 3)]
-    default_user: Option<i64>,
-}
-
-#[api]
-pub struct VolumeProjection {
-    #[api(tag = 1)]
-    secret: Option<SecretProjection>,
-    #[api(tag = 2, name = "downwardAPI")]
-    downward_api: Option<DownwardAPIProjection>,
-    #[api(tag = 3)]
-    config_map: Option<ConfigMapProjection>,
-    #[api(tag = 4)]
-    service_account_token: Option<ServiceAccountTokenProjection>,
-    #[api(tag = 5)]
-    cluster_trust_bundle: Option<ClusterTrustBundleProjection>,
-    #[api(tag = 6)]
-    pod_certificate: Option<PodCertificateProjection>,
-}
-
-#[api]
-pub struct SecretProjection {
-    #[api(tag = 1, inline)]
-    local_object_reference: LocalObjectReference,
-    #[api(tag = 2)]
-    items: List<KeyToPath>,
-    #[api(tag = 4)]
-    optional: Option<bool>,
-}
-
-#[api]
-pub struct ConfigMapProjection {
-    #[api(tag = 1, inline)]
-    local_object_reference: LocalObjectReference,
-    #[api(tag = 2)]
-    items: List<KeyToPath>,
-    #[api(tag = 4)]
-    optional: Option<bool>,
-}
-
-#[api]
-pub struct ServiceAccountTokenProjection {
-    #[api(tag = 1)]
-    audience: String,
-    #[api(tag = 2, default = 3600, implied)]
-    expiration_seconds: Option<i64>,
-    #[api(tag = 3, required, always)]
-    path: String,
-    #[api(tag = 4)]
-    user: Option<i64>,
-}
-
-#[api]
-pub struct ClusterTrustBundleProjection {
-    #[api(tag = 1)]
-    name: Option<String>,
-    #[api(tag = 2)]
-    signer_name: Option<String>,
-    #[api(tag = 3)]
-    label_selector: Option<LabelSelector>,
-    #[api(tag = 5)]
-    optional: Option<bool>,
-    #[api(tag = 4, required, always)]
-    path: String,
-    #[api(tag = 6)]
-    user: Option<i64>,
-}
-
-#[api]
-pub struct PodCertificateProjection {
-    #[api(tag = 1)]
-    signer_name: String,
-    #[api(tag = 2)]
-    key_type: String,
-    #[api(tag = 3)]
-    max_expiration_seconds: Option<i32>,
-    #[api(tag = 4)]
-    credential_bundle_path: String,
-    #[api(tag = 5)]
-    key_path: String,
-    #[api(tag = 6)]
-    certificate_chain_path: String,
-    #[api(tag = 7)]
-    user_annotations: Map<String>,
-    #[api(tag = 8)]
-    user: Option<i64>,
-}
-
-#[api]
-pub struct DownwardAPIProjection {
-    #[api(tag = 1)]
-    items: List<DownwardAPIVolumeFile>,
-}
-
-#[api]
-pub struct DownwardAPIVolumeFile {
-    #[api(tag = 1, required, always)]
-    path: String,
-    #[api(tag = 2)]
-    field_ref: Option<ObjectFieldSelector>,
-    #[api(tag = 3)]
-    resource_field_ref: Option<ResourceFieldSelector>,
-    #[api(tag = 4)]
-    mode: Option<i32>,
-    #[api(tag = 5)]
-    user: Option<i64>,
-}
-
-#[api]
 pub struct CSIVolumeSource {
     #[api(tag = 1, required, always)]
     driver: String,
@@ -551,50 +447,6 @@ pub struct CSIVolumeSource {
     volume_attributes: Map<String>,
     #[api(tag = 5)]
     node_publish_secret_ref: Option<LocalObjectReference>,
-}
-
-#[api]
-pub struct EphemeralVolumeSource {
-    #[api(tag = 1)]
-    volume_claim_template: Option<PersistentVolumeClaimTemplate>,
-}
-
-#[api]
-pub struct PersistentVolumeClaimTemplate {
-    #[api(tag = 1)]
-    metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
-    spec: PersistentVolumeClaimSpec,
-}
-
-#[api]
-pub struct PersistentVolumeClaimSpec {
-    #[api(tag = 1, go = "[]v1.PersistentVolumeAccessMode")]
-    access_modes: List<String>,
-    #[api(tag = 4)]
-    selector: Option<LabelSelector>,
-    #[api(tag = 2)]
-    resources: VolumeResourceRequirements,
-    #[api(tag = 3)]
-    volume_name: String,
-    #[api(tag = 5)]
-    storage_class_name: Option<String>,
-    #[api(tag = 6, default = "Filesystem", implied, go = "v1.PersistentVolumeMode")]
-    volume_mode: Option<String>,
-    #[api(tag = 7)]
-    data_source: Option<TypedLocalObjectReference>,
-    #[api(tag = 8)]
-    data_source_ref: Option<TypedObjectReference>,
-    #[api(tag = 9)]
-    volume_attributes_class_name: Option<String>,
-}
-
-#[api]
-pub struct VolumeResourceRequirements {
-    #[api(tag = 1, go = "v1.ResourceList")]
-    limits: Map<Quantity>,
-    #[api(tag = 2, go = "v1.ResourceList")]
-    requests: Map<Quantity>,
 }
 
 #[api]
@@ -617,18 +469,25 @@ pub struct ImageVolumeSource {
 
 #[api]
 pub struct VolumeMount {
+    /// Of the volume.
     #[api(tag = 1, required, always)]
     name: String,
+    /// Whether it cannot be written to.
     #[api(tag = 2)]
     read_only: bool,
+    /// Whether that holds for what is mounted below it, too.
     #[api(tag = 7, go = "v1.RecursiveReadOnlyMode")]
     recursive_read_only: Option<String>,
+    /// Where it appears.
     #[api(tag = 3, required, always)]
     mount_path: String,
+    /// The part of the volume that appears.
     #[api(tag = 4)]
     sub_path: String,
+    /// Whether mounts made later are seen on the other side.
     #[api(tag = 5, go = "v1.MountPropagationMode")]
     mount_propagation: Option<String>,
+    /// As subPath, with $(NAME) for environment variables.
     #[api(tag = 6)]
     sub_path_expr: String,
     #[api(tag = 8, set)]
@@ -665,12 +524,5 @@ impl VolumeSource {
     /// Whether it does not say what the volume is.
     pub fn is_unset(&self) -> bool {
         Self::SHAPE.fields.iter().all(|field| self.0.get(&field.name).is_null())
-    }
-}
-
-impl VolumeResourceRequirements {
-    pub(crate) fn round_up(&mut self) {
-        round_up(self.limits_mut());
-        round_up(self.requests_mut());
     }
 }
