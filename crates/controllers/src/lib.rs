@@ -3,6 +3,7 @@
 //! line in `CONTROLLERS`.
 
 mod account;
+mod autoscaler;
 mod bootstrap;
 mod certificates;
 mod claim;
@@ -61,6 +62,8 @@ pub struct Config {
     pub mirrored_endpoints_per_subset: usize,
     /// More pods than this that have ended are deleted; 0: none.
     pub terminated_pod_threshold: usize,
+    /// How often the metrics of autoscalers are looked at.
+    pub autoscaler_period: Duration,
     /// Who signs certificates that are asked for; without it, nobody here does.
     pub signing: Option<Signing>,
     /// Who signs tokens that live in Secrets; without it, nobody here does.
@@ -79,6 +82,7 @@ impl Default for Config {
             node_monitor_grace: Duration::from_secs(50),
             mirrored_endpoints_per_subset: 1000,
             terminated_pod_threshold: 12_500,
+            autoscaler_period: Duration::from_secs(15),
             signing: None,
             token_signer: None,
             clock: Arc::new(SystemClock),
@@ -142,6 +146,7 @@ pub const CONTROLLERS: &[Entry] = &[
     entry("persistentvolumeclaim-protection-controller", "pvc-protection", "pvc-protection-controller", protection::start_claims),
     entry("persistentvolume-protection-controller", "pv-protection", "pv-protection-controller", protection::start_volumes),
     entry("volumeattributesclass-protection-controller", "", "volumeattributesclass-protection-controller", protection::start_classes),
+    entry("horizontal-pod-autoscaler-controller", "horizontalpodautoscaling", "horizontal-pod-autoscaler", autoscaler::start),
     entry("ephemeral-volume-controller", "ephemeral-volume", "ephemeral-volume-controller", ephemeral_volume::start),
     entry("certificatesigningrequest-approving-controller", "csrapproving", "certificate-controller", certificates::start_approving),
     entry("certificatesigningrequest-signing-controller", "csrsigning", "certificate-controller", certificates::start_signing),

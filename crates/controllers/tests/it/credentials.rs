@@ -41,15 +41,14 @@ async fn a_kubelet_gets_its_certificate() {
     let key = pki::Key::generate().expect("a key");
     let nodes = ["system:nodes".to_owned()];
     let pem = Request::create(&key, "system:node:a", &nodes, (&[], &[])).expect("a request");
-    let kubelet = world.cluster.client("system:node:a", &["system:nodes"]);
     let text = format!(
         r#"{{"metadata":{{"name":"csr"}},"spec":{{"request":"{}",
         "signerName":"kubernetes.io/kube-apiserver-client-kubelet","expirationSeconds":7200,
+        "username":"system:node:a","groups":["system:nodes"],
         "usages":["digital signature","client auth"]}}}}"#,
         Bytes::text(pem.as_bytes())
     );
-    let requests = Api::<CertificateSigningRequest>::new(&kubelet);
-    requests.create(tree(&text).into()).await.expect("a kubelet may ask");
+    world.make::<CertificateSigningRequest>(&text).await;
     let signed = |request: &CertificateSigningRequest| !request.status().certificate().is_empty();
     let request = world.until_one("csr", "a certificate", signed).await;
     let pem = Bytes::decode(request.status().certificate()).expect("base64");

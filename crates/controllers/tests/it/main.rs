@@ -1,5 +1,6 @@
 //! Controllers on a real API server: what they make of what is written there.
 
+mod autoscaler;
 mod credentials;
 mod daemon_set;
 mod identity;

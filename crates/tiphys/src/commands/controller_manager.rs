@@ -1,11 +1,12 @@
 //! `kube-controller-manager`.
 
-use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use client::{Client, Kubeconfig};
-use controllers::Config;
+use controllers::{Config, Signing};
+use pki::Authority;
 use runtime::{Context, Election};
 
 use super::{asked_to_stop, identity, parse, run_async};
@@ -41,6 +42,27 @@ struct Arguments {
     /// Without a sign of life for that long, a node's state is unknown.
     #[arg(long, default_value = "50s", value_parser = duration)]
     node_monitor_grace_period: Duration,
+    /// Who signs certificates that are asked for.
+    #[arg(long, value_name = "FILE", requires = "cluster_signing_key_file")]
+    cluster_signing_cert_file: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "cluster_signing_cert_file")]
+    cluster_signing_key_file: Option<PathBuf>,
+    /// How long such a certificate is good at most.
+    #[arg(long, default_value = "8760h", value_parser = duration)]
+    cluster_signing_duration: Duration,
+    /// The key that signs tokens in Secrets.
+    #[arg(long, value_name = "FILE")]
+    service_account_private_key_file: Option<PathBuf>,
+    /// More pods than this that have ended are deleted; 0: none.
+    #[arg(long, default_value_t = 12_500)]
+    terminated_pod_gc_threshold: usize,
+    /// How often the metrics of autoscalers are looked at.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    horizontal_pod_autoscaler_sync_period: Duration,
+    /// More addresses of a subset of Endpoints are not mirrored.
+    #[arg(long, default_value_t = 1000)]
+    mirroring_max_endpoints_per_subset: usize,
     #[command(flatten)]
     election: ElectionFlags,
 }
@@ -116,8 +138,32 @@ impl Arguments {
             service_cidr: self.service_cluster_ip_range.clone(),
             root_ca: read(&self.root_ca_file, "root-ca-file")?,
             node_monitor_grace: self.node_monitor_grace_period,
+            terminated_pod_threshold: self.terminated_pod_gc_threshold,
+            autoscaler_period: self.horizontal_pod_autoscaler_sync_period,
+            mirrored_endpoints_per_subset: self.mirroring_max_endpoints_per_subset,
+            signing: self.signing()?,
+            token_signer: self.token_signer()?,
             ..Config::default()
         })
+    }
+
+    fn signing(&self) -> anyhow::Result<Option<Signing>> {
+        let (Some(certificate), Some(key)) =
+            (&self.cluster_signing_cert_file, &self.cluster_signing_key_file)
+        else {
+            return Ok(None);
+        };
+        let authority = Authority::from_pem(&fs::read(certificate)?, &fs::read(key)?)
+            .with_context(|| format!("--cluster-signing-cert-file {}", certificate.display()))?;
+        let longest = self.cluster_signing_duration;
+        Ok(Some(Signing { authority: Arc::new(authority), longest }))
+    }
+
+    fn token_signer(&self) -> anyhow::Result<Option<Arc<pki::Signer>>> {
+        let Some(path) = &self.service_account_private_key_file else { return Ok(None) };
+        let key = pki::Key::from_pem(&fs::read(path)?)
+            .with_context(|| format!("--service-account-private-key-file {}", path.display()))?;
+        Ok(Some(Arc::new(pki::Signer::new(key, String::new()))))
     }
 }
 
@@ -184,10 +230,40 @@ mod tests {
         assert_eq!((&*config.cluster_cidr, config.node_cidr_mask), ("10.1.0.0/16", 25));
         assert_eq!((&*config.service_cidr, &*config.root_ca), ("10.2.0.0/16", "certificates"));
         assert_eq!(config.node_monitor_grace, Duration::from_secs(80));
+        let numbers = flags(&[
+            "--terminated-pod-gc-threshold=7",
+            "--horizontal-pod-autoscaler-sync-period=30s",
+            "--mirroring-max-endpoints-per-subset=9",
+        ]);
+        let numbers = numbers.config().unwrap();
+        assert_eq!(numbers.terminated_pod_threshold, 7);
+        assert_eq!(numbers.autoscaler_period, Duration::from_secs(30));
+        assert_eq!(numbers.mirrored_endpoints_per_subset, 9);
         let unused = flags(&["--cluster-cidr=10.1.0.0/16"]).config().unwrap();
         assert!(unused.cluster_cidr.is_empty(), "not without --allocate-node-cidrs");
         assert!(flags(&["--root-ca-file=/nowhere"]).config().is_err());
         assert!(refused(&["--controllers=*,nothing"]) && refused(&["--unknown-flag"]));
+    }
+
+    #[test]
+    fn keys_are_read() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let authority = Authority::create("test", 1_900_000_000).unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        fs::write(path("crt"), authority.certificate_pem()).unwrap();
+        fs::write(path("key"), authority.key_pem()).unwrap();
+        let (certificate, key) = (
+            format!("--cluster-signing-cert-file={}", path("crt")),
+            format!("--cluster-signing-key-file={}", path("key")),
+        );
+        let tokens = format!("--service-account-private-key-file={}", path("key"));
+        let day = "--cluster-signing-duration=24h";
+        let config = flags(&[&certificate, &key, &tokens, day]).config().unwrap();
+        assert_eq!(config.signing.unwrap().longest, Duration::from_hours(24));
+        assert!(config.token_signer.is_some());
+        assert!(flags(&[]).config().unwrap().signing.is_none());
+        assert!(refused(&[&certificate]), "a certificate without its key");
+        assert!(flags(&["--service-account-private-key-file=/nowhere"]).config().is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `control`: the API server, the controllers and the scheduler in one process of
 //! an ordinary user. They meet only through the API, each under its own identity.
 
-use std::{os::fd::AsFd, path::Path, sync::Arc};
+use std::{os::fd::AsFd, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use apiserver::{Config, Flags, Running, start_on};
@@ -16,6 +16,9 @@ use super::{Settings, sockets::Sockets};
 
 /// Where the data folder is to a process that could not go there by its path.
 const DATA: &str = "/proc/self/fd/3";
+
+/// How long a certificate that is asked for is good at most.
+const YEAR: Duration = Duration::from_hours(365 * 24);
 
 /// Gives up what the process never needs. Both promises are a thread's, so they
 /// come before there is a second one.
@@ -51,7 +54,7 @@ pub(crate) async fn run() -> Result<()> {
     info!(port = settings.port, "the API server answers");
     let mut parts = Vec::new();
     if !settings.disables("controllers") {
-        parts.push(controllers(&running, &settings));
+        parts.push(controllers(&running, &settings)?);
     }
     if !settings.disables("scheduler") {
         let cx = Context::new(&as_user(&running, "system:kube-scheduler"));
@@ -68,9 +71,15 @@ pub(crate) async fn run() -> Result<()> {
 
 /// Caches are shared and read as the controller manager; each controller writes as
 /// its own service account.
-fn controllers(running: &Arc<Running>, settings: &Settings) -> Context {
+fn controllers(running: &Arc<Running>, settings: &Settings) -> Result<Context> {
     let cx = Context::new(&as_user(running, "system:kube-controller-manager"));
+    let (ca, tokens) = (&running.cluster.ca, &running.cluster.service_accounts);
+    let authority =
+        pki::Authority::from_pem(ca.certificate_pem().as_bytes(), ca.key_pem().as_bytes())?;
+    let key = pki::Key::from_pem(tokens.to_pem().as_bytes())?;
     let config = controllers::Config {
+        signing: Some(controllers::Signing { authority: Arc::new(authority), longest: YEAR }),
+        token_signer: Some(Arc::new(pki::Signer::new(key, String::new()))),
         cluster_cidr: settings.cluster_cidr.clone(),
         service_cidr: settings.service_cidr.clone(),
         root_ca: running.cluster.ca.certificate_pem(),
@@ -78,7 +87,7 @@ fn controllers(running: &Arc<Running>, settings: &Settings) -> Context {
     };
     let identity = |name: &str| account(running, name);
     controllers::start(&cx, &config, &identity);
-    cx
+    Ok(cx)
 }
 
 fn as_user(running: &Running, name: &str) -> Client {

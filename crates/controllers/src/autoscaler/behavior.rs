@@ -1,0 +1,187 @@
+//! How fast replicas may change: what was wanted of late, and what was changed of late.
+
+use api::autoscaling::{HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler};
+use object::List;
+
+/// How long a smaller number waits for larger ones to be forgotten, in seconds.
+const DOWN_WINDOW: i64 = 300;
+/// More is never remembered, in seconds.
+const LONGEST: i64 = 3600;
+
+/// What is remembered of an autoscaler.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    /// When, and how many were wanted.
+    wanted: Vec<(i64, i32)>,
+    /// When, and by how many the number changed.
+    changes: Vec<(i64, i32)>,
+}
+
+/// A condition's reason and message.
+pub(super) type Why = (&'static str, &'static str);
+
+/// What may be done now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) replicas: i32,
+    /// Why an earlier wish counts.
+    pub(super) stabilized: Option<Why>,
+    /// Whether it is less or more than wished, and why.
+    pub(super) limited: (bool, Why),
+}
+
+impl Memory {
+    /// A change was made.
+    pub(super) fn changed(&mut self, from: i32, to: i32, now: i64) {
+        self.changes.retain(|(at, _)| at + LONGEST > now);
+        self.changes.push((now, to - from));
+    }
+
+    /// Takes note of a wish, and says what may become of it.
+    pub(super) fn judge(
+        &mut self,
+        scaler: &HorizontalPodAutoscaler,
+        current: i32,
+        wish: i32,
+        now: i64,
+    ) -> Verdict {
+        let behavior = scaler.spec().behavior();
+        let rules = |of: Option<&HPAScalingRules>, window: i64| {
+            let own = of.and_then(HPAScalingRules::stabilization_window_seconds);
+            own.map_or(window, i64::from)
+        };
+        let up = behavior.and_then(|behavior| behavior.scale_up());
+        let down = behavior.and_then(|behavior| behavior.scale_down());
+        let (up_window, down_window) = (rules(up, 0), rules(down, DOWN_WINDOW));
+        let recent = |window: i64| {
+            self.wanted.iter().filter(move |(at, _)| at + window > now).map(|(_, n)| *n)
+        };
+        let lowest = recent(up_window).chain([wish]).min().unwrap_or(wish);
+        let highest = recent(down_window).chain([wish]).max().unwrap_or(wish);
+        let stable = current.max(lowest).min(highest);
+        let keep = up_window.max(down_window);
+        self.wanted.retain(|(at, _)| at + keep > now);
+        self.wanted.push((now, wish));
+        let stabilized = (stable != wish).then(|| {
+            if wish >= current {
+                ("ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation")
+            } else {
+                ("ScaleDownStabilized", "recent recommendations were higher than current one, applying the highest recent recommendation")
+            }
+        });
+        let (replicas, why) = self.limit(scaler, current, stable, (up, down), now);
+        Verdict { replicas, stabilized, limited: (replicas != stable, why) }
+    }
+
+    fn limit(
+        &self,
+        scaler: &HorizontalPodAutoscaler,
+        current: i32,
+        wish: i32,
+        (up, down): (Option<&HPAScalingRules>, Option<&HPAScalingRules>),
+        now: i64,
+    ) -> (i32, Why) {
+        const WITHIN: Why =
+            ("DesiredWithinRange", "the desired count is within the acceptable range");
+        let (least, most) = (scaler.spec().min_replicas(), scaler.spec().max_replicas());
+        if wish > current {
+            let fastest = self.fastest(up, current, now, true).max(current);
+            let (most, why) = if most > fastest {
+                (fastest, ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"))
+            } else {
+                (most, ("TooManyReplicas", "the desired replica count is more than the maximum replica count"))
+            };
+            if wish > most { (most, why) } else { (wish, WITHIN) }
+        } else if wish < current {
+            let fastest = self.fastest(down, current, now, false).min(current);
+            let (least, why) = if least < fastest {
+                (fastest, ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate"))
+            } else {
+                (least, ("TooFewReplicas", "the desired replica count is less than the minimum replica count"))
+            };
+            if wish < least { (least, why) } else { (wish, WITHIN) }
+        } else if wish < least {
+            (least, ("TooFewReplicas", "the desired replica count is less than the minimum replica count"))
+        } else if wish > most {
+            (most, ("TooManyReplicas", "the desired replica count is more than the maximum replica count"))
+        } else {
+            (wish, WITHIN)
+        }
+    }
+
+    /// The number that may be reached now, going up or down.
+    fn fastest(&self, rules: Option<&HPAScalingRules>, current: i32, now: i64, up: bool) -> i32 {
+        let policies = match rules.map(HPAScalingRules::policies).filter(|all| !all.is_empty()) {
+            Some(own) => own.clone(),
+            None => usual(up),
+        };
+        let proposals = policies.iter().map(|policy| {
+            let period = i64::from(policy.period_seconds());
+            let recent = self.changes.iter().filter(|(at, _)| at + period > now);
+            let start = current - recent.map(|(_, change)| change).sum::<i32>();
+            let part = policy.type_() == "Percent";
+            let share = i64::from(start) * i64::from(policy.value());
+            let step = if part { (share + 99).div_euclid(100) } else { policy.value().into() };
+            let step = i32::try_from(step).unwrap_or(i32::MAX);
+            if up { start.saturating_add(step) } else { start.saturating_sub(step) }
+        });
+        let least_change = match rules.and_then(HPAScalingRules::select_policy) {
+            Some("Disabled") => return current,
+            choice => choice == Some("Min"),
+        };
+        let found = if up == least_change { proposals.min() } else { proposals.max() };
+        found.unwrap_or(current)
+    }
+}
+
+/// What counts where nothing is said: double, or four more; down to nothing.
+fn usual(up: bool) -> List<HPAScalingPolicy> {
+    let policy = |what: &str, value| {
+        HPAScalingPolicy::new().with_type(what).with_value(value).with_period_seconds(15)
+    };
+    if up { List::from([policy("Pods", 4), policy("Percent", 100)]) } else { List::from([policy("Percent", 100)]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{View, from_json};
+
+    use super::*;
+
+    fn scaler(behavior: &str) -> HorizontalPodAutoscaler {
+        let text = format!(r#"{{"spec":{{"minReplicas":1,"maxReplicas":50{behavior}}}}}"#);
+        HorizontalPodAutoscaler::view(&from_json(text.as_bytes()).unwrap()).clone()
+    }
+
+    #[test]
+    fn fewer_wait_and_more_do_not_come_at_once() {
+        let (plain, mut memory) = (scaler(""), Memory::default());
+        let up = memory.judge(&plain, 2, 40, 1000);
+        assert_eq!((up.replicas, up.limited.0, up.limited.1.0), (6, true, "ScaleUpLimit"));
+        let mut memory = Memory::default();
+        assert_eq!(memory.judge(&plain, 10, 10, 1000).replicas, 10);
+        let down = memory.judge(&plain, 10, 3, 1100);
+        assert_eq!((down.replicas, down.stabilized.unwrap().0), (10, "ScaleDownStabilized"));
+        assert_eq!(memory.judge(&plain, 10, 3, 1301).replicas, 3);
+        let none = memory.judge(&plain, 10, 0, 5000);
+        assert_eq!((none.replicas, none.limited.1.0), (1, "TooFewReplicas"));
+    }
+
+    #[test]
+    fn policies_bound_changes_in_a_period() {
+        let slow = scaler(
+            r#","behavior":{"scaleUp":{"stabilizationWindowSeconds":0,"policies":
+            [{"type":"Pods","value":2,"periodSeconds":60}]},"scaleDown":
+            {"stabilizationWindowSeconds":0,"selectPolicy":"Min","policies":
+            [{"type":"Percent","value":50,"periodSeconds":60},{"type":"Pods","value":1,"periodSeconds":60}]}}"#,
+        );
+        let mut memory = Memory::default();
+        assert_eq!(memory.judge(&slow, 4, 20, 0).replicas, 6);
+        memory.changed(4, 6, 0);
+        assert_eq!(memory.judge(&slow, 6, 20, 30).replicas, 6, "not twice in a minute");
+        assert_eq!(memory.judge(&slow, 6, 20, 61).replicas, 8);
+        assert_eq!(Memory::default().judge(&slow, 10, 1, 0).replicas, 9, "the smaller change");
+        let never = scaler(r#","behavior":{"scaleDown":{"stabilizationWindowSeconds":0,"selectPolicy":"Disabled"}}"#);
+        assert_eq!(Memory::default().judge(&never, 10, 1, 0).replicas, 10);
+    }
+}

@@ -1,0 +1,419 @@
+//! Changes the number of replicas so that metrics come near their targets.
+//!
+//! ```text
+//!  mod.rs       start, reconcile: reads the scale and the metrics, writes the scale
+//!  replicas.rs  how many a metric asks for
+//!  behavior.rs  how fast that may become true
+//! ```
+
+mod behavior;
+mod replicas;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use api::{
+    autoscaling::{
+        ContainerResourceMetricStatus, HPAScalingRules, HorizontalPodAutoscaler,
+        HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus,
+        MetricTarget, MetricValueStatus, ResourceMetricStatus,
+    },
+    core::Pod,
+};
+use client::{Api, Error, Resource, Selection};
+use object::{Clock, Key, List, Quantity, Text, Time, Value, quantity::Format, selector::Selector};
+use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use schema::Kind;
+
+use self::{
+    behavior::Memory,
+    replicas::{Ask, Proposal, Target, Tolerance, propose, samples},
+};
+use crate::Config;
+
+/// Nearer to its target than this, a metric changes nothing.
+const TOLERANCE: f64 = 0.1;
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    let scalers = Scalers {
+        scalers: cx.objects(),
+        pods: cx.objects(),
+        memories: Mutex::default(),
+        events: Recorder::start(cx, "horizontal-pod-autoscaler", ""),
+        period: config.autoscaler_period,
+        clock: config.clock.clone(),
+    };
+    Controller::new("horizontal-pod-autoscaler", cx, scalers).start();
+}
+
+#[derive(Debug)]
+struct Scalers {
+    scalers: Objects<HorizontalPodAutoscaler>,
+    pods: Objects<Pod>,
+    /// By uid.
+    memories: Mutex<HashMap<Text, Memory>>,
+    events: Recorder,
+    period: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+/// The target's scale, and where it is.
+struct Scale {
+    api: Api<Value>,
+    tree: Value,
+    replicas: i32,
+}
+
+impl Reconcile for Scalers {
+    type Kind = HorizontalPodAutoscaler;
+
+    async fn reconcile(
+        &self,
+        _: &Key,
+        scaler: Option<HorizontalPodAutoscaler>,
+    ) -> Result<Next, Error> {
+        let Some(scaler) = scaler.filter(|scaler| !scaler.is_terminating()) else {
+            return Ok(Next::OnChange);
+        };
+        let mut report = Report::new(&scaler, self.clock.now());
+        let failed = self.scale(&scaler, &mut report).await;
+        let status = report.finish(&scaler);
+        if status != *scaler.status() {
+            let because = scaler.causes("status has changed");
+            self.scalers.because(&because).update_status(scaler.with_status(status)).await?;
+        }
+        failed?;
+        Ok(Next::After(self.period))
+    }
+}
+
+impl Scalers {
+    async fn scale(
+        &self,
+        scaler: &HorizontalPodAutoscaler,
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let scale = match self.find(scaler).await {
+            Ok(scale) => scale,
+            Err(error) => {
+                let why = format!(
+                    "the HPA controller was unable to get the target's current scale: {error}"
+                );
+                report.put("AbleToScale", "False", "FailedGetScale", &why);
+                self.events.warning(scaler, "FailedGetScale", error.to_string());
+                return Err(error);
+            }
+        };
+        let why = "the HPA controller was able to get the target's current scale";
+        report.put("AbleToScale", "True", "SucceededGetScale", why);
+        report.current = scale.replicas;
+        let Some((wanted, reason)) = self.decide(scaler, &scale, report).await else {
+            return Ok(());
+        };
+        report.desired = wanted;
+        if wanted == scale.replicas {
+            return Ok(());
+        }
+        self.resize(scaler, scale, (wanted, &reason), report).await
+    }
+
+    /// How many replicas there shall be, and why. `None`: that cannot be told.
+    async fn decide(
+        &self,
+        scaler: &HorizontalPodAutoscaler,
+        scale: &Scale,
+        report: &mut Report,
+    ) -> Option<(i32, String)> {
+        let (current, spec) = (scale.replicas, scaler.spec());
+        if current == 0 && spec.min_replicas() != 0 {
+            let why = "scaling is disabled since the replica count of the target is zero";
+            report.put("ScalingActive", "False", "ScalingDisabled", why);
+            return Some((0, String::new()));
+        }
+        if current > spec.max_replicas() {
+            let why = "Current number of replicas above Spec.MaxReplicas";
+            return Some((spec.max_replicas(), why.to_owned()));
+        }
+        if current < spec.min_replicas() {
+            let why = "Current number of replicas below Spec.MinReplicas";
+            return Some((spec.min_replicas(), why.to_owned()));
+        }
+        let (wish, name) = match self.metrics(scaler, scale, report).await {
+            Ok(found) => found,
+            Err((reason, why)) => {
+                report.put("ScalingActive", "False", reason, &why);
+                self.events.warning(scaler, reason, why.clone());
+                self.events.warning(scaler, "FailedComputeMetricsReplicas", why);
+                report.desired = current;
+                return None;
+            }
+        };
+        let why =
+            format!("the HPA was able to successfully calculate a replica count from {name}");
+        report.put("ScalingActive", "True", "ValidMetricFound", &why);
+        let verdict = {
+            let mut memories = self.memories.lock().expect("not poisoned");
+            let memory = memories.entry(scaler.metadata().uid().into()).or_default();
+            memory.judge(scaler, current, wish, report.now)
+        };
+        let (reason, why) = verdict
+            .stabilized
+            .unwrap_or(("ReadyForNewScale", "recommended size matches current size"));
+        report.put("AbleToScale", "True", reason, why);
+        let (limited, (reason, why)) = verdict.limited;
+        report.put("ScalingLimited", if limited { "True" } else { "False" }, reason, why);
+        let why = if verdict.replicas > current {
+            format!("{name} above target")
+        } else {
+            "All metrics below target".to_owned()
+        };
+        Some((verdict.replicas, why))
+    }
+
+    /// The largest number that any metric asks for, and which one does.
+    async fn metrics(
+        &self,
+        scaler: &HorizontalPodAutoscaler,
+        scale: &Scale,
+        report: &mut Report,
+    ) -> Result<(i32, String), (&'static str, String)> {
+        let selector = scale.tree["status"]["selector"].as_str().unwrap_or_default();
+        if selector.is_empty() {
+            let why = "the HPA target's scale is missing a selector";
+            return Err(("InvalidSelector", why.to_owned()));
+        }
+        let parsed = Selector::parse(selector).map_err(|error| {
+            let why = format!("couldn't convert selector into a corresponding internal selector object: {error}");
+            ("InvalidSelector", why)
+        })?;
+        let mut pods = self.pods.in_namespace(scaler.metadata().namespace());
+        pods.retain(|pod| parsed.matches(pod.metadata().labels()));
+        let (mut best, mut failures) = (None, Vec::new());
+        let all = scaler.spec().metrics();
+        for metric in all.iter() {
+            match self.ask(scaler, metric, selector, (&pods, scale.replicas), report.now).await {
+                Ok((proposal, name, status)) => {
+                    report.metrics.push(status);
+                    if best.as_ref().is_none_or(|(most, _)| proposal.replicas > *most) {
+                        best = Some((proposal.replicas, name));
+                    }
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
+        let lower = best.as_ref().is_none_or(|(most, _)| *most < scale.replicas);
+        match (best, failures.into_iter().next()) {
+            (_, Some((reason, why))) if lower => {
+                let why = format!("the HPA was unable to compute the replica count: {why}");
+                Err((reason, why))
+            }
+            (Some(best), _) => Ok(best),
+            (None, _) => Ok((scale.replicas, String::new())),
+        }
+    }
+
+    async fn ask(
+        &self,
+        scaler: &HorizontalPodAutoscaler,
+        metric: &MetricSpec,
+        selector: &str,
+        (pods, current): (&[Pod], i32),
+        now: i64,
+    ) -> Result<(Proposal, String, MetricStatus), (&'static str, String)> {
+        let (resource, container, target, reason) =
+            match (metric.resource(), metric.container_resource()) {
+                (Some(it), _) => (it.name(), "", it.target(), "FailedGetResourceMetric"),
+                (_, Some(it)) => {
+                    (it.name(), it.container(), it.target(), "FailedGetContainerResourceMetric")
+                }
+                _ => {
+                    let what = metric.type_();
+                    let why = format!("metrics of type {what:?} are not supported");
+                    return Err(("InvalidMetricSourceType", why));
+                }
+            };
+        let target = read(target).ok_or_else(|| {
+            let why = "invalid resource metric source: neither an average utilization target nor \
+                       an average value (usage) target was set";
+            (reason, why.to_owned())
+        })?;
+        let what = if matches!(target, Target::Average(_)) { "usage" } else { "utilization" };
+        let failed = |why: String| (reason, format!("failed to get {resource} {what}: {why}"));
+        let list = self.list(scaler.metadata().namespace(), selector).await.map_err(failed)?;
+        let samples = samples(&list, resource, container);
+        let tolerance = tolerance(scaler);
+        let ask = Ask { resource, container, target, tolerance, current, now };
+        let proposal = propose(&ask, pods, samples).map_err(failed)?;
+        let name = match (target, container) {
+            (Target::Average(_), _) => format!("{resource} resource"),
+            (_, "") => format!("{resource} resource utilization (percentage of request)"),
+            _ => format!("{resource} container resource utilization (percentage of request)"),
+        };
+        Ok((proposal, name, shown(&ask, &proposal)))
+    }
+
+    /// What pods use now.
+    async fn list(&self, namespace: &str, selector: &str) -> Result<Value, String> {
+        let failed = |error: Error| format!("unable to fetch metrics from resource metrics API: {error}");
+        let resource = Resource {
+            group: "metrics.k8s.io".into(),
+            version: "v1beta1".into(),
+            plural: "pods".into(),
+            kind: "PodMetrics".into(),
+            namespaced: true,
+        };
+        let api = Api::<Value>::of(self.scalers.api().client(), resource).namespaced(namespace);
+        let found = api.list_all(&Selection::labels(selector)).await.map_err(failed)?;
+        if found.items.is_empty() {
+            return Err("no metrics returned from resource metrics API".into());
+        }
+        let mut list = Value::object();
+        list["items"] = Value::List(found.items.into_iter().collect());
+        Ok(list)
+    }
+
+    async fn find(&self, scaler: &HorizontalPodAutoscaler) -> Result<Scale, Error> {
+        let target = scaler.spec().scale_target_ref();
+        let client = self.scalers.api().client();
+        let mapper = client.discover().await?;
+        let found = mapper.of_kind(target.api_version(), target.kind()).ok_or_else(|| {
+            let (kind, version) = (target.kind(), target.api_version());
+            Error::Invalid(format!("no matches for kind {kind:?} in version {version:?}"))
+        })?;
+        let because = scaler.causes("metrics ask for another size");
+        let api = Api::<Value>::of(client, found.resource.clone()).because(&because);
+        let tree = api.get_sub(&key(scaler), "scale").await?;
+        let replicas = tree["spec"]["replicas"].as_i64().unwrap_or_default();
+        Ok(Scale { api, tree, replicas: i32::try_from(replicas).unwrap_or(i32::MAX) })
+    }
+
+    async fn resize(
+        &self,
+        scaler: &HorizontalPodAutoscaler,
+        scale: Scale,
+        (to, reason): (i32, &str),
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let Scale { api, mut tree, replicas } = scale;
+        tree["spec"]["replicas"] = i64::from(to).into();
+        if let Err(error) = api.update_sub(&key(scaler), "scale", &tree).await {
+            let message = format!("New size: {to}; reason: {reason}; error: {error}");
+            self.events.warning(scaler, "FailedRescale", message);
+            let why =
+                format!("the HPA controller was unable to update the target scale: {error}");
+            report.put("AbleToScale", "False", "FailedUpdateScale", &why);
+            report.desired = replicas;
+            return Err(error);
+        }
+        let why = format!("the HPA controller was able to update the target scale to {to}");
+        report.put("AbleToScale", "True", "SucceededRescale", &why);
+        let message = format!("New size: {to}; reason: {reason}");
+        self.events.normal(scaler, "SuccessfulRescale", message);
+        let mut memories = self.memories.lock().expect("not poisoned");
+        let memory = memories.entry(scaler.metadata().uid().into()).or_default();
+        memory.changed(replicas, to, report.now);
+        report.scaled = true;
+        Ok(())
+    }
+}
+
+fn key(scaler: &HorizontalPodAutoscaler) -> Key {
+    Key::new(scaler.metadata().namespace(), scaler.spec().scale_target_ref().name())
+}
+
+fn read(target: &MetricTarget) -> Option<Target> {
+    let average = target.average_value().map(|value| Target::Average(value.milli_value()));
+    average.or_else(|| target.average_utilization().map(Target::Utilization))
+}
+
+fn tolerance(scaler: &HorizontalPodAutoscaler) -> Tolerance {
+    let own = |rules: Option<&HPAScalingRules>| {
+        let own = rules.and_then(HPAScalingRules::tolerance);
+        own.map_or(TOLERANCE, |own| own.approximate())
+    };
+    let behavior = scaler.spec().behavior();
+    Tolerance {
+        down: own(behavior.and_then(|behavior| behavior.scale_down())),
+        up: own(behavior.and_then(|behavior| behavior.scale_up())),
+    }
+}
+
+/// What the status says of a metric.
+fn shown(ask: &Ask<'_>, proposal: &Proposal) -> MetricStatus {
+    let amount = if ask.resource == "memory" {
+        Quantity::new(proposal.average / 1000, Format::BinarySi)
+    } else {
+        Quantity::from_milli(proposal.average, Format::DecimalSi)
+    };
+    let mut current = MetricValueStatus::new().with_average_value(amount);
+    if let Some(percent) = proposal.utilization {
+        current.set_average_utilization(percent);
+    }
+    if ask.container.is_empty() {
+        let status = ResourceMetricStatus::new().with_name(ask.resource).with_current(current);
+        return MetricStatus::new().with_type("Resource").with_resource(status);
+    }
+    let status = ContainerResourceMetricStatus::new()
+        .with_name(ask.resource)
+        .with_container(ask.container)
+        .with_current(current);
+    MetricStatus::new().with_type("ContainerResource").with_container_resource(status)
+}
+
+/// What an autoscaler will say of itself.
+struct Report {
+    now: i64,
+    current: i32,
+    desired: i32,
+    scaled: bool,
+    metrics: Vec<MetricStatus>,
+    conditions: List<HorizontalPodAutoscalerCondition>,
+}
+
+impl Report {
+    fn new(scaler: &HorizontalPodAutoscaler, now: i64) -> Self {
+        let status = scaler.status();
+        Self {
+            now,
+            current: status.current_replicas(),
+            desired: status.desired_replicas(),
+            scaled: false,
+            metrics: Vec::new(),
+            conditions: status.conditions().clone(),
+        }
+    }
+
+    fn put(&mut self, name: &str, verdict: &str, reason: &str, message: &str) {
+        let old = self.conditions.find(|one| one.type_() == name);
+        let since = old
+            .filter(|old| old.status() == verdict)
+            .map(HorizontalPodAutoscalerCondition::last_transition_time);
+        let condition = HorizontalPodAutoscalerCondition::new()
+            .with_type(name)
+            .with_status(verdict)
+            .with_last_transition_time(since.map_or_else(|| Time::text(self.now), Text::from))
+            .with_reason(reason)
+            .with_message(message);
+        self.conditions.put(condition, |one| one.type_() == name);
+    }
+
+    fn finish(self, scaler: &HorizontalPodAutoscaler) -> HorizontalPodAutoscalerStatus {
+        let old = scaler.status();
+        let metrics: List<MetricStatus> = self.metrics.into_iter().collect();
+        let known = old.current_metrics().iter().eq(metrics.iter());
+        let metrics = if known { old.current_metrics().clone() } else { metrics };
+        let mut status = old
+            .clone()
+            .with_current_replicas(self.current)
+            .with_desired_replicas(self.desired)
+            .with_current_metrics(metrics)
+            .with_conditions(self.conditions);
+        if self.scaled {
+            status.set_last_scale_time(Time::text(self.now));
+        }
+        status
+    }
+}
