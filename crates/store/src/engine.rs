@@ -59,11 +59,16 @@ pub struct Record {
 /// Keys that begin so are the engine's own: no client's key does.
 pub(crate) const ASIDE: char = '\u{100}';
 
+/// By what nodes show that they live. If a full disk kept it from being renewed, all of
+/// them would be given up, and with them what runs there.
+const RENEWED: &str = "/registry/leases/";
+
 impl Record {
-    /// Whether it may use what is held back for a full disk: it makes room, or is the
-    /// engine's own.
+    /// Whether it may use what is held back for a full disk: it makes room, renews a
+    /// lease, or is the engine's own.
     pub(crate) fn frees(&self) -> bool {
-        self.bytes.is_none() || self.key.starts_with(ASIDE)
+        let renews = self.lineage.version > 1 && self.key.starts_with(RENEWED);
+        self.bytes.is_none() || renews || self.key.starts_with(ASIDE)
     }
 }
 

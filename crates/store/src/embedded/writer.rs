@@ -111,8 +111,8 @@ impl<V> Writer<V> {
     }
 
     /// There is no room for this batch. Takes back all that is not durable, and
-    /// judges the deletions again, for which there is a reserve; unless the batch had
-    /// nothing else. Gives who is refused.
+    /// judges again what there is a reserve for, deletions above all; unless the batch
+    /// had nothing else. Gives who is refused.
     pub(super) fn refuse(&mut self, batch: Batch<V>) -> Vec<Answer> {
         let only_deletions = batch.records.iter().all(Record::frees);
         let later = mem::take(&mut self.pending);
@@ -125,12 +125,12 @@ impl<V> Writer<V> {
         let mut refused: Vec<_> = losers.map(|(_, answer)| answer).collect();
         for (record, ticket) in undone {
             let stands = ticket.before.is_some() && self.keys.head(&record.key) == ticket.before;
-            if only_deletions || record.bytes.is_some() || !stands {
+            if only_deletions || !record.frees() || !stands {
                 refused.extend(ticket.answer);
             } else {
                 let revision = self.keys.revision + 1;
-                let lineage = Lineage::end(revision);
-                self.push(Record { revision, lineage, ..record }, None, ticket.answer);
+                let lineage = Lineage { revision, ..record.lineage };
+                self.push(Record { revision, lineage, ..record }, ticket.value, ticket.answer);
             }
         }
         refused

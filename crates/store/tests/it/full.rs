@@ -53,6 +53,27 @@ fn deletions_go_on_and_give_room() {
 }
 
 #[test]
+fn leases_are_renewed_though_there_is_no_room() {
+    let disk = Simulated::default();
+    disk.limit(Some(40_000));
+    let store = on_disk(&disk, small()).unwrap();
+    let lease = "/registry/leases/a/l";
+    let mut renewed = store.write(put(lease, 0, "node")).unwrap();
+    fill(&store);
+    let mut refused = 0;
+    for nth in 0..200 {
+        renewed = store.write(put(lease, renewed, &"x".repeat(100))).expect("there is a reserve");
+        let more = store.write(put(&format!("/registry/pods/b/{nth}"), 0, &"x".repeat(300)));
+        refused += usize::from(more == Err(Error::Full));
+    }
+    assert!(refused > 150, "it stays full: {refused}");
+    assert_eq!(store.leases.get(lease).unwrap().revision, renewed);
+    drop(store);
+    let store = on_disk(&disk.after_crash(1), small()).unwrap();
+    assert_eq!(store.leases.get(lease).unwrap().revision, renewed);
+}
+
+#[test]
 fn it_goes_on_when_somebody_else_gives_room() {
     let disk = Simulated::default();
     disk.limit(Some(30_000));
