@@ -48,6 +48,9 @@ pub async fn run(make: impl Fn() -> Subject) {
     a_prefix_served_late_holds_what_was_written(&make()).await;
     the_past_is_exact_where_the_ring_does_not_reach(&make()).await;
     what_is_made_again_is_new(&make()).await;
+    progress_moves_though_nothing_happens_here(&make()).await;
+    a_compacted_list_is_refused(&make()).await;
+    a_stale_writer_changes_nothing(&make()).await;
 }
 
 impl Subject {
@@ -241,6 +244,55 @@ async fn what_is_made_again_is_new(on: &Subject) {
         assert_eq!((event.revision, event.new.is_some()), (revision, nth % 2 == 0));
         assert_eq!(event.old.is_some(), nth % 2 == 1, "nothing of the one before");
     }
+}
+
+async fn progress_moves_though_nothing_happens_here(on: &Subject) {
+    let things = on.serve();
+    let before = things.complete_through();
+    let elsewhere = Write::put("/registry/others/x", 0, Bytes::new(), Bytes::new());
+    let written = on.engine.write(elsewhere).await.expect("absent");
+    assert!(written > before);
+    let newest = on.engine.newest().await.expect("it can be asked");
+    assert!(newest >= written, "{newest} is older than {written}");
+    let patience = std::time::Duration::from_secs(30);
+    tokio::time::timeout(patience, things.wait_for(newest)).await.expect("a bookmark can be sent");
+    assert!(things.is_empty() && things.pin().revision >= written);
+    Cursor::open(&things, Topic::All, written).expect("a watch can begin there");
+}
+
+async fn a_compacted_list_is_refused(on: &Subject) {
+    let things = on.serve();
+    let first = on.put("a/x", 0, "1").await.expect("absent");
+    let second = on.put("a/x", first, "2").await.expect("as expected");
+    on.put("a/x", second, "3").await.expect("as expected");
+    let at = |revision| things.pin_past(&*on.engine, PREFIX, revision).map(|pinned| texts(&pinned));
+    let text = |text: &'static str| vec![("a/x".to_owned(), Bytes::from_static(text.as_bytes()))];
+    assert_eq!((at(first), at(second)), (Ok(text("1")), Ok(text("2"))));
+    on.mirror.compact(second);
+    assert_eq!((at(first), at(second)), (Err(Error::Compacted { floor: second }), Ok(text("2"))));
+    assert!(matches!(things.pin_at(first), Err(Error::Compacted { .. })));
+}
+
+async fn a_stale_writer_changes_nothing(on: &Subject) {
+    let things = on.serve();
+    let made = on.put("a/x", 0, "1").await.expect("absent");
+    let changed = on.put("a/x", made, "2").await.expect("as expected");
+    let mut watch = Cursor::open(&things, Topic::All, changed).expect("now");
+    for _ in 0..3 {
+        assert_eq!(
+            on.put("a/x", made, "3").await,
+            Err(Error::Conflict { want: made, have: changed })
+        );
+        assert_eq!(
+            on.delete("a/x", made).await,
+            Err(Error::Conflict { want: made, have: changed })
+        );
+        assert_eq!(on.put("a/x", 0, "3").await, Err(Error::Conflict { want: 0, have: changed }));
+    }
+    assert!(watch.try_next().is_none(), "who fails makes no event");
+    let next = on.put("a/y", 0, "1").await.expect("absent");
+    assert_eq!(next, changed + 1, "and uses no revision");
+    assert_eq!(watch.next().await.expect("held").revision, next);
 }
 
 async fn a_prefix_served_late_holds_what_was_written(on: &Subject) {
