@@ -12,13 +12,11 @@ use schema::{
 };
 
 use super::{
-    CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinition,
-    CustomResourceDefinitionNames, CustomResourceDefinitionVersion, CustomResourceSubresources,
-    approval,
+    CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionNames,
+    CustomResourceDefinitionVersion, CustomResourceSubresources, approval,
     conversion_rules::{self, check_conversion},
     go,
     schema_rules::{Strictness, check_schema},
-    webhook,
 };
 
 const SPEC: Path = Path::Root.field("spec");
