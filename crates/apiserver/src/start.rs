@@ -22,7 +22,7 @@ use crate::{
     authn::{Certificates, ServiceAccounts, TokenFile},
     authz::{AlwaysAllow, AlwaysDeny, Masters, NodeAuthorizer, Rbac},
     bootstrap::{Facts, bootstrap, publish},
-    crds::Crds,
+    crds::{Crds, Webhooks},
     expressions,
     handlers::{self, Issuer, Kubelets, Tools},
 };
@@ -100,6 +100,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
     let opened = storage.open(&config, &clock, &compile)?;
     let registry = opened.registry.clone();
+    registry.convert_with(Arc::new(Webhooks::new(&registry)));
     let slot = Arc::new(OnceLock::from(registry.clone()));
     let rbac = Rbac::new(&registry);
     let services = Services::new(config.services, config.node_ports.clone(), clock.clone());

@@ -78,3 +78,68 @@ fn checked(old: &Value, mut new: Value, to: &Definition) -> Result<Value, String
     to.conform(&mut new, &mut Vec::new())?;
     Ok(new)
 }
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+    use schema::custom::{NoRules, definitions};
+
+    use super::*;
+
+    /// Renames a field, as webhooks in examples do.
+    #[derive(Debug)]
+    struct Renames;
+
+    impl Convert for Renames {
+        fn convert(&self, _: &Value, objects: Vec<Value>, api_version: &str) -> Converting {
+            let api_version = api_version.to_owned();
+            Box::pin(async move {
+                let convert = |mut object: Value| {
+                    object["apiVersion"] = api_version.as_str().into();
+                    object["spec"]["new"] = object["spec"]["old"].clone();
+                    object["metadata"]["uid"] = object["spec"]["uid"].clone();
+                    object["metadata"]["finalizers"] = ["lost"].into_iter().collect();
+                    object
+                };
+                Ok(objects.into_iter().map(convert).collect())
+            })
+        }
+    }
+
+    fn tree(text: &str) -> Value {
+        from_json(text.as_bytes()).expect("written in a test")
+    }
+
+    fn second() -> Definition {
+        let crd = tree(
+            r#"{"spec":{"group":"example.com","scope":"Cluster","conversion":{"strategy":"Webhook","webhook":{}},
+            "versions":[{"name":"v2","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
+            "properties":{"spec":{"type":"object","properties":{"new":{"type":"string"}}}}}}}]},
+            "status":{"acceptedNames":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"}}}"#,
+        );
+        definitions(&crd, &NoRules).expect("room").expect("a stored version").hub
+    }
+
+    async fn asked(uid: &str) -> Result<Value, Status> {
+        let object = format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Thing","metadata":{{"name":"a","uid":"u"}},
+            "spec":{{"old":"x","uid":"{uid}"}}}}"#
+        );
+        let version = Arc::new(Version { revision: 7, object: tree(&object) });
+        let converter: Arc<dyn Convert> = Arc::new(Renames);
+        let mut made = converted(Some(&converter), &second(), vec![version]).await?;
+        let made = made.pop().expect("one for one");
+        assert_eq!(made.revision, 7);
+        Ok(made.object.clone())
+    }
+
+    #[tokio::test]
+    async fn only_what_may_change_has_changed() {
+        let made = asked("u").await.expect("converted");
+        let right = r#"{"apiVersion":"example.com/v2","kind":"Thing","metadata":{"name":"a","uid":"u"},
+            "spec":{"new":"x"}}"#;
+        assert_eq!(made, tree(right));
+        let refused = asked("other").await.expect_err("another object");
+        assert!(refused.message().ends_with("must have the same UID: u != other"));
+    }
+}

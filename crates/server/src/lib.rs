@@ -53,7 +53,7 @@ pub use self::{
     query::Query,
     registry::{
         Applied, Call, Delete, Deleted, List, Note, Notice, Page, Patch, PatchType, Registry,
-        Selection, Start, Watch,
+        Selection, Start, Watch, uid,
     },
     request::{Request, RequestInfo},
     respond::{object_reply, status_reply},

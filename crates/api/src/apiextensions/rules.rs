@@ -460,8 +460,11 @@ fn check_stored(crd: &CustomResourceDefinition, errs: &mut Errors) {
     }
     let all = crd.status().tree().get("storedVersions");
     let versions = crd.spec().versions();
-    for version in versions.iter().filter(|version| version.storage()) {
-        if !stored.iter().any(|name| name == version.name()) {
+    let mut left: Vec<&str> = stored.iter().collect();
+    for version in versions.iter() {
+        let known = left.contains(&version.name());
+        left.retain(|name| *name != version.name());
+        if version.storage() && !known {
             let why = format!("must have the storage version {}", version.name());
             errs.invalid(&at, all.clone(), why);
         }

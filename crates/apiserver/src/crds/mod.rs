@@ -6,6 +6,7 @@
 //!                └─ terminating ─► delete its objects ─► let go of the CRD ─► withdraw
 //! ```
 
+mod convert;
 mod plan;
 mod rules;
 
@@ -26,7 +27,7 @@ use tokio::time::sleep;
 use tracing::{error, warn};
 
 use self::plan::{Next, plan};
-pub(crate) use self::rules::with_rules;
+pub(crate) use self::{convert::Webhooks, rules::with_rules};
 
 /// How long to wait before what could not be finished is tried again.
 const AGAIN: Duration = Duration::from_secs(1);

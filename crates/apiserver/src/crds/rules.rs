@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::apiextensions::{CustomResourceDefinition, schemas};
 use object::{Text, Value, View};
 use schema::{
-    Definition, Errors, Grace, Hooks, Kind, Path, Warnings,
+    Definition, Errors, FieldError, Grace, Hooks, Kind, Path, Warnings,
     custom::{CompileRules, Schema},
 };
 
@@ -30,12 +30,12 @@ impl Compiled {
             old.map(|old| schemas(CustomResourceDefinition::view(old))).unwrap_or_default();
         for (at, schema, version) in schemas(CustomResourceDefinition::view(object)) {
             // What is wrong with a schema makes what is wrong with its rules hard to tell.
-            if errs.0.iter().any(|error| error.path.starts_with(&at)) {
-                continue;
+            let mine = |error: &&FieldError| error.path.starts_with(&at);
+            let rule = |error: &FieldError| error.path.contains("x-kubernetes-validations");
+            if errs.0.iter().filter(mine).all(rule) {
+                self.check_defaults(schema, &Path::Root.field(&at), errs);
             }
-            let found = errs.0.len();
-            self.check_defaults(schema, &Path::Root.field(&at), errs);
-            if errs.0.len() > found {
+            if errs.0.iter().any(|error| mine(&error)) {
                 continue;
             }
             let old: Option<&Schema> =

@@ -102,7 +102,7 @@ pub(super) fn generated(prefix: &str) -> Text {
 }
 
 /// A random UUID.
-pub(crate) fn uid() -> Text {
+pub fn uid() -> Text {
     let mut b = random::<16>();
     b[6] = b[6] & 0x0f | 0x40;
     b[8] = b[8] & 0x3f | 0x80;

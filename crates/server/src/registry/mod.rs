@@ -23,8 +23,9 @@ use object::{Cause, Clock, Status, Text, Value};
 use schema::{Definition, custom::Declared};
 use store::{Engine, Mirror, Version};
 
-pub(crate) use self::{begin::uid, update::revision};
+pub(crate) use self::update::revision;
 pub use self::{
+    begin::uid,
     delete::{Delete, Deleted},
     list::{List, Page},
     manage::Applied,
