@@ -1,6 +1,8 @@
 //! What users get wrong: a precise answer, nothing lost, nothing hangs.
 
-use crate::world::{World, output, said};
+use std::process::Command;
+
+use crate::world::{World, output, run, said};
 
 const UNKNOWN_FIELD: &str = r"
 apiVersion: v1
@@ -76,6 +78,35 @@ fn bad_requests_get_upstreams_answers() {
         world.try_kubectl(&["describe", "pod", "missing"]).contains("Failed to pull image")
     });
     world.kubectl(&["delete", "pod", "missing", "--grace-period=1"]);
+    world.tiphys(&["down"]);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_full_disk_refuses_and_recovers() {
+    let world = World::new("full");
+    let store = world.path().join("store");
+    std::fs::create_dir(&store).expect("a folder");
+    run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=24m", "tmpfs"]).arg(&store));
+    world.tiphys(&["up", "--node-name", "n1", "--disable", "kubelet,proxy,dns,scheduler"]);
+    let content = world.file("content", &"x".repeat(900_000));
+    let create = |n: u32| {
+        let from = format!("--from-file={content}");
+        let command = ["create", "configmap", &format!("big-{n}"), &from];
+        output(&mut world.kubectl_command(&command))
+    };
+    let refused = (0..64).find_map(|n| {
+        let out = create(n);
+        (!out.status.success()).then(|| (n, said(&out)))
+    });
+    let (refused, answer) = refused.expect("24 MB do not hold 64 objects of almost 1 MB");
+    assert!(answer.contains("no space") || answer.contains("full"), "{answer}");
+    let there = world.kubectl(&["get", "configmaps", "-o", "name"]);
+    for n in 0..refused {
+        assert!(there.contains(&format!("configmap/big-{n}\n")), "what was acknowledged: {there}");
+        world.kubectl(&["delete", "configmap", &format!("big-{n}")]);
+    }
+    world.until("there is room again", || create(99).status.success());
     world.tiphys(&["down"]);
     world.assert_nothing_left();
 }
