@@ -69,13 +69,19 @@ impl Backup {
     }
 }
 
-/// What etcd says of the same keys: a sum over all versions that are kept.
+/// What etcd says of the same keys: a sum over all versions. Of those up to the floor
+/// only what can still be seen counts, unless there is nothing to see.
 pub(super) fn hash(state: &State, revision: u64) -> u32 {
-    let floor = state.keys.floor;
+    let keys = &state.keys;
+    let versions = keys.versions(revision);
+    let seen = |key: &Bytes, version: &Version| {
+        keys.at(key, revision).is_some_and(|now| now.position == version.position)
+    };
+    let any = versions.iter().any(|(key, version)| seen(key, version));
     let mut sum = crc32c::crc32c(b"key");
-    for (key, version) in state.keys.versions(revision) {
-        let gone = version.lineage.revision <= floor && version.value.is_none();
-        if !gone {
+    for (key, version) in versions {
+        let old = version.lineage.revision <= keys.floor;
+        if !old || seen(key, version) || (!any && version.value.is_some()) {
             let saved = saved(key, version);
             sum = crc32c::crc32c_append(sum, &saved.place());
             sum = crc32c::crc32c_append(sum, &saved.stored());
