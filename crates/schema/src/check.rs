@@ -213,7 +213,10 @@ impl Walk<'_> {
     /// Fields of which exactly one must be set.
     fn union(&mut self, shape: &Struct, new: &Value, old: Option<&Value>, at: &Path) {
         let members = || shape.flat().filter(|field| field.rules.checks.contains(&Check::OneOf));
-        let is_set = |object: &Value, field: &Field| !object.get(&field.name).is_null();
+        let is_set = |object: &Value, field: &Field| match object.get(&field.name) {
+            Value::List(items) => !items.is_empty(),
+            value => !value.is_null(),
+        };
         let same = |old| members().all(|field| is_set(new, field) == is_set(old, field));
         if members().next().is_none() || old.is_some_and(same) {
             return;
@@ -270,7 +273,11 @@ pub fn shown(ty: &Type, value: &Value) -> String {
                     return None;
                 }
                 let value = zero.as_ref().unwrap_or(value);
-                Some(format!("\"{}\":{}", field.name, shown(&field.ty, value)))
+                let value = match field.rules.optional && value.is_null() {
+                    true => "null".to_owned(),
+                    false => shown(&field.ty, value),
+                };
+                Some(format!("\"{}\":{value}", field.name))
             });
             format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
         }
@@ -288,4 +295,105 @@ pub fn shown(ty: &Type, value: &Value) -> String {
 
 fn length(value: &Value) -> usize {
     value.items().len().max(value.entries().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use macros::api;
+    use object::{Lens, List, Map, from_json};
+
+    use super::*;
+
+    #[api]
+    struct Checked {
+        #[api(tag = 1, checks(Filled, MaxLength(3), Format("short-name")))]
+        name: String,
+        #[api(tag = 2, checks(MaxItems(2), UniqueBy("name"), NoRemoveItem))]
+        items: List<CheckedItem>,
+        #[api(tag = 3, checks(Immutable))]
+        kind: String,
+        #[api(tag = 4, checks(EachKey(Format("short-name")), Each(MaxBytes(1))))]
+        labels: Map<String>,
+        #[api(tag = 5)]
+        target: Option<CheckedItem>,
+    }
+
+    #[api]
+    struct CheckedItem {
+        #[api(tag = 1, checks(Filled))]
+        name: String,
+        #[api(tag = 2, checks(OneOf, Values("A", "B")))]
+        mode: Option<String>,
+        #[api(tag = 3, checks(OneOf, Min(1)))]
+        count: Option<i64>,
+    }
+
+    fn told(new: &str, old: Option<&str>) -> Vec<String> {
+        let tree = |text: &str| from_json(text.as_bytes()).expect("the test writes JSON");
+        let mut errs = Errors::default();
+        check(Checked::SHAPE, &tree(new), old.map(tree).as_ref(), &mut errs);
+        errs.0.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn says_what_a_field_lacks() {
+        assert!(has_checks(Checked::SHAPE));
+        assert_eq!(told("{}", None), ["name: Required value"]);
+        assert_eq!(
+            told(r#"{"name":"abcd"}"#, None),
+            ["name: Too long: may not be more than 3 characters"]
+        );
+        assert_eq!(
+            told(r#"{"name":"a","labels":{"k":"xy"}}"#, None),
+            ["labels[k]: Too long: may not be more than 1 byte"]
+        );
+    }
+
+    #[test]
+    fn items_are_few_and_told_apart() {
+        let item = r#"{"name":"x","mode":"A"}"#;
+        assert_eq!(
+            told(&format!(r#"{{"name":"a","items":[{item},{item}]}}"#), None),
+            [format!("items[1]: Duplicate value: {item}")]
+        );
+        assert_eq!(
+            told(&format!(r#"{{"name":"a","items":[{item},{item},{item}]}}"#), None),
+            ["items: Too many: 3: must have at most 2 items"]
+        );
+    }
+
+    #[test]
+    fn one_member_of_a_union_is_set() {
+        let of = |target: &str| told(&format!(r#"{{"name":"a","target":{target}}}"#), None);
+        assert_eq!(
+            of(r#"{"name":"x"}"#),
+            [r#"target: Invalid value: "": must specify one of: `mode`, `count`"#]
+        );
+        assert_eq!(
+            of(r#"{"name":"x","mode":"A","count":1}"#),
+            [
+                r#"target: Invalid value: "{mode, count}": must specify exactly one of: `mode`, `count`"#
+            ]
+        );
+        assert_eq!(
+            of(r#"{"name":"x","mode":"C"}"#),
+            [r#"target.mode: Unsupported value: "C": supported values: "A", "B""#]
+        );
+    }
+
+    #[test]
+    fn an_update_is_told_only_of_what_it_changes() {
+        let old = r#"{"name":"too long","kind":"k","items":[{"name":"x","mode":"A"}]}"#;
+        assert!(told(old, Some(old)).is_empty());
+        assert_eq!(
+            told(r#"{"name":"too long","kind":"l"}"#, Some(old)),
+            [
+                "items: Forbidden: item may not be removed",
+                "kind: Invalid value: null: field is immutable"
+            ]
+        );
+        // What comes anew is looked at as a whole.
+        let new = old.replacen('{', r#"{"target":{},"#, 1);
+        assert_eq!(told(&new, Some(old)).len(), 2);
+    }
 }

@@ -116,3 +116,50 @@ pub(crate) fn inner(ty: &Type) -> Option<&Struct> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use macros::api;
+    use object::{Lens, List, from_json};
+
+    use super::*;
+
+    #[api]
+    struct Gated {
+        #[api(tag = 1)]
+        name: String,
+        #[api(tag = 2, gate = "A")]
+        mode: Option<String>,
+        #[api(tag = 3)]
+        items: List<GatedItem>,
+    }
+
+    #[api]
+    struct GatedItem {
+        #[api(tag = 1, gate = "A,B")]
+        count: Option<i64>,
+    }
+
+    fn left(off: &[&'static str], new: &str, old: Option<&str>) -> String {
+        let tree = |text: &str| from_json(text.as_bytes()).expect("the test writes JSON");
+        let mut object = tree(new);
+        let gates = Gates::without(off.iter().copied());
+        gates.drop_dormant(Gated::SHAPE, &mut object, old.map(tree).as_ref());
+        String::from_utf8(object::to_json(&object)).expect("JSON is text")
+    }
+
+    #[test]
+    fn fields_go_with_their_feature() {
+        let new = r#"{"items":[{"count":1}],"mode":"m","name":"n"}"#;
+        assert_eq!(left(&[], new, None), new);
+        assert_eq!(left(&["B"], new, None), r#"{"items":[{}],"mode":"m","name":"n"}"#);
+        assert_eq!(left(&["A"], new, None), r#"{"items":[{}],"name":"n"}"#);
+    }
+
+    #[test]
+    fn what_is_in_use_stays() {
+        let new = r#"{"mode":"m","name":"n"}"#;
+        assert_eq!(left(&["A"], new, Some(r#"{"mode":"x"}"#)), new);
+        assert!(has_gate(Gated::SHAPE, "B") && !has_gate(Gated::SHAPE, "C"));
+    }
+}

@@ -102,6 +102,12 @@ pub mod names {
         whole(name, prefix, names::dns1123_subdomain)
     }
 
+    /// The same, where upstream counts bytes.
+    pub fn long_name(name: &str, prefix: bool) -> Vec<String> {
+        let wrong = dns_subdomain(name, prefix).into_iter();
+        wrong.map(|wrong| wrong.replace("253 characters", "253 bytes")).collect()
+    }
+
     pub fn dns_label(name: &str, prefix: bool) -> Vec<String> {
         whole(name, prefix, names::dns1123_label)
     }

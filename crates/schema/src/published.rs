@@ -6,14 +6,14 @@ use object::{Field, Type, Value};
 /// What clients may take for granted where the field is absent.
 pub(crate) fn default_of(field: &Field) -> Option<Value> {
     let (rules, ty) = (&field.rules, &*field.ty);
-    if !field.default.is_null() {
+    if !field.default.is_null() && !rules.implied {
         return Some(field.default.clone());
     } else if rules.optional {
         return None;
     }
     match ty {
         Type::Object(_) if !rules.omit_zero => Some(Value::object()),
-        _ if !rules.always => None,
+        _ if !rules.always && !rules.implied => None,
         Type::Bool => Some(false.into()),
         Type::Int32 | Type::Int64 | Type::UInt64 | Type::Float => Some(0.into()),
         Type::Text | Type::Enum(_) => Some("".into()),

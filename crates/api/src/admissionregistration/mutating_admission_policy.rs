@@ -15,46 +15,71 @@ use crate::expression::{self, Environment, Gives};
 pub struct MutatingAdmissionPolicy {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is changed, and when.
     #[api(tag = 2)]
     spec: MutatingAdmissionPolicySpec,
 }
 
 #[api]
 pub struct MutatingAdmissionPolicySpec {
+    /// The kind of the parameters, if there are any.
     #[api(tag = 1)]
     param_kind: Option<ParamKind>,
+    /// The requests that the policy is for.
     #[api(tag = 2)]
     match_constraints: Option<MatchResources>,
+    /// Values that expressions can name.
     #[api(tag = 3)]
     variables: List<Variable>,
+    /// The changes, one after the other.
     #[api(tag = 4)]
     mutations: List<Mutation>,
-    #[api(tag = 5, default = "Fail", implied, go = "$.FailurePolicyType")]
+    /// What follows from errors: Fail, Ignore.
+    #[api(
+        tag = 5,
+        default = "Fail",
+        implied,
+        go = "$.FailurePolicyType",
+        values("Fail", "Ignore")
+    )]
     failure_policy: Option<String>,
+    /// What else must hold for the policy to apply.
     #[api(tag = 6, keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
-    #[api(tag = 7, go = "v1.ReinvocationPolicyType")]
+    /// Whether it runs again after later changes: Never, IfNeeded.
+    #[api(tag = 7, go = "v1.ReinvocationPolicyType", values("IfNeeded", "Never"))]
     reinvocation_policy: String,
 }
 
 #[api]
 pub struct Mutation {
-    #[api(tag = 2, required, always, go = "$.PatchType")]
+    /// How the change is said: ApplyConfiguration, JSONPatch.
+    #[api(
+        tag = 2,
+        required,
+        always,
+        go = "$.PatchType",
+        values("ApplyConfiguration", "JSONPatch")
+    )]
     patch_type: String,
+    /// An object that is applied.
     #[api(tag = 3)]
     apply_configuration: Option<ApplyConfiguration>,
+    /// A list of single changes.
     #[api(tag = 4)]
     json_patch: Option<JSONPatch>,
 }
 
 #[api]
 pub struct ApplyConfiguration {
+    /// An expression that gives the object.
     #[api(tag = 1)]
     expression: String,
 }
 
 #[api]
 pub struct JSONPatch {
+    /// An expression that gives the list.
     #[api(tag = 1)]
     expression: String,
 }

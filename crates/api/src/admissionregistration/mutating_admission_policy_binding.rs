@@ -12,16 +12,20 @@ use crate::rules::Rules;
 pub struct MutatingAdmissionPolicyBinding {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is bound.
     #[api(tag = 2)]
     spec: MutatingAdmissionPolicyBindingSpec,
 }
 
 #[api]
 pub struct MutatingAdmissionPolicyBindingSpec {
+    /// The policy.
     #[api(tag = 1)]
     policy_name: String,
+    /// Its parameters.
     #[api(tag = 2)]
     param_ref: Option<ParamRef>,
+    /// What further limits the requests that it is for.
     #[api(tag = 3)]
     match_resources: Option<MatchResources>,
 }

@@ -9,38 +9,75 @@ use super::{
 };
 use crate::generation;
 
+/// Services that may change objects before they are written.
 #[api]
 pub struct MutatingWebhookConfiguration {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// The services.
     #[api(tag = 2, keys("name"), merge, merge_key = "name")]
     webhooks: List<MutatingWebhook>,
 }
 
 #[api]
 pub struct MutatingWebhook {
+    /// The webhook's full name: `name.example.com`.
     #[api(tag = 1, required, always)]
     name: String,
+    /// Where it is reached.
     #[api(tag = 2, required, always)]
     client_config: WebhookClientConfig,
+    /// The operations and resources that it is asked about.
     #[api(tag = 3)]
     rules: List<RuleWithOperations>,
-    #[api(tag = 4, default = "Fail", implied, go = "$.FailurePolicyType")]
+    /// What follows from errors: Fail, Ignore.
+    #[api(
+        tag = 4,
+        default = "Fail",
+        implied,
+        go = "$.FailurePolicyType",
+        values("Fail", "Ignore")
+    )]
     failure_policy: Option<String>,
-    #[api(tag = 9, default = "Equivalent", implied, go = "$.MatchPolicyType")]
+    /// Whether other versions of a resource match as well: Exact, Equivalent.
+    #[api(
+        tag = 9,
+        default = "Equivalent",
+        implied,
+        go = "$.MatchPolicyType",
+        values("Equivalent", "Exact")
+    )]
     match_policy: Option<String>,
+    /// The namespaces whose objects match.
     #[api(tag = 5)]
     namespace_selector: Option<LabelSelector>,
+    /// The objects that match, by their labels.
     #[api(tag = 11)]
     object_selector: Option<LabelSelector>,
-    #[api(tag = 6, go = "$.SideEffectClass")]
+    /// Whether it does more than answer: None, NoneOnDryRun.
+    #[api(
+        tag = 6,
+        required,
+        go = "$.SideEffectClass",
+        values("None", "NoneOnDryRun", "Some", "Unknown")
+    )]
     side_effects: Option<String>,
+    /// How long to wait for its answer.
     #[api(tag = 7, default = 10, implied)]
     timeout_seconds: Option<i32>,
+    /// The versions of reviews that it understands, the best first.
     #[api(tag = 8, required, always)]
     admission_review_versions: List<String>,
-    #[api(tag = 10, default = "Never", implied, go = "$.ReinvocationPolicyType")]
+    /// Whether it is asked again after later changes: Never, IfNeeded.
+    #[api(
+        tag = 10,
+        default = "Never",
+        implied,
+        go = "$.ReinvocationPolicyType",
+        values("IfNeeded", "Never")
+    )]
     reinvocation_policy: Option<String>,
+    /// What else must hold for it to be asked.
     #[api(tag = 12, keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
 }

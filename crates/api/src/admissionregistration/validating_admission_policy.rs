@@ -13,140 +13,203 @@ use crate::{
     shown::shown_all,
 };
 
+/// A rule that refuses objects, in the expression language.
 #[api]
 pub struct ValidatingAdmissionPolicy {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is checked, and when.
     #[api(tag = 2)]
     spec: ValidatingAdmissionPolicySpec,
+    /// What the server makes of it.
     #[api(tag = 3)]
     status: ValidatingAdmissionPolicyStatus,
 }
 
 #[api]
 pub struct ValidatingAdmissionPolicyStatus {
+    /// The generation that was looked at.
     #[api(tag = 1)]
     observed_generation: i64,
+    /// What type checks have found.
     #[api(tag = 2)]
     type_checking: Option<TypeChecking>,
+    /// What holds of the policy.
     #[api(tag = 3, keys("type"))]
     conditions: List<Condition>,
 }
 
 #[api]
 pub struct TypeChecking {
+    /// What may be wrong with expressions.
     #[api(tag = 1)]
     expression_warnings: List<ExpressionWarning>,
 }
 
 #[api]
 pub struct ExpressionWarning {
+    /// The path of the expression.
     #[api(tag = 2, required, always)]
     field_ref: String,
+    /// What may be wrong with it.
     #[api(tag = 3, required, always)]
     warning: String,
 }
 
 #[api]
 pub struct ValidatingAdmissionPolicySpec {
+    /// The kind of the parameters, if there are any.
     #[api(tag = 1)]
     param_kind: Option<ParamKind>,
+    /// The requests that the policy is for.
     #[api(tag = 2)]
     match_constraints: Option<MatchResources>,
+    /// What must hold.
     #[api(tag = 3)]
     validations: List<Validation>,
-    #[api(tag = 4, default = "Fail", implied, go = "$.FailurePolicyType")]
+    /// What follows from errors: Fail, Ignore.
+    #[api(
+        tag = 4,
+        default = "Fail",
+        implied,
+        go = "$.FailurePolicyType",
+        values("Fail", "Ignore")
+    )]
     failure_policy: Option<String>,
+    /// What is written into the audit log.
     #[api(tag = 5)]
     audit_annotations: List<AuditAnnotation>,
+    /// What else must hold for the policy to apply.
     #[api(tag = 6, keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
+    /// Values that expressions can name.
     #[api(tag = 7, keys("name"), merge, merge_key = "name")]
     variables: List<Variable>,
 }
 
 #[api(atomic)]
 pub struct ParamKind {
+    /// The group and version of the parameters.
     #[api(tag = 1)]
     api_version: String,
+    /// The kind of the parameters.
     #[api(tag = 2)]
     kind: String,
 }
 
 #[api]
 pub struct Validation {
+    /// What must be true.
     #[api(tag = 1, required, always)]
     expression: String,
+    /// What is said when it is not.
     #[api(tag = 2)]
     message: String,
+    /// The reason that the answer gives.
     #[api(tag = 3, go = "v1.StatusReason")]
     reason: Option<String>,
+    /// An expression that makes the message.
     #[api(tag = 4)]
     message_expression: String,
 }
 
 #[api(atomic)]
 pub struct Variable {
+    /// What the value is called: `variables.name`.
     #[api(tag = 1, required, always)]
     name: String,
+    /// How the value is computed.
     #[api(tag = 2, required, always)]
     expression: String,
 }
 
 #[api]
 pub struct AuditAnnotation {
+    /// The annotation's name, after that of the policy.
     #[api(tag = 1, required, always)]
     key: String,
+    /// How its value is computed.
     #[api(tag = 2, required, always)]
     value_expression: String,
 }
 
 #[api(atomic)]
 pub struct MatchResources {
+    /// The namespaces whose objects match.
     #[api(tag = 1)]
     namespace_selector: Option<LabelSelector>,
+    /// The objects that match, by their labels.
     #[api(tag = 2)]
     object_selector: Option<LabelSelector>,
+    /// The operations and resources that match.
     #[api(tag = 3)]
     resource_rules: List<NamedRuleWithOperations>,
+    /// Those that do not match nevertheless.
     #[api(tag = 4)]
     exclude_resource_rules: List<NamedRuleWithOperations>,
-    #[api(tag = 7, default = "Equivalent", implied, go = "$.MatchPolicyType")]
+    /// Whether other versions of a resource match as well: Exact, Equivalent.
+    #[api(
+        tag = 7,
+        default = "Equivalent",
+        implied,
+        go = "$.MatchPolicyType",
+        values("Equivalent", "Exact")
+    )]
     match_policy: Option<String>,
 }
 
 #[api(atomic)]
 pub struct NamedRuleWithOperations {
+    /// The names that match; none: all.
     #[api(tag = 1)]
     resource_names: List<String>,
+    /// The operations and resources.
     #[api(tag = 2, inline)]
     rule_with_operations: RuleWithOperations,
 }
 
 #[api]
 pub struct RuleWithOperations {
-    #[api(tag = 1, go = "[]v1.OperationType")]
+    /// The operations: CREATE, UPDATE, DELETE, CONNECT, or *.
+    #[api(
+        tag = 1,
+        go = "[]v1.OperationType",
+        values("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+    )]
     operations: List<String>,
+    /// The resources.
     #[api(tag = 2, inline)]
     rule: Rule,
 }
 
 #[api]
 pub struct Rule {
+    /// The groups, or *.
     #[api(tag = 1)]
     api_groups: List<String>,
+    /// The versions, or *.
     #[api(tag = 2)]
     api_versions: List<String>,
+    /// The resources, perhaps with subresources: pods, pods/log, */scale.
     #[api(tag = 3)]
     resources: List<String>,
-    #[api(tag = 4, default = "*", implied, go = "v1.ScopeType")]
+    /// Cluster, Namespaced, or *.
+    #[api(
+        tag = 4,
+        default = "*",
+        implied,
+        go = "v1.ScopeType",
+        values("*", "Cluster", "Namespaced")
+    )]
     scope: Option<String>,
 }
 
 #[api]
 pub struct MatchCondition {
+    /// What the condition is called.
     #[api(tag = 1, required, always)]
     name: String,
+    /// What must be true for a request to match.
     #[api(tag = 2, required, always)]
     expression: String,
 }

@@ -13,30 +13,46 @@ use super::{MatchResources, rules::check_policy_name};
 pub struct ValidatingAdmissionPolicyBinding {
     #[api(tag = 1)]
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is bound.
+    #[api(tag = 2, required)]
     spec: ValidatingAdmissionPolicyBindingSpec,
 }
 
 #[api]
 pub struct ValidatingAdmissionPolicyBindingSpec {
-    #[api(tag = 1, checks(Filled))]
+    /// The policy.
+    #[api(tag = 1, required, checks(Filled))]
     policy_name: String,
+    /// Its parameters.
     #[api(tag = 2)]
     param_ref: Option<ParamRef>,
+    /// What further limits the requests that it is for.
     #[api(tag = 3)]
     match_resources: Option<MatchResources>,
-    #[api(tag = 4, set, go = "[]$.ValidationAction", checks(Filled))]
+    /// What follows from a refusal: Deny, Warn, Audit.
+    #[api(
+        tag = 4,
+        required,
+        set,
+        go = "[]$.ValidationAction",
+        values("Audit", "Deny", "Warn"),
+        checks(Filled)
+    )]
     validation_actions: List<String>,
 }
 
 #[api(atomic)]
 pub struct ParamRef {
+    /// The parameters' name.
     #[api(tag = 1)]
     name: String,
+    /// The parameters' namespace; absent: that of the object.
     #[api(tag = 2)]
     namespace: String,
+    /// The parameters by their labels.
     #[api(tag = 3)]
     selector: Option<LabelSelector>,
+    /// What follows if there are none: Allow, Deny.
     #[api(tag = 4, go = "$.ParameterNotFoundActionType")]
     parameter_not_found_action: Option<String>,
 }

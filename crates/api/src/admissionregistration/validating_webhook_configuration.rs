@@ -7,58 +7,95 @@ use schema::{Column, Errors, Kind, Names, Scope, Storage};
 use super::{MatchCondition, RuleWithOperations, webhooks};
 use crate::generation;
 
+/// Services that are asked whether objects may be written.
 #[api]
 pub struct ValidatingWebhookConfiguration {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// The services.
     #[api(tag = 2, keys("name"), merge, merge_key = "name")]
     webhooks: List<ValidatingWebhook>,
 }
 
 #[api]
 pub struct ValidatingWebhook {
+    /// The webhook's full name: `name.example.com`.
     #[api(tag = 1, required, always)]
     name: String,
+    /// Where it is reached.
     #[api(tag = 2, required, always)]
     client_config: WebhookClientConfig,
+    /// The operations and resources that it is asked about.
     #[api(tag = 3)]
     rules: List<RuleWithOperations>,
-    #[api(tag = 4, default = "Fail", implied, go = "$.FailurePolicyType")]
+    /// What follows from errors: Fail, Ignore.
+    #[api(
+        tag = 4,
+        default = "Fail",
+        implied,
+        go = "$.FailurePolicyType",
+        values("Fail", "Ignore")
+    )]
     failure_policy: Option<String>,
-    #[api(tag = 9, default = "Equivalent", implied, go = "$.MatchPolicyType")]
+    /// Whether other versions of a resource match as well: Exact, Equivalent.
+    #[api(
+        tag = 9,
+        default = "Equivalent",
+        implied,
+        go = "$.MatchPolicyType",
+        values("Equivalent", "Exact")
+    )]
     match_policy: Option<String>,
+    /// The namespaces whose objects match.
     #[api(tag = 5)]
     namespace_selector: Option<LabelSelector>,
+    /// The objects that match, by their labels.
     #[api(tag = 10)]
     object_selector: Option<LabelSelector>,
-    #[api(tag = 6, go = "$.SideEffectClass")]
+    /// Whether it does more than answer: None, NoneOnDryRun.
+    #[api(
+        tag = 6,
+        required,
+        go = "$.SideEffectClass",
+        values("None", "NoneOnDryRun", "Some", "Unknown")
+    )]
     side_effects: Option<String>,
+    /// How long to wait for its answer.
     #[api(tag = 7, default = 10, implied)]
     timeout_seconds: Option<i32>,
+    /// The versions of reviews that it understands, the best first.
     #[api(tag = 8, required, always)]
     admission_review_versions: List<String>,
+    /// What else must hold for it to be asked.
     #[api(tag = 11, keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
 }
 
 #[api]
 pub struct WebhookClientConfig {
+    /// Its address.
     #[api(tag = 3)]
     url: Option<String>,
+    /// The service that it runs behind.
     #[api(tag = 1)]
     service: Option<ServiceReference>,
+    /// The certificates that vouch for it, as PEM.
     #[api(tag = 2)]
     ca_bundle: Bytes,
 }
 
 #[api]
 pub struct ServiceReference {
+    /// The service's namespace.
     #[api(tag = 1, required, always)]
     namespace: String,
+    /// The service's name.
     #[api(tag = 2, required, always)]
     name: String,
+    /// The path to ask at.
     #[api(tag = 3)]
     path: Option<String>,
+    /// The service's port.
     #[api(tag = 4, default = 443, implied)]
     port: Option<i32>,
 }

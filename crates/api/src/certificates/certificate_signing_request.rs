@@ -38,7 +38,35 @@ pub struct CertificateSigningRequestSpec {
     #[api(tag = 8)]
     expiration_seconds: Option<i32>,
     /// What the certificate shall be used for.
-    #[api(tag = 5, go = "[]v1.KeyUsage")]
+    #[api(
+        tag = 5,
+        go = "[]v1.KeyUsage",
+        values(
+            "any",
+            "cert sign",
+            "client auth",
+            "code signing",
+            "content commitment",
+            "crl sign",
+            "data encipherment",
+            "decipher only",
+            "digital signature",
+            "email protection",
+            "encipher only",
+            "ipsec end system",
+            "ipsec tunnel",
+            "ipsec user",
+            "key agreement",
+            "key encipherment",
+            "microsoft sgc",
+            "netscape sgc",
+            "ocsp signing",
+            "s/mime",
+            "server auth",
+            "signing",
+            "timestamping"
+        )
+    )]
     usages: List<String>,
     /// The user who asks. The server writes it down.
     #[api(tag = 2)]

@@ -11,116 +11,148 @@ use crate::{columns::NONE, rules::Rules, shown::shown};
 pub struct FlowSchema {
     #[api(tag = 1)]
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// Which requests, and where they go.
+    #[api(tag = 2, required)]
     spec: FlowSchemaSpec,
+    /// What the server makes of it.
     #[api(tag = 3)]
     status: FlowSchemaStatus,
 }
 
 #[api]
 pub struct FlowSchemaSpec {
+    /// The level that the requests are served at.
     #[api(tag = 1, required, always)]
     priority_level_configuration: PriorityLevelConfigurationReference,
+    /// Which schema counts where several match: the least.
     #[api(tag = 2, default = 1000, implied)]
     matching_precedence: i32,
+    /// How the requests are parted into flows.
     #[api(tag = 3)]
     distinguisher_method: Option<FlowDistinguisherMethod>,
+    /// The requests.
     #[api(tag = 4)]
     rules: List<PolicyRulesWithSubjects>,
 }
 
 #[api]
 pub struct FlowDistinguisherMethod {
+    /// By what: ByUser, ByNamespace.
     #[api(tag = 1, required, always, go = "v1.FlowDistinguisherMethodType")]
     type_: String,
 }
 
 #[api]
 pub struct PriorityLevelConfigurationReference {
+    /// The level's name.
     #[api(tag = 1, required, always)]
     name: String,
 }
 
 #[api]
 pub struct PolicyRulesWithSubjects {
+    /// Who asks.
     #[api(tag = 1, required, always)]
     subjects: List<Subject>,
+    /// For what resources.
     #[api(tag = 2)]
     resource_rules: List<ResourcePolicyRule>,
+    /// For what other paths.
     #[api(tag = 3)]
     non_resource_rules: List<NonResourcePolicyRule>,
 }
 
 #[api]
 pub struct Subject {
+    /// What it is: User, Group, ServiceAccount.
     #[api(tag = 1, required, always, go = "v1.SubjectKind")]
     kind: String,
+    /// The user.
     #[api(tag = 2)]
     user: Option<UserSubject>,
+    /// The group.
     #[api(tag = 3)]
     group: Option<GroupSubject>,
+    /// The service account.
     #[api(tag = 4)]
     service_account: Option<ServiceAccountSubject>,
 }
 
 #[api]
 pub struct UserSubject {
+    /// The user's name, or *.
     #[api(tag = 1, required, always)]
     name: String,
 }
 
 #[api]
 pub struct GroupSubject {
+    /// The group's name, or *.
     #[api(tag = 1, required, always)]
     name: String,
 }
 
 #[api]
 pub struct ServiceAccountSubject {
+    /// The account's namespace.
     #[api(tag = 1, required, always)]
     namespace: String,
+    /// The account's name, or *.
     #[api(tag = 2, required, always)]
     name: String,
 }
 
 #[api]
 pub struct ResourcePolicyRule {
+    /// The verbs, or *.
     #[api(tag = 1, required, set, always)]
     verbs: List<String>,
+    /// The groups, or *.
     #[api(tag = 2, required, set, always)]
     api_groups: List<String>,
+    /// The resources, or *.
     #[api(tag = 3, required, set, always)]
     resources: List<String>,
+    /// Whether requests without a namespace match.
     #[api(tag = 4)]
     cluster_scope: bool,
+    /// The namespaces, or *.
     #[api(tag = 5, set, always)]
     namespaces: List<String>,
 }
 
 #[api]
 pub struct NonResourcePolicyRule {
+    /// The verbs, or *.
     #[api(tag = 1, required, set, always)]
     verbs: List<String>,
+    /// The paths; * may stand at the end.
     #[api(tag = 6, name = "nonResourceURLs", required, set, always)]
     non_resource_urls: List<String>,
 }
 
 #[api]
 pub struct FlowSchemaStatus {
+    /// What holds of the schema.
     #[api(tag = 1, keys("type"), merge, merge_key = "type")]
     conditions: List<FlowSchemaCondition>,
 }
 
 #[api]
 pub struct FlowSchemaCondition {
-    #[api(tag = 1, go = "v1.FlowSchemaConditionType")]
+    /// What it is about.
+    #[api(tag = 1, required, go = "v1.FlowSchemaConditionType")]
     type_: String,
+    /// Whether it holds: True, False, Unknown.
     #[api(tag = 2, go = "v1.ConditionStatus")]
     status: String,
+    /// When it last changed.
     #[api(tag = 3)]
     last_transition_time: Time,
+    /// Why, in a word.
     #[api(tag = 4)]
     reason: String,
+    /// Why, for people.
     #[api(tag = 5)]
     message: String,
 }

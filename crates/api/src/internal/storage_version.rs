@@ -3,56 +3,72 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use macros::api;
-use object::{List, ObjectMeta, Time, Value, names};
+use object::{Lens, List, ObjectMeta, Time, Value, names};
 use schema::{Column, Errors, Kind, METADATA, NameRule, Names, Path, Scope, Storage, Subresource};
 
 use crate::{columns, rules::Rules};
 
+/// The versions in which servers store a resource.
 #[api]
 pub struct StorageVersion {
-    #[api(tag = 1)]
+    #[api(tag = 1, required)]
     metadata: ObjectMeta,
+    /// Nothing.
     #[api(tag = 2, always, go = "v1alpha1.StorageVersionSpec")]
     spec: StorageVersionSpec,
+    /// What each server says.
     #[api(tag = 3, always)]
     status: StorageVersionStatus,
 }
 
 #[api]
 pub struct StorageVersionStatus {
+    /// What each server reads and writes.
     #[api(tag = 1, keys("apiServerID"))]
     storage_versions: List<ServerStorageVersion>,
+    /// The version that all servers write, if they agree.
     #[api(tag = 2)]
     common_encoding_version: Option<String>,
+    /// What holds of the resource.
     #[api(tag = 3, keys("type"))]
     conditions: List<StorageVersionCondition>,
 }
 
 #[api]
 pub struct ServerStorageVersion {
-    #[api(tag = 1, name = "apiServerID")]
+    /// The server.
+    #[api(tag = 1, required, name = "apiServerID")]
     api_server_id: String,
-    #[api(tag = 2)]
+    /// The version that it writes.
+    #[api(tag = 2, required)]
     encoding_version: String,
-    #[api(tag = 3, set)]
+    /// The versions that it reads.
+    #[api(tag = 3, required, set)]
     decodable_versions: List<String>,
+    /// The versions that it serves.
     #[api(tag = 4, set)]
     served_versions: List<String>,
 }
 
 #[api]
 pub struct StorageVersionCondition {
+    /// What it is about.
     #[api(tag = 1, required, always, go = "v1alpha1.StorageVersionConditionType")]
     type_: String,
+    /// Whether it holds: True, False, Unknown.
     #[api(tag = 2, required, always, go = "v1alpha1.ConditionStatus")]
     status: String,
+    /// The generation that was looked at.
     #[api(tag = 3)]
     observed_generation: i64,
+    /// When it last changed.
     #[api(tag = 4)]
     last_transition_time: Time,
+    /// Why, in a word.
     #[api(tag = 5, required, always)]
     reason: String,
-    #[api(tag = 6)]
+    /// Why, for people.
+    #[api(tag = 6, required)]
     message: String,
 }
 
@@ -184,10 +200,7 @@ impl ServerStorageVersion {
         if !reads(self.encoding_version()) {
             let encoding = self.encoding_version();
             let why = format!("decodableVersions must include encodingVersion {encoding}");
-            let bad = match decodable.is_empty() {
-                true => Value::Null,
-                false => Value::from(decodable.clone()),
-            };
+            let bad = self.tree().get("decodableVersions").clone();
             errs.invalid(&at.field("decodableVersions"), bad, why);
         }
         for (i, version) in self.served_versions().iter().enumerate() {

@@ -2,7 +2,10 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta, Time};
-use schema::{Column, Errors, Kind, METADATA, Names, Storage, Subresource, age, human_duration};
+use schema::{
+    Column, Errors, Kind, METADATA, NameRule, Names, Storage, Subresource, age, human_duration,
+    names,
+};
 
 use super::responders::check_status;
 use crate::columns::NONE;
@@ -12,38 +15,47 @@ use crate::columns::NONE;
 pub struct Eviction {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is evicted.
     #[api(tag = 2, required, always)]
     spec: EvictionSpec,
+    /// How far it has come.
     #[api(tag = 3)]
     status: EvictionStatus,
 }
 
 #[api]
 pub struct EvictionSpec {
+    /// What is evicted. It never changes.
     #[api(tag = 1, required, always, checks(Immutable))]
     target: EvictionTarget,
 }
 
 #[api]
 pub struct EvictionTarget {
+    /// The pod.
     #[api(tag = 1, checks(OneOf))]
     pod: Option<EvictionPodReference>,
 }
 
 #[api]
 pub struct EvictionPodReference {
+    /// The pod's name.
     #[api(tag = 1, required, always, checks(Filled, Format("long-name")))]
     name: String,
+    /// The pod's number.
     #[api(tag = 2, required, always, go = "types.UID", checks(Filled, Format("uuid")))]
     uid: String,
 }
 
 #[api]
 pub struct EvictionStatus {
+    /// What holds of the eviction.
     #[api(tag = 1, keys("type"), merge, merge_key = "type", checks(MaxItems(100)))]
     conditions: List<Condition>,
+    /// The generation that was looked at.
     #[api(tag = 2, checks(Min(1), Monotonic, NoUnset))]
     observed_generation: Option<i64>,
+    /// Who wants it.
     #[api(
         tag = 3,
         keys("name"),
@@ -52,6 +64,7 @@ pub struct EvictionStatus {
         checks(MaxItems(100), UniqueBy("name"))
     )]
     requesters: List<Requester>,
+    /// Who takes part, and whose turn it is.
     #[api(
         tag = 4,
         keys("name"),
@@ -60,6 +73,7 @@ pub struct EvictionStatus {
         checks(MaxItems(11), UniqueBy("name"))
     )]
     target_responders: List<TargetResponder>,
+    /// What those say who take part.
     #[api(
         tag = 5,
         keys("name"),
@@ -72,8 +86,10 @@ pub struct EvictionStatus {
 
 #[api(atomic)]
 pub struct Requester {
+    /// Who it is.
     #[api(tag = 1, required, always, checks(Filled, Format("prefixed-label-key")))]
     name: String,
+    /// What they want: Eviction, Withdrawn.
     #[api(
         tag = 2,
         required,
@@ -86,10 +102,13 @@ pub struct Requester {
 
 #[api(atomic)]
 pub struct TargetResponder {
+    /// Who it is.
     #[api(tag = 1, required, always, checks(Filled, Format("prefixed-label-key")))]
     name: String,
-    #[api(tag = 2, checks(Filled, Min(0), Max(100000), NoModify, NoUnset))]
+    /// When its turn is: the highest first.
+    #[api(tag = 2, required, checks(Filled, Min(0), Max(100000), NoModify, NoUnset))]
     priority: Option<i32>,
+    /// What it does.
     #[api(
         tag = 3,
         required,
@@ -102,16 +121,22 @@ pub struct TargetResponder {
 
 #[api]
 pub struct ResponderStatus {
+    /// Who it is.
     #[api(tag = 1, required, always, checks(Filled, Format("prefixed-label-key")))]
     name: String,
+    /// When it began.
     #[api(tag = 2, checks(NoModify, NoUnset))]
     start_time: Option<Time>,
+    /// When it was last heard of.
     #[api(tag = 3)]
     heartbeat_time: Option<Time>,
+    /// When it expects to be done.
     #[api(tag = 4)]
     expected_completion_time: Option<Time>,
+    /// When it was done.
     #[api(tag = 5, checks(NoModify, NoUnset))]
     completion_time: Option<Time>,
+    /// What it says, for people.
     #[api(tag = 6, checks(MaxLength(4000)))]
     message: Option<String>,
 }
@@ -127,6 +152,7 @@ impl Kind for Eviction {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("evictions", "v1alpha1");
+    const NAME: NameRule = names::long_name;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GATE: Option<&str> = Some("EvictionRequestAPI");

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, NameRule, Names, Path, Storage, Subresource, names};
 
 use super::eviction::{progress, target};
 use crate::rules::Rules;
@@ -12,18 +12,23 @@ use crate::rules::Rules;
 pub struct EvictionRequest {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Who wants what.
     #[api(tag = 2, required, always)]
     spec: EvictionRequestSpec,
+    /// How far it has come.
     #[api(tag = 3)]
     status: EvictionRequestStatus,
 }
 
 #[api]
 pub struct EvictionRequestSpec {
+    /// What is to be evicted. It never changes.
     #[api(tag = 1, required, always, checks(Immutable))]
     target: EvictionRequestTarget,
+    /// Who asks. It never changes.
     #[api(tag = 2, required, always, checks(Filled, Immutable, Format("prefixed-label-key")))]
     requester: String,
+    /// What they want: Eviction, Withdrawn.
     #[api(
         tag = 3,
         required,
@@ -36,22 +41,27 @@ pub struct EvictionRequestSpec {
 
 #[api]
 pub struct EvictionRequestTarget {
+    /// The pod.
     #[api(tag = 1, checks(OneOf))]
     pod: Option<EvictionRequestPodReference>,
 }
 
 #[api]
 pub struct EvictionRequestPodReference {
+    /// The pod's name.
     #[api(tag = 1, required, always, checks(Filled, Format("long-name")))]
     name: String,
+    /// The pod's number.
     #[api(tag = 2, required, always, go = "types.UID", checks(Filled, Format("uuid")))]
     uid: String,
 }
 
 #[api]
 pub struct EvictionRequestStatus {
+    /// What holds of the request.
     #[api(tag = 1, keys("type"), merge, merge_key = "type", checks(MaxItems(100)))]
     conditions: List<Condition>,
+    /// The generation that was looked at.
     #[api(tag = 2, checks(Min(1), NoUnset, Monotonic))]
     observed_generation: Option<i64>,
 }
@@ -67,6 +77,7 @@ impl Kind for EvictionRequest {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("evictionrequests", "v1alpha1");
+    const NAME: NameRule = names::long_name;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GATE: Option<&str> = Some("EvictionRequestAPI");

@@ -16,24 +16,30 @@ use crate::{
 pub struct RuntimeClass {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the container runtime calls it. It never changes.
     #[api(tag = 2, required, always, checks(Format("short-name"), Immutable, Filled))]
     handler: String,
+    /// What a pod costs besides its containers.
     #[api(tag = 3)]
     overhead: Option<Overhead>,
+    /// The nodes that offer it.
     #[api(tag = 4)]
     scheduling: Option<Scheduling>,
 }
 
 #[api]
 pub struct Overhead {
+    /// The resources that each pod takes.
     #[api(tag = 1, go = "v1.ResourceList")]
     pod_fixed: Map<Quantity>,
 }
 
 #[api]
 pub struct Scheduling {
+    /// The labels of the nodes.
     #[api(tag = 1, atomic)]
     node_selector: Map<String>,
+    /// The taints of the nodes that its pods tolerate.
     #[api(tag = 2)]
     tolerations: List<Toleration>,
 }

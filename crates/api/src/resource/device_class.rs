@@ -2,30 +2,36 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, Storage, names};
 
 use super::{DeviceConfiguration, DeviceSelector};
 
+/// Devices that can be asked for by one name.
 #[api]
 pub struct DeviceClass {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Which devices, and how they are set up.
     #[api(tag = 2, always)]
     spec: DeviceClassSpec,
 }
 
 #[api]
 pub struct DeviceClassSpec {
+    /// What devices must fulfil to be of the class.
     #[api(tag = 1, checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
+    /// How the devices are set up.
     #[api(tag = 2, checks(MaxItems(32)))]
     config: List<DeviceClassConfiguration>,
+    /// The resource of containers that stands for such a device.
     #[api(tag = 4, checks(Format("extended-resource-name")))]
     extended_resource_name: Option<String>,
 }
 
 #[api]
 pub struct DeviceClassConfiguration {
+    /// What the driver is told.
     #[api(tag = 1, inline)]
     device_configuration: DeviceConfiguration,
 }
@@ -42,6 +48,7 @@ impl Kind for DeviceClass {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("deviceclasses", "v1");
+    const NAME: NameRule = names::long_name;
 
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];

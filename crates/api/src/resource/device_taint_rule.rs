@@ -9,36 +9,45 @@ use schema::{
 use super::{DeviceTaint, slice_rules::check_pool};
 use crate::{core::volume::sources::check_csi_driver, rules::Rules};
 
+/// A taint for all devices that match.
 #[api]
 pub struct DeviceTaintRule {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Which devices, and what taint.
     #[api(tag = 2, required, always)]
     spec: DeviceTaintRuleSpec,
+    /// How far it has come.
     #[api(tag = 3)]
     status: DeviceTaintRuleStatus,
 }
 
 #[api]
 pub struct DeviceTaintRuleSpec {
+    /// The devices; absent: none.
     #[api(tag = 1)]
     device_selector: Option<DeviceTaintSelector>,
-    #[api(tag = 2)]
+    /// The taint.
+    #[api(tag = 2, required)]
     taint: DeviceTaint,
 }
 
 #[api]
 pub struct DeviceTaintSelector {
+    /// The driver.
     #[api(tag = 2)]
     driver: Option<String>,
+    /// The pool.
     #[api(tag = 3)]
     pool: Option<String>,
+    /// The device.
     #[api(tag = 4)]
     device: Option<String>,
 }
 
 #[api]
 pub struct DeviceTaintRuleStatus {
+    /// What holds of the rule.
     #[api(tag = 1, keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
 }

@@ -7,82 +7,104 @@ use schema::{Column, Errors, Kind, METADATA, Names, Path, Storage, Subresource};
 use super::claim_rules::check_status;
 use crate::core::NodeSelector;
 
+/// A claim of devices for the use of workloads.
 #[api]
 pub struct ResourceClaim {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is claimed. It never changes.
     #[api(tag = 2, always, checks(Immutable))]
     spec: ResourceClaimSpec,
+    /// Whether the claim is fulfilled, and how.
     #[api(tag = 3)]
     status: ResourceClaimStatus,
 }
 
 #[api]
 pub struct ResourceClaimSpec {
+    /// The devices that are asked for.
     #[api(tag = 1, always)]
     devices: DeviceClaim,
 }
 
 #[api]
 pub struct DeviceClaim {
+    /// What is asked for, each under a name.
     #[api(tag = 1, always, checks(MaxItems(32), UniqueBy("name")))]
     requests: List<DeviceRequest>,
+    /// What must hold of the devices of several requests.
     #[api(tag = 2, checks(MaxItems(32)))]
     constraints: List<DeviceConstraint>,
+    /// How the devices are to be set up.
     #[api(tag = 3, checks(MaxItems(32)))]
     config: List<DeviceClaimConfiguration>,
 }
 
 #[api]
 pub struct DeviceRequest {
+    /// What the request is called.
     #[api(tag = 1, required, always)]
     name: String,
+    /// The one thing that is asked for.
     #[api(tag = 2)]
     exactly: Option<ExactDeviceRequest>,
+    /// Alternatives, the best first.
     #[api(tag = 3, checks(MaxItems(8), UniqueBy("name")))]
     first_available: List<DeviceSubRequest>,
 }
 
 #[api]
 pub struct ExactDeviceRequest {
+    /// The class that the devices must be of.
     #[api(tag = 1, required, always)]
     device_class_name: String,
+    /// What devices must fulfil to be chosen.
     #[api(tag = 2, checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
+    /// Whether some devices are wanted, or all: ExactCount, All.
     #[api(tag = 3, go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
     allocation_mode: String,
+    /// How many devices are wanted.
     #[api(tag = 4)]
     count: i64,
+    /// Whether devices that are in use may be looked at.
     #[api(tag = 5)]
     admin_access: Option<bool>,
+    /// The taints of devices that do not matter.
     #[api(tag = 6)]
     tolerations: List<DeviceToleration>,
+    /// How much of each device is needed.
     #[api(tag = 7, gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
+    /// Properties that are computed from those of a device.
     #[api(tag = 8, gate = "DRADerivedAttributes", checks(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 #[api]
 pub struct CapacityRequirements {
+    /// How much of what.
     #[api(tag = 1, go = "map[$.QualifiedName]resource.Quantity")]
     requests: Map<Quantity>,
 }
 
 #[api]
 pub struct DeviceSelector {
+    /// An expression that says so.
     #[api(tag = 1)]
     cel: Option<CELDeviceSelector>,
 }
 
 #[api]
 pub struct CELDeviceSelector {
+    /// What must be true of a device.
     #[api(tag = 1, required, always)]
     expression: String,
 }
 
 #[api]
 pub struct DeviceDerivedAttribute {
+    /// The property's name.
     #[api(
         tag = 1,
         required,
@@ -91,14 +113,17 @@ pub struct DeviceDerivedAttribute {
         checks(Filled, Format("resource-fully-qualified-name"))
     )]
     name: String,
+    /// How it is computed.
     #[api(tag = 2, required, always, checks(Filled))]
     expression: String,
 }
 
 #[api]
 pub struct DeviceToleration {
+    /// The taint; empty: all.
     #[api(tag = 1, checks(Format("label-key")))]
     key: String,
+    /// How the value is compared: Equal, Exists.
     #[api(
         tag = 2,
         default = "Equal",
@@ -106,40 +131,54 @@ pub struct DeviceToleration {
         checks(Values("Equal", "Exists"))
     )]
     operator: String,
+    /// The value of the taint.
     #[api(tag = 3)]
     value: String,
+    /// The effect of the taint; empty: all.
     #[api(tag = 4, go = "$.DeviceTaintEffect", checks(Values("NoExecute", "NoSchedule", "None")))]
     effect: String,
+    /// How long a taint that evicts is tolerated.
     #[api(tag = 5)]
     toleration_seconds: Option<i64>,
 }
 
 #[api]
 pub struct DeviceSubRequest {
+    /// What the alternative is called.
     #[api(tag = 1, required, always)]
     name: String,
+    /// The class that the devices must be of.
     #[api(tag = 2, required, always, checks(Filled, Format("long-name")))]
     device_class_name: String,
+    /// What devices must fulfil to be chosen.
     #[api(tag = 3, checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
+    /// Whether some devices are wanted, or all: ExactCount, All.
     #[api(tag = 4, go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
     allocation_mode: String,
+    /// How many devices are wanted.
     #[api(tag = 5)]
     count: i64,
+    /// The taints of devices that do not matter.
     #[api(tag = 6)]
     tolerations: List<DeviceToleration>,
+    /// How much of each device is needed.
     #[api(tag = 7, gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
+    /// Properties that are computed from those of a device.
     #[api(tag = 8, gate = "DRADerivedAttributes", checks(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 #[api]
 pub struct DeviceConstraint {
+    /// The requests that are concerned; none: all.
     #[api(tag = 1, checks(MaxItems(32), Unique))]
     requests: List<String>,
+    /// A property that all devices must have alike.
     #[api(tag = 2, go = "$.FullyQualifiedName", checks(Format("resource-fully-qualified-name")))]
     match_attribute: Option<String>,
+    /// A property that no two devices may have alike.
     #[api(
         tag = 3,
         go = "$.FullyQualifiedName",
@@ -151,32 +190,40 @@ pub struct DeviceConstraint {
 
 #[api]
 pub struct DeviceClaimConfiguration {
+    /// The requests that are concerned; none: all.
     #[api(tag = 1, checks(MaxItems(32), Unique))]
     requests: List<String>,
+    /// What the driver is told.
     #[api(tag = 2, inline)]
     device_configuration: DeviceConfiguration,
 }
 
 #[api]
 pub struct DeviceConfiguration {
+    /// What only the driver understands.
     #[api(tag = 1)]
     opaque: Option<OpaqueDeviceConfiguration>,
 }
 
 #[api]
 pub struct OpaqueDeviceConfiguration {
+    /// The driver that it is for.
     #[api(tag = 1, required, always, checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
     driver: String,
+    /// What the driver is told.
     #[api(tag = 2, required, always)]
     parameters: Value,
 }
 
 #[api]
 pub struct ResourceClaimStatus {
+    /// What the claim was given.
     #[api(tag = 1, checks(NoModify))]
     allocation: Option<AllocationResult>,
+    /// Who may use it.
     #[api(tag = 2, keys("uid"), merge, merge_key = "uid", checks(MaxItems(256), UniqueBy("uid")))]
     reserved_for: List<ResourceClaimConsumerReference>,
+    /// How the devices are.
     #[api(
         tag = 4,
         keys("driver", "device", "pool", "shareID"),
@@ -187,52 +234,70 @@ pub struct ResourceClaimStatus {
 
 #[api]
 pub struct ResourceClaimConsumerReference {
+    /// The group of its resource.
     #[api(tag = 1)]
     api_group: String,
+    /// Its resource: pods.
     #[api(tag = 3, required, always)]
     resource: String,
+    /// Its name.
     #[api(tag = 4, required, always)]
     name: String,
+    /// Its number.
     #[api(tag = 5, required, always, go = "types.UID")]
     uid: String,
 }
 
 #[api]
 pub struct AllocationResult {
+    /// The devices.
     #[api(tag = 1)]
     devices: DeviceAllocationResult,
+    /// The nodes that can reach them.
     #[api(tag = 3)]
     node_selector: Option<NodeSelector>,
+    /// When they were given.
     #[api(tag = 5, gate = "DRADeviceBindingConditions")]
     allocation_timestamp: Option<Time>,
 }
 
 #[api]
 pub struct DeviceAllocationResult {
+    /// The devices, one by one.
     #[api(tag = 1, checks(MaxItems(32)))]
     results: List<DeviceRequestAllocationResult>,
+    /// How they are to be set up.
     #[api(tag = 2, checks(MaxItems(64)))]
     config: List<DeviceAllocationConfiguration>,
 }
 
 #[api]
 pub struct DeviceRequestAllocationResult {
+    /// The request that it fulfils.
     #[api(tag = 1, required, always)]
     request: String,
+    /// The driver.
     #[api(tag = 2, required, always, checks(Format("long-name-caseless"), Filled, MaxLength(63)))]
     driver: String,
+    /// The pool.
     #[api(tag = 3, required, always, checks(Filled, Format("resource-pool-name")))]
     pool: String,
+    /// The device.
     #[api(tag = 4, required, always)]
     device: String,
+    /// Whether it is only looked at.
     #[api(tag = 5)]
     admin_access: Option<bool>,
+    /// The taints that did not matter.
     #[api(tag = 6)]
     tolerations: List<DeviceToleration>,
+    /// Conditions that must hold before a pod is bound.
     #[api(tag = 7, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_conditions: List<String>,
+    /// Conditions that mean that a pod cannot be bound.
     #[api(tag = 8, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_failure_conditions: List<String>,
+    /// The part of a device that is shared.
     #[api(
         tag = 9,
         name = "shareID",
@@ -241,8 +306,10 @@ pub struct DeviceRequestAllocationResult {
         checks(Format("uuid"))
     )]
     share_id: Option<String>,
+    /// How much of the device it takes.
     #[api(tag = 10, go = "map[$.QualifiedName]resource.Quantity", gate = "DRAConsumableCapacity")]
     consumed_capacity: Map<Quantity>,
+    /// What the kubelet need not ask the driver to do.
     #[api(
         tag = 11,
         set,
@@ -255,6 +322,7 @@ pub struct DeviceRequestAllocationResult {
 
 #[api]
 pub struct DeviceAllocationConfiguration {
+    /// Who wants it: FromClass, FromClaim.
     #[api(
         tag = 1,
         required,
@@ -263,36 +331,48 @@ pub struct DeviceAllocationConfiguration {
         checks(Filled, Values("FromClaim", "FromClass"))
     )]
     source: String,
+    /// The requests that are concerned; none: all.
     #[api(tag = 2, checks(MaxItems(32), Unique))]
     requests: List<String>,
+    /// What the driver is told.
     #[api(tag = 3, inline)]
     device_configuration: DeviceConfiguration,
 }
 
 #[api]
 pub struct AllocatedDeviceStatus {
+    /// The driver.
     #[api(tag = 1, required, always)]
     driver: String,
+    /// The pool.
     #[api(tag = 2, required, always)]
     pool: String,
+    /// The device.
     #[api(tag = 3, required, always)]
     device: String,
+    /// The part of a device that is shared.
     #[api(tag = 7, name = "shareID", gate = "DRAConsumableCapacity", checks(Format("uuid")))]
     share_id: Option<String>,
+    /// What holds of the device.
     #[api(tag = 4, keys("type"), always)]
     conditions: List<Condition>,
+    /// What else the driver says.
     #[api(tag = 5)]
     data: Option<Value>,
+    /// How the device is seen in the network.
     #[api(tag = 6)]
     network_data: Option<NetworkDeviceData>,
 }
 
 #[api]
 pub struct NetworkDeviceData {
+    /// The interface's name.
     #[api(tag = 1, checks(MaxBytes(256)))]
     interface_name: String,
+    /// Its addresses, with the sizes of their networks.
     #[api(tag = 2, checks(MaxItems(16), Unique))]
     ips: List<String>,
+    /// Its hardware address.
     #[api(tag = 3, checks(MaxBytes(128)))]
     hardware_address: String,
 }

@@ -7,10 +7,12 @@ use schema::{Column, Errors, Kind, Names, Path, Storage, check_annotations, chec
 use super::ResourceClaimSpec;
 use crate::shown::shown;
 
+/// What claims are made from, one for each pod.
 #[api]
 pub struct ResourceClaimTemplate {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What the claims look like. It never changes.
     #[api(tag = 2, always)]
     spec: ResourceClaimTemplateSpec,
 }
@@ -19,6 +21,7 @@ pub struct ResourceClaimTemplate {
 pub struct ResourceClaimTemplateSpec {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// What is claimed.
     #[api(tag = 2, always)]
     spec: ResourceClaimSpec,
 }
@@ -52,6 +55,8 @@ impl Kind for ResourceClaimTemplate {
         check_annotations(meta.annotations(), &here.field("annotations"), errs);
         for name in SET_LATER {
             if !meta.tree().get(name).is_zero() {
+                // Upstream makes the path from Go's name.
+                let name = if name == "uid" { "uID" } else { name };
                 errs.forbidden(&here.field(name), "cannot be set");
             }
         }

@@ -6,24 +6,31 @@ use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subres
 
 use crate::{columns::NONE, rules::Rules, shown::shown_or_null};
 
+/// A question about pools of devices, answered once.
 #[api]
 pub struct ResourcePoolStatusRequest {
-    #[api(tag = 1)]
+    #[api(tag = 1, required)]
     metadata: ObjectMeta,
+    /// The question. It never changes.
     #[api(tag = 2, required, always, checks(Immutable))]
     spec: ResourcePoolStatusRequestSpec,
+    /// The answer.
     #[api(tag = 3)]
     status: Option<ResourcePoolStatusRequestStatus>,
 }
 
 #[api]
 pub struct ResourcePoolStatusRequestSpec {
+    /// The driver.
     #[api(tag = 1, required, always, checks(Filled, Format("long-name-caseless")))]
     driver: String,
+    /// The pool; absent: all.
     #[api(tag = 2, checks(Format("resource-pool-name")))]
     pool_name: Option<String>,
+    /// How many pools to tell of at most.
     #[api(tag = 3, default = 100, checks(Min(1), Max(1000)))]
     limit: Option<i32>,
+    /// The property that tells kinds of partitions apart.
     #[api(
         tag = 4,
         gate = "DRAPartitionableDevicesType",
@@ -34,73 +41,99 @@ pub struct ResourcePoolStatusRequestSpec {
 
 #[api]
 pub struct ResourcePoolStatusRequestStatus {
-    #[api(tag = 6, checks(Filled, Min(0)))]
+    /// How many pools there are.
+    #[api(tag = 6, required, checks(Filled, Min(0)))]
     pool_count: Option<i32>,
+    /// The pools.
     #[api(tag = 2, checks(MaxItems(1000)))]
     pools: List<PoolStatus>,
+    /// What holds of the question.
     #[api(tag = 3, keys("type"), merge, merge_key = "type", checks(MaxItems(10)))]
     conditions: List<Condition>,
 }
 
 #[api]
 pub struct PoolStatus {
-    #[api(tag = 1, checks(Filled, Format("long-name-caseless")))]
+    /// The driver.
+    #[api(tag = 1, required, checks(Filled, Format("long-name-caseless")))]
     driver: String,
-    #[api(tag = 2, checks(Filled, Format("resource-pool-name")))]
+    /// The pool's name.
+    #[api(tag = 2, required, checks(Filled, Format("resource-pool-name")))]
     pool_name: String,
+    /// Which state of the pool this is.
     #[api(tag = 9, required, always, checks(Filled, Min(0)))]
     generation: i64,
+    /// How many slices it has.
     #[api(tag = 8, checks(Min(1)))]
     resource_slice_count: Option<i32>,
+    /// How many devices there are.
     #[api(tag = 4, checks(Min(0)))]
     total_devices: Option<i32>,
+    /// How many are in use.
     #[api(tag = 5, checks(Min(0)))]
     allocated_devices: Option<i32>,
+    /// How many are free.
     #[api(tag = 6, checks(Min(0)))]
     available_devices: Option<i32>,
+    /// How many cannot be used.
     #[api(tag = 7, checks(Min(0)))]
     unavailable_devices: Option<i32>,
+    /// The node that has it.
     #[api(tag = 3, checks(Format("long-name")))]
     node_name: Option<String>,
+    /// What is wrong with it.
     #[api(tag = 10, checks(MaxBytes(256)))]
     validation_error: Option<String>,
+    /// How many partitions there are.
     #[api(tag = 11, checks(MaxItems(32), UniqueBy("attribute", "type")))]
     partition_summary: List<PartitionTypeStatus>,
+    /// How much of shared devices there is.
     #[api(tag = 13)]
     shareable_summary: Option<ShareableSummaryStatus>,
 }
 
 #[api]
 pub struct PartitionTypeStatus {
-    #[api(tag = 4, checks(Filled))]
+    /// The property that tells kinds apart.
+    #[api(tag = 4, required, checks(Filled))]
     attribute: String,
-    #[api(tag = 1, checks(Filled))]
+    /// The kind.
+    #[api(tag = 1, required, checks(Filled))]
     type_: String,
-    #[api(tag = 2, checks(Filled, Min(0)))]
+    /// How many there are.
+    #[api(tag = 2, required, checks(Filled, Min(0)))]
     total: Option<i32>,
-    #[api(tag = 3, checks(Filled, Min(0)))]
+    /// How many could still be used.
+    #[api(tag = 3, required, checks(Filled, Min(0)))]
     allocatable: Option<i32>,
 }
 
 #[api]
 pub struct ShareableSummaryStatus {
-    #[api(tag = 1, checks(Filled, Min(0)))]
+    /// Devices that nobody uses.
+    #[api(tag = 1, required, checks(Filled, Min(0)))]
     fully_available_devices: Option<i32>,
-    #[api(tag = 2, checks(Filled, Min(0)))]
+    /// Devices that have room left.
+    #[api(tag = 2, required, checks(Filled, Min(0)))]
     partially_available_devices: Option<i32>,
+    /// How much there is of what.
     #[api(tag = 3, checks(MaxItems(32)))]
     capacity: List<ShareableCapacityStatus>,
 }
 
 #[api]
 pub struct ShareableCapacityStatus {
-    #[api(tag = 1, checks(Filled))]
+    /// What it is.
+    #[api(tag = 1, required, checks(Filled))]
     name: String,
-    #[api(tag = 2, checks(Filled))]
+    /// How much there is.
+    #[api(tag = 2, required, checks(Filled))]
     total: Option<Quantity>,
-    #[api(tag = 3, checks(Filled))]
+    /// How much is in use.
+    #[api(tag = 3, required, checks(Filled))]
     consumed: Option<Quantity>,
-    #[api(tag = 4, checks(Filled))]
+    /// How much is left.
+    #[api(tag = 4, required, checks(Filled))]
     available: Option<Quantity>,
 }
 

@@ -6,32 +6,43 @@ use schema::{Column, Errors, Index, Kind, Names, Path, Scope, Storage, Warnings,
 
 use crate::{core::NodeSelector, generation};
 
+/// Devices of one pool that a driver offers.
 #[api]
 pub struct ResourceSlice {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// The devices, and where they can be used.
     #[api(tag = 2, required, always)]
     spec: ResourceSliceSpec,
 }
 
 #[api]
 pub struct ResourceSliceSpec {
+    /// The driver that offers the devices. It never changes.
     #[api(tag = 1, required, always)]
     driver: String,
+    /// The pool that the devices belong to.
     #[api(tag = 2, required, always)]
     pool: ResourcePool,
+    /// The node that has the devices. It never changes.
     #[api(tag = 3)]
     node_name: Option<String>,
+    /// The nodes that can use the devices.
     #[api(tag = 4)]
     node_selector: Option<NodeSelector>,
+    /// Whether all nodes can use the devices.
     #[api(tag = 5)]
     all_nodes: Option<bool>,
+    /// The devices.
     #[api(tag = 6)]
     devices: List<Device>,
+    /// Whether each device says itself which nodes can use it.
     #[api(tag = 7, gate = "DRAPartitionableDevices")]
     per_device_node_selection: Option<bool>,
+    /// Counters that several devices draw from.
     #[api(tag = 8, gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
     shared_counters: List<CounterSet>,
+    /// The property that tells kinds of partitions apart.
     #[api(
         tag = 9,
         go = "$.FullyQualifiedName",
@@ -39,6 +50,7 @@ pub struct ResourceSliceSpec {
         checks(Format("resource-fully-qualified-name"))
     )]
     partition_type_attribute: Option<String>,
+    /// What the kubelet need not ask the driver to do.
     #[api(
         tag = 10,
         set,
@@ -51,54 +63,73 @@ pub struct ResourceSliceSpec {
 
 #[api]
 pub struct CounterSet {
+    /// What the counters are called together.
     #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
     name: String,
-    #[api(tag = 2, checks(Filled, EachKey(Format("short-name"))))]
+    /// The counters.
+    #[api(tag = 2, required, checks(Filled, EachKey(Format("short-name"))))]
     counters: Map<Counter>,
 }
 
 #[api]
 pub struct Counter {
+    /// How much there is.
     #[api(tag = 1, required, always)]
     value: Quantity,
 }
 
 #[api]
 pub struct ResourcePool {
+    /// The pool's name.
     #[api(tag = 1, required, always)]
     name: String,
+    /// Which state of the pool this is: the highest counts.
     #[api(tag = 2, required, always)]
     generation: i64,
+    /// How many slices the pool has in that state.
     #[api(tag = 3, required, always)]
     resource_slice_count: i64,
 }
 
 #[api]
 pub struct Device {
+    /// What the device is called in its pool.
     #[api(tag = 1, required, always)]
     name: String,
+    /// Properties by name.
     #[api(tag = 2, go = "map[$.QualifiedName]$.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
+    /// How much there is of what, by name.
     #[api(tag = 3, go = "map[$.QualifiedName]$.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
+    /// What the device draws from counters of the slice.
     #[api(tag = 4, gate = "DRAPartitionableDevices", checks(MaxItems(2), UniqueBy("counterSet")))]
     consumes_counters: List<DeviceCounterConsumption>,
+    /// The node that can use it.
     #[api(tag = 5, gate = "DRAPartitionableDevices")]
     node_name: Option<String>,
+    /// The nodes that can use it.
     #[api(tag = 6, gate = "DRAPartitionableDevices")]
     node_selector: Option<NodeSelector>,
+    /// Whether all nodes can use it.
     #[api(tag = 7, gate = "DRAPartitionableDevices")]
     all_nodes: Option<bool>,
+    /// What keeps pods away from it.
     #[api(tag = 8)]
     taints: List<DeviceTaint>,
+    /// Whether pods that use it are bound to its node.
     #[api(tag = 9, gate = "DRADeviceBindingConditions")]
     binds_to_node: Option<bool>,
+    /// Conditions that must hold before a pod is bound.
     #[api(tag = 10, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_conditions: List<String>,
+    /// Conditions that mean that a pod cannot be bound.
     #[api(tag = 11, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_failure_conditions: List<String>,
+    /// Whether several claims may use it at once.
     #[api(tag = 12, gate = "DRAConsumableCapacity")]
     allow_multiple_allocations: Option<bool>,
+    /// What it takes of the node's own resources.
     #[api(
         tag = 14,
         go = "map[v1.ResourceName]$.NodeAllocatableResource",
@@ -109,36 +140,46 @@ pub struct Device {
 
 #[api]
 pub struct NodeAllocatableResource {
+    /// How it follows from the device.
     #[api(tag = 3)]
     mapping: Option<NodeAllocatableMapping>,
+    /// What comes on top.
     #[api(tag = 4)]
     overhead: Option<NodeAllocatableOverhead>,
 }
 
 #[api]
 pub struct NodeAllocatableMapping {
+    /// The capacity that it follows from.
     #[api(tag = 1, go = "$.QualifiedName", checks(OneOf))]
     capacity_key: Option<String>,
+    /// How much for each unit of that.
     #[api(tag = 2)]
     capacity_multiplier: Option<Quantity>,
+    /// How much for the device.
     #[api(tag = 3, checks(OneOf))]
     device_multiplier: Option<Quantity>,
 }
 
 #[api]
 pub struct NodeAllocatableOverhead {
+    /// For each pod.
     #[api(tag = 1)]
     per_pod: Option<Quantity>,
+    /// For each container.
     #[api(tag = 2)]
     per_container: Option<Quantity>,
 }
 
 #[api]
 pub struct DeviceCounterConsumption {
+    /// The counters.
     #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
     counter_set: String,
-    #[api(tag = 2, checks(Filled, EachKey(Format("short-name"))))]
+    /// How much of each.
+    #[api(tag = 2, required, checks(Filled, EachKey(Format("short-name"))))]
     counters: Map<Counter>,
+    /// What devices must have in common to be used together.
     #[api(
         tag = 3,
         gate = "DRADeviceCompatibilityGroups",
@@ -149,58 +190,77 @@ pub struct DeviceCounterConsumption {
 
 #[api]
 pub struct DeviceCapacity {
+    /// How much there is.
     #[api(tag = 1, required, always)]
     value: Quantity,
+    /// How much may be asked for.
     #[api(tag = 2, gate = "DRAConsumableCapacity")]
     request_policy: Option<CapacityRequestPolicy>,
 }
 
 #[api]
 pub struct CapacityRequestPolicy {
+    /// What is taken when nothing is said.
     #[api(tag = 1)]
     default: Option<Quantity>,
+    /// The amounts that may be asked for.
     #[api(tag = 3)]
     valid_values: List<Quantity>,
+    /// The range of amounts that may be asked for.
     #[api(tag = 4)]
     valid_range: Option<CapacityRequestPolicyRange>,
 }
 
 #[api]
 pub struct CapacityRequestPolicyRange {
-    #[api(tag = 1)]
+    /// The least.
+    #[api(tag = 1, required)]
     min: Option<Quantity>,
+    /// The most.
     #[api(tag = 2)]
     max: Option<Quantity>,
+    /// In what steps.
     #[api(tag = 3)]
     step: Option<Quantity>,
 }
 
 #[api]
 pub struct DeviceAttribute {
+    /// A number.
     #[api(tag = 2, checks(OneOf))]
     int: Option<i64>,
+    /// Yes or no.
     #[api(tag = 3, checks(OneOf))]
     bool: Option<bool>,
+    /// A text.
     #[api(tag = 4, checks(OneOf))]
     string: Option<String>,
+    /// A version.
     #[api(tag = 5, checks(OneOf))]
     version: Option<String>,
+    /// Numbers.
     #[api(tag = 6, gate = "DRAListTypeAttributes", checks(OneOf))]
     ints: List<i64>,
+    /// Several of yes and no.
     #[api(tag = 7, gate = "DRAListTypeAttributes", checks(OneOf))]
     bools: List<bool>,
+    /// Texts.
     #[api(tag = 8, gate = "DRAListTypeAttributes", checks(OneOf))]
     strings: List<String>,
+    /// Versions.
     #[api(tag = 9, gate = "DRAListTypeAttributes", checks(OneOf))]
     versions: List<String>,
 }
 
 #[api]
 pub struct DeviceTaint {
+    /// What the taint is called.
     #[api(tag = 1, required, always)]
     key: String,
+    /// Its value.
     #[api(tag = 2)]
     value: String,
+    /// What it does: NoSchedule, NoExecute, None.
     #[api(
         tag = 3,
         required,
@@ -209,6 +269,7 @@ pub struct DeviceTaint {
         checks(Filled, Values("NoExecute", "NoSchedule", "None"))
     )]
     effect: String,
+    /// Since when it is there.
     #[api(tag = 4)]
     time_added: Option<Time>,
 }

@@ -10,32 +10,43 @@ use super::{
 };
 use crate::{columns::NONE, rules::Rules};
 
+/// Groups of pods that are scheduled together.
 #[api]
 pub struct CompositePodGroup {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// How. It never changes.
     #[api(tag = 2, required, always)]
     spec: CompositePodGroupSpec,
+    /// How far it has come.
     #[api(tag = 3)]
     status: CompositePodGroupStatus,
 }
 
 #[api]
 pub struct CompositePodGroupSpec {
+    /// The group that this one is part of.
     #[api(tag = 1, checks(Immutable, Format("long-name")))]
     parent_composite_pod_group_name: Option<String>,
-    #[api(tag = 2, checks(Filled, Immutable))]
+    /// The template that it was made from.
+    #[api(tag = 2, required, checks(Filled, Immutable))]
     workload_ref: Option<WorkloadReference>,
+    /// How the pods are scheduled.
     #[api(tag = 3, required, always, checks(Immutable))]
     scheduling_policy: CompositePodGroupSchedulingPolicy,
+    /// Where the pods must be, together.
     #[api(tag = 4, checks(Immutable))]
     scheduling_constraints: Option<CompositePodGroupSchedulingConstraints>,
+    /// How much is lost when one pod is disrupted.
     #[api(tag = 5, checks(Immutable))]
     disruption_mode: Option<CompositeDisruptionMode>,
+    /// The class of their priority.
     #[api(tag = 6, checks(Format("long-name"), Immutable))]
     priority_class_name: String,
+    /// Their priority, as a number.
     #[api(tag = 7, checks(Immutable, Max(1000000000)))]
     priority: Option<i32>,
+    /// Whether others make room: Never, PreemptLowerPriority.
     #[api(
         tag = 8,
         go = "$.PreemptionPolicy",
@@ -47,6 +58,7 @@ pub struct CompositePodGroupSpec {
 
 #[api]
 pub struct CompositePodGroupStatus {
+    /// What holds of the group.
     #[api(tag = 1, keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
 }

@@ -10,26 +10,34 @@ use super::{
 };
 use crate::{columns::NONE, rules::Rules};
 
+/// Pods that are scheduled together.
 #[api]
 pub struct PodGroup {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// How. It never changes.
     #[api(tag = 2, required, always)]
     spec: PodGroupSpec,
+    /// How far it has come.
     #[api(tag = 3)]
     status: PodGroupStatus,
 }
 
 #[api]
 pub struct PodGroupSpec {
+    /// The group that this one is part of.
     #[api(tag = 1, gate = "CompositePodGroup", checks(Immutable, Format("long-name")))]
     parent_composite_pod_group_name: Option<String>,
+    /// The template that it was made from.
     #[api(tag = 2, checks(Immutable))]
     workload_ref: Option<WorkloadReference>,
+    /// How the pods are scheduled.
     #[api(tag = 3, required, always)]
     scheduling_policy: PodGroupSchedulingPolicy,
+    /// Where the pods must be, together.
     #[api(tag = 4, gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
     scheduling_constraints: Option<PodGroupSchedulingConstraints>,
+    /// The devices that the pods share.
     #[api(
         tag = 5,
         keys("name"),
@@ -40,12 +48,16 @@ pub struct PodGroupSpec {
         checks(MaxItems(4), Immutable, UniqueBy("name"))
     )]
     resource_claims: List<PodGroupResourceClaim>,
+    /// How much is lost when one pod is disrupted.
     #[api(tag = 6, checks(Immutable))]
     disruption_mode: Option<DisruptionMode>,
+    /// The class of their priority.
     #[api(tag = 7, checks(Immutable, Format("long-name")))]
     priority_class_name: String,
+    /// Their priority, as a number.
     #[api(tag = 8, checks(Immutable, Max(1000000000)))]
     priority: Option<i32>,
+    /// Whether others make room: Never, PreemptLowerPriority.
     #[api(
         tag = 9,
         go = "$.PreemptionPolicy",
@@ -57,16 +69,20 @@ pub struct PodGroupSpec {
 
 #[api]
 pub struct WorkloadReference {
+    /// The workload.
     #[api(tag = 1, required, always, checks(Filled, Format("long-name")))]
     workload_name: String,
+    /// The template in it.
     #[api(tag = 2, required, always, checks(Filled, Format("short-name")))]
     template_name: String,
 }
 
 #[api]
 pub struct PodGroupStatus {
+    /// What holds of the group.
     #[api(tag = 1, keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
+    /// The claims that were made.
     #[api(
         tag = 2,
         keys("name"),
@@ -81,8 +97,10 @@ pub struct PodGroupStatus {
 
 #[api]
 pub struct PodGroupResourceClaimStatus {
+    /// What the claim is called in the group.
     #[api(tag = 1, required, always)]
     name: String,
+    /// The claim that was made.
     #[api(tag = 2, checks(Format("long-name")))]
     resource_claim_name: Option<String>,
 }

@@ -16,7 +16,13 @@ pub struct PriorityClass {
     global_default: bool,
     #[api(tag = 4)]
     description: String,
-    #[api(tag = 5, default = "PreemptLowerPriority", implied, go = "v1.PreemptionPolicy")]
+    #[api(
+        tag = 5,
+        default = "PreemptLowerPriority",
+        implied,
+        go = "v1.PreemptionPolicy",
+        values("Never", "PreemptLowerPriority")
+    )]
     preemption_policy: Option<String>,
 }
 

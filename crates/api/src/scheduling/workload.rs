@@ -8,18 +8,22 @@ use schema::{Column, Errors, Kind, Names, Path, Storage};
 
 use crate::shown::shown_all;
 
+/// A plan for groups of pods that belong together.
 #[api]
 pub struct Workload {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// The groups.
     #[api(tag = 2, required, always)]
     spec: WorkloadSpec,
 }
 
 #[api]
 pub struct WorkloadSpec {
+    /// Who the workload belongs to. It never changes.
     #[api(tag = 1, checks(Immutable))]
     controller_ref: Option<TypedLocalObjectReference>,
+    /// Templates of groups of pods.
     #[api(
         tag = 2,
         keys("name"),
@@ -27,6 +31,7 @@ pub struct WorkloadSpec {
         checks(OneOf, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name"))
     )]
     pod_group_templates: List<PodGroupTemplate>,
+    /// Templates of groups of groups.
     #[api(
         tag = 3,
         keys("name"),
@@ -38,22 +43,29 @@ pub struct WorkloadSpec {
 
 #[api]
 pub struct TypedLocalObjectReference {
+    /// The group of its kind.
     #[api(tag = 1, checks(Format("long-name")))]
     api_group: String,
+    /// Its kind.
     #[api(tag = 2, required, always, checks(Filled, Format("path-segment-name")))]
     kind: String,
+    /// Its name.
     #[api(tag = 3, required, always, checks(Filled, Format("path-segment-name")))]
     name: String,
 }
 
 #[api]
 pub struct PodGroupTemplate {
+    /// The template's name.
     #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
     name: String,
+    /// How the pods are scheduled.
     #[api(tag = 2, required, always)]
     scheduling_policy: PodGroupSchedulingPolicy,
+    /// Where the pods must be, together.
     #[api(tag = 3, always, gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
     scheduling_constraints: Option<PodGroupSchedulingConstraints>,
+    /// The devices that the pods share.
     #[api(
         tag = 4,
         keys("name"),
@@ -64,12 +76,16 @@ pub struct PodGroupTemplate {
         checks(MaxItems(4), Immutable, UniqueBy("name"))
     )]
     resource_claims: List<PodGroupResourceClaim>,
+    /// How much is lost when one pod is disrupted.
     #[api(tag = 5, checks(Immutable))]
     disruption_mode: Option<DisruptionMode>,
+    /// The class of their priority.
     #[api(tag = 6, checks(Format("long-name"), Immutable))]
     priority_class_name: String,
+    /// Their priority, as a number.
     #[api(tag = 7, checks(Max(1000000000), Immutable))]
     priority: Option<i32>,
+    /// Whether others make room: Never, PreemptLowerPriority.
     #[api(
         tag = 8,
         go = "$.PreemptionPolicy",
@@ -81,8 +97,10 @@ pub struct PodGroupTemplate {
 
 #[api]
 pub struct PodGroupSchedulingPolicy {
+    /// One by one.
     #[api(tag = 1, checks(OneOf, Immutable))]
     basic: Option<BasicSchedulingPolicy>,
+    /// All together, or not at all.
     #[api(tag = 2, checks(OneOf, NoSet, NoUnset))]
     gang: Option<GangSchedulingPolicy>,
 }
@@ -92,24 +110,30 @@ pub struct BasicSchedulingPolicy {}
 
 #[api]
 pub struct GangSchedulingPolicy {
+    /// How many pods there must be room for.
     #[api(tag = 1, required, always, checks(Filled, Min(1)))]
     min_count: i32,
 }
 
 #[api]
 pub struct PodGroupResourceClaim {
+    /// What the claim is called here.
     #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
     name: String,
+    /// The claim.
     #[api(tag = 2, checks(OneOf, Format("long-name")))]
     resource_claim_name: Option<String>,
+    /// The template that the claim is made from.
     #[api(tag = 3, checks(OneOf, Format("long-name")))]
     resource_claim_template_name: Option<String>,
 }
 
 #[api]
 pub struct DisruptionMode {
+    /// Only the one.
     #[api(tag = 1, checks(OneOf))]
     single: Option<SingleDisruptionMode>,
+    /// All of them.
     #[api(tag = 2, checks(OneOf))]
     all: Option<AllDisruptionMode>,
 }
@@ -122,30 +146,39 @@ pub struct AllDisruptionMode {}
 
 #[api]
 pub struct PodGroupSchedulingConstraints {
+    /// What all pods must have in common.
     #[api(tag = 1, checks(MaxItems(1)))]
     topology: List<TopologyConstraint>,
 }
 
 #[api]
 pub struct TopologyConstraint {
+    /// The label of nodes that must be the same.
     #[api(tag = 1, required, always, checks(Filled, Format("label-key")))]
     key: String,
 }
 
 #[api]
 pub struct CompositePodGroupTemplate {
+    /// The template's name.
     #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
     name: String,
+    /// How the pods are scheduled.
     #[api(tag = 2, required, always)]
     scheduling_policy: CompositePodGroupSchedulingPolicy,
+    /// Where the pods must be, together.
     #[api(tag = 3, checks(Immutable))]
     scheduling_constraints: Option<CompositePodGroupSchedulingConstraints>,
+    /// How much is lost when one pod is disrupted.
     #[api(tag = 4, checks(Immutable))]
     disruption_mode: Option<CompositeDisruptionMode>,
+    /// The class of their priority.
     #[api(tag = 5, checks(Format("long-name"), Immutable))]
     priority_class_name: String,
+    /// Their priority, as a number.
     #[api(tag = 6, checks(Max(1000000000), Immutable))]
     priority: Option<i32>,
+    /// Whether others make room: Never, PreemptLowerPriority.
     #[api(
         tag = 7,
         go = "$.PreemptionPolicy",
@@ -153,16 +186,20 @@ pub struct CompositePodGroupTemplate {
         checks(Immutable, Values("Never", "PreemptLowerPriority"))
     )]
     preemption_policy: Option<String>,
+    /// Templates of groups of pods.
     #[api(tag = 8, keys("name"), checks(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
     pod_group_templates: List<PodGroupTemplate>,
+    /// Templates of groups of groups.
     #[api(tag = 9, keys("name"), checks(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
     composite_pod_group_templates: List<CompositePodGroupTemplate>,
 }
 
 #[api]
 pub struct CompositePodGroupSchedulingPolicy {
+    /// One by one.
     #[api(tag = 1, checks(Immutable, OneOf))]
     basic: Option<CompositeBasicSchedulingPolicy>,
+    /// All together, or not at all.
     #[api(tag = 2, checks(OneOf, NoSet, NoUnset))]
     gang: Option<CompositeGangSchedulingPolicy>,
 }
@@ -172,14 +209,17 @@ pub struct CompositeBasicSchedulingPolicy {}
 
 #[api]
 pub struct CompositeGangSchedulingPolicy {
+    /// How many groups there must be room for.
     #[api(tag = 1, required, always, checks(Filled, Min(1)))]
     min_group_count: i32,
 }
 
 #[api]
 pub struct CompositeDisruptionMode {
+    /// Only the one.
     #[api(tag = 1, checks(OneOf))]
     single: Option<SingleCompositeDisruptionMode>,
+    /// All of them.
     #[api(tag = 2, checks(OneOf))]
     all: Option<AllCompositeDisruptionMode>,
 }
@@ -192,6 +232,7 @@ pub struct AllCompositeDisruptionMode {}
 
 #[api]
 pub struct CompositePodGroupSchedulingConstraints {
+    /// What all pods must have in common.
     #[api(tag = 1, checks(MaxItems(1)))]
     topology: List<TopologyConstraint>,
 }

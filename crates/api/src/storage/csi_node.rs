@@ -11,66 +11,94 @@ use crate::{
     rules::{Rules, go_struct},
 };
 
+/// The storage drivers of a node.
 #[api]
 pub struct CSINode {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// The drivers, as the kubelet sees them.
     #[api(tag = 2, required, always)]
     spec: CSINodeSpec,
+    /// How the storage of the node is.
     #[api(tag = 3)]
     status: CSINodeStatus,
 }
 
 #[api]
 pub struct CSINodeSpec {
+    /// The drivers that run on the node.
     #[api(tag = 1, required, keys("name"), merge, merge_key = "name", always)]
     drivers: List<CSINodeDriver>,
 }
 
 #[api]
 pub struct CSINodeDriver {
+    /// The driver's name.
     #[api(tag = 1, required, always)]
     name: String,
+    /// What the driver calls the node.
     #[api(tag = 2, name = "nodeID", required, always)]
     node_id: String,
+    /// The labels that say where the node can reach storage.
     #[api(tag = 3, always)]
     topology_keys: List<String>,
+    /// How many volumes the driver can attach.
     #[api(tag = 4)]
     allocatable: Option<VolumeNodeResources>,
 }
 
 #[api]
 pub struct VolumeNodeResources {
+    /// How many volumes can be attached; absent: any number.
     #[api(tag = 1)]
     count: Option<i32>,
 }
 
 #[api]
 pub struct CSINodeStatus {
+    /// What the drivers say about their storage.
     #[api(tag = 1, keys("name"), merge, merge_key = "name", gate = "CSIVolumeHealth")]
     storage_health: List<StorageHealth>,
 }
 
 #[api]
 pub struct StorageHealth {
+    /// The driver's name.
     #[api(tag = 1, required, always)]
     name: String,
+    /// What is wrong with its storage.
     #[api(tag = 2)]
     health_conditions: List<StorageHealthCondition>,
 }
 
 #[api]
 pub struct StorageHealthCondition {
-    #[api(tag = 1, required, always, go = "v1.StorageHealthStatusType")]
+    /// How bad it is.
+    #[api(
+        tag = 1,
+        required,
+        always,
+        go = "v1.StorageHealthStatusType",
+        values("StorageDegraded", "StorageUnreachable")
+    )]
     status: String,
+    /// Why, in a word.
     #[api(tag = 2, required, always)]
     reason: String,
+    /// Why, for people.
     #[api(tag = 3)]
     message: String,
-    #[api(tag = 4, go = "v1.PersistentVolumeAccessMode")]
+    /// The access mode that is concerned.
+    #[api(
+        tag = 4,
+        go = "v1.PersistentVolumeAccessMode",
+        values("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+    )]
     access_mode: Option<String>,
-    #[api(tag = 5, go = "v1.PersistentVolumeMode")]
+    /// The volume mode that is concerned.
+    #[api(tag = 5, go = "v1.PersistentVolumeMode", values("Block", "Filesystem"))]
     volume_mode: Option<String>,
+    /// When it last changed.
     #[api(tag = 6)]
     last_transition_time: Time,
 }

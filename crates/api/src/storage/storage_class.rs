@@ -25,6 +25,7 @@ pub struct StorageClass {
         default = "Delete",
         implied,
         go = "v1.PersistentVolumeReclaimPolicy",
+        values("Delete", "Recycle", "Retain"),
         checks(Immutable)
     )]
     reclaim_policy: Option<String>,
@@ -35,7 +36,14 @@ pub struct StorageClass {
     #[api(tag = 6)]
     allow_volume_expansion: Option<bool>,
     /// When volumes are made: Immediate, WaitForFirstConsumer.
-    #[api(tag = 7, default = "Immediate", implied, go = "v1.VolumeBindingMode", checks(Immutable))]
+    #[api(
+        tag = 7,
+        default = "Immediate",
+        implied,
+        go = "v1.VolumeBindingMode",
+        values("Immediate", "WaitForFirstConsumer"),
+        checks(Immutable)
+    )]
     volume_binding_mode: Option<String>,
     /// Where volumes may be made.
     #[api(tag = 8)]

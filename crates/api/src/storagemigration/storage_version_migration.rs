@@ -11,22 +11,27 @@ use crate::{meta::GroupResource, rules::Rules, shown::shown};
 pub struct StorageVersionMigration {
     #[api(tag = 1)]
     metadata: ObjectMeta,
+    /// Which resource.
     #[api(tag = 2)]
     spec: StorageVersionMigrationSpec,
+    /// How far it has come.
     #[api(tag = 3)]
     status: StorageVersionMigrationStatus,
 }
 
 #[api]
 pub struct StorageVersionMigrationSpec {
+    /// The resource. It never changes.
     #[api(tag = 1, required, always)]
     resource: GroupResource,
 }
 
 #[api]
 pub struct StorageVersionMigrationStatus {
+    /// What holds of the migration.
     #[api(tag = 1, keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
+    /// The state from which all objects are stored anew.
     #[api(tag = 2)]
     resource_version: String,
 }

@@ -121,6 +121,7 @@ impl Paths {
             return self.connections(place, subresource, &path);
         }
         let (group, version) = match kind {
+            kind if kind == place.kind => (place.gvk.0, place.gvk.1),
             "Scale" => ("autoscaling", "v1"),
             "Eviction" => ("policy", "v1"),
             "TokenRequest" => ("authentication.k8s.io", "v1"),
@@ -254,7 +255,10 @@ fn gives_back(definition: &Definition) -> bool {
                 | "ServiceAccount"
         ),
         "storage.k8s.io" => definition.names.kind != "CSIStorageCapacity",
-        group => group == "resource.k8s.io",
+        "resource.k8s.io" => {
+            definition.names.kind != "DeviceTaintRule" || definition.names.version != "v1"
+        }
+        _ => false,
     }
 }
 

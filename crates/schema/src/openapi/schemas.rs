@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use object::{
-    DeleteOptions, Field, Lens, Link, ListMeta, ListType, ObjectMeta, Plain, Rules, Status, Struct,
-    Type, Value,
+    Check, DeleteOptions, Field, Lens, Link, ListMeta, ListType, ObjectMeta, Plain, Rules, Status,
+    Struct, Type, Value,
 };
 
 use super::packages::{Package, Packages, package};
@@ -197,6 +197,12 @@ impl<'a> Schemas<'a> {
         if let Some(default) = default_of(field) {
             schema["default"] = default;
         }
+        let values = values(&field.rules);
+        if !values.is_empty() {
+            let list = matches!(*field.ty, Type::List(_));
+            let of = if list { &mut schema["items"] } else { &mut schema };
+            of["enum"] = values.iter().copied().collect();
+        }
         extend(&mut schema, &field.rules, matches!(*field.ty, Type::List(_)));
         schema
     }
@@ -325,6 +331,26 @@ fn either(one: &str, other: &str) -> Value {
 fn describe(schema: &mut Value, doc: &str) {
     if !doc.is_empty() {
         schema["description"] = doc.into();
+    }
+}
+
+/// The values that clients are told of.
+fn values(rules: &Rules) -> &'static [&'static str] {
+    let checked = |checks: &'static [Check]| {
+        checks.iter().find_map(|check| match check {
+            Check::Values(values) => Some(*values),
+            _ => None,
+        })
+    };
+    let each = || {
+        rules.checks.iter().find_map(|check| match check {
+            Check::Each(checks) => checked(checks),
+            _ => None,
+        })
+    };
+    match rules.values {
+        [] => checked(rules.checks).or_else(each).unwrap_or_default(),
+        values => values,
     }
 }
 
