@@ -2,8 +2,10 @@
 
 mod custom_resources;
 mod default_toleration_seconds;
+mod device_admin_access;
 mod namespace_lifecycle;
 mod node_restriction;
+mod pod_group_protection;
 mod priority;
 mod rbac_escalation;
 mod service_account;
@@ -22,8 +24,10 @@ pub(crate) fn plugins(rbac: Rbac, services: Services, disabled: &[String]) -> Ve
         Arc::new(service_account::ServiceAccount),
         Arc::new(node_restriction::NodeRestriction),
         Arc::new(priority::Priority),
+        Arc::new(pod_group_protection::PodGroupProtection),
         Arc::new(default_toleration_seconds::DefaultTolerationSeconds),
         Arc::new(rbac_escalation::Escalation { rbac }),
+        Arc::new(device_admin_access::DeviceAdminAccess),
         Arc::new(services),
     ];
     all.into_iter().filter(|plugin| !disabled.iter().any(|name| name == plugin.name())).collect()
@@ -35,5 +39,6 @@ pub(crate) const NAMES: &[&str] = &[
     "ServiceAccount",
     "NodeRestriction",
     "Priority",
+    "PodGroupProtection",
     "DefaultTolerationSeconds",
 ];

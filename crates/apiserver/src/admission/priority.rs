@@ -1,4 +1,4 @@
-//! Priority: a pod's class becomes a number.
+//! Priority: the class of a pod, or of a group of pods, becomes a number.
 
 use api::{core::Pod, scheduling::PriorityClass};
 use object::{Status, View};
@@ -25,21 +25,54 @@ impl Admit for Priority {
 }
 
 fn mutate(admission: &mut Admission) -> Result<(), Status> {
-    if !admission.is("", "pods") || admission.operation != Operation::Create {
+    if admission.operation != Operation::Create {
         return Ok(());
+    } else if admission.is("", "pods") {
+        return mutate_pod(admission);
+    } else if admission.is("scheduling.k8s.io", "podgroups") {
+        return mutate_group(admission, "pod group");
+    } else if admission.is("scheduling.k8s.io", "compositepodgroups") {
+        return mutate_group(admission, "composite pod group");
     }
+    Ok(())
+}
+
+/// A group has a class and a number in its spec, of whichever kind it is.
+fn mutate_group(admission: &mut Admission, what: &str) -> Result<(), Status> {
+    let spec = admission.object.get("spec");
+    let name = spec.get("priorityClassName").as_str().unwrap_or_default();
+    let (name, given, _) = class_of(admission, name)?;
+    let asked = spec.get("priority").as_i64();
+    if let Some(asked) = asked.filter(|asked| *asked != i64::from(given)) {
+        return Err(admission.forbid(&format!(
+            "priority set in the {what} ({asked}) must match the priority computed ({given}) \
+             based on the priority class set in the spec"
+        )));
+    }
+    admission.object["spec"]["priority"] = given.into();
+    if !name.is_empty() {
+        admission.object["spec"]["priorityClassName"] = name.into();
+    }
+    Ok(())
+}
+
+/// The class of this name, or the default one: its name, its number, its policy.
+fn class_of(admission: &Admission, name: &str) -> Result<(String, i32, String), Status> {
+    if name.is_empty() {
+        return Ok(default_class(admission));
+    }
+    let kind = admission.registry.kind("scheduling.k8s.io", "priorityclasses")?;
+    let found = admission
+        .registry
+        .get(&kind, "", name)
+        .map_err(|_| admission.forbid(&format!("no PriorityClass with name {name} was found")))?;
+    let class = PriorityClass::view(&found.object);
+    Ok((name.to_owned(), class.value(), class.preemption_policy().to_owned()))
+}
+
+fn mutate_pod(admission: &mut Admission) -> Result<(), Status> {
     let spec = Pod::view(&admission.object).spec();
-    let (name, given, policy) = match spec.priority_class_name() {
-        "" => default_class(admission),
-        name => {
-            let kind = admission.registry.kind("scheduling.k8s.io", "priorityclasses")?;
-            let found = admission.registry.get(&kind, "", name).map_err(|_| {
-                admission.forbid(&format!("no PriorityClass with name {name} was found"))
-            })?;
-            let class = PriorityClass::view(&found.object);
-            (name.to_owned(), class.value(), class.preemption_policy().to_owned())
-        }
-    };
+    let (name, given, policy) = class_of(admission, spec.priority_class_name())?;
     if let Some(asked) = spec.priority().filter(|asked| *asked != given) {
         return Err(admission.forbid(&format!(
             "the integer value of priority ({asked}) must not be provided in pod spec; priority \

@@ -1,0 +1,31 @@
+//! PodGroupProtection: a new group of pods stays until no pod needs it any more.
+
+use object::Object;
+use ref_cast::RefCast;
+use server::{Admission, Admit, Admitting, Operation};
+
+const FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";
+
+#[derive(Debug)]
+pub(super) struct PodGroupProtection;
+
+impl Admit for PodGroupProtection {
+    fn name(&self) -> &'static str {
+        "PodGroupProtection"
+    }
+
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        protect(admission);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn protect(admission: &mut Admission) {
+    if !admission.is("scheduling.k8s.io", "podgroups") || admission.operation != Operation::Create {
+        return;
+    }
+    let meta = Object::ref_cast_mut(&mut admission.object).metadata_mut();
+    if !meta.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+        meta.finalizers_mut().push(FINALIZER);
+    }
+}
