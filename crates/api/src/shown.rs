@@ -42,11 +42,12 @@ fn write_struct(shape: &Struct, object: &Value, out: &mut String) {
 /// The fields of the type `name`, which are all in the shape, each after a comma.
 fn write_fields(name: &str, shape: &Struct, object: &Value, out: &mut String) {
     let Some(fields) = fields_of(name) else {
-        return if is_meta(shape) {
-            write_json(object, out)
+        if is_meta(shape) {
+            write_json(object, out);
         } else {
-            write_plain(shape, object, out)
-        };
+            write_plain(shape, object, out);
+        }
+        return;
     };
     for field in fields.split_whitespace() {
         if let Some(embedded) = field.strip_prefix('+') {

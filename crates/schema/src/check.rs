@@ -25,6 +25,9 @@ pub(crate) fn has_checks(shape: &Struct) -> bool {
     any(shape, &mut Vec::new())
 }
 
+/// A type, and what must hold of its values.
+type Of<'a> = (&'a [Check], &'a Type);
+
 struct Walk<'a> {
     update: bool,
     errs: &'a mut Errors,
@@ -54,7 +57,7 @@ impl Walk<'_> {
         let count = self.errs.0.len();
         self.kept(checks, value, old, at);
         for check in checks {
-            self.first(*check, value, old.map(|old| (old, was)), is, at);
+            self.first(*check, (value, is), old.map(|old| (old, was)), at);
         }
         let a_part = matches!(*field.ty, Type::Object(_)) && !field.rules.optional;
         if self.errs.0.len() > count || !is && !a_part {
@@ -62,8 +65,8 @@ impl Walk<'_> {
         }
         self.values(checks, value, at);
         match &*field.ty {
-            Type::List(item) => self.items(checks, item, value, old, at),
-            Type::Map(item) => self.entries(checks, item, value, old, at),
+            Type::List(item) => self.items((checks, item), value, old, at),
+            Type::Map(item) => self.entries((checks, item), value, old, at),
             Type::Object(shape) => {
                 // What was not there before is looked at as if it were new.
                 let old = old.filter(|old| !field.rules.optional || !old.is_null());
@@ -77,9 +80,8 @@ impl Walk<'_> {
     fn first(
         &mut self,
         check: Check,
-        value: &Value,
+        (value, is): (&Value, bool),
         old: Option<(&Value, bool)>,
-        is: bool,
         at: &Path,
     ) {
         let (known, was) = (old.is_some(), old.is_some_and(|old| old.1));
@@ -154,14 +156,7 @@ impl Walk<'_> {
         }
     }
 
-    fn items(
-        &mut self,
-        checks: &[Check],
-        of: &Type,
-        value: &Value,
-        old: Option<&Value>,
-        at: &Path,
-    ) {
+    fn items(&mut self, (checks, of): Of, value: &Value, old: Option<&Value>, at: &Path) {
         let (items, before) = (value.items(), old.map(Value::items).unwrap_or_default());
         let (unique, same) = (keys(checks).is_some(), sameness(checks));
         for (i, item) in items.iter().enumerate().filter(|_| unique) {
@@ -173,19 +168,12 @@ impl Walk<'_> {
         for (i, value) in items.iter().enumerate() {
             let old = before.iter().find(|old| same(value, old));
             if old != Some(value) {
-                self.each(each, of, value, old, &at.index(i));
+                self.each((each, of), value, old, &at.index(i));
             }
         }
     }
 
-    fn entries(
-        &mut self,
-        checks: &[Check],
-        item: &Type,
-        value: &Value,
-        old: Option<&Value>,
-        at: &Path,
-    ) {
+    fn entries(&mut self, (checks, item): Of, value: &Value, old: Option<&Value>, at: &Path) {
         for check in checks {
             let Check::EachKey(checks) = check else { continue };
             for (name, _) in value.entries() {
@@ -198,12 +186,12 @@ impl Walk<'_> {
         for (name, value) in value.entries() {
             let old = old.map(|old| old.get(name)).filter(|old| !old.is_null());
             if old != Some(value) {
-                self.each(each, item, value, old, &at.key(name));
+                self.each((each, item), value, old, &at.key(name));
             }
         }
     }
 
-    fn each(&mut self, checks: &[Check], ty: &Type, value: &Value, old: Option<&Value>, at: &Path) {
+    fn each(&mut self, (checks, ty): Of, value: &Value, old: Option<&Value>, at: &Path) {
         self.values(checks, value, at);
         if let Type::Object(shape) = ty {
             self.object(shape, value, old, at);

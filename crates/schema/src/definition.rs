@@ -16,6 +16,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Definition {
     pub names: Names,
     pub scope: Scope,

@@ -335,8 +335,8 @@ pub(super) fn check_variables(
                 stored: false,
             };
             expression::check(text, &environment, &at.field("expression"), errs);
+            all.push((name.to_owned(), text.to_owned()));
         }
-        all.push((name.to_owned(), text.to_owned()));
     }
     all
 }

@@ -29,9 +29,9 @@ struct Tolerance {
 
 /// Checks webhooks, or a change of `old` ones. A mutating webhook is one that may
 /// say more than a validating one: it is seen as such.
-pub(super) fn check<H: Lens + View>(new: &List<H>, old: Option<&List<H>>, errs: &mut Errors)
+pub(super) fn check<H>(new: &List<H>, old: Option<&List<H>>, errs: &mut Errors)
 where
-    for<'a> H: View<Ref<'a> = &'a H>,
+    for<'a> H: Lens + View<Ref<'a> = &'a H>,
 {
     let at = Path::Root.field("webhooks");
     let new = as_validating(new);
@@ -227,13 +227,8 @@ fn unreadable(url: &str) -> Option<String> {
         }
     }
     let host = url.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
-    match host.and_then(|host| {
-        host.chars()
-            .find(|c| matches!(c, ' ' | '<' | '>' | '"' | '^' | '`' | '{' | '}' | '|' | '\\'))
-    }) {
-        Some(odd) => Some(format!("invalid character {:?} in host name", odd.to_string())),
-        None => None,
-    }
+    let odd = host?.chars().find(|c| " <>\"^`{}|\\".contains(*c))?;
+    Some(format!("invalid character {:?} in host name", odd.to_string()))
 }
 
 impl ServiceReference {

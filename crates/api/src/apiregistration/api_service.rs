@@ -196,24 +196,21 @@ impl APIServiceSpec {
             }
         }
         let bundle = Bytes::decode(self.ca_bundle()).unwrap_or_default();
-        match self.service() {
-            Some(service) => {
-                service.check(&at.field("service"), errs);
-                if self.insecure_skip_tls_verify() && !bundle.is_empty() {
-                    let why = "may not be true if caBundle is present";
-                    errs.invalid(&at.field("insecureSkipTLSVerify"), true, why);
-                }
+        if let Some(service) = self.service() {
+            service.check(&at.field("service"), errs);
+            if self.insecure_skip_tls_verify() && !bundle.is_empty() {
+                let why = "may not be true if caBundle is present";
+                errs.invalid(&at.field("insecureSkipTLSVerify"), true, why);
             }
-            None => {
-                if !bundle.is_empty() {
-                    let bad = format!("{} bytes", bundle.len());
-                    let why = "local APIServices may not have a caBundle";
-                    errs.invalid(&at.field("caBundle"), bad, why);
-                }
-                if self.insecure_skip_tls_verify() {
-                    let why = "local APIServices may not have insecureSkipTLSVerify";
-                    errs.invalid(&at.field("insecureSkipTLSVerify"), true, why);
-                }
+        } else {
+            if !bundle.is_empty() {
+                let bad = format!("{} bytes", bundle.len());
+                let why = "local APIServices may not have a caBundle";
+                errs.invalid(&at.field("caBundle"), bad, why);
+            }
+            if self.insecure_skip_tls_verify() {
+                let why = "local APIServices may not have insecureSkipTLSVerify";
+                errs.invalid(&at.field("insecureSkipTLSVerify"), true, why);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use macros::api;
-use object::{Bytes, Lens, List, Map, ObjectMeta, Time};
+use object::{Bytes, Lens, List, Map, ObjectMeta, Text, Time};
 use schema::{
     Column, Errors, Index, Kind, NameRule, Names, Path, Scope, Storage, Subresource, Writer,
     human_duration, names,
@@ -357,7 +357,7 @@ impl CertificateSigningRequestSpec {
     fn sign(&mut self, by: &Writer) {
         self.set_username(by.user);
         self.set_uid(by.uid);
-        self.set_groups(by.groups.iter().map(|group| group.as_str()).collect::<List<String>>());
+        self.set_groups(by.groups.iter().map(Text::as_str).collect::<List<String>>());
         self.set_extra(Self::new().extra().clone());
         for (name, values) in by.extra {
             let values = values.iter().map(String::as_str).collect::<List<String>>();

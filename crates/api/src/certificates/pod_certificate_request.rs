@@ -117,6 +117,6 @@ impl PodCertificateRequestStatus {
     pub(super) fn state(&self) -> &str {
         let decided =
             |condition: &&Condition| matches!(condition.type_(), "Issued" | "Denied" | "Failed");
-        self.conditions().iter().filter(decided).next_back().map_or("Pending", Condition::type_)
+        self.conditions().iter().rfind(decided).map_or("Pending", Condition::type_)
     }
 }

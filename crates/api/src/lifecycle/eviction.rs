@@ -106,7 +106,7 @@ pub struct TargetResponder {
     #[api(tag = 1, required, always, checks(Filled, Format("prefixed-label-key")))]
     name: String,
     /// When its turn is: the highest first.
-    #[api(tag = 2, required, checks(Filled, Min(0), Max(100000), NoModify, NoUnset))]
+    #[api(tag = 2, required, checks(Filled, Min(0), Max(100_000), NoModify, NoUnset))]
     priority: Option<i32>,
     /// What it does.
     #[api(
@@ -226,9 +226,8 @@ pub(super) fn progress(observed: Option<i64>, conditions: &List<Condition>) -> S
 impl EvictionStatus {
     /// The responder that is at work, or was last.
     fn active(&self) -> Option<&TargetResponder> {
-        let last = |state: fn(&str) -> bool| {
-            self.target_responders().iter().filter(|it| state(it.state())).next_back()
-        };
+        let last =
+            |state: fn(&str) -> bool| self.target_responders().iter().rfind(|it| state(it.state()));
         last(|state| state == "Active")
             .or(last(|state| matches!(state, "Canceled" | "Interrupted" | "Completed")))
     }

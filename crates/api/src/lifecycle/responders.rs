@@ -177,21 +177,14 @@ impl Change<'_> {
             return;
         }
         for (i, status) in new.iter().enumerate() {
-            let old = self.old.responders().find(|old| old.name() == status.name());
             let target = targets.find(|target| target.name() == status.name());
             let active = target.is_some_and(|target| target.state() == "Active");
-            self.check_responder(status, old, active, &at.index(i), errs);
+            self.check_responder(status, active, &at.index(i), errs);
         }
     }
 
-    fn check_responder(
-        &self,
-        new: &ResponderStatus,
-        old: Option<&ResponderStatus>,
-        active: bool,
-        at: &Path,
-        errs: &mut Errors,
-    ) {
+    fn check_responder(&self, new: &ResponderStatus, active: bool, at: &Path, errs: &mut Errors) {
+        let old = self.old.responders().find(|old| old.name() == new.name());
         if old.is_some_and(|old| old != new) && !active {
             let shown = go(new);
             return errs.invalid_shown(at, shown, "field is immutable");

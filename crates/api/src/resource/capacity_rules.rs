@@ -105,34 +105,33 @@ fn check_range(
             told("default", default, format!("default is more than max: {max}"), errs);
         }
     }
-    if let Some(step) = range.step() {
-        check_step(total, default, range, &step, at, errs);
-    }
+    check_step(total, default, range, &at.field("step"), errs);
 }
 
 fn check_step(
     total: &Quantity,
     default: &Quantity,
     range: &CapacityRequestPolicyRange,
-    step: &Quantity,
     at: &Path,
     errs: &mut Errors,
 ) {
-    let at = at.field("step");
+    let Some(step) = range.step() else {
+        return;
+    };
     let min = range.min().unwrap_or_default();
-    if *step <= Quantity::default() {
-        return errs.invalid(&at, step.to_string(), "must be greater than zero");
+    if step <= Quantity::default() {
+        return errs.invalid(at, step.to_string(), "must be greater than zero");
     }
-    let first = min.clone() + step;
+    let first = min.clone() + &step;
     if first > *total {
         let why = format!("one step {first} is larger than capacity value: {total}");
-        errs.invalid(&at, step.to_string(), why);
+        errs.invalid(at, step.to_string(), why);
     }
     let (milli, from) = (step.milli_value().max(1), min.milli_value());
     for value in [Some(default.clone()), range.max()].into_iter().flatten() {
         if (value.milli_value() - from) % milli != 0 {
             let why = format!("value is not a multiple of a given step ({step}) from ({min})");
-            errs.invalid(&at, value.to_string(), why);
+            errs.invalid(at, value.to_string(), why);
         }
     }
 }

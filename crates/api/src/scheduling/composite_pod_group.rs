@@ -44,7 +44,7 @@ pub struct CompositePodGroupSpec {
     #[api(tag = 6, checks(Format("long-name"), Immutable))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(tag = 7, checks(Immutable, Max(1000000000)))]
+    #[api(tag = 7, checks(Immutable, Max(1_000_000_000)))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
     #[api(

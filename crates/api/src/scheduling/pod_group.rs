@@ -55,7 +55,7 @@ pub struct PodGroupSpec {
     #[api(tag = 7, checks(Immutable, Format("long-name")))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(tag = 8, checks(Immutable, Max(1000000000)))]
+    #[api(tag = 8, checks(Immutable, Max(1_000_000_000)))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
     #[api(

@@ -83,7 +83,7 @@ pub struct PodGroupTemplate {
     #[api(tag = 6, checks(Format("long-name"), Immutable))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(tag = 7, checks(Max(1000000000), Immutable))]
+    #[api(tag = 7, checks(Max(1_000_000_000), Immutable))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
     #[api(
@@ -176,7 +176,7 @@ pub struct CompositePodGroupTemplate {
     #[api(tag = 5, checks(Format("long-name"), Immutable))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(tag = 6, checks(Max(1000000000), Immutable))]
+    #[api(tag = 6, checks(Max(1_000_000_000), Immutable))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
     #[api(

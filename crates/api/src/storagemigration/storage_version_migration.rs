@@ -145,7 +145,7 @@ impl StorageVersionMigrationStatus {
             matches!(condition.type_(), "Running" | SUCCEEDED | FAILED)
                 && condition.status() == "True"
         };
-        self.conditions().iter().filter(known).next_back().map_or("Unknown", Condition::type_)
+        self.conditions().iter().rfind(known).map_or("Unknown", Condition::type_)
     }
 }
 
