@@ -76,23 +76,13 @@ impl Served {
     /// From the stored version to the request's.
     pub fn shown(&self, object: &mut Value) {
         if self.kept.is_some() {
-            self.rename(object, &self.definition);
+            rename(object, &self.definition);
         } else if !Arc::ptr_eq(&self.definition, &self.hub) {
             self.definition.hooks.from_stored(object);
             self.definition.normalize(object);
             let names = &self.definition.names;
             let typed = Object::from(std::mem::take(object));
             *object = typed.with_api_version(names.api_version()).with_kind(names.kind).into();
-        }
-    }
-
-    /// From one version of a custom kind to another that differs in its schema alone.
-    pub(crate) fn rename(&self, object: &mut Value, to: &Definition) {
-        let version = to.names.api_version();
-        if Object::view(object).api_version() != version {
-            // What cannot be read as metadata is told when it is written.
-            let _ = to.conform(object, &mut Vec::new());
-            object["apiVersion"] = version.into();
         }
     }
 
@@ -104,6 +94,16 @@ impl Served {
         let names = &self.hub.names;
         let typed = Object::from(std::mem::take(object));
         *object = typed.with_api_version(names.api_version()).with_kind(names.kind).into();
+    }
+}
+
+/// From one version of a custom kind to another that differs in its schema alone.
+pub(crate) fn rename(object: &mut Value, to: &Definition) {
+    let version = to.names.api_version();
+    if Object::view(object).api_version() != version {
+        // What cannot be read as metadata is told when it is written.
+        let _ = to.conform(object, &mut Vec::new());
+        object["apiVersion"] = version.into();
     }
 }
 

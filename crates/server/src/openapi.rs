@@ -131,13 +131,11 @@ fn make(all: &[Arc<Definition>], before: &[Made]) -> Vec<Made> {
                 && made.0.len() == of.len()
                 && made.0.iter().zip(&of).all(|(a, b)| Arc::ptr_eq(a, b))
         };
-        match before.iter().find(same) {
-            Some((_, document)) => (of, document.clone()),
-            None => {
-                let document = schema::openapi::v3(&known, group, version);
-                (of, Arc::new(Document::new(name, &document)))
-            }
+        if let Some((_, document)) = before.iter().find(same) {
+            return (of, document.clone());
         }
+        let document = schema::openapi::v3(&known, group, version);
+        (of, Arc::new(Document::new(name, &document)))
     });
     made.collect()
 }

@@ -75,9 +75,7 @@ pub(super) fn check_status(crd: &CustomResourceDefinition, errs: &mut Errors) {
 pub fn schemas(crd: &CustomResourceDefinition) -> Vec<(String, &Schema, &str)> {
     let versions = crd.spec().versions();
     let of = |version: &CustomResourceDefinitionVersion| {
-        Some(version.tree().get("schema").get("openAPIV3Schema"))
-            .filter(|tree| tree.is_object())
-            .is_some()
+        version.tree().get("schema").get("openAPIV3Schema").is_object()
     };
     let hoisted = is_alike(crd, "schema");
     let all = versions.iter().enumerate().filter(|(_, version)| of(version)).map(|(i, version)| {

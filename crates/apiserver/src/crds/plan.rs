@@ -189,7 +189,8 @@ mod tests {
         second.spec_mut().names_mut().set_plural("objects");
         let (planned, _) = plan(&second, accept(&second, std::iter::once(&first)), 5);
         assert!(!planned.is_true("Established"));
-        assert_eq!(planned.condition("NamesAccepted").map(|c| c.status()), Some("False"));
+        let accepted = planned.condition("NamesAccepted").expect("it is said");
+        assert_eq!(accepted.status(), "False");
     }
 
     #[test]

@@ -83,8 +83,9 @@ fn scale_of(paths: &custom::Scale, revision: u64, object: &Value) -> Result<Valu
     Ok(scale)
 }
 
-fn internal(why: String) -> Status {
-    let cause = StatusCause::new().with_message(why.as_str());
+fn internal(why: impl AsRef<str>) -> Status {
+    let why = why.as_ref();
+    let cause = StatusCause::new().with_message(why);
     Status::failure(500, "InternalError", format!("Internal error occurred: {why}"))
         .with_details(StatusDetails::new().with_causes([cause]))
 }

@@ -160,7 +160,7 @@ impl Registry {
         };
         if !served.asks() {
             let mut object = object.clone();
-            served.rename(&mut object, kept);
+            crate::kinds::rename(&mut object, kept);
             return Ok(Some(object));
         }
         let version = Arc::new(Version { revision: 0, object: object.clone() });
