@@ -105,7 +105,9 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let rbac = Rbac::new(&registry);
     let services = Services::new(config.services, config.node_ports.clone(), clock.clone());
     let disabled = &flags.disable_admission_plugins;
-    registry.admit_with(admission::plugins(rbac.clone(), services, disabled));
+    let authorizers = authorizers(&config, &rbac, &slot);
+    let rights = admission::Rights(authorizers.clone());
+    registry.admit_with(admission::plugins(rbac.clone(), rights, services, disabled));
 
     let accounts = accounts(&config, &cluster, slot.clone(), &clock)?;
     let mut server = Server::new(registry.clone(), server_config(&config, advertise, port));
@@ -119,7 +121,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         server.authenticators.push(Arc::new(TokenFile::parse(&text)?));
     }
     server.authenticators.push(accounts.clone());
-    server.authorizers = authorizers(&config, &rbac, &slot);
+    server.authorizers = authorizers;
     let tools = Tools {
         accounts,
         signer: Arc::new(Signer::new(signing_key(&config)?, &flags.service_account_issuer)),

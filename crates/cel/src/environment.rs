@@ -158,11 +158,18 @@ impl Environment {
         match self.structures.get(structure) {
             Some(Structure::Node(node)) => node.entry(field).and_then(|(_, node)| node.ty.clone()),
             Some(Structure::Fields(fields)) => {
-                fields.iter().find(|(name, _)| &**name == field).map(|(_, ty)| ty.clone())
+                let found = fields.iter().find(|(name, _)| &**name == field);
+                found.map(|(_, ty)| ty.clone()).or_else(|| self.unnamed(structure))
             }
             None if self.is_open(structure) => Some(Type::Dyn),
             None => None,
         }
+    }
+
+    /// The type of other fields: a patch has them, and no value fits.
+    fn unnamed(&self, structure: &str) -> Option<Type> {
+        let patch = self.open.is_some() && structure == "JSONPatch";
+        patch.then(|| Type::Opaque("".into(), [].into()))
     }
 
     fn is_open(&self, name: &str) -> bool {

@@ -1,6 +1,12 @@
 //! What may change or refuse a write between its decoding and the store.
 
-use std::{fmt, future::Future, pin::Pin};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Mutex, PoisonError},
+};
 
 use object::{Object, Status, Text, Value, View};
 
@@ -29,11 +35,33 @@ pub struct Admission<'a> {
     pub object: Value,
     pub old: Option<&'a Value>,
     pub dry_run: bool,
-    /// What the caller shall be told though the write succeeds.
-    pub warnings: Vec<String>,
+    pub(crate) said: Mutex<Said>,
+}
+
+/// What plugins say besides yes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) warnings: Vec<String>,
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 impl Admission<'_> {
+    /// Tells the caller something though the write succeeds.
+    pub fn warn(&self, warning: impl Into<String>) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.warnings.push(warning.into());
+    }
+
+    /// Notes something for those who audit.
+    pub fn annotate(&self, key: &str, value: String) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.annotations.insert(key.to_owned(), value);
+    }
+
+    pub(crate) fn take_said(&mut self) -> Said {
+        std::mem::take(self.said.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Whether this is about objects of that group and resource, not about a part of them.
     pub fn is(&self, group: &str, resource: &str) -> bool {
         let names = &self.served.definition.names;

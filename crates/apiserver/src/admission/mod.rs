@@ -6,18 +6,28 @@ mod device_admin_access;
 mod namespace_lifecycle;
 mod node_restriction;
 mod pod_group_protection;
+mod policy;
 mod priority;
 mod rbac_escalation;
 mod service_account;
 
 use std::sync::Arc;
 
-use server::Admit;
+use server::{Admit, Authorize};
 
 use crate::{allocate::Services, authz::Rbac};
 
+/// What somebody may do, as the whole server sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rights(pub(crate) Vec<Arc<dyn Authorize>>);
+
 /// The plugins in the order in which they run, by upstream's names.
-pub(crate) fn plugins(rbac: Rbac, services: Services, disabled: &[String]) -> Vec<Arc<dyn Admit>> {
+pub(crate) fn plugins(
+    rbac: Rbac,
+    rights: Rights,
+    services: Services,
+    disabled: &[String],
+) -> Vec<Arc<dyn Admit>> {
     let all: Vec<Arc<dyn Admit>> = vec![
         Arc::new(namespace_lifecycle::NamespaceLifecycle),
         Arc::new(custom_resources::CustomResources),
@@ -26,6 +36,8 @@ pub(crate) fn plugins(rbac: Rbac, services: Services, disabled: &[String]) -> Ve
         Arc::new(priority::Priority),
         Arc::new(pod_group_protection::PodGroupProtection),
         Arc::new(default_toleration_seconds::DefaultTolerationSeconds),
+        Arc::new(policy::Mutating::new(rights.clone())),
+        Arc::new(policy::Validating::new(rights)),
         Arc::new(rbac_escalation::Escalation { rbac }),
         Arc::new(device_admin_access::DeviceAdminAccess),
         Arc::new(services),
@@ -41,4 +53,6 @@ pub(crate) const NAMES: &[&str] = &[
     "Priority",
     "PodGroupProtection",
     "DefaultTolerationSeconds",
+    "MutatingAdmissionPolicy",
+    "ValidatingAdmissionPolicy",
 ];

@@ -1,13 +1,13 @@
 //! The last steps of every write: admission, rules, the store.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use object::{Object, Status, Value, View};
 use schema::{Errors, Warnings, Writer, check_meta};
 use store::{Version, Write};
 
 use super::{Call, Registry, note::Note, store_status};
-use crate::{Admission, Operation, Served, User, convert};
+use crate::{Admission, Operation, Served, User, admit::Said, convert};
 
 /// A write on its way.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +35,9 @@ impl Registry {
         for plugin in self.plugins() {
             plugin.mutate(&mut admission).await?;
         }
-        let Admission { mut object, warnings, .. } = admission;
-        call.warnings = warnings;
+        let said = admission.take_said();
+        let mut object = admission.object;
+        call.warnings = said.warnings;
         if step.operation != Operation::Delete {
             step.served.hub.fill(&mut object);
             if let Some(old) = step.old {
@@ -89,12 +90,13 @@ impl Registry {
             _ => {}
         }
         call.warnings = warnings.0;
-        let admission = self.admission(call, step, object);
+        let mut admission = self.admission(call, step, object);
         for plugin in self.plugins() {
             plugin.validate(&admission).await?;
         }
-        let Admission { object, warnings, .. } = admission;
-        call.warnings = warnings;
+        let said = admission.take_said();
+        let object = admission.object;
+        call.warnings = said.warnings;
         Ok(object)
     }
 
@@ -116,7 +118,7 @@ impl Registry {
             name: meta.name().into(),
             old: step.old.map(|old| &old.object),
             dry_run: call.dry_run,
-            warnings: call.warnings.clone(),
+            said: Mutex::new(Said { warnings: call.warnings.clone(), ..Said::default() }),
             object,
         }
     }

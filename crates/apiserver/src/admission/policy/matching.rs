@@ -1,0 +1,109 @@
+//! Which requests a policy or a binding is about.
+
+use std::sync::Arc;
+
+use object::{Object, Status, Value, View, selector::Selector};
+use server::{Admission, Operation, Served};
+
+/// The version in which the request is looked at; `None`: it is none of its business.
+pub(super) fn matches(
+    resources: &Value,
+    admission: &Admission<'_>,
+) -> Result<Option<Served>, Status> {
+    if !selects_namespace(resources, admission)? || !selects_object(resources, admission) {
+        return Ok(None);
+    }
+    let equivalent = resources.get("matchPolicy").as_str() != Some("Exact");
+    let excluded = resources.get("excludeResourceRules").items();
+    if version(excluded, equivalent, admission).is_some() {
+        return Ok(None);
+    }
+    match resources.get("resourceRules").items() {
+        [] => Ok(Some(admission.served.clone())),
+        rules => Ok(version(rules, equivalent, admission)),
+    }
+}
+
+fn version(rules: &[Value], equivalent: bool, admission: &Admission<'_>) -> Option<Served> {
+    let own = admission.served;
+    let is = |rule: &Value, served: &Served| {
+        let listed = rule.get("resourceNames").items();
+        let named = |name: &Value| name.as_str() == Some(&*admission.name);
+        names(rule, admission, served) && (listed.is_empty() || listed.iter().any(named))
+    };
+    if rules.iter().any(|rule| is(rule, own)) {
+        return Some(own.clone());
+    }
+    if !equivalent || rules.is_empty() {
+        return None;
+    }
+    let all = admission.registry.kinds().all();
+    let other = |other: &&Served| {
+        other.hub.storage.prefix == own.hub.storage.prefix
+            && !other.hub.storage.prefix.is_empty()
+            && !Arc::ptr_eq(&other.definition, &own.definition)
+    };
+    let mut others = all.iter().filter(other);
+    others.find(|other| rules.iter().any(|rule| is(rule, other))).cloned()
+}
+
+fn selects_namespace(resources: &Value, admission: &Admission<'_>) -> Result<bool, Status> {
+    let Some(selector) = selector(resources.get("namespaceSelector")) else { return Ok(true) };
+    let definition = &admission.served.definition;
+    if definition.names.group.is_empty() && definition.names.plural == "namespaces" {
+        let object = if admission.object.is_null() {
+            admission.old.unwrap_or(&object::NULL)
+        } else {
+            &admission.object
+        };
+        return Ok(selector.matches(Object::view(object).metadata().labels()));
+    } else if admission.namespace.is_empty() {
+        return Ok(true);
+    }
+    let kind = admission.registry.kind("", "namespaces")?;
+    let found = admission.registry.get(&kind, "", &admission.namespace)?;
+    Ok(selector.matches(Object::view(&found.object).metadata().labels()))
+}
+
+fn selects_object(resources: &Value, admission: &Admission<'_>) -> bool {
+    let Some(selector) = selector(resources.get("objectSelector")) else { return true };
+    let is = |object: &Value| {
+        object.is_object() && selector.matches(Object::view(object).metadata().labels())
+    };
+    is(&admission.object) || admission.old.is_some_and(is)
+}
+
+/// A selector that leaves anything out.
+fn selector(tree: &Value) -> Option<Selector> {
+    if tree.entries().len() == 0 {
+        return None;
+    }
+    Selector::from_tree(tree).ok().filter(|selector| !selector.is_empty())
+}
+
+/// Whether a rule is about this operation on this version of the resource.
+fn names(rule: &Value, admission: &Admission<'_>, served: &Served) -> bool {
+    let any = |field: &str, is: &dyn Fn(&str) -> bool| {
+        rule.get(field).items().iter().filter_map(Value::as_str).any(is)
+    };
+    let definition = &served.definition;
+    let operation = match admission.operation {
+        Operation::Create => "CREATE",
+        Operation::Update => "UPDATE",
+        Operation::Delete => "DELETE",
+        Operation::Connect => "CONNECT",
+    };
+    let is_namespace = definition.names.group.is_empty() && definition.names.plural == "namespaces";
+    let scope = if definition.is_namespaced() && !is_namespace { "Namespaced" } else { "Cluster" };
+    let is = |own: &str, value: &str| own == "*" || own == value;
+    let part = admission.subresource;
+    let resource = |own: &str| match own.split_once('/') {
+        None => is(own, definition.names.plural) && part.is_empty(),
+        Some((resource, own)) => is(resource, definition.names.plural) && is(own, part),
+    };
+    any("operations", &|own| is(own, operation))
+        && any("apiGroups", &|own| is(own, definition.names.group))
+        && any("apiVersions", &|own| is(own, definition.names.version))
+        && any("resources", &resource)
+        && is(rule.get("scope").as_str().unwrap_or("*"), scope)
+}

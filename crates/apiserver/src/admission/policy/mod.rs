@@ -1,0 +1,191 @@
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: expressions refuse or change
+//! what is written. Policies say how, bindings say where, and both are objects.
+
+mod authorizer;
+mod matching;
+mod mutating;
+mod params;
+mod review;
+mod validating;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cel::policy::Inputs;
+use object::{Object, Status, Text, Value, View};
+use schema::Definition;
+use server::{Admission, Page, Selection, Served};
+use store::Version;
+
+use self::{authorizer::Asked, params::Param};
+pub(super) use self::{mutating::Mutating, validating::Validating};
+use super::Rights;
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// What is never asked about: reviews, without which nobody could do anything.
+const EXCLUDED: &[&str] = &[
+    "selfsubjectreviews",
+    "tokenreviews",
+    "localsubjectaccessreviews",
+    "selfsubjectaccessreviews",
+    "selfsubjectrulesreviews",
+    "subjectaccessreviews",
+];
+
+/// Policies that are compiled once, until they change.
+#[derive(Debug)]
+struct Compiled<P> {
+    make: fn(&Value) -> P,
+    made: Mutex<HashMap<Text, (u64, Arc<P>)>>,
+}
+
+impl<P> Compiled<P> {
+    fn new(make: fn(&Value) -> P) -> Self {
+        Self { make, made: Mutex::default() }
+    }
+
+    fn get(&self, policy: &Version<Value>) -> Arc<P> {
+        let name = Text::from(Object::view(&policy.object).metadata().name());
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        match made.get(&name) {
+            Some((revision, compiled)) if *revision == policy.revision => compiled.clone(),
+            _ => {
+                let compiled = Arc::new((self.make)(policy.object.get("spec")));
+                made.insert(name, (policy.revision, compiled.clone()));
+                compiled
+            }
+        }
+    }
+
+    /// Forgets those that are no more.
+    fn keep(&self, policies: &[Arc<Version<Value>>]) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.len() > policies.len() {
+            let exists = |name: &str| policies.iter().any(|policy| named(policy) == name);
+            made.retain(|name, _| exists(name));
+        }
+    }
+}
+
+/// How expressions read the objects of a kind.
+#[derive(Debug, Default)]
+struct Nodes {
+    made: Mutex<HashMap<(Text, Text, Text), Option<Arc<cel::Node>>>>,
+}
+
+impl Nodes {
+    fn get(&self, definition: &Definition) -> Option<Arc<cel::Node>> {
+        if definition.custom.is_some() {
+            return None;
+        }
+        let names = &definition.names;
+        let key = (names.group.into(), names.version.into(), names.kind.into());
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.entry(key).or_insert_with(|| cel::Node::of_kind(&definition.shape)).clone()
+    }
+}
+
+/// All policies of a kind, each with its bindings; none where policies have no say.
+fn policies(
+    admission: &Admission<'_>,
+    policies: &str,
+    bindings: &str,
+) -> Result<Vec<(Arc<Version<Value>>, Vec<Arc<Version<Value>>>)>, Status> {
+    let names = &admission.served.definition.names;
+    let is_policy = names.group == GROUP && names.plural.contains("admissionpolic");
+    if is_policy || EXCLUDED.contains(&names.plural) {
+        return Ok(Vec::new());
+    }
+    let policies = all(admission, GROUP, policies)?;
+    if policies.is_empty() {
+        return Ok(Vec::new());
+    }
+    let bindings = all(admission, GROUP, bindings)?;
+    let bound = policies.into_iter().map(|policy| {
+        let of = |binding: &&Arc<Version<Value>>| {
+            binding.object.get("spec").get("policyName").as_str() == Some(named(&policy))
+        };
+        let bindings = bindings.iter().filter(of).cloned().collect();
+        (policy, bindings)
+    });
+    Ok(bound.collect())
+}
+
+/// All objects of a kind that is in no namespace.
+fn all(
+    admission: &Admission<'_>,
+    group: &str,
+    plural: &str,
+) -> Result<Vec<Arc<Version<Value>>>, Status> {
+    let kind = admission.registry.kind(group, plural)?;
+    let list = admission.registry.list(&kind, &Selection::default(), &Page::default())?;
+    Ok(list.items)
+}
+
+fn named(object: &Version<Value>) -> &str {
+    Object::view(&object.object).metadata().name()
+}
+
+/// The namespace that expressions see: none for what is in none, nor for one itself.
+fn namespace(admission: &Admission<'_>) -> Result<Option<Arc<Version<Value>>>, Status> {
+    let names = &admission.served.definition.names;
+    let is_namespace = names.group.is_empty() && names.kind == "Namespace";
+    if admission.namespace.is_empty() || is_namespace {
+        return Ok(None);
+    }
+    let kind = admission.registry.kind("", "namespaces")?;
+    admission.registry.get(&kind, "", &admission.namespace).map(Some)
+}
+
+/// What both kinds of policies are evaluated with.
+#[derive(Debug)]
+struct Evaluation {
+    rights: Rights,
+    nodes: Nodes,
+}
+
+impl Evaluation {
+    /// Calls `work` with the request as it is now, in the version that is looked at.
+    fn with<T>(
+        &self,
+        admission: &Admission<'_>,
+        served: &Served,
+        param: &Param,
+        work: impl FnOnce(&Inputs<'_>) -> T,
+    ) -> Result<T, Status> {
+        let request = review::request(admission, served);
+        let space = namespace(admission)?;
+        let namespaces = admission.registry.kind("", "namespaces")?;
+        let node = self.nodes.get(&served.definition);
+        let namespace_node = self.nodes.get(&namespaces.definition);
+        let params_node = param.as_ref().and_then(|(kind, _)| self.nodes.get(&kind.definition));
+        let asked = Asked { rights: &self.rights, user: admission.user };
+        let inputs = Inputs {
+            old: request.get("oldObject"),
+            node: node.as_deref(),
+            namespace: space.as_ref().map_or(&object::NULL, |space| &space.object),
+            namespace_node: namespace_node.as_deref(),
+            params: param.as_ref().map_or(&object::NULL, |(_, param)| &param.object),
+            params_node: params_node.as_deref(),
+            authorizer: Some((&asked, check(admission))),
+            ..Inputs::new(request.get("object"), &request)
+        };
+        Ok(work(&inputs))
+    }
+}
+
+/// The request itself, as a question to the authorizer.
+fn check(admission: &Admission<'_>) -> cel::Check {
+    let names = &admission.served.definition.names;
+    cel::Check {
+        group: names.group.to_owned(),
+        resource: names.plural.to_owned(),
+        subresource: admission.subresource.to_owned(),
+        namespace: admission.namespace.to_string(),
+        name: admission.name.to_string(),
+        ..cel::Check::default()
+    }
+}

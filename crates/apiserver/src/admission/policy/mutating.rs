@@ -1,0 +1,163 @@
+//! MutatingAdmissionPolicy.
+
+use cel::policy::{MutatingPolicy, Mutation};
+use object::{Status, StatusCause, StatusDetails};
+use schema::{apply::overlay, conform, normalize, patch};
+use server::{Admission, Admit, Admitting, Served};
+
+use super::{
+    Compiled, Evaluation, Nodes,
+    matching::matches,
+    named,
+    params::{self, Param},
+    policies,
+    review::shown,
+};
+use crate::admission::Rights;
+
+#[derive(Debug)]
+pub(crate) struct Mutating {
+    compiled: Compiled<MutatingPolicy>,
+    evaluation: Evaluation,
+}
+
+impl Mutating {
+    pub(crate) fn new(rights: Rights) -> Self {
+        let evaluation = Evaluation { rights, nodes: Nodes::default() };
+        Self { compiled: Compiled::new(MutatingPolicy::new), evaluation }
+    }
+}
+
+impl Admit for Mutating {
+    fn name(&self) -> &'static str {
+        "MutatingAdmissionPolicy"
+    }
+
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        let done = self.run(admission);
+        Box::pin(async move { done })
+    }
+}
+
+impl Mutating {
+    fn run(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
+        let all =
+            policies(admission, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")?;
+        let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
+        self.compiled.keep(&policies);
+        let mut errors = Vec::new();
+        for (policy, bindings) in &all {
+            let spec = policy.object.get("spec");
+            let Some(served) = matches(spec.get("matchConstraints"), admission)? else { continue };
+            let compiled = self.compiled.get(policy);
+            let mut failed = |said: String| {
+                if compiled.fails() {
+                    errors.push(said);
+                }
+            };
+            let kind = match params::kind(&policy.object, admission) {
+                Ok(kind) => kind,
+                Err(why) => {
+                    let name = object::quote::quote(named(policy));
+                    failed(format!(
+                        "policy {name} denied request: failed to configure policy: {why}"
+                    ));
+                    continue;
+                }
+            };
+            for binding in bindings {
+                let resources = binding.object.get("spec").get("matchResources");
+                if resources.is_object() && matches(resources, admission)?.is_none() {
+                    continue;
+                }
+                let (name, bound) = (named(policy), named(binding));
+                let says = |why: &str| {
+                    format!("policy '{name}' with binding '{bound}' denied request: {why}")
+                };
+                let params = match params::collect(kind.as_ref(), &binding.object, admission) {
+                    Ok(params) => params,
+                    Err(why) => {
+                        failed(says(&format!("failed to configure binding: {why}")));
+                        continue;
+                    }
+                };
+                for param in &params {
+                    let done = self.invoke(&compiled, admission, &served, param)?;
+                    done.iter().for_each(|why| failed(says(why)));
+                }
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(refusal(admission, &errors)) }
+    }
+
+    /// Runs a policy; what went wrong.
+    fn invoke(
+        &self,
+        policy: &MutatingPolicy,
+        admission: &mut Admission<'_>,
+        served: &Served,
+        param: &Param,
+    ) -> Result<Vec<String>, Status> {
+        let matched =
+            self.evaluation.with(admission, served, param, |inputs| policy.matches(inputs))?;
+        match matched {
+            Ok(true) => {}
+            Ok(false) => return Ok(Vec::new()),
+            Err(why) => return Ok(vec![why]),
+        }
+        let mut errors = Vec::new();
+        for at in 0..policy.count() {
+            if admission.object.is_null() {
+                continue;
+            }
+            let made = self
+                .evaluation
+                .with(admission, served, param, |inputs| policy.mutation(at, inputs))?;
+            let done = match made {
+                Ok(mutation) => apply(admission, served, &mutation)?,
+                Err(why) => Err(why),
+            };
+            errors.extend(done.err());
+        }
+        Ok(errors)
+    }
+}
+
+/// Changes the object in the version that the policy sees. What comes out must still be
+/// an object of its kind; otherwise nothing can be done with it.
+fn apply(
+    admission: &mut Admission<'_>,
+    served: &Served,
+    mutation: &Mutation,
+) -> Result<Result<(), String>, Status> {
+    let object = shown(served, &admission.object);
+    let shape = &served.definition.shape;
+    let mut object = match mutation {
+        Mutation::JsonPatch(operations) => match patch::json(&object, operations) {
+            Ok(object) => object,
+            // A test that fails is no error: the patch is not for this object.
+            Err(error) if error.to_string().ends_with("test failed") => return Ok(Ok(())),
+            Err(error) => return Ok(Err(format!("JSON Patch: {error}"))),
+        },
+        Mutation::Apply(configuration) => match overlay(shape, &object, configuration) {
+            Ok(object) => object,
+            Err(error) => return Ok(Err(format!("error applying patch: {error}"))),
+        },
+    };
+    conform(shape, &mut object, &mut Vec::new()).map_err(Status::internal)?;
+    served.definition.hooks.default_fields(&mut object);
+    normalize(shape, &mut object);
+    served.stored(&mut object);
+    admission.object = object;
+    Ok(Ok(()))
+}
+
+fn refusal(admission: &Admission<'_>, errors: &[String]) -> Status {
+    let mut status = admission.forbid("admission request denied by policy");
+    status.set_message(errors[0].as_str());
+    status.set_reason("Invalid");
+    let details: StatusDetails = status.details().cloned().unwrap_or_default();
+    let causes = errors.iter().map(|error| StatusCause::new().with_message(error.as_str()));
+    status.set_details(details.with_causes(causes.collect::<object::List<_>>()));
+    status
+}

@@ -1,0 +1,82 @@
+//! The objects that a binding gives its policy as parameters.
+
+use std::sync::Arc;
+
+use object::{Value, selector::Selector};
+use server::{Admission, Page, Selection, Served};
+use store::Version;
+
+/// A parameter and its kind; nothing where the policy takes none.
+pub(super) type Param = Option<(Served, Arc<Version<Value>>)>;
+
+/// The kind of the parameters of a policy; `None`: it takes none.
+pub(super) fn kind(policy: &Value, admission: &Admission<'_>) -> Result<Option<Served>, String> {
+    let wanted = policy.get("spec").get("paramKind");
+    if !wanted.is_object() {
+        return Ok(None);
+    }
+    let text = |name: &str| wanted.get(name).as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
+    let all = admission.registry.kinds().all();
+    let is = |served: &&Served| {
+        let names = &served.definition.names;
+        names.group == group && names.version == version && names.kind == text("kind")
+    };
+    let found = all.iter().find(is).cloned();
+    let shown = || format!("{group}/{version}, Kind={}", text("kind"));
+    found
+        .map(Some)
+        .ok_or_else(|| format!("failed to find resource referenced by paramKind: '{}'", shown()))
+}
+
+/// What the policy is evaluated with, once for each.
+pub(super) fn collect(
+    kind: Option<&Served>,
+    binding: &Value,
+    admission: &Admission<'_>,
+) -> Result<Vec<Param>, String> {
+    let reference = binding.get("spec").get("paramRef");
+    let (Some(kind), true) = (kind, reference.is_object()) else { return Ok(vec![None]) };
+    let text = |name: &str| reference.get(name).as_str().unwrap_or_default();
+    let namespace = match (kind.definition.is_namespaced(), text("namespace")) {
+        (false, "") => "",
+        (false, _) => {
+            return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
+                .to_owned());
+        }
+        (true, "") if admission.namespace.is_empty() => {
+            return Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned());
+        }
+        (true, "") => admission.namespace.as_str(),
+        (true, own) => own,
+    };
+    let found = match text("name") {
+        "" => select(kind, reference.get("selector"), namespace, admission)?,
+        name => match admission.registry.get(kind, namespace, name) {
+            Ok(found) => vec![found],
+            Err(status) if status.code() == 404 => Vec::new(),
+            Err(status) => return Err(status.message().to_owned()),
+        },
+    };
+    if found.is_empty() && text("parameterNotFoundAction") == "Deny" {
+        return Err(
+            "no params found for policy binding with `Deny` parameterNotFoundAction".to_owned()
+        );
+    }
+    Ok(found.into_iter().map(|found| Some((kind.clone(), found))).collect())
+}
+
+fn select(
+    kind: &Served,
+    selector: &Value,
+    namespace: &str,
+    admission: &Admission<'_>,
+) -> Result<Vec<Arc<Version<Value>>>, String> {
+    if !selector.is_object() {
+        return Err("one of name or selector must be provided".to_owned());
+    }
+    let labels = Selector::from_tree(selector).map_err(|error| error.to_string())?;
+    let selection = Selection { labels, ..Selection::namespace(namespace) };
+    let found = admission.registry.list(kind, &selection, &Page::default());
+    found.map(|list| list.items).map_err(|status| status.message().to_owned())
+}

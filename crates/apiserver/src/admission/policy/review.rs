@@ -1,0 +1,90 @@
+//! A request as expressions see it: what an AdmissionReview says of it.
+
+use object::{Object, Text, Value, View};
+use schema::normalize;
+use server::{Admission, Operation, Served, User};
+
+/// The request, with `object` and `oldObject` in the version that is looked at.
+pub(super) fn request(admission: &Admission<'_>, seen: &Served) -> Value {
+    let own = admission.served;
+    let mut request = Value::object();
+    request["uid"] = "".into();
+    request["kind"] = kind(seen);
+    request["resource"] = resource(seen);
+    request["requestKind"] = kind(own);
+    request["requestResource"] = resource(own);
+    for (field, text) in [
+        ("subResource", admission.subresource),
+        ("requestSubResource", admission.subresource),
+        ("name", admission.name.as_str()),
+        ("namespace", admission.namespace.as_str()),
+    ] {
+        if !text.is_empty() {
+            request[field] = text.into();
+        }
+    }
+    let (operation, options) = match admission.operation {
+        Operation::Create => ("CREATE", "CreateOptions"),
+        Operation::Update => ("UPDATE", "UpdateOptions"),
+        Operation::Delete => ("DELETE", "DeleteOptions"),
+        Operation::Connect => ("CONNECT", ""),
+    };
+    request["operation"] = operation.into();
+    request["userInfo"] = user(admission.user);
+    let object = Some(&admission.object).filter(|object| !object.is_null());
+    request["object"] = object.map_or(Value::Null, |object| shown(seen, object));
+    request["oldObject"] = admission.old.map_or(Value::Null, |old| shown(seen, old));
+    request["dryRun"] = admission.dry_run.into();
+    if !options.is_empty() {
+        request["options"]["kind"] = options.into();
+        request["options"]["apiVersion"] = "meta.k8s.io/v1".into();
+        if admission.dry_run {
+            request["options"]["dryRun"] = ["All"].into_iter().collect();
+        }
+    }
+    request
+}
+
+/// An object in this version, without what is empty.
+pub(super) fn shown(served: &Served, object: &Value) -> Value {
+    let mut object = object.clone();
+    // What a subresource takes is no object of the resource.
+    if Object::view(&object).kind() == served.hub.names.kind {
+        served.shown(&mut object);
+        if served.definition.custom.is_none() {
+            normalize(&served.definition.shape, &mut object);
+        }
+    }
+    object
+}
+
+fn kind(served: &Served) -> Value {
+    let names = &served.definition.names;
+    let mut kind = Value::object();
+    kind["group"] = names.group.into();
+    kind["version"] = names.version.into();
+    kind["kind"] = names.kind.into();
+    kind
+}
+
+fn resource(served: &Served) -> Value {
+    let names = &served.definition.names;
+    let mut resource = Value::object();
+    resource["group"] = names.group.into();
+    resource["version"] = names.version.into();
+    resource["resource"] = names.plural.into();
+    resource
+}
+
+fn user(user: &User) -> Value {
+    let mut info = Value::object();
+    info["username"] = user.name.clone().into();
+    if !user.uid.is_empty() {
+        info["uid"] = user.uid.clone().into();
+    }
+    info["groups"] = user.groups.iter().map(Text::as_str).collect();
+    for (name, values) in &user.extra {
+        info["extra"][name.as_str()] = values.iter().map(String::as_str).collect();
+    }
+    info
+}

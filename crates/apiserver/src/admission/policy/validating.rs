@@ -1,0 +1,163 @@
+//! ValidatingAdmissionPolicy.
+
+use cel::policy::ValidatingPolicy;
+use object::{Status, StatusCause, StatusDetails, Value};
+use server::{Admission, Admit, Admitting};
+
+use super::{Compiled, Evaluation, Nodes, matching::matches, named, params, policies};
+use crate::admission::Rights;
+
+/// The longest value of an annotation, in bytes.
+const LONGEST: usize = 10 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Validating {
+    compiled: Compiled<ValidatingPolicy>,
+    evaluation: Evaluation,
+}
+
+impl Validating {
+    pub(crate) fn new(rights: Rights) -> Self {
+        let evaluation = Evaluation { rights, nodes: Nodes::default() };
+        Self { compiled: Compiled::new(ValidatingPolicy::new), evaluation }
+    }
+}
+
+impl Admit for Validating {
+    fn name(&self) -> &'static str {
+        "ValidatingAdmissionPolicy"
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        let done = self.run(admission);
+        Box::pin(async move { done })
+    }
+}
+
+/// The first no, with the policy and the binding that said it.
+struct Denied {
+    message: String,
+    reason: Option<String>,
+}
+
+impl Validating {
+    fn run(&self, admission: &Admission<'_>) -> Result<(), Status> {
+        let all = policies(
+            admission,
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+        )?;
+        let mut denied = None;
+        let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
+        self.compiled.keep(&policies);
+        for (policy, bindings) in &all {
+            let spec = policy.object.get("spec");
+            let Some(served) = matches(spec.get("matchConstraints"), admission)? else { continue };
+            let fails = spec.get("failurePolicy").as_str() != Some("Ignore");
+            let name = named(policy);
+            let kind = match params::kind(&policy.object, admission) {
+                Ok(kind) => kind,
+                Err(why) if fails => {
+                    let why = format!("failed to configure policy: {why}");
+                    let message =
+                        format!("ValidatingAdmissionPolicy '{name}' denied request: {why}");
+                    denied.get_or_insert(Denied { message, reason: None });
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            let compiled = self.compiled.get(policy);
+            for binding in bindings {
+                let resources = binding.object.get("spec").get("matchResources");
+                if resources.is_object() && matches(resources, admission)?.is_none() {
+                    continue;
+                }
+                let deny = |message: &str, reason: Option<String>| Denied {
+                    message: format!(
+                        "ValidatingAdmissionPolicy '{name}' with binding '{}' denied request: {message}",
+                        named(binding)
+                    ),
+                    reason,
+                };
+                let params = match params::collect(kind.as_ref(), &binding.object, admission) {
+                    Ok(params) => params,
+                    Err(why) if fails => {
+                        let why = format!("failed to configure binding: {why}");
+                        denied.get_or_insert_with(|| deny(&why, None));
+                        continue;
+                    }
+                    Err(_) => continue,
+                };
+                for param in params {
+                    let said = self
+                        .evaluation
+                        .with(admission, &served, &param, |inputs| compiled.evaluate(inputs))?;
+                    let actions = binding.object.get("spec").get("validationActions");
+                    let acts = |action: &str| {
+                        actions.items().iter().any(|own| own.as_str() == Some(action))
+                    };
+                    for (at, decision) in said.decisions.iter().enumerate() {
+                        let Some(message) = &decision.denied else { continue };
+                        if acts("Deny") {
+                            denied.get_or_insert_with(|| deny(message, decision.reason.clone()));
+                        }
+                        if acts("Audit") {
+                            audit(admission, (name, named(binding)), at, message, actions);
+                        }
+                        if acts("Warn") {
+                            admission.warn(format!(
+                                "Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{}': {message}",
+                                named(binding)
+                            ));
+                        }
+                    }
+                    for failure in &said.failures {
+                        denied.get_or_insert_with(|| deny(failure, None));
+                    }
+                    for (key, value) in &said.annotations {
+                        let value = value.chars().take(LONGEST).collect();
+                        admission.annotate(&format!("{name}/{key}"), value);
+                    }
+                }
+            }
+        }
+        denied.map_or(Ok(()), |denied| Err(refusal(admission, &denied)))
+    }
+}
+
+/// The no of a policy, as the caller gets it.
+fn refusal(admission: &Admission<'_>, denied: &Denied) -> Status {
+    let reason = denied.reason.as_deref().unwrap_or("Invalid");
+    let code = match reason {
+        "Forbidden" => 403,
+        "Unauthorized" => 401,
+        "RequestEntityTooLarge" => 413,
+        _ => 422,
+    };
+    let mut status = admission.forbid(&denied.message);
+    status.set_reason(reason);
+    status.set_code(code);
+    let details: StatusDetails = status.details().cloned().unwrap_or_default();
+    let cause = StatusCause::new().with_message(denied.message.as_str());
+    status.set_details(details.with_causes([cause]));
+    status
+}
+
+/// Notes a failure for those who audit.
+fn audit(
+    admission: &Admission<'_>,
+    (policy, binding): (&str, &str),
+    at: usize,
+    message: &str,
+    actions: &Value,
+) {
+    let mut failure = Value::object();
+    failure["message"] = message.into();
+    failure["policy"] = policy.into();
+    failure["binding"] = binding.into();
+    failure["expressionIndex"] = i64::try_from(at).unwrap_or(i64::MAX).into();
+    failure["validationActions"] = actions.clone();
+    let failures: Value = [failure].into_iter().collect();
+    let text = String::from_utf8_lossy(&object::to_json(&failures)).into_owned();
+    admission.annotate("validation.policy.admission.k8s.io/validation_failure", text);
+}
