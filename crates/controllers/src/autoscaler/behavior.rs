@@ -87,23 +87,59 @@ impl Memory {
         if wish > current {
             let fastest = self.fastest(up, current, now, true).max(current);
             let (most, why) = if most > fastest {
-                (fastest, ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"))
+                (
+                    fastest,
+                    (
+                        "ScaleUpLimit",
+                        "the desired replica count is increasing faster than the maximum scale rate",
+                    ),
+                )
             } else {
-                (most, ("TooManyReplicas", "the desired replica count is more than the maximum replica count"))
+                (
+                    most,
+                    (
+                        "TooManyReplicas",
+                        "the desired replica count is more than the maximum replica count",
+                    ),
+                )
             };
             if wish > most { (most, why) } else { (wish, WITHIN) }
         } else if wish < current {
             let fastest = self.fastest(down, current, now, false).min(current);
             let (least, why) = if least < fastest {
-                (fastest, ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate"))
+                (
+                    fastest,
+                    (
+                        "ScaleDownLimit",
+                        "the desired replica count is decreasing faster than the maximum scale rate",
+                    ),
+                )
             } else {
-                (least, ("TooFewReplicas", "the desired replica count is less than the minimum replica count"))
+                (
+                    least,
+                    (
+                        "TooFewReplicas",
+                        "the desired replica count is less than the minimum replica count",
+                    ),
+                )
             };
             if wish < least { (least, why) } else { (wish, WITHIN) }
         } else if wish < least {
-            (least, ("TooFewReplicas", "the desired replica count is less than the minimum replica count"))
+            (
+                least,
+                (
+                    "TooFewReplicas",
+                    "the desired replica count is less than the minimum replica count",
+                ),
+            )
         } else if wish > most {
-            (most, ("TooManyReplicas", "the desired replica count is more than the maximum replica count"))
+            (
+                most,
+                (
+                    "TooManyReplicas",
+                    "the desired replica count is more than the maximum replica count",
+                ),
+            )
         } else {
             (wish, WITHIN)
         }
@@ -139,7 +175,11 @@ fn usual(up: bool) -> List<HPAScalingPolicy> {
     let policy = |what: &str, value| {
         HPAScalingPolicy::new().with_type(what).with_value(value).with_period_seconds(15)
     };
-    if up { List::from([policy("Pods", 4), policy("Percent", 100)]) } else { List::from([policy("Percent", 100)]) }
+    if up {
+        List::from([policy("Pods", 4), policy("Percent", 100)])
+    } else {
+        List::from([policy("Percent", 100)])
+    }
 }
 
 #[cfg(test)]
@@ -181,7 +221,9 @@ mod tests {
         assert_eq!(memory.judge(&slow, 6, 20, 30).replicas, 6, "not twice in a minute");
         assert_eq!(memory.judge(&slow, 6, 20, 61).replicas, 8);
         assert_eq!(Memory::default().judge(&slow, 10, 1, 0).replicas, 9, "the smaller change");
-        let never = scaler(r#","behavior":{"scaleDown":{"stabilizationWindowSeconds":0,"selectPolicy":"Disabled"}}"#);
+        let never = scaler(
+            r#","behavior":{"scaleDown":{"stabilizationWindowSeconds":0,"selectPolicy":"Disabled"}}"#,
+        );
         assert_eq!(Memory::default().judge(&never, 10, 1, 0).replicas, 10);
     }
 }

@@ -151,8 +151,7 @@ impl Scalers {
                 return None;
             }
         };
-        let why =
-            format!("the HPA was able to successfully calculate a replica count from {name}");
+        let why = format!("the HPA was able to successfully calculate a replica count from {name}");
         report.put("ScalingActive", "True", "ValidMetricFound", &why);
         let verdict = {
             let mut memories = self.memories.lock().expect("not poisoned");
@@ -186,7 +185,9 @@ impl Scalers {
             return Err(("InvalidSelector", why.to_owned()));
         }
         let parsed = Selector::parse(selector).map_err(|error| {
-            let why = format!("couldn't convert selector into a corresponding internal selector object: {error}");
+            let why = format!(
+                "couldn't convert selector into a corresponding internal selector object: {error}"
+            );
             ("InvalidSelector", why)
         })?;
         let mut pods = self.pods.in_namespace(scaler.metadata().namespace());
@@ -257,7 +258,8 @@ impl Scalers {
 
     /// What pods use now.
     async fn list(&self, namespace: &str, selector: &str) -> Result<Value, String> {
-        let failed = |error: Error| format!("unable to fetch metrics from resource metrics API: {error}");
+        let failed =
+            |error: Error| format!("unable to fetch metrics from resource metrics API: {error}");
         let resource = Resource {
             group: "metrics.k8s.io".into(),
             version: "v1beta1".into(),
@@ -302,8 +304,7 @@ impl Scalers {
         if let Err(error) = api.update_sub(&key(scaler), "scale", &tree).await {
             let message = format!("New size: {to}; reason: {reason}; error: {error}");
             self.events.warning(scaler, "FailedRescale", message);
-            let why =
-                format!("the HPA controller was unable to update the target scale: {error}");
+            let why = format!("the HPA controller was unable to update the target scale: {error}");
             report.put("AbleToScale", "False", "FailedUpdateScale", &why);
             report.desired = replicas;
             return Err(error);

@@ -107,11 +107,8 @@ pub(super) fn propose(
         Target::Utilization(_) => requests(ask, pods)?,
     };
     let first = measure(ask.target, &samples, &requests)?;
-    let proposal = |replicas| Proposal {
-        replicas,
-        utilization: first.utilization,
-        average: first.average,
-    };
+    let proposal =
+        |replicas| Proposal { replicas, utilization: first.utilization, average: first.average };
     let near = |ratio: f64| {
         ratio <= 1.0 && 1.0 - ratio <= ask.tolerance.down
             || ratio >= 1.0 && ratio - 1.0 <= ask.tolerance.up
@@ -195,7 +192,8 @@ fn requests(ask: &Ask<'_>, pods: &[Pod]) -> Result<HashMap<String, i64>, String>
             ask.container.is_empty() || container.name() == ask.container
         };
         let mut sum = 0;
-        for container in pod.spec().containers().iter().chain(pod.spec().sidecars()).filter(wanted) {
+        for container in pod.spec().containers().iter().chain(pod.spec().sidecars()).filter(wanted)
+        {
             let asked = container.resources().requests().get(ask.resource);
             let asked = asked.ok_or_else(|| {
                 format!(
@@ -274,7 +272,8 @@ mod tests {
     }
 
     fn wanted(current: i32, target: Target, pods: &[(&str, bool, Option<i64>)]) -> i32 {
-        let all: Vec<Pod> = pods.iter().map(|(name, ready, _)| pod(name, "Running", *ready)).collect();
+        let all: Vec<Pod> =
+            pods.iter().map(|(name, ready, _)| pod(name, "Running", *ready)).collect();
         let samples = pods.iter().filter_map(|(name, _, value)| {
             Some(((*name).to_owned(), Sample { value: (*value)?, at: 1000, window: 30 }))
         });
