@@ -82,6 +82,9 @@ impl<'a> Lines<'a> {
     /// Line from 1 and column from 0.
     fn position(&self, place: Place) -> (i64, i64) {
         let Some(place) = place else { return (-1, -1) };
+        if matches!(self.lines[..], [(_, "")]) {
+            return (1, -1); // nothing has no first column
+        }
         let at = self.lines.partition_point(|(start, _)| *start <= place).saturating_sub(1);
         let (start, _) = self.lines[at];
         (i64::try_from(at).unwrap_or(i64::MAX) + 1, i64::from(place - start))
@@ -90,6 +93,7 @@ impl<'a> Lines<'a> {
     fn show(&self, (line, column): (i64, i64), message: &str) -> String {
         let mut out = format!("ERROR: <input>:{line}:{}: {message}", column + 1);
         let text = usize::try_from(line - 1).ok().and_then(|at| self.lines.get(at));
+        let text = text.filter(|_| column >= 0);
         let Some((_, text)) = text.filter(|(_, text)| text.len() <= LONGEST_LINE) else {
             return out;
         };

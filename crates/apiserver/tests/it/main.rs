@@ -7,6 +7,7 @@ mod identity;
 mod limits;
 mod lists;
 mod objects;
+mod policies;
 mod restart;
 mod watches;
 

@@ -96,7 +96,7 @@ fn syntax_errors_are_upstreams() {
         ("self.true", "1:6: Syntax error: mismatched input 'true' expecting IDENTIFIER".to_owned()),
         ("x => x", "1:3: Syntax error: token recognition error at: '=>'".to_owned()),
         ("'abc", "1:1: Syntax error: token recognition error at: ''abc'".to_owned()),
-        ("", format!("1:1: Syntax error: mismatched input '<EOF>' expecting {START}")),
+        ("", format!("1:0: Syntax error: mismatched input '<EOF>' expecting {START}")),
     ] {
         assert_eq!(first_line(source), format!("ERROR: <input>:{error}"), "{source}");
     }

@@ -61,22 +61,35 @@ fn apply(doc: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), S
     };
     let value = entry(operation, "value");
     match kind {
-        "add" => put(doc, path("path")?, value.cloned().unwrap_or_default(), Put::Add),
-        "remove" => take(doc, path("path")?).map(drop),
+        "add" => {
+            let path = path("path")?;
+            let words = Words::quoted(kind, path);
+            put(doc, path, value.cloned().unwrap_or_default(), Put::Add, &words)
+        }
+        "remove" => {
+            let path = path("path")?;
+            take(doc, path, &Words::quoted(kind, path)).map(drop)
+        }
         "replace" => match (path("path")?, value.cloned().unwrap_or_default()) {
             ("", value @ (Value::List(_) | Value::Object(_) | Value::Map(_))) => {
                 *doc = value;
                 Ok(())
             }
             ("", _) => Err("replace operation value must be object or array".to_owned()),
-            (path, value) => put(doc, path, value, Put::Replace),
+            (path, value) => {
+                put(doc, path, value, Put::Replace, &Words::new(kind, "doc is missing path", path))
+            }
         },
         "move" => {
-            let value = take(doc, path("from")?)?;
-            put(doc, path("path")?, value, Put::Add)
+            let (from, path) = (path("from")?, path("path")?);
+            let value = take(doc, from, &Words::new(kind, "doc is missing from path", from))?;
+            let words = Words::new(kind, "doc is missing destination path", path);
+            put(doc, path, value, Put::Add, &words)
         }
         "copy" => {
-            let value = look(doc, path("from")?)?.unwrap_or_default();
+            let (from, path) = (path("from")?, path("path")?);
+            let words = Words::new(kind, "doc is missing from path", from);
+            let value = look(doc, from, &words)?.unwrap_or_default();
             *copied += to_json(&value).len();
             if *copied > COPIED {
                 return Err(format!(
@@ -84,11 +97,13 @@ fn apply(doc: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), S
                      {copied}, exceeding the limit {COPIED}"
                 ));
             }
-            put(doc, path("path")?, value, Put::Add)
+            let words = Words::new(kind, "doc is missing destination path", path);
+            put(doc, path, value, Put::Add, &words)
         }
         "test" => {
             let path = path("path")?;
-            let found = if path.is_empty() { Some(doc.clone()) } else { look(doc, path)? };
+            let words = Words::new(kind, "is missing path", path);
+            let found = if path.is_empty() { Some(doc.clone()) } else { look(doc, path, &words)? };
             if found.unwrap_or_default() == *value.unwrap_or(&Value::Null) {
                 return Ok(());
             }
@@ -98,51 +113,84 @@ fn apply(doc: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), S
     }
 }
 
+/// What is said when an operation does not apply.
+struct Words {
+    missing: String,
+    within: String,
+}
+
+impl Words {
+    fn new(kind: &str, missing: &str, path: &str) -> Self {
+        Self {
+            missing: format!("{kind} operation does not apply: {missing}: {path}: missing value"),
+            within: format!("error in {kind} for path: '{path}'"),
+        }
+    }
+
+    fn quoted(kind: &str, path: &str) -> Self {
+        let missing = format!(
+            "{kind} operation does not apply: doc is missing path: {path:?}: missing value"
+        );
+        Self { missing, ..Self::new(kind, "", path) }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Put {
     Add,
     Replace,
 }
 
-fn put(doc: &mut Value, path: &str, value: Value, how: Put) -> Result<(), String> {
-    let (parent, key) = parent(doc, path)?;
+fn put(doc: &mut Value, path: &str, value: Value, how: Put, words: &Words) -> Result<(), String> {
+    let (parent, key) = parent(doc, path, words)?;
+    let place =
+        |length: usize| place(&key, length).map_err(|error| format!("{}: {error}", words.within));
     let Value::List(items) = parent else {
         parent[&*key] = value;
         return Ok(());
     };
     match how {
         Put::Add if key == "-" => items.push(value),
-        Put::Add => items.insert(place(&key, items.len() + 1)?, value),
+        Put::Add => items.insert(place(items.len() + 1)?, value),
         Put::Replace => {
-            let at = place(&key, items.len())?;
+            let at = place(items.len())?;
             items.make_mut()[at] = value;
         }
     }
     Ok(())
 }
 
-fn take(doc: &mut Value, path: &str) -> Result<Value, String> {
-    let (parent, key) = parent(doc, path)?;
+fn take(doc: &mut Value, path: &str, words: &Words) -> Result<Value, String> {
+    let within = &words.within;
+    let (parent, key) = parent(doc, path, words)?;
     if let Value::List(items) = parent {
-        return Ok(items.remove(place(&key, items.len())?));
+        let at = place(&key, items.len()).map_err(|error| format!("{within}: {error}"))?;
+        return Ok(items.remove(at));
     }
     let taken = entry(parent, &key).cloned();
     delete(parent, &key);
-    taken.ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value"))
+    taken.ok_or_else(|| format!("{within}: Unable to remove nonexistent key: {key}: missing value"))
 }
 
 /// What is at `path`; `None` where its parent is there and it is not.
-fn look(doc: &mut Value, path: &str) -> Result<Option<Value>, String> {
-    let (parent, key) = parent(doc, path)?;
+fn look(doc: &mut Value, path: &str, words: &Words) -> Result<Option<Value>, String> {
+    let (parent, key) = parent(doc, path, words)?;
     match parent {
-        Value::List(items) => Ok(Some(items[place(&key, items.len())?].clone())),
+        Value::List(items) => {
+            let at = place(&key, items.len());
+            Ok(Some(items[at.map_err(|error| format!("{}: {error}", words.within))?].clone()))
+        }
         parent => Ok(entry(parent, &key).cloned()),
     }
 }
 
 /// The object or list in which `path` ends, and the last name of the path.
-fn parent<'a>(doc: &'a mut Value, path: &str) -> Result<(&'a mut Value, Text), String> {
-    let missing = || format!("doc is missing path: {path:?}: missing value");
+fn parent<'a>(
+    doc: &'a mut Value,
+    path: &str,
+    words: &Words,
+) -> Result<(&'a mut Value, Text), String> {
+    let missing = || words.missing.clone();
     let (_, inner) = path.split_once('/').ok_or_else(missing)?;
     let mut names: Vec<_> = inner.split('/').map(unescape).collect();
     let last = names.pop().expect("a split has at least one part");
@@ -150,7 +198,7 @@ fn parent<'a>(doc: &'a mut Value, path: &str) -> Result<(&'a mut Value, Text), S
     for name in names {
         here = match here {
             Value::List(items) => {
-                let at = place(&name, items.len())?;
+                let at = place(&name, items.len()).map_err(|_| missing())?;
                 &mut items.make_mut()[at]
             }
             object if !object.get(&name).is_null() => object.get_mut(&name),

@@ -1,0 +1,76 @@
+//! Admission policies: expressions that refuse and change what is written.
+
+use api::{
+    admissionregistration::{
+        MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding,
+    },
+    core::ConfigMap,
+};
+use client::Error;
+use object::Value;
+use testkit::Cluster;
+
+use crate::{code, config_map, of, tree};
+
+const RULES: &str = r#""matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],
+    "operations":["CREATE","UPDATE"],"resources":["configmaps"]}]}"#;
+
+fn message(answer: Result<Value, Error>) -> String {
+    answer.expect_err("must be refused").to_string()
+}
+
+#[tokio::test]
+async fn a_policy_refuses_where_it_is_bound() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let maps = of::<ConfigMap>(&admin);
+    let policy = format!(
+        r#"{{"metadata":{{"name":"p"}},"spec":{{{RULES},
+        "variables":[{{"name":"k","expression":"object.?data.?k.orValue('')"}}],
+        "validations":[{{"expression":"variables.k != 'v'","messageExpression":"'not ' + variables.k"}},
+            {{"expression":"authorizer.group('').resource('pods').check('get').allowed()"}}]}}}}"#
+    );
+    of::<ValidatingAdmissionPolicy>(&admin).create(tree(&policy)).await.unwrap();
+    maps.create(config_map("before")).await.unwrap();
+    let binding =
+        r#"{"metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Deny"]}}"#;
+    of::<ValidatingAdmissionPolicyBinding>(&admin).create(tree(binding)).await.unwrap();
+    assert_eq!(
+        message(maps.create(config_map("after")).await),
+        "configmaps \"after\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied \
+         request: not v"
+    );
+    maps.create(tree(r#"{"metadata":{"name":"fine"},"data":{"k":"w"}}"#)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_policy_changes_what_is_written() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let policy = format!(
+        r#"{{"metadata":{{"name":"p"}},"spec":{{{RULES},"reinvocationPolicy":"Never","mutations":[
+        {{"patchType":"ApplyConfiguration","applyConfiguration":{{"expression":
+            "Object{{metadata: Object.metadata{{labels: Object.metadata.labels{{a: object.data.k}}}}}}"}}}},
+        {{"patchType":"JSONPatch","jsonPatch":{{"expression":
+            "[JSONPatch{{op: 'add', path: '/data/seen', value: object.metadata.labels.a}}]"}}}}]}}}}"#
+    );
+    of::<MutatingAdmissionPolicy>(&admin).create(tree(&policy)).await.unwrap();
+    let binding = r#"{"metadata":{"name":"b"},"spec":{"policyName":"p"}}"#;
+    of::<MutatingAdmissionPolicyBinding>(&admin).create(tree(binding)).await.unwrap();
+    let maps = of::<ConfigMap>(&admin);
+    let made = maps.create(config_map("c")).await.unwrap();
+    assert_eq!(made["metadata"]["labels"]["a"].as_str(), Some("v"));
+    assert_eq!(made["data"]["seen"].as_str(), Some("v"));
+    assert_eq!(code(maps.create(tree(r#"{"metadata":{"name":"d"}}"#)).await), 403);
+}
+
+#[tokio::test]
+async fn expressions_must_compile() {
+    let cluster = Cluster::start().await;
+    let policy = format!(
+        r#"{{"metadata":{{"name":"p"}},"spec":{{{RULES},"validations":[{{"expression":"objct.x"}}]}}}}"#
+    );
+    let refused = of::<ValidatingAdmissionPolicy>(&cluster.admin()).create(tree(&policy)).await;
+    assert!(message(refused).contains("undeclared reference to 'objct' (in container '')"));
+}
