@@ -147,7 +147,13 @@ impl Checker<'_> {
         let ty = match target {
             Type::Map(of) => of.1.clone(),
             Type::Struct(name) => self.environment.field(name, field).unwrap_or_else(|| {
-                self.report(id, format!("undefined field '{field}'"));
+                let known = self.environment.structure(name).is_some();
+                let message = if known {
+                    format!("undefined field '{field}'")
+                } else {
+                    format!("unexpected failed resolution of '{name}'")
+                };
+                self.report(id, message);
                 Type::Error
             }),
             Type::Param(_) => {

@@ -139,6 +139,7 @@ fn read_type(text: &str, params: &mut Vec<Arc<str>>) -> Type {
         return Type::map(read_type(parts[0], params), read_type(parts[1], params));
     }
     match text {
+        "dyn" => Type::Dyn,
         "duration" => Type::Duration,
         "timestamp" => Type::Timestamp,
         _ if text.len() == 1 => {

@@ -24,6 +24,9 @@ impl std::error::Error for Errors {}
 /// A place in a source, counted in characters; `None` where there is none.
 pub(crate) type Place = Option<u32>;
 
+/// The place of what the text does not have: before its first character.
+pub(crate) const BEFORE: u32 = u32::MAX;
+
 /// What was found wrong so far.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
@@ -82,18 +85,22 @@ impl<'a> Lines<'a> {
     /// Line from 1 and column from 0.
     fn position(&self, place: Place) -> (i64, i64) {
         let Some(place) = place else { return (-1, -1) };
-        if matches!(self.lines[..], [(_, "")]) {
-            return (1, -1); // nothing has no first column
+        if place == BEFORE || self.is_empty() {
+            return (1, -1);
         }
         let at = self.lines.partition_point(|(start, _)| *start <= place).saturating_sub(1);
         let (start, _) = self.lines[at];
         (i64::try_from(at).unwrap_or(i64::MAX) + 1, i64::from(place - start))
     }
 
+    fn is_empty(&self) -> bool {
+        matches!(self.lines[..], [(_, "")])
+    }
+
     fn show(&self, (line, column): (i64, i64), message: &str) -> String {
         let mut out = format!("ERROR: <input>:{line}:{}: {message}", column + 1);
         let text = usize::try_from(line - 1).ok().and_then(|at| self.lines.get(at));
-        let text = text.filter(|_| column >= 0);
+        let text = text.filter(|_| !self.is_empty());
         let Some((_, text)) = text.filter(|(_, text)| text.len() <= LONGEST_LINE) else {
             return out;
         };

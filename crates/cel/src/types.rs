@@ -102,7 +102,6 @@ impl Type {
             "bool" => Self::Bool,
             "bytes" => Self::Bytes,
             "double" => Self::Double,
-            "dyn" => Self::Dyn,
             "int" => Self::Int,
             "uint" => Self::Uint,
             "string" => Self::Text,

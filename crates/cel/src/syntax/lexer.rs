@@ -1,5 +1,7 @@
 //! Text to tokens. What is no token is reported and left out, as upstream does.
 
+use std::ops::Range;
+
 use crate::source::Problems;
 
 use super::token::Token;
@@ -12,10 +14,10 @@ pub(crate) struct Lexeme {
     pub(crate) end: usize,
 }
 
-/// Cuts `text` into tokens; the last is the end.
-pub(crate) fn cut(text: &[char], problems: &mut Problems) -> Vec<Lexeme> {
+/// Cuts `text` into tokens, the last of which is the end; beside them, what is none.
+pub(crate) fn cut(text: &[char], problems: &mut Problems) -> (Vec<Lexeme>, Vec<Range<usize>>) {
     let mut lexer = Lexer { text, at: 0 };
-    let mut found = Vec::new();
+    let (mut found, mut gaps) = (Vec::new(), Vec::new());
     while lexer.at < text.len() {
         let start = lexer.at;
         match lexer.next() {
@@ -27,11 +29,12 @@ pub(crate) fn cut(text: &[char], problems: &mut Problems) -> Vec<Lexeme> {
                 let place = u32::try_from(start).ok();
                 problems.add(place, format!("Syntax error: token recognition error at: '{shown}'"));
                 lexer.at = end.max(start + 1);
+                gaps.push(start..lexer.at);
             }
         }
     }
     found.push(Lexeme { token: Token::End, start: text.len(), end: text.len() });
-    found
+    (found, gaps)
 }
 
 /// Text on one line, as messages show it.

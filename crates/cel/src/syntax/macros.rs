@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::ast::{ACCUMULATOR, Call, Element, Expr, Fold, Id, Kind, Literal, Select};
 
 use super::parser::Parser;
+use crate::source::BEFORE;
 
 /// Which macros a dialect has beside the usual ones.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,8 +50,8 @@ pub(crate) fn expand(
         }
     };
     expanded.unwrap_or_else(|(id, message)| {
-        let place = parser.ast.place(id);
-        parser.cursor.problems.add(place, message);
+        let place = parser.ast.place(id).unwrap_or(BEFORE);
+        parser.cursor.problems.add(Some(place), message);
         Expr::default()
     })
 }

@@ -34,10 +34,11 @@ pub(crate) fn parse(source: &str, macros: Macros) -> Result<Ast, Errors> {
         problems.add(None, message);
         return Err(problems.show(source));
     }
-    let tokens = lexer::cut(&text, &mut problems);
+    let (tokens, gaps) = lexer::cut(&text, &mut problems);
     let deep = nesting(&tokens) > DEEP;
     let ast = Ast { root: Expr::default(), places: vec![None] };
-    let mut parser = Parser { cursor: Cursor::new(&text, tokens, problems), ast, macros };
+    let cursor = Cursor::new(&text, tokens, gaps, problems);
+    let mut parser = Parser { cursor, ast, macros, partial: None };
     parser.ast.root = with_stack(deep, || parser.start());
     if parser.cursor.problems.is_empty() {
         Ok(parser.ast)

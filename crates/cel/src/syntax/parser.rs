@@ -55,11 +55,30 @@ const NOTHING: Follow = maybe(Set::EMPTY);
 const OPERAND: Follow = Follow { set: EXPRESSION, ends: false };
 const SUFFIX: Set = Set::of(&[Token::Dot, Token::LeftBracket]);
 
+/// What a rule leaves behind when it gives up: nothing, or the part that it has read.
+trait Leave: Default {
+    fn leave(_: Option<Expr>) -> Self {
+        Self::default()
+    }
+}
+
+impl Leave for Expr {
+    fn leave(partial: Option<Expr>) -> Self {
+        partial.unwrap_or_default()
+    }
+}
+
+impl Leave for String {}
+impl<T> Leave for Vec<T> {}
+impl<A: Default, B: Default> Leave for (A, B) {}
+
 #[derive(Debug)]
 pub(crate) struct Parser<'a> {
     pub(crate) cursor: Cursor<'a>,
     pub(crate) ast: Ast,
     pub(crate) macros: Macros,
+    /// What a rule that gives up has read.
+    pub(crate) partial: Option<Expr>,
 }
 
 impl Parser<'_> {
@@ -81,7 +100,7 @@ impl Parser<'_> {
         Expr { id: self.id(place), kind }
     }
 
-    fn rule<T: Default>(
+    fn rule<T: Leave>(
         &mut self,
         rule: Rule,
         follow: Follow,
@@ -92,7 +111,7 @@ impl Parser<'_> {
         let parsed = self.cursor.deepen(rule).and_then(|()| body(self));
         let value = parsed.unwrap_or_else(|failure| {
             self.cursor.fail(rule, failure);
-            T::default()
+            T::leave(self.partial.take())
         });
         self.cursor.leave(rule, depth);
         value
@@ -202,7 +221,9 @@ impl Parser<'_> {
 
     fn unary(&mut self, follow: Follow) -> Expr {
         self.rule(Rule::Unary, follow, |p| {
-            p.cursor.sync(EXPRESSION)?;
+            let place = p.here();
+            let fits = p.cursor.sync(EXPRESSION);
+            p.kept(fits, |p| p.node(place, Kind::Literal(Literal::Text("<<error>>".into()))))?;
             let number = matches!(p.cursor.peek(1), Token::Int | Token::Float);
             match p.cursor.peek(0) {
                 Token::Not => p.signs(Token::Not, "!_"),
@@ -250,9 +271,29 @@ impl Parser<'_> {
         self.cursor.sync(OPTIONAL)?;
         let optional = self.optional()?;
         let index = self.expr(then(&[Token::RightBracket]));
-        self.cursor.expect(Token::RightBracket, maybe(SUFFIX))?;
+        let closed = self.cursor.expect(Token::RightBracket, maybe(SUFFIX));
         let function = if optional { "_[?_]" } else { "_[_]" };
-        Ok(self.call(place, function, vec![operand, index]))
+        let call = self.call(place, function, vec![operand, index]);
+        self.complete(closed, call)
+    }
+
+    /// What was read, even if it then went wrong: the rule gives up, but leaves that.
+    fn complete<T>(&mut self, parsed: Parsed<T>, read: Expr) -> Parsed<Expr> {
+        match parsed {
+            Ok(_) => Ok(read),
+            Err(failure) => {
+                self.partial = Some(read);
+                Err(failure)
+            }
+        }
+    }
+
+    /// The same, for what is made only if it went wrong.
+    fn kept<T>(&mut self, parsed: Parsed<T>, left: impl FnOnce(&mut Self) -> Expr) -> Parsed<T> {
+        if parsed.is_err() {
+            self.partial = Some(left(self));
+        }
+        parsed
     }
 
     /// `.field`, `.?field` or `.function(...)`.
@@ -264,14 +305,18 @@ impl Parser<'_> {
                 self.cursor.expect(Token::Dot, then(&[Token::Ident]))?;
                 let name = self.text(self.lexeme());
                 self.cursor.expect(Token::Ident, then(&[Token::LeftParen]))?;
-                let (place, args) = self.arguments(maybe(SUFFIX))?;
-                Ok(macros::expand(self, place, &name, Some(operand), args))
+                let (place, args, closed) = self.arguments(maybe(SUFFIX))?;
+                let call = macros::expand(self, place, &name, Some(operand), args);
+                self.complete(closed, call)
             }
             (Token::Ident | Token::Quoted | Token::Question, _) => {
                 self.cursor.expect(Token::Dot, maybe(FIELD))?;
                 self.cursor.sync(FIELD)?;
                 let optional = self.optional()?;
                 let (at, field) = (self.here(), self.field_name(maybe(SUFFIX)));
+                if field.is_empty() {
+                    self.cursor.problems.add(u32::try_from(at).ok(), "unsupported ident kind");
+                }
                 let field: Arc<str> = field.into();
                 if !optional {
                     let select = Select { operand, field, test: false };
@@ -280,7 +325,7 @@ impl Parser<'_> {
                 let field = self.node(at, Kind::Literal(Literal::Text(field)));
                 Ok(self.call(place, "_?._", vec![operand, field]))
             }
-            _ => Err(Failure::NoViable { from, to: from + 1 }),
+            _ => self.complete(Err::<(), _>(Failure::NoViable { from, to: from + 1 }), operand),
         }
     }
 
@@ -306,10 +351,12 @@ impl Parser<'_> {
         })
     }
 
-    /// `(a, b)`: the place of the parenthesis, and what is in it.
-    fn arguments(&mut self, next: Follow) -> Parsed<(usize, Vec<Expr>)> {
+    /// `(a, b)`: the place of the parenthesis, what is in it, and whether it closes.
+    fn arguments(&mut self, next: Follow) -> Parsed<(usize, Vec<Expr>, Parsed<usize>)> {
         let place = self.cursor.expect(Token::LeftParen, then(&[Token::RightParen]))?;
-        self.cursor.sync(EXPRESSION.or(Set::of(&[Token::RightParen])))?;
+        if let Err(failure) = self.cursor.sync(EXPRESSION.or(Set::of(&[Token::RightParen]))) {
+            return Ok((place, Vec::new(), Err(failure)));
+        }
         let mut args = Vec::new();
         if EXPRESSION.has(self.cursor.peek(0)) {
             args = self.rule(Rule::ExprList, then(&[Token::RightParen]), |p| {
@@ -322,8 +369,8 @@ impl Parser<'_> {
                 Ok(args)
             });
         }
-        self.cursor.expect(Token::RightParen, next)?;
-        Ok((place, args))
+        let closed = self.cursor.expect(Token::RightParen, next);
+        Ok((place, args, closed))
     }
 
     fn primary(&mut self, follow: Follow) -> Expr {
@@ -340,7 +387,8 @@ impl Parser<'_> {
                 }
                 Token::LeftBracket => p.list(place),
                 Token::LeftBrace => p.map(place),
-                _ => Ok(p.literal()),
+                token if MEMBER.has(token) => Ok(p.literal()),
+                _ => Err(Failure::NoViable { from: p.cursor.at, to: p.cursor.at }),
             }
         })
     }
@@ -383,10 +431,13 @@ impl Parser<'_> {
         if RESERVED.contains(&word.as_str()) {
             let message = format!("reserved identifier: {word}");
             self.cursor.problems.add(u32::try_from(place).ok(), message);
-            return Ok(Expr::default());
+            return Ok(self.node(place, Kind::Error));
         }
         match arguments {
-            Some((place, args)) => Ok(macros::expand(self, place, &name, None, args)),
+            Some((place, args, closed)) => {
+                let call = macros::expand(self, place, &name, None, args);
+                self.complete(closed, call)
+            }
             None => Ok(self.node(at, Kind::Ident(name.into()))),
         }
     }
@@ -504,7 +555,7 @@ impl Parser<'_> {
                 Ok(literal) => Ok(p.node(place, Kind::Literal(literal))),
                 Err(message) => {
                     p.cursor.problems.add(u32::try_from(place).ok(), message);
-                    Ok(Expr::default())
+                    Ok(p.node(place, Kind::Error))
                 }
             }
         })

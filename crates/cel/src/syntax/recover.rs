@@ -7,6 +7,8 @@
 //! to something that one of its callers can go on with. Until a token fits again,
 //! nothing more is reported.
 
+use std::ops::Range;
+
 use crate::source::Problems;
 
 use super::{
@@ -73,6 +75,8 @@ pub(crate) struct Cursor<'a> {
     pub(crate) text: &'a [char],
     pub(crate) tokens: Vec<Lexeme>,
     pub(crate) at: usize,
+    /// What is no token.
+    gaps: Vec<Range<usize>>,
     pub(crate) problems: Problems,
     follow: Vec<Follow>,
     depth: [u16; RULES],
@@ -84,12 +88,18 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(text: &'a [char], tokens: Vec<Lexeme>, problems: Problems) -> Self {
+    pub(crate) fn new(
+        text: &'a [char],
+        tokens: Vec<Lexeme>,
+        gaps: Vec<Range<usize>>,
+        problems: Problems,
+    ) -> Self {
         let reports = problems.len();
         Self {
             text,
             tokens,
             at: 0,
+            gaps,
             problems,
             follow: Vec::new(),
             depth: [0; RULES],
@@ -288,7 +298,10 @@ impl<'a> Cursor<'a> {
     fn report_alternatives(&mut self, from: usize, to: usize) {
         let last = self.tokens.len() - 1;
         let (from, to) = (from.min(last), to.min(last));
-        let text = show(&self.text[self.tokens[from].start..self.tokens[to].end]);
+        let span = self.tokens[from].start..self.tokens[to].end;
+        let inside = |at: &usize| !self.gaps.iter().any(|gap| gap.contains(at));
+        let text: Vec<char> = span.filter(inside).map(|at| self.text[at]).collect();
+        let text = show(&text);
         let text = if self.tokens[from].token == Token::End { "<EOF>".into() } else { text };
         let reserved = matches!(text.as_str(), ".true" | ".false" | ".null");
         let message = if reserved {

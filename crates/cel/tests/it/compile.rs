@@ -75,6 +75,8 @@ fn mistakes_are_named_where_they_are() {
             "1:14: error during formatting: decimal clause can only be used on integers, was given string",
         ),
         ("if", "1:1: reserved identifier: if"),
+        ("dyn", "1:1: undeclared reference to 'dyn' (in container '')"),
+        ("quantity('1').x", "1:14: unexpected failed resolution of 'kubernetes.Quantity'"),
         ("99999999999999999999", "1:1: invalid int literal"),
         ("Foo{a: 1}", "1:4: undeclared reference to 'Foo' (in container '')"),
         ("math.abs(1)", "1:1: undeclared reference to 'math' (in container '')"),
@@ -95,6 +97,9 @@ fn syntax_errors_are_upstreams() {
         ("self.", "1:6: Syntax error: no viable alternative at input '.'".to_owned()),
         ("self.true", "1:6: Syntax error: mismatched input 'true' expecting IDENTIFIER".to_owned()),
         ("x => x", "1:3: Syntax error: token recognition error at: '=>'".to_owned()),
+        ("self.'x", "1:6: Syntax error: token recognition error at: ''x'".to_owned()),
+        ("ip(!).x()", format!("1:5: Syntax error: extraneous input ')' expecting {START}")),
+        ("has(self.b'x')", "1:5: invalid argument to has() macro".to_owned()),
         ("'abc", "1:1: Syntax error: token recognition error at: ''abc'".to_owned()),
         ("", format!("1:0: Syntax error: mismatched input '<EOF>' expecting {START}")),
     ] {
