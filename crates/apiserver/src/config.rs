@@ -16,7 +16,14 @@ use pki::Pair;
 use schema::{Definition, Gates};
 use store::Remote;
 
-use crate::{admission, allocate::Range, features};
+use crate::{
+    admission::{self, PluginConfigs},
+    allocate::Range,
+    features,
+};
+
+/// Who may decide what callers may do.
+const MODES: &[&str] = &["Node", "RBAC", "ABAC", "Webhook", "AlwaysAllow", "AlwaysDeny"];
 
 /// The flags of `kube-apiserver`.
 #[derive(Args, Clone, Debug)]
@@ -42,6 +49,60 @@ pub struct Flags {
     /// A file of static tokens: token,user,uid,"group1,group2".
     #[arg(long, value_name = "FILE")]
     pub token_auth_file: Option<PathBuf>,
+    /// A file of passwords: password,user,uid,"group1,group2".
+    #[arg(long, value_name = "FILE")]
+    pub basic_auth_file: Option<PathBuf>,
+    /// Whether secrets of the type bootstrap.kubernetes.io/token let callers in.
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub enable_bootstrap_token_auth: bool,
+    /// A kubeconfig of a server that knows whose tokens are whose.
+    #[arg(long, value_name = "FILE")]
+    pub authentication_token_webhook_config_file: Option<PathBuf>,
+    /// How long what it says about a token counts.
+    #[arg(long, default_value = "2m0s")]
+    pub authentication_token_webhook_cache_ttl: String,
+    /// Further authorities that sign client certificates.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
+    /// The authorities that sign the certificates of proxies in front.
+    #[arg(long, value_name = "FILE")]
+    pub requestheader_client_ca_file: Option<PathBuf>,
+    /// The common names of proxies in front; none: any.
+    #[arg(long, value_delimiter = ',')]
+    pub requestheader_allowed_names: Vec<String>,
+    /// The headers in which they say who calls.
+    #[arg(long, value_delimiter = ',', default_value = "X-Remote-User")]
+    pub requestheader_username_headers: Vec<String>,
+    /// The headers in which they say the caller's uid.
+    #[arg(long, value_delimiter = ',', default_value = "X-Remote-Uid")]
+    pub requestheader_uid_headers: Vec<String>,
+    /// The headers in which they say the caller's groups.
+    #[arg(long, value_delimiter = ',', default_value = "X-Remote-Group")]
+    pub requestheader_group_headers: Vec<String>,
+    /// The beginnings of headers in which they say more.
+    #[arg(long, value_delimiter = ',', default_value = "X-Remote-Extra-")]
+    pub requestheader_extra_headers_prefix: Vec<String>,
+    /// The certificate to show instead of the cluster's own.
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Policies for --authorization-mode=ABAC, one a line.
+    #[arg(long, value_name = "FILE")]
+    pub authorization_policy_file: Option<PathBuf>,
+    /// A kubeconfig of a server that knows who may do what.
+    #[arg(long, value_name = "FILE")]
+    pub authorization_webhook_config_file: Option<PathBuf>,
+    /// How long its yes counts.
+    #[arg(long, default_value = "5m0s")]
+    pub authorization_webhook_cache_authorized_ttl: String,
+    /// How long its no counts.
+    #[arg(long, default_value = "30s")]
+    pub authorization_webhook_cache_unauthorized_ttl: String,
+    /// Who decides, with their terms: an AuthorizationConfiguration.
+    #[arg(long, value_name = "FILE")]
+    pub authorization_config: Option<PathBuf>,
     /// Who decides what callers may do, in this order.
     #[arg(long, default_value = "Node,RBAC", value_delimiter = ',')]
     pub authorization_mode: Vec<String>,
@@ -54,6 +115,33 @@ pub struct Flags {
     /// Admission plugins to leave out.
     #[arg(long, value_delimiter = ',')]
     pub disable_admission_plugins: Vec<String>,
+    /// The configuration of admission plugins: an AdmissionConfiguration.
+    #[arg(long, value_name = "FILE")]
+    pub admission_control_config_file: Option<PathBuf>,
+    /// How much is told of which requests: a Policy of audit.k8s.io.
+    #[arg(long, value_name = "FILE")]
+    pub audit_policy_file: Option<PathBuf>,
+    /// The file that audit events are written to; -: standard output.
+    #[arg(long, value_name = "FILE")]
+    pub audit_log_path: Option<PathBuf>,
+    /// How many megabytes it has before it is put aside; 0: no bound.
+    #[arg(long, default_value_t = 0)]
+    pub audit_log_maxsize: u64,
+    /// How many files that were put aside are kept; 0: all.
+    #[arg(long, default_value_t = 0)]
+    pub audit_log_maxbackup: usize,
+    /// How many days they are kept; 0: for ever.
+    #[arg(long, default_value_t = 0)]
+    pub audit_log_maxage: u64,
+    /// A kubeconfig of a server that audit events are sent to.
+    #[arg(long, value_name = "FILE")]
+    pub audit_webhook_config_file: Option<PathBuf>,
+    /// How many events are sent at once.
+    #[arg(long, default_value_t = 400)]
+    pub audit_webhook_batch_max_size: usize,
+    /// How long events wait for others.
+    #[arg(long, default_value = "30s")]
+    pub audit_webhook_batch_max_wait: String,
     /// Who issues the tokens of service accounts.
     #[arg(long, default_value = "https://kubernetes.default.svc.cluster.local")]
     pub service_account_issuer: String,
@@ -103,6 +191,9 @@ pub struct Flags {
     /// Features to turn on or off: Name=true, Name=false.
     #[arg(long, value_delimiter = ',')]
     pub feature_gates: Vec<String>,
+    /// Whether FlowSchemas and PriorityLevelConfigurations say who is handled first.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub enable_priority_and_fairness: bool,
     /// How many reading requests are handled at once.
     #[arg(long, default_value_t = 400)]
     pub max_requests_inflight: usize,
@@ -133,6 +224,7 @@ pub struct Config {
     /// `None`: old revisions are kept as long as there is room.
     pub(crate) compaction: Option<Duration>,
     pub(crate) gates: Gates,
+    pub(crate) plugins: PluginConfigs,
 }
 
 impl Config {
@@ -141,25 +233,39 @@ impl Config {
         let node_ports = ports(&flags.service_node_port_range)?;
         for mode in &flags.authorization_mode {
             ensure!(
-                matches!(mode.as_str(), "Node" | "RBAC" | "AlwaysAllow" | "AlwaysDeny"),
-                "--authorization-mode: {mode:?} is not supported; Node, RBAC, AlwaysAllow and AlwaysDeny are"
+                MODES.contains(&mode.as_str()),
+                "--authorization-mode: {mode:?} is not supported; these are: {}",
+                MODES.join(", ")
             );
         }
+        ensure!(
+            flags.tls_cert_file.is_some() == flags.tls_private_key_file.is_some(),
+            "--tls-cert-file and --tls-private-key-file go together"
+        );
+        ensure!(
+            flags.audit_policy_file.is_some()
+                || (flags.audit_log_path.is_none() && flags.audit_webhook_config_file.is_none()),
+            "--audit-log-path and --audit-webhook-config-file need --audit-policy-file"
+        );
         let plugins = flags.enable_admission_plugins.iter().chain(&flags.disable_admission_plugins);
         for name in plugins {
             ensure!(
-                admission::NAMES.contains(&name.as_str()),
+                admission::names().any(|own| own == name),
                 "admission plugin {name:?} is not supported; these are: {}",
-                admission::NAMES.join(", ")
+                admission::names().collect::<Vec<_>>().join(", ")
             );
         }
+        let plugins = match &flags.admission_control_config_file {
+            Some(path) => PluginConfigs::read(path)?,
+            None => PluginConfigs::default(),
+        };
         ensure!(
             flags.allow_privileged,
             "--allow-privileged=false is not supported: use Pod Security admission instead"
         );
         let compaction = duration(&flags.etcd_compaction_interval)?;
         let gates = features::gates(&flags.feature_gates, &api::kinds())?;
-        Ok(Self { flags, services, node_ports, compaction, gates })
+        Ok(Self { flags, services, node_ports, compaction, gates, plugins })
     }
 
     /// How etcd is reached.

@@ -2,8 +2,10 @@
 //! identities, rights, admission, and the subresources that are no plain objects.
 
 mod admission;
+mod aggregation;
 mod allocate;
 mod at_rest;
+mod audit;
 mod authn;
 mod authz;
 mod bootstrap;
@@ -11,8 +13,11 @@ mod config;
 mod crds;
 mod expressions;
 mod features;
+mod flow;
 mod ground;
 mod handlers;
+mod identities;
+mod remote;
 mod start;
 
 pub use self::{

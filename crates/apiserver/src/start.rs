@@ -13,18 +13,22 @@ use client::{Pem, Pipe, Tls as ClientTls};
 use object::{Clock, SystemClock};
 use pki::{Cluster, Dir, Leaf, PublicKey, ServerNames, Signer, Trust, Verifier};
 use schema::custom::CompileRules;
-use server::{Authorize, Check, Listening, Registry, Server, Tls, User};
+use server::{Audit, Check, Listening, Registry, Server, Tls, User};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::{
     Config, Entry, Ground, admission,
-    allocate::Services,
-    authn::{Certificates, ServiceAccounts, TokenFile},
-    authz::{AlwaysAllow, AlwaysDeny, Masters, NodeAuthorizer, Rbac},
+    aggregation::{self, Aggregation},
+    allocate::{Services, follow_addresses},
+    audit,
+    authn::ServiceAccounts,
+    authz::Rbac,
     bootstrap::{Facts, bootstrap, publish},
     crds::{Crds, Webhooks},
     expressions,
+    flow::Fairness,
     handlers::{self, Issuer, Kubelets, Tools},
+    identities,
 };
 
 /// A server that runs, and what others in the process need of it.
@@ -104,23 +108,20 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let slot = Arc::new(OnceLock::from(registry.clone()));
     let rbac = Rbac::new(&registry);
     let services = Services::new(config.services, config.node_ports.clone(), clock.clone());
-    let disabled = &flags.disable_admission_plugins;
-    let authorizers = authorizers(&config, &rbac, &slot);
-    let rights = admission::Rights(authorizers.clone());
-    registry.admit_with(admission::plugins(rbac.clone(), rights, services, disabled));
+    let authorizers = identities::authorizers(&config, &rbac, &registry)?;
+    let tools = admission::Tools {
+        rbac: rbac.clone(),
+        rights: admission::Rights(authorizers.clone()),
+        configs: config.plugins.clone(),
+        conditions: Arc::new(admission::NoConditions),
+    };
+    let (enabled, disabled) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
+    registry.admit_with(admission::plugins(&tools, services, enabled, disabled)?);
 
     let accounts = accounts(&config, &cluster, slot.clone(), &clock)?;
     let mut server = Server::new(registry.clone(), server_config(&config, advertise, port));
-    server.authenticators.push(Arc::new(Certificates {
-        trust: Trust::new(&[cluster.ca.certificate().clone()])?,
-        clock: clock.clone(),
-    }));
-    if let Some(path) = &flags.token_auth_file {
-        let text = fs::read_to_string(path)
-            .with_context(|| format!("--token-auth-file {}", path.display()))?;
-        server.authenticators.push(Arc::new(TokenFile::parse(&text)?));
-    }
-    server.authenticators.push(accounts.clone());
+    server.authenticators =
+        identities::authenticators(&config, &cluster, accounts.clone(), &slot, &clock)?;
     server.authorizers = authorizers;
     let tools = Tools {
         accounts,
@@ -134,6 +135,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         keys: cluster.service_account_keys.clone(),
         address: SocketAddr::new(advertise, port),
     });
+    server.parts = handlers::parts();
     server.checks = checks(&registry);
 
     bootstrap(&registry)
@@ -151,6 +153,16 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         .await
         .map_err(|status| anyhow::anyhow!("the kubernetes service: {}", status.message()))?;
 
+    if flags.enable_priority_and_fairness {
+        let seats = flags.max_requests_inflight + flags.max_mutating_requests_inflight;
+        server.flow = Some(Arc::new(Fairness::new(&registry, seats)));
+    }
+    let aggregation = Arc::new(Aggregation::new(&registry, &cluster.front_proxy_client));
+    server.aggregate = Some(aggregation.clone());
+    server.background(aggregation::run(aggregation));
+    server.background(follow_addresses(Arc::downgrade(&registry)));
+    let (audit, sender) = auditor(&config)?;
+    server.audit = audit;
     let custom = Crds::open(&registry, compile)
         .map_err(|status| anyhow::anyhow!("custom kinds: {}", status.message()))?;
     if let Some(interval) = config.compaction {
@@ -161,14 +173,65 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     }
     let server = Arc::new(server);
     custom.run(&server);
-    let trust = Trust::new(&[cluster.ca.certificate().clone()])?;
-    let tls = pki::server_config(&cluster.apiserver, Some(&trust))?;
+    if let Some(sender) = sender {
+        sender.start(&server);
+    }
+    let tls = server_tls(&config, &cluster)?;
     let running = Running { server, cluster: Arc::new(cluster), advertise, port, service_ip };
     if let Some(listener) = listener {
         running.server.listen(Listening::Tls(listener, Tls::new(Arc::new(tls))));
         admin(&running, &config)?;
     }
     Ok(running)
+}
+
+/// What the server shows, and whose certificates it looks at: clients' and proxies'.
+fn server_tls(config: &Config, cluster: &Cluster) -> Result<rustls::ServerConfig> {
+    let flags = &config.flags;
+    let mut authorities =
+        vec![cluster.ca.certificate().clone(), cluster.front_proxy_ca.certificate().clone()];
+    for path in [&flags.client_ca_file, &flags.requestheader_client_ca_file].into_iter().flatten() {
+        let pem = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        authorities.extend(pki::certificates(&pem)?);
+    }
+    let own = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
+        (Some(certificate), Some(key)) => {
+            let read = |path: &Path| {
+                fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+            };
+            Some(pki::Pair::from_pem(&read(certificate)?, &read(key)?)?)
+        }
+        _ => None,
+    };
+    let pair = own.as_ref().unwrap_or(&cluster.apiserver);
+    Ok(pki::server_config(pair, Some(&Trust::new(&authorities)?))?)
+}
+
+/// Who is told what is done, and what sends it to others.
+fn auditor(config: &Config) -> Result<(Option<Arc<dyn Audit>>, Option<audit::Sender>)> {
+    let flags = &config.flags;
+    let Some(policy) = &flags.audit_policy_file else { return Ok((None, None)) };
+    let mut sinks: Vec<Arc<dyn audit::Sink>> = Vec::new();
+    if let Some(path) = &flags.audit_log_path {
+        let rotation = audit::Rotation {
+            megabytes: flags.audit_log_maxsize,
+            backups: flags.audit_log_maxbackup,
+            days: flags.audit_log_maxage,
+        };
+        sinks.push(Arc::new(audit::LogFile::open(path, rotation)?));
+    }
+    let mut sending = None;
+    if let Some(path) = &flags.audit_webhook_config_file {
+        let batching = audit::Batching {
+            most: flags.audit_webhook_batch_max_size.max(1),
+            wait: identities::duration(&flags.audit_webhook_batch_max_wait)?,
+        };
+        let (webhook, sender) =
+            audit::AuditWebhook::new(crate::remote::from_kubeconfig(path)?, batching);
+        sinks.push(webhook);
+        sending = Some(sender);
+    }
+    Ok((Some(Arc::new(audit::Auditor::new(policy, sinks)?)), sending))
 }
 
 /// A folder that nobody else can look into.
@@ -250,23 +313,6 @@ fn signing_key(config: &Config) -> Result<pki::Key> {
     let path = config.flags.service_account_signing_key_file.as_ref().unwrap_or(&own);
     let pem = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(pki::Key::from_pem(&pem)?)
-}
-
-fn authorizers(
-    config: &Config,
-    rbac: &Rbac,
-    registry: &Arc<OnceLock<Arc<Registry>>>,
-) -> Vec<Arc<dyn Authorize>> {
-    let mut all: Vec<Arc<dyn Authorize>> = vec![Arc::new(Masters)];
-    all.extend(config.flags.authorization_mode.iter().map(|mode| -> Arc<dyn Authorize> {
-        match mode.as_str() {
-            "Node" => Arc::new(NodeAuthorizer { registry: registry.clone() }),
-            "AlwaysAllow" => Arc::new(AlwaysAllow),
-            "AlwaysDeny" => Arc::new(AlwaysDeny),
-            _ => Arc::new(rbac.clone()),
-        }
-    }));
-    all
 }
 
 /// Kubelets are told who calls; whom they show is not asked, as upstream does

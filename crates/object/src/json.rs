@@ -5,5 +5,5 @@ mod write;
 
 pub use self::{
     read::{JsonError, from_json, from_json_strict},
-    write::{to_json, write_json},
+    write::{to_json, to_json_pretty, write_json},
 };

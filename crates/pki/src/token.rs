@@ -40,16 +40,20 @@ pub enum Refusal {
     /// Not one of ours: another authenticator may know it.
     NotOurs,
     Invalid(&'static str),
-    Audience,
+    /// The audiences that the token is meant for, and those that were asked about.
+    Audience(Vec<String>, Vec<String>),
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotOurs => "not a token of this cluster's service accounts",
-            Self::Invalid(why) => why,
-            Self::Audience => "the token is meant for other audiences",
-        })
+        match self {
+            Self::NotOurs => f.write_str("not a token of this cluster's service accounts"),
+            Self::Invalid(why) => f.write_str(why),
+            Self::Audience(meant, wanted) => write!(
+                f,
+                "token audiences {meant:?} is invalid for the target audiences {wanted:?}"
+            ),
+        }
     }
 }
 
@@ -126,7 +130,10 @@ impl Verifier {
         let wanted = if wanted.is_empty() { &self.audiences } else { wanted };
         let meant = if claims.audiences.is_empty() { &self.audiences } else { &claims.audiences };
         let shared: Vec<_> = wanted.iter().filter(|one| meant.contains(one)).cloned().collect();
-        if shared.is_empty() { Err(Refusal::Audience) } else { Ok(shared) }
+        if shared.is_empty() {
+            return Err(Refusal::Audience(meant.clone(), wanted.to_vec()));
+        }
+        Ok(shared)
     }
 }
 
@@ -213,7 +220,7 @@ mod tests {
             let early = verifier.verify(&token, &[], NOW - 61);
             assert_eq!(early, Err(Refusal::Invalid("service account token is not valid yet")));
             let other = verifier.verify(&token, &["vault".into()], NOW);
-            assert_eq!(other, Err(Refusal::Audience));
+            assert!(matches!(other, Err(Refusal::Audience(..))));
         }
     }
 

@@ -35,6 +35,7 @@ pub struct Definition {
     pub generation: bool,
     pub ttl: Option<Duration>,
     pub shows_deleted: bool,
+    pub created_by_update: bool,
     pub subresources: &'static [Subresource],
     pub shape: Link<Struct>,
     pub columns: Arc<[ColumnInfo]>,
@@ -130,6 +131,7 @@ impl Definition {
             generation: K::GENERATION,
             ttl: K::TTL,
             shows_deleted: K::SHOWS_DELETED,
+            created_by_update: K::CREATED_BY_UPDATE,
             subresources: K::SUBRESOURCES,
             shape: Link::Static(K::SHAPE),
             columns: K::COLUMNS.iter().map(info).collect(),
@@ -226,6 +228,31 @@ impl Definition {
         (!self.deprecated.is_empty()).then(|| format!("{version} {kind} is {}", self.deprecated))
     }
 
+    /// A kind that has no resource of its own: what some subresources take and give.
+    pub fn bare(names: Names, shape: &'static Struct) -> Self {
+        Self {
+            names,
+            scope: Scope::Namespaced,
+            verbs: &[],
+            storage: Storage::NONE,
+            default_on: true,
+            deprecated: "",
+            gate: None,
+            gates: Gates::default(),
+            checked: false,
+            served: true,
+            generation: false,
+            ttl: None,
+            shows_deleted: false,
+            created_by_update: false,
+            subresources: &[],
+            custom: None,
+            shape: Link::Static(shape),
+            columns: Arc::new([]),
+            hooks: Arc::new(NoHooks),
+        }
+    }
+
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
     }
@@ -238,6 +265,11 @@ impl Definition {
         !self.storage.prefix.is_empty()
     }
 }
+
+#[derive(Debug)]
+struct NoHooks;
+
+impl Hooks for NoHooks {}
 
 /// The hooks of a `Kind`: look at the tree through its lens, and call.
 struct BuiltIn<K>(PhantomData<fn() -> K>);

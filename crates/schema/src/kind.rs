@@ -227,6 +227,8 @@ pub trait Kind: Lens {
     const STATUS_KEEPS: &'static [&'static str] = &[];
     /// Whether a finalizer without a domain may have any name.
     const ANY_FINALIZER: bool = false;
+    /// Whether an update of what is not there makes it.
+    const CREATED_BY_UPDATE: bool = false;
     /// Whether it is served without being asked for.
     const DEFAULT_ON: bool = true;
     /// What is said of a version that goes away; empty where it stays.

@@ -1,6 +1,7 @@
 //! The API described to programs, as OpenAPI: a document for each group and version
 //! (v3), and one for everything (v2). All of it follows from the definitions.
 
+mod facts;
 mod operation;
 pub(crate) mod packages;
 mod paths;

@@ -88,7 +88,7 @@ fn json_type(value: &Value) -> &'static str {
 }
 
 /// A patch that must be an object and is not.
-fn not_an_object(patch: &Value) -> PatchError {
+pub fn not_an_object(patch: &Value) -> PatchError {
     let found = json_type(patch);
     PatchError::Malformed(format!(
         "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"

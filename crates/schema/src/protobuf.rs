@@ -9,7 +9,7 @@ mod wire;
 
 pub use self::{
     decode::{decode, open},
-    encode::{encode, encode_event, encode_list, seal},
+    encode::{encode, encode_event, encode_list, encode_partial, seal},
     wire::Malformed,
 };
 

@@ -34,8 +34,24 @@ pub struct Admission<'a> {
     /// What is to be stored; `Null` on deletion.
     pub object: Value,
     pub old: Option<&'a Value>,
+    /// That of the old object; 0: there is none.
+    pub revision: u64,
+    pub reinvocation: Reinvocation,
     pub dry_run: bool,
     pub(crate) said: Mutex<Said>,
+}
+
+/// Plugins that change objects may have to look again at what those behind them changed.
+#[derive(Clone, Debug, Default)]
+pub struct Reinvocation {
+    /// 0, then 1.
+    pub round: u8,
+    /// Whether somebody asks for the second round.
+    pub wanted: bool,
+    /// Those who were asked in the first round and want to be asked again.
+    pub invoked: Vec<Text>,
+    /// What they left behind.
+    pub last: Option<Value>,
 }
 
 /// What plugins say besides yes.

@@ -8,6 +8,8 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::Unsy
 use hyper::body::Incoming;
 use object::Status;
 
+use crate::audit;
+
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub type Reply = Response<Body>;
 
@@ -17,9 +19,13 @@ pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
 }
 
 /// The whole body, unless it is larger than `limit`.
-pub(crate) async fn read(body: Incoming, limit: usize) -> Result<Bytes, Status> {
+pub async fn read(body: Incoming, limit: usize) -> Result<Bytes, Status> {
     match Limited::new(body, limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
+        Ok(body) => {
+            let bytes = body.to_bytes();
+            audit::note_body(&bytes);
+            Ok(bytes)
+        }
         Err(error) if error.is::<LengthLimitError>() => {
             Err(Status::too_large(format!("limit is {limit}")))
         }

@@ -4,7 +4,7 @@ use http::{HeaderMap, header::CONTENT_TYPE};
 use object::{Object, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_with};
 use schema::{Definition, Errors, Path, protobuf};
 
-use crate::Query;
+use crate::{Kinds, Query};
 
 /// What is done about fields that are unknown or given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +23,15 @@ pub struct Decoded {
 
 /// Reads an object of this kind. What it is called there must fit.
 pub fn decode_body(
+    kinds: &Kinds,
     definition: &Definition,
     headers: &HeaderMap,
     query: &Query,
     body: &[u8],
 ) -> Result<Decoded, Status> {
     let (mut object, twice) = parse(definition, headers, body)?;
-    check_type(&object, definition)?;
-    let decoded = fit(definition, query, &mut object, twice)?;
+    check_type(kinds, &object, definition)?;
+    let decoded = fit(definition, query, &mut object, &twice)?;
     Ok(Decoded { object, warnings: decoded })
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn fit(
     definition: &Definition,
     query: &Query,
     object: &mut Value,
-    twice: Vec<String>,
+    twice: &[String],
 ) -> Result<Vec<String>, Status> {
     let mut unknown = Vec::new();
     let version = definition.names.version;
@@ -55,13 +56,12 @@ pub(crate) fn fit(
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         })
     };
-    let odd: Vec<String> = twice
+    let odd: Vec<String> = unknown
         .iter()
-        .filter(is_known)
-        .map(|path| format!("duplicate field {path:?}"))
-        .chain(unknown.iter().map(|path| format!("unknown field {path:?}")))
+        .map(|path| format!("unknown field {path:?}"))
+        .chain(twice.iter().filter(is_known).map(|path| format!("duplicate field {path:?}")))
         .collect();
-    match validation(query)? {
+    match validation(query) {
         Validation::Ignore => Ok(Vec::new()),
         Validation::Strict if !odd.is_empty() => {
             let kind = definition.names.kind;
@@ -191,20 +191,15 @@ pub(crate) fn unsupported() -> Status {
 
 /// The same, for patches.
 pub(crate) fn unsupported_patch(definition: &Definition) -> Status {
-    let strategic = match definition.custom {
-        Some(_) => "",
-        None => "application/strategic-merge-patch+json, ",
-    };
-    Status::failure(
-        415,
-        "UnsupportedMediaType",
-        format!(
-            "the body of the request was in an unknown format - accepted media types include: \
-             application/json-patch+json, application/merge-patch+json, \
-             {strategic}application/apply-patch+yaml, application/apply-patch+cbor"
-        ),
-    )
-    .with_details(StatusDetails::new())
+    if definition.custom.is_some() {
+        let said = "the body of the request was in an unknown format - accepted media types \
+                    include: application/json-patch+json, application/merge-patch+json, \
+                    application/apply-patch+yaml, application/apply-patch+cbor";
+        return Status::failure(415, "UnsupportedMediaType", said)
+            .with_details(StatusDetails::new());
+    }
+    Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+        .with_details(StatusDetails::new())
 }
 
 pub(crate) fn media_type(headers: &HeaderMap) -> &str {
@@ -212,38 +207,58 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
-fn check_type(object: &Value, definition: &Definition) -> Result<(), Status> {
+/// Whether the object says that it is of this kind. One of another kind must be right
+/// as such before it is wrong here.
+fn check_type(kinds: &Kinds, object: &Value, definition: &Definition) -> Result<(), Status> {
     let (named, names) = (Object::view(object), &definition.names);
-    let (kind, expected) = (names.kind, names.api_version());
-    if named.api_version() != expected {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({}) does not match the expected API version ({expected})",
-            named.api_version()
-        )));
-    } else if named.kind() != kind && definition.custom.is_some() {
+    let (expected, given) = (names.api_version(), named.api_version());
+    if (given, named.kind()) == (&*expected, names.kind) {
+        return Ok(());
+    }
+    let (kind, wanted) = (named.kind(), names.kind);
+    if definition.custom.is_some() && given == expected {
         let mut errs = Errors::default();
-        errs.invalid(&Path::Root.field("kind"), named.kind(), format!("must be {kind}"));
-        return Err(errs.status(names.group, named.kind(), named.metadata().name()));
-    } else if named.kind() != kind {
-        let (given, version) = (named.kind(), names.version);
-        let group =
-            names.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+        errs.invalid(&Path::Root.field("kind"), kind, format!("must be {wanted}"));
+        return Err(errs.status(names.group, kind, named.metadata().name()));
+    } else if definition.custom.is_some() {
         return Err(Status::bad_request(format!(
-            "{given} in version {version:?} cannot be handled as a {kind}: converting \
-             ({version}.{given}) to ({group}.{kind}): unknown conversion"
+            "the API version in the data ({given}) does not match the expected API version \
+             ({expected})"
         )));
     }
-    Ok(())
+    let (group, version) = given.rsplit_once('/').unwrap_or(("", given));
+    let unfit = |why: String| {
+        Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {wanted}: {why}"
+        ))
+    };
+    let list = kind.strip_suffix("List").and_then(|item| kinds.named(group, version, item));
+    let Some(other) = kinds.named(group, version, kind).or(list) else {
+        return Err(unfit(format!(
+            "no kind {kind:?} is registered for version {given:?} in scheme \
+             \"pkg/runtime/scheme.go:111\""
+        )));
+    };
+    let same = other.definition.names.kind == kind;
+    if same {
+        other.definition.conform(&mut object.clone(), &mut Vec::new()).map_err(unfit)?;
+    }
+    if same && other.definition.storage.prefix == definition.storage.prefix {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({given}) does not match the expected API version \
+             ({expected})"
+        )));
+    }
+    let package = names.group.split('.').next().filter(|group| !group.is_empty());
+    let package = package.unwrap_or("core");
+    Err(unfit(format!("converting ({version}.{kind}) to ({package}.{wanted}): unknown conversion")))
 }
 
-fn validation(query: &Query) -> Result<Validation, Status> {
+/// Another word is refused with the other options.
+fn validation(query: &Query) -> Validation {
     match query.get("fieldValidation").unwrap_or_default() {
-        "" | "Warn" => Ok(Validation::Warn),
-        "Ignore" => Ok(Validation::Ignore),
-        "Strict" => Ok(Validation::Strict),
-        other => Err(Status::bad_request(format!(
-            "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \
-             \"Strict\", \"Warn\""
-        ))),
+        "Ignore" => Validation::Ignore,
+        "Strict" => Validation::Strict,
+        _ => Validation::Warn,
     }
 }

@@ -4,20 +4,21 @@
 use http::{HeaderMap, header::ACCEPT};
 use object::Value;
 
-use crate::{Reply, Served, Server, kinds::stored_in, object_reply, respond::raw};
+use crate::{RemoteGroup, Reply, Served, Server, kinds::stored_in, object_reply, respond::raw};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 pub(crate) fn answer(server: &Server, path: &str, headers: &HeaderMap) -> Option<Reply> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let kinds = server.registry.kinds().all();
+    let others = server.aggregate.as_ref().map(|others| others.groups()).unwrap_or_default();
     let aggregated = wants_aggregated(headers);
     match &*parts {
-        ["api"] if aggregated => Some(document(&kinds, str::is_empty)),
-        ["apis"] if aggregated => Some(document(&kinds, |group| !group.is_empty())),
+        ["api"] if aggregated => Some(document(&kinds, &[], str::is_empty)),
+        ["apis"] if aggregated => Some(document(&kinds, &others, |group| !group.is_empty())),
         ["api"] => Some(object_reply(200, &versions(server))),
-        ["apis"] => Some(object_reply(200, &groups(&kinds))),
-        ["apis", name] => group(&kinds, name).map(|group| object_reply(200, &group)),
+        ["apis"] => Some(object_reply(200, &groups(&kinds, &others))),
+        ["apis", name] => group(&kinds, &others, name).map(|group| object_reply(200, &group)),
         ["api", version] => resources(&kinds, "", version),
         ["apis", group, version] => resources(&kinds, group, version),
         _ => None,
@@ -61,12 +62,17 @@ fn versions(server: &Server) -> Value {
     versions
 }
 
-fn groups(kinds: &[Served]) -> Value {
+fn groups(kinds: &[Served], others: &[RemoteGroup]) -> Value {
     let groups = by_group(kinds).into_iter().filter(|(group, _)| !group.is_empty());
+    let own = groups.map(|(group, versions)| described(group, &versions));
+    let others = others.iter().map(|other| {
+        let versions: Vec<&str> = other.versions.iter().map(|(name, _)| &**name).collect();
+        described(&other.name, &versions)
+    });
     let mut list = Value::object();
     list["kind"] = "APIGroupList".into();
     list["apiVersion"] = "v1".into();
-    list["groups"] = groups.map(|(group, versions)| described(group, &versions)).collect();
+    list["groups"] = own.chain(others).collect();
     list
 }
 
@@ -84,10 +90,17 @@ fn described(group: &str, versions: &[&str]) -> Value {
     entry
 }
 
-fn group(kinds: &[Served], name: &str) -> Option<Value> {
+fn group(kinds: &[Served], others: &[RemoteGroup], name: &str) -> Option<Value> {
     let groups = by_group(kinds);
-    let (name, versions) = groups.iter().find(|(group, _)| *group == name && !group.is_empty())?;
-    let mut group = described(name, versions);
+    let own = groups.iter().find(|(group, _)| *group == name && !group.is_empty());
+    let mut group = match own {
+        Some((name, versions)) => described(name, versions),
+        None => {
+            let other = others.iter().find(|other| other.name == name)?;
+            let versions: Vec<&str> = other.versions.iter().map(|(name, _)| &**name).collect();
+            described(name, &versions)
+        }
+    };
     group["kind"] = "APIGroup".into();
     group["apiVersion"] = "v1".into();
     Some(group)
@@ -169,7 +182,7 @@ fn hash(served: &Served) -> String {
 }
 
 /// The aggregated document: all groups whose name `is` right, with all in them.
-fn document(kinds: &[Served], is: impl Fn(&str) -> bool) -> Reply {
+fn document(kinds: &[Served], others: &[RemoteGroup], is: impl Fn(&str) -> bool) -> Reply {
     let groups = by_group(kinds).into_iter().filter(|(group, _)| is(group));
     let items = groups.map(|(group, versions)| {
         let versions = versions.into_iter().map(|version| {
@@ -197,7 +210,7 @@ fn document(kinds: &[Served], is: impl Fn(&str) -> bool) -> Reply {
     list["kind"] = "APIGroupDiscoveryList".into();
     list["apiVersion"] = "apidiscovery.k8s.io/v2".into();
     list["metadata"] = Value::object();
-    list["items"] = items.collect();
+    list["items"] = items.chain(others.iter().map(remote_group)).collect();
     raw(200, AGGREGATED, object::to_json(&list))
 }
 
@@ -238,6 +251,65 @@ fn aggregated(served: &Served) -> Value {
         .collect();
     if !subresources.is_empty() {
         entry["subresources"] = subresources.into_iter().collect();
+    }
+    entry
+}
+
+/// A group that others serve, as they describe it.
+fn remote_group(group: &RemoteGroup) -> Value {
+    let mut item = Value::object();
+    item["metadata"]["name"] = group.name.as_str().into();
+    let versions = group.versions.iter().map(|(version, list)| {
+        let mut entry = Value::object();
+        entry["version"] = version.as_str().into();
+        entry["freshness"] = if list.is_null() { "Stale" } else { "Current" }.into();
+        let text =
+            |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
+        let all = list.get("resources").items();
+        let plain = all.iter().filter(|own| !text(own, "name").contains('/'));
+        let resources = plain.map(|own| {
+            let name = text(own, "name");
+            let mut entry = described_resource("resource", &name, own);
+            let prefix = format!("{name}/");
+            let parts: Vec<Value> = all
+                .iter()
+                .filter_map(|part| {
+                    let name = text(part, "name");
+                    let name = name.strip_prefix(&prefix)?;
+                    Some(described_resource("subresource", name, part))
+                })
+                .collect();
+            if !parts.is_empty() {
+                entry["subresources"] = parts.into_iter().collect();
+            }
+            entry
+        });
+        let resources: Vec<Value> = resources.collect();
+        entry["resources"] = resources.into_iter().collect();
+        entry
+    });
+    let versions: Vec<Value> = versions.collect();
+    item["versions"] = versions.into_iter().collect();
+    item
+}
+
+fn described_resource(what: &str, name: &str, own: &Value) -> Value {
+    let mut entry = Value::object();
+    entry[what] = name.into();
+    for part in ["group", "version"] {
+        entry["responseKind"][part] = own.get(part).as_str().unwrap_or_default().into();
+    }
+    entry["responseKind"]["kind"] = own.get("kind").clone();
+    entry["verbs"] = own.get("verbs").clone();
+    if what == "resource" {
+        let namespaced = own.get("namespaced").as_bool().unwrap_or_default();
+        entry["scope"] = if namespaced { "Namespaced" } else { "Cluster" }.into();
+        entry["singularResource"] = own.get("singularName").as_str().unwrap_or_default().into();
+        for name in ["shortNames", "categories"] {
+            if !own.get(name).is_null() {
+                entry[name] = own.get(name).clone();
+            }
+        }
     }
     entry
 }

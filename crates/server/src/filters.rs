@@ -1,12 +1,14 @@
 //! What every request passes before it is routed, in this order.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::request::Parts;
-use object::{Status, Subject};
+use object::{Status, Subject, Text};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{Attributes, Decision, Limits, Peer, Query, RequestInfo, Server, User};
+use crate::{
+    Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, User, query::unescaped,
+};
 
 /// What the filters found out.
 #[derive(Debug)]
@@ -15,18 +17,38 @@ pub(crate) struct Passed {
     pub(crate) query: Query,
     pub(crate) user: User,
     /// Held while the request is handled.
-    pub(crate) seat: Option<OwnedSemaphorePermit>,
+    pub(crate) seat: Seat,
+}
+
+/// Who was stopped by a filter, if that is known, and why.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: Status,
+    pub(crate) who: Option<(User, RequestInfo)>,
 }
 
 /// request info → authenticate → impersonate → take a seat → authorize
-pub(crate) async fn pass(server: &Server, head: &Parts, peer: &Peer) -> Result<Passed, Status> {
+pub(crate) async fn pass(server: &Server, head: &Parts, peer: &Peer) -> Result<Passed, Refused> {
     let query = Query::parse(head.uri.query().unwrap_or_default());
     let info = RequestInfo::of(&head.method, head.uri.path(), &query);
-    let user = authenticate(server, head, peer).await?;
-    let user = impersonate(server, head, user).await?;
-    let seat = server.seats.take(&user, &info)?;
-    authorize(server, &user, &info.attributes(&query)).await?;
-    Ok(Passed { info, query, user, seat })
+    let unknown = |status| Refused { status, who: None };
+    let user = authenticate(server, head, peer).await.map_err(unknown)?;
+    let user = impersonate(server, head, user).await.map_err(unknown)?;
+    let seat = match &server.flow {
+        Some(flow) => flow.seat(&user, &info).await,
+        None => server.seats.take(&user, &info).map(|permit| Seat {
+            of: None,
+            held: permit.map(|permit| Box::new(permit) as Box<dyn Send>),
+        }),
+    };
+    let allowed = match seat {
+        Ok(seat) => authorize(server, &user, &info.attributes(&query)).await.map(|()| seat),
+        Err(status) => Err(status),
+    };
+    match allowed {
+        Ok(seat) => Ok(Passed { info, query, user, seat }),
+        Err(status) => Err(Refused { status, who: Some((user, info)) }),
+    }
 }
 
 async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<User, Status> {
@@ -60,14 +82,18 @@ async fn impersonate(server: &Server, head: &Parts, user: User) -> Result<User, 
         .headers
         .iter()
         .filter_map(|(name, value)| {
-            Some((name.as_str().strip_prefix("impersonate-extra-")?, value.to_str().ok()?))
+            let name = name.as_str().strip_prefix("impersonate-extra-")?;
+            Some((unescaped(name, false), value.to_str().ok()?))
         })
         .collect();
     let Some(name) = name.first() else {
         if groups.is_empty() && uid.is_empty() && extra.is_empty() {
             return Ok(user);
         }
-        return Err(Status::bad_request("requested impersonation without impersonating a user"));
+        let uid = uid.first().cloned().unwrap_or_default();
+        let claimed = go_user(&uid, &groups, &extra);
+        let why = format!("requested {claimed} without impersonating a user name");
+        return Err(Status::bad_request(why));
     };
     let claim = async |resource: &str, subresource: &str, name: &str, group: &str| {
         let attributes = Attributes {
@@ -111,13 +137,36 @@ async fn impersonate(server: &Server, head: &Parts, user: User) -> Result<User, 
         other.uid = uid.as_str().into();
     }
     for (key, value) in extra {
-        claim("userextras", key, value, "authentication.k8s.io").await?;
-        other.extra.entry(key.to_owned()).or_default().push(value.to_owned());
+        claim("userextras", &key, value, "authentication.k8s.io").await?;
+        other.extra.entry(key.to_string()).or_default().push(value.to_owned());
     }
     if name != "system:anonymous" && !other.is_in("system:authenticated") {
         other.groups.push("system:authenticated".into());
     }
     Ok(other)
+}
+
+/// Somebody without a name, as Go prints them.
+fn go_user(uid: &str, groups: &[String], extra: &[(Text, &str)]) -> String {
+    let mut named: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (key, value) in extra {
+        named.entry(key).or_default().push(value);
+    }
+    let list = |values: &[&str]| match values {
+        [] => "[]string(nil)".to_owned(),
+        values => {
+            let values: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
+            format!("[]string{{{}}}", values.join(", "))
+        }
+    };
+    let groups = list(&groups.iter().map(String::as_str).collect::<Vec<_>>());
+    let extra: Vec<_> =
+        named.iter().map(|(key, values)| format!("{key:?}:{}", list(values))).collect();
+    let extra = match &*extra {
+        [] => "map[string][]string(nil)".to_owned(),
+        extra => format!("map[string][]string{{{}}}", extra.join(", ")),
+    };
+    format!("&user.DefaultInfo{{Name:\"\", UID:{uid:?}, Groups:{groups}, Extra:{extra}}}")
 }
 
 /// The first opinion decides; nobody's opinion is no.

@@ -159,6 +159,15 @@ impl Kinds {
         self.read().by_name.get(&key).cloned()
     }
 
+    /// A kind by the names that objects have for it.
+    pub fn named(&self, group: &str, version: &str, kind: &str) -> Option<Served> {
+        let is = |served: &&Served| {
+            let names = &served.definition.names;
+            names.group == group && names.version == version && names.kind == kind
+        };
+        self.read().order.iter().find(is).cloned()
+    }
+
     /// Whether anything built in is served of the group.
     pub fn has_group(&self, group: &str) -> bool {
         let built_in = |served: &Served| served.definition.custom.is_none();

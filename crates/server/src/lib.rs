@@ -7,6 +7,8 @@
 //! ```
 
 mod admit;
+mod aggregate;
+mod audit;
 mod auth;
 mod body;
 mod codec;
@@ -17,6 +19,7 @@ mod discovery;
 mod encodings;
 mod encryption;
 mod filters;
+mod flow;
 mod health;
 mod kinds;
 mod list_options;
@@ -25,6 +28,7 @@ mod metrics;
 mod negotiate;
 mod openapi;
 mod options;
+mod outward;
 mod plain;
 mod query;
 mod registry;
@@ -38,25 +42,29 @@ mod upgrade;
 mod watching;
 
 pub use self::{
-    admit::{Admission, Admit, Admitting, Operation},
+    admit::{Admission, Admit, Admitting, Operation, Reinvocation},
+    aggregate::{Aggregate, RemoteGroup},
+    audit::{Audit, AuditLevel, AuditStage},
     auth::{
         Attributes, Authenticate, Authenticating, Authorize, Authorizing, Decision, Peer, User,
     },
-    body::{Body, Reply},
+    body::{Body, Reply, read},
     codec::{Decoded, decode_body},
     config::{Config, Limits},
     convert::{Convert, Converting},
     encryption::{Encryption, EncryptionConfig, Place},
+    flow::{Flow, Seat, Seating},
     health::Check,
     kinds::{Kinds, Served},
     listen::{Listening, Tls},
-    query::Query,
+    outward::Remote,
+    query::{Query, unescaped},
     registry::{
         Applied, Call, Delete, Deleted, List, Note, Notice, Page, Patch, PatchType, Registry,
-        Selection, Start, Watch, uid,
+        Selection, Start, Watch, other_uid, uid,
     },
     request::{Request, RequestInfo},
-    respond::{object_reply, status_reply},
+    respond::{object_reply, reply_as, status_reply, status_reply_as},
     route::{Handle, Handler, Handling},
     server::Server,
     transform::{Identity, Transform},

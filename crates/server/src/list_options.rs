@@ -10,7 +10,7 @@ use schema::{Errors, Path};
 
 use crate::{
     Page, Query, Registry, Reply, Request, Selection, Served, Server, Start,
-    negotiate::negotiate,
+    negotiate::{Offer, negotiate},
     registry::store_status,
     watching::{self, Terms},
 };
@@ -121,13 +121,17 @@ pub(crate) async fn watch(
     let version = query.get("resourceVersion").unwrap_or_default();
     let bookmarks = query.flag("allowWatchBookmarks");
     let revision = number(version)?;
-    fresh(served, revision).await?;
-    let start = match revision {
-        _ if query.flag("sendInitialEvents") => Start::List { bookmark: bookmarks },
-        0 => Start::List { bookmark: false },
-        revision => Start::After(revision),
+    let initial = query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents"));
+    let start = match (initial, revision) {
+        (Some(true), revision) => {
+            fresh(served, revision).await?;
+            Start::List { bookmark: bookmarks }
+        }
+        (None, 0) => Start::List { bookmark: false },
+        (Some(false), 0) => Start::After(served.objects()?.complete_through()),
+        (_, revision) => Start::After(revision),
     };
-    let form = negotiate(&request.head.headers, query, true)?.for_kind(served);
+    let form = negotiate(&request.head.headers, query, Offer::Watch)?.for_kind(served);
     let watch = server.registry.watch(served, selection, start)?;
     let asked = query.integer("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok());
     let timeout = match asked.filter(|seconds| *seconds > 0) {

@@ -39,6 +39,11 @@ impl Metrics {
         }
     }
 
+    /// Begins to count anew.
+    pub(crate) fn reset(&self) {
+        self.requests.lock().expect("not poisoned").clear();
+    }
+
     /// All of it in the text form that Prometheus reads.
     pub(crate) fn text(&self, objects: &[(String, usize)]) -> String {
         let requests = self.requests.lock().expect("not poisoned");

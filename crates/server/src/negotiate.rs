@@ -1,6 +1,9 @@
 //! In which form an answer goes out.
 
-use http::{HeaderMap, header::ACCEPT};
+use http::{
+    HeaderMap,
+    header::{ACCEPT, USER_AGENT},
+};
 use object::{Status, StatusDetails};
 
 use crate::{Query, Served, table::Include};
@@ -25,13 +28,34 @@ pub(crate) enum As {
 pub(crate) struct Form {
     pub(crate) format: Format,
     pub(crate) into: As,
+    /// Whether a list was asked for by name: `PartialObjectMetadataList`.
+    pub(crate) list: bool,
+    /// The version of what the objects are made into.
+    pub(crate) version: &'static str,
     /// What the rows of a table hold.
     pub(crate) include: Include,
+    /// Whether people shall read it.
+    pub(crate) pretty: bool,
+}
+
+/// What a path can answer with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    Object,
+    Watch,
+    /// Parts of objects, which are never made into anything.
+    Part,
 }
 
 impl Form {
-    pub(crate) const JSON: Self =
-        Self { format: Format::Json, into: As::Object, include: Include::Metadata };
+    pub(crate) const JSON: Self = Self {
+        format: Format::Json,
+        into: As::Object,
+        list: false,
+        version: "meta.k8s.io/v1",
+        include: Include::Metadata,
+        pretty: false,
+    };
 
     pub(crate) fn media_type(self) -> &'static str {
         match self.format {
@@ -51,22 +75,69 @@ impl Form {
 }
 
 /// The first acceptable form, in the client's order of preference.
-pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, tables: bool) -> Result<Form, Status> {
-    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let accept: Vec<&str> = accept.flat_map(|value| value.split(',')).map(str::trim).collect();
-    if accept.iter().all(|clause| clause.is_empty()) {
-        return Ok(Form::JSON);
+pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Form, Status> {
+    let clauses = clauses(headers);
+    let pretty = pretty(headers, query);
+    if clauses.is_empty() {
+        return Ok(Form { pretty, ..Form::JSON });
     }
-    let mut clauses: Vec<_> = accept.iter().map(|clause| (quality(clause), *clause)).collect();
-    clauses.sort_by_key(|clause| std::cmp::Reverse(clause.0));
-    let found = clauses.iter().find_map(|(_, clause)| form(clause, tables));
+    let watches = offer == Offer::Watch;
+    if !clauses.iter().any(|clause| format(clause.split(';').next().unwrap_or_default()).is_some())
+    {
+        let streams = if watches {
+            ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+        } else {
+            ""
+        };
+        let said =
+            format!("406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}{streams}");
+        let status = Status::failure(406, "NotAcceptable", said);
+        return Err(status.with_details(StatusDetails::new()));
+    }
+    let found = clauses.iter().find_map(|clause| form(clause, offer != Offer::Part));
     let form = found.ok_or_else(|| {
-        let said = "406: Not Acceptable\n\nAvailable representations: application/json, \
-                    application/yaml, application/vnd.kubernetes.protobuf";
-        Status::failure(406, "NotAcceptable", said).with_details(StatusDetails::new())
+        not_acceptable(format!("only the following media types are accepted: {MEDIA_TYPES}"))
     })?;
     let include = if form.into == As::Table { include(query)? } else { Include::Metadata };
-    Ok(Form { include, ..form })
+    Ok(Form { include, pretty: pretty || form.pretty, ..form })
+}
+
+/// The form of failures: as asked for where that is possible, and never made into anything.
+pub(crate) fn negotiate_failure(headers: &HeaderMap, query: &Query) -> Form {
+    let format = clauses(headers)
+        .iter()
+        .find_map(|clause| format(clause.split(';').next().unwrap_or_default()))
+        .unwrap_or(Format::Json);
+    Form { format, pretty: pretty(headers, query), ..Form::JSON }
+}
+
+pub(crate) fn not_acceptable(message: String) -> Status {
+    Status::failure(406, "NotAcceptable", message)
+}
+
+const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// What the client accepts, the best first.
+fn clauses(headers: &HeaderMap) -> Vec<&str> {
+    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let clauses = accept.flat_map(|value| value.split(',')).map(str::trim);
+    let mut clauses: Vec<_> = clauses.filter(|clause| !clause.is_empty()).collect();
+    clauses.sort_by_key(|clause| std::cmp::Reverse(quality(clause)));
+    clauses
+}
+
+/// Whether to indent: people who look with a browser or by hand like that.
+fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+    match query.get("pretty") {
+        Some(asked) if !asked.is_empty() => {
+            matches!(asked, "1" | "t" | "T" | "true" | "TRUE" | "True")
+        }
+        _ => {
+            let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+            let agent = agent.unwrap_or_default();
+            ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| agent.starts_with(tool))
+        }
+    }
 }
 
 fn include(query: &Query) -> Result<Include, Status> {
@@ -90,29 +161,41 @@ fn quality(clause: &str) -> u32 {
     thousandths
 }
 
-fn form(clause: &str, tables: bool) -> Option<Form> {
+fn format(media_type: &str) -> Option<Format> {
+    match media_type.trim() {
+        "application/json" | "*/*" => Some(Format::Json),
+        "application/yaml" => Some(Format::Yaml),
+        "application/vnd.kubernetes.protobuf" => Some(Format::Protobuf),
+        _ => None,
+    }
+}
+
+fn form(clause: &str, makes: bool) -> Option<Form> {
     let mut parts = clause.split(';').map(str::trim);
-    let format = match parts.next()? {
-        "application/json" | "*/*" => Format::Json,
-        "application/yaml" => Format::Yaml,
-        "application/vnd.kubernetes.protobuf" => Format::Protobuf,
-        _ => return None,
-    };
-    let mut into = As::Object;
+    let mut form = Form { format: format(parts.next()?)?, ..Form::JSON };
+    let (mut into, mut group, mut version) = ("", "", "");
     for part in parts {
         match part.split_once('=') {
-            Some(("as", "Table")) if tables => into = As::Table,
-            Some(("as", "PartialObjectMetadata" | "PartialObjectMetadataList")) if tables => {
-                into = As::Metadata;
-            }
-            Some(("as", _)) => return None,
-            Some(("g", "meta.k8s.io") | ("v", "v1" | "v1beta1") | ("q" | "charset", _)) | None => {}
-            Some(("stream", "watch")) => {}
-            Some(("g" | "v", _)) => return None,
-            Some(_) => {}
+            Some(("as", kind)) => into = kind,
+            Some(("g", name)) => group = name,
+            Some(("v", name)) => version = name,
+            Some(("pretty", "1")) => form.pretty = true,
+            _ => {}
         }
     }
-    Some(Form { format, into, ..Form::JSON })
+    form.version = match (into, group, version) {
+        ("", ..) => return Some(form),
+        (_, "meta.k8s.io", "v1") => "meta.k8s.io/v1",
+        (_, "meta.k8s.io", "v1beta1") => "meta.k8s.io/v1beta1",
+        _ => return None,
+    };
+    match into {
+        "Table" if makes && form.format != Format::Protobuf => form.into = As::Table,
+        "PartialObjectMetadata" | "PartialObjectMetadataList" if makes => form.into = As::Metadata,
+        _ => return None,
+    }
+    form.list = into == "PartialObjectMetadataList";
+    Some(form)
 }
 
 #[cfg(test)]
@@ -122,7 +205,9 @@ mod tests {
     fn asked(accept: &str) -> Option<(Format, As)> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().unwrap());
-        negotiate(&headers, &Query::default(), true).ok().map(|form| (form.format, form.into))
+        negotiate(&headers, &Query::default(), Offer::Object)
+            .ok()
+            .map(|form| (form.format, form.into))
     }
 
     #[test]

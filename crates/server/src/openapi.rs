@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT, CACHE_CONTROL, ETAG, IF_NONE_MATCH},
+    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH},
 };
 use object::{Status, StatusDetails, Value, to_json};
 use schema::Definition;
@@ -56,7 +56,12 @@ impl Documents {
             path => {
                 let name = path.strip_prefix("/openapi/v3/")?;
                 let documents = self.documents(server);
-                let found = documents.iter().find(|document| document.name == name)?;
+                let known = documents.iter().find(|document| document.name == name);
+                let Some(found) = known else {
+                    let mut nothing = raw(404, "", Bytes::new());
+                    nothing.headers_mut().remove(CONTENT_TYPE);
+                    return Some(nothing);
+                };
                 if !takes_json(headers) {
                     return Some(status_reply(&not_acceptable()));
                 }
@@ -184,7 +189,8 @@ fn not_acceptable() -> Status {
 }
 
 fn definitions(server: &Server) -> Vec<Arc<Definition>> {
-    server.registry.kinds().all().into_iter().map(|served| served.definition).collect()
+    let kinds = server.registry.kinds().all().into_iter().map(|served| served.definition);
+    kinds.chain(server.parts.iter().cloned().map(Arc::new)).collect()
 }
 
 fn hash(bytes: &[u8]) -> String {

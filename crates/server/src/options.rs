@@ -33,6 +33,12 @@ pub(crate) fn call(request: &Request) -> Result<Call, Status> {
             errs.invalid(&field, name, "should not contain control characters");
         }
     }
+    let validation = query.get("fieldValidation").unwrap_or_default();
+    let writes = kind != "DeleteOptions";
+    if writes && !matches!(validation, "" | "Ignore" | "Warn" | "Strict") {
+        let at = Path::Root.field("fieldValidation");
+        errs.not_supported(&at, validation, &["", "Ignore", "Strict", "Warn"]);
+    }
     if !errs.is_empty() {
         return Err(errs.status(META, kind, ""));
     }
@@ -62,13 +68,7 @@ pub(crate) async fn delete(
         return Err(Status::bad_request(format!("expected DeleteOptions, not {kind}")));
     }
     let options = DeleteOptions::view(&given);
-    let unsafe_asked = options.ignore_store_read_error_with_cluster_breaking_potential();
-    if unsafe_asked.unwrap_or_default() {
-        return Err(Status::bad_request(
-            "ignoreStoreReadErrorWithClusterBreakingPotential is not supported: restore a snapshot \
-             instead",
-        ));
-    }
+    let unread = options.ignore_store_read_error_with_cluster_breaking_potential();
     let grace = match options.grace_period_seconds() {
         None => query.integer("gracePeriodSeconds")?,
         some => some,
@@ -88,6 +88,7 @@ pub(crate) async fn delete(
         uid: uid.into(),
         revision: revision(version.unwrap_or_default())?,
         propagation: propagation.into(),
+        unread: unread.unwrap_or_default(),
     })
 }
 

@@ -9,6 +9,9 @@ use crate::{
     respond::{no_method, no_page, raw},
 };
 
+/// The form that Prometheus reads.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
 /// What is no resource.
 pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Reply, Status> {
     let path = request.info.path.clone();
@@ -17,6 +20,9 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
         return handler.handle(server, request).await;
     }
     let reads = request.info.verb == "get";
+    if let Some(reply) = watch_alone(&path) {
+        return Ok(reply);
+    }
     if path.starts_with("//") {
         return Ok(no_page());
     }
@@ -37,6 +43,10 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
         "/version" | "/version/" if !reads => Err(no_method()),
         "/version" | "/version/" => Ok(object_reply(200, &version(server))),
         "/" => Ok(object_reply(200, &index(server))),
+        "/metrics" if request.info.verb == "delete" => {
+            server.metrics.reset();
+            Ok(raw(200, "text/plain; charset=utf-8", b"metrics reset\n".to_vec()))
+        }
         "/metrics" => {
             let count = |served: Served| {
                 let names = &served.definition.names;
@@ -49,7 +59,7 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
             let objects: Vec<_> =
                 server.registry.kinds().all().into_iter().filter_map(count).collect();
             let text = server.metrics.text(&objects);
-            Ok(raw(200, "text/plain; version=0.0.4; charset=utf-8", text.into_bytes()))
+            Ok(raw(200, METRICS, text.into_bytes()))
         }
         path => {
             let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
@@ -61,6 +71,19 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
             }
         }
     }
+}
+
+/// The old prefix of watches, with nothing behind it.
+fn watch_alone(path: &str) -> Option<Reply> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    if !matches!(&*parts, ["api", _, "watch"] | ["apis", _, _, "watch"]) {
+        return None;
+    }
+    let said = format!(
+        "Internal Server Error: {path:?}: failed to create RequestInfo: unable to determine kind \
+         and namespace from url, {path}\n"
+    );
+    Some(raw(500, "text/plain; charset=utf-8", said.into_bytes()))
 }
 
 fn version(server: &Server) -> Value {

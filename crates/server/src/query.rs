@@ -53,7 +53,7 @@ fn decoded(text: &str) -> Text {
 }
 
 /// What stands for itself again. In queries, a plus is a space.
-pub(crate) fn unescaped(text: &str, plus: bool) -> Text {
+pub fn unescaped(text: &str, plus: bool) -> Text {
     if !text.contains(['%', '+']) {
         return text.into();
     }

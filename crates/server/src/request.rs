@@ -52,6 +52,9 @@ impl RequestInfo {
             }
             _ => return info,
         };
+        if rest == ["watch"] {
+            return info; // of nothing
+        }
         info.is_resource = true;
         info.locate(method, rest, query);
         info

@@ -5,20 +5,27 @@ use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING},
 };
-use object::{Lens, Object, Status, Value, View, to_json, write_json, yaml::to_yaml};
+use object::{
+    Lens, Object, Status, Value, View, to_json, to_json_pretty, write_json, yaml::to_yaml,
+};
 use ref_cast::RefCast;
 use schema::{Definition, protobuf};
 use store::Version;
 
 use crate::{
-    Body, List, Reply, Served,
+    Body, List, Query, Reply, Served,
     body::full,
-    negotiate::{As, Form, Format},
+    negotiate::{As, Form, Format, Offer, negotiate, negotiate_failure, not_acceptable},
     table,
 };
 
 /// A failure, or a success without an object.
 pub fn status_reply(status: &Status) -> Reply {
+    status_as(status, Form::JSON)
+}
+
+/// The same in the form that was asked for.
+pub(crate) fn status_as(status: &Status, form: Form) -> Reply {
     let code = u16::try_from(status.code()).ok().filter(|code| *code >= 100).unwrap_or(200);
     let mut object = status.tree().clone();
     object["kind"] = "Status".into();
@@ -26,12 +33,32 @@ pub fn status_reply(status: &Status) -> Reply {
     if object.get("metadata").is_null() {
         object["metadata"] = Value::object();
     }
-    let mut reply = raw(code, Form::JSON.media_type(), line(&object));
+    let body = match form.format {
+        Format::Protobuf => sealed_status(&object),
+        _ => text(&object, form),
+    };
+    let mut reply = raw(code, form.media_type(), body);
     let wait = status.details().map_or(0, object::StatusDetails::retry_after_seconds);
     if wait > 0 {
         reply.headers_mut().insert(RETRY_AFTER, wait.into());
     }
     reply
+}
+
+/// A failure, or a success without an object, in the form that the request asks for.
+pub fn status_reply_as(headers: &HeaderMap, query: &Query, status: &Status) -> Reply {
+    status_as(status, negotiate_failure(headers, query))
+}
+
+/// An object of any kind, in the form that the request asks for.
+pub fn reply_as(
+    headers: &HeaderMap,
+    query: &Query,
+    definition: &Definition,
+    (code, object): (u16, &Value),
+) -> Result<Reply, Status> {
+    let form = negotiate(headers, query, Offer::Part)?;
+    Ok(encoded(definition, code, object, form))
 }
 
 /// One object of any form, as JSON.
@@ -98,32 +125,69 @@ pub(crate) fn one(
     version: &Version<Value>,
     form: Form,
     now: i64,
-) -> Reply {
+) -> Result<Reply, Status> {
     let object = shown(served, version.revision, &version.object);
-    match form.into {
-        As::Object => encoded(Some(&served.definition), code, &object, form),
+    Ok(match form.into {
+        As::Object => encoded(&served.definition, code, &object, form),
         As::Table => {
             let rows = [(version.revision, &version.object)];
-            let table = table::table(served, &rows, form.include, now);
-            encoded(None, code, &table, form)
+            raw(code, form.media_type(), text(&table::table(served, &rows, form, now), form))
         }
-        As::Metadata => encoded(None, code, &partial(&object), form),
+        As::Metadata if form.list => {
+            return Err(not_acceptable(format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list \
+                 (*{})",
+                go_name(served)
+            )));
+        }
+        As::Metadata => {
+            let object = partial(&object, form);
+            let body = match form.format {
+                Format::Protobuf => sealed_partial(&object, form),
+                _ => text(&object, form),
+            };
+            raw(code, form.media_type(), body)
+        }
+    })
+}
+
+/// The type that Go has for the kind: `core.ConfigMap`.
+fn go_name(served: &Served) -> String {
+    let names = &served.definition.names;
+    let package = match names.group.split('.').next() {
+        None | Some("") => "core",
+        Some(package) => package,
+    };
+    format!("{package}.{}", names.kind)
+}
+
+/// An object in the form that was asked for.
+pub(crate) fn encoded(definition: &Definition, code: u16, object: &Value, form: Form) -> Reply {
+    let body = match form.format {
+        Format::Protobuf => sealed(definition, object),
+        _ => text(object, form),
+    };
+    raw(code, form.media_type(), body)
+}
+
+/// The object as YAML, or as JSON in one line or in many.
+fn text(object: &Value, form: Form) -> Vec<u8> {
+    match form.format {
+        Format::Yaml => to_yaml(object).into_bytes(),
+        _ if form.pretty => to_json_pretty(object),
+        _ => line(object),
     }
 }
 
-/// An object in the form that was asked for; without a definition, as text.
-pub(crate) fn encoded(
-    definition: Option<&Definition>,
-    code: u16,
-    object: &Value,
-    form: Form,
-) -> Reply {
-    let (media_type, body) = match (form.format, definition) {
-        (Format::Yaml, _) => (form.media_type(), to_yaml(object).into_bytes()),
-        (Format::Protobuf, Some(definition)) => (form.media_type(), sealed(definition, object)),
-        _ => (Form::JSON.media_type(), line(object)),
-    };
-    raw(code, media_type, body)
+pub(crate) fn sealed_status(status: &Value) -> Vec<u8> {
+    let shape = <Status as Lens>::SHAPE;
+    protobuf::seal("v1", "Status", &protobuf::encode(shape, status))
+}
+
+/// Metadata alone, with its envelope.
+pub(crate) fn sealed_partial(partial: &Value, form: Form) -> Vec<u8> {
+    let message = protobuf::encode_partial(Object::view(partial).metadata().tree());
+    protobuf::seal(form.version, "PartialObjectMetadata", &message)
 }
 
 pub(crate) fn sealed(definition: &Definition, object: &Value) -> Vec<u8> {
@@ -133,7 +197,7 @@ pub(crate) fn sealed(definition: &Definition, object: &Value) -> Vec<u8> {
 }
 
 /// A list, whole or a page of it.
-pub(crate) fn many(served: &Served, list: &List, form: Form, now: i64) -> Reply {
+pub(crate) fn many(served: &Served, list: &List, form: Form, now: i64) -> Result<Reply, Status> {
     let mut head = Value::object();
     head["resourceVersion"] = list.revision.to_string().into();
     if !list.token.is_empty() {
@@ -142,33 +206,44 @@ pub(crate) fn many(served: &Served, list: &List, form: Form, now: i64) -> Reply 
     if let Some(remaining) = list.remaining {
         head["remainingItemCount"] = i64::try_from(remaining).unwrap_or(i64::MAX).into();
     }
-    match (form.into, form.format) {
+    let body = match (form.into, form.format) {
         (As::Table, _) => {
             let rows: Vec<_> =
                 list.items.iter().map(|version| (version.revision, &version.object)).collect();
-            let mut table = table::table(served, &rows, form.include, now);
+            let mut table = table::table(served, &rows, form, now);
             table["metadata"] = head;
-            encoded(None, 200, &table, form)
+            text(&table, form)
         }
-        (As::Metadata, _) => {
-            let items = list
-                .items
-                .iter()
-                .map(|version| partial(&shown(served, version.revision, &version.object)));
-            let mut object = Value::object();
-            object["kind"] = "PartialObjectMetadataList".into();
-            object["apiVersion"] = "meta.k8s.io/v1".into();
-            object["metadata"] = head;
-            object["items"] = items.collect();
-            encoded(None, 200, &object, form)
+        (As::Metadata, _) if !form.list => {
+            return Err(not_acceptable(format!(
+                "you requested PartialObjectMetadata, but the requested object is a list (*{}List)",
+                go_name(served)
+            )));
         }
-        (As::Object, Format::Json) => raw(200, form.media_type(), json_list(served, &head, list)),
-        (As::Object, Format::Yaml) => {
+        (As::Metadata, format) => {
+            let shown = list.items.iter().map(|item| shown(served, item.revision, &item.object));
+            if format == Format::Protobuf {
+                let items = shown.map(|object| {
+                    protobuf::encode_partial(Object::view(&object).metadata().tree())
+                });
+                let message = protobuf::encode_list(&head, items);
+                protobuf::seal(form.version, "PartialObjectMetadataList", &message)
+            } else {
+                let mut object = Value::object();
+                object["kind"] = "PartialObjectMetadataList".into();
+                object["apiVersion"] = form.version.into();
+                object["metadata"] = head;
+                object["items"] = shown.map(|object| partial(&object, form)).collect();
+                text(&object, form)
+            }
+        }
+        (As::Object, Format::Json) if !form.pretty => json_list(served, &head, list),
+        (As::Object, Format::Json | Format::Yaml) => {
             let mut object = named_list(served);
             object["metadata"] = head;
             let item = |version: &std::sync::Arc<Version<Value>>| bare(served, version);
             object["items"] = list.items.iter().map(item).collect();
-            raw(200, form.media_type(), to_yaml(&object).into_bytes())
+            text(&object, form)
         }
         (As::Object, Format::Protobuf) => {
             let items = list.items.iter().map(|version| {
@@ -178,9 +253,10 @@ pub(crate) fn many(served: &Served, list: &List, form: Form, now: i64) -> Reply 
             let message = protobuf::encode_list(&head, items);
             let names = &served.definition.names;
             let kind = served.definition.list_kind();
-            raw(200, form.media_type(), protobuf::seal(&names.api_version(), &kind, &message))
+            protobuf::seal(&names.api_version(), &kind, &message)
         }
-    }
+    };
+    Ok(raw(200, form.media_type(), body))
 }
 
 fn named_list(served: &Served) -> Value {
@@ -260,10 +336,10 @@ pub(crate) fn write_item(revision: u64, object: &Value, typed: bool, out: &mut V
 }
 
 /// Metadata alone.
-pub(crate) fn partial(object: &Value) -> Value {
+pub(crate) fn partial(object: &Value, form: Form) -> Value {
     let mut partial = Value::object();
     partial["kind"] = "PartialObjectMetadata".into();
-    partial["apiVersion"] = "meta.k8s.io/v1".into();
+    partial["apiVersion"] = form.version.into();
     partial["metadata"] = Object::view(object).metadata().tree().clone();
     partial
 }

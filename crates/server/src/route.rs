@@ -8,16 +8,16 @@ use schema::{Errors, Path};
 use store::Version;
 
 use crate::{
-    Call, Deleted, Reply, Request, Served, Server,
+    Attributes, Call, Deleted, Reply, Request, Served, Server, aggregate,
     body::read,
     codec::{Decoded, decode_body, media_type, unsupported_patch},
+    filters::authorize,
     list_options::{fresh, newest, page, selection, watch},
-    negotiate::{Form, negotiate},
+    negotiate::{Form, Offer, negotiate},
     options::{self, call},
     plain::plain,
     registry::{Applied, Patch, PatchType, revision},
-    respond::{many, no_method, no_page, one},
-    status_reply,
+    respond::{many, no_method, no_page, one, status_as},
 };
 
 pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Reply, Status>> + Send + 'a>>;
@@ -37,6 +37,13 @@ pub(crate) async fn route(
     request: Request,
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
+    if let (Some(others), Some((group, version))) =
+        (&server.aggregate, aggregate::place(&request.info.path))
+    {
+        if others.has(group, version) {
+            return others.handle(server, request).await;
+        }
+    }
     if !request.info.is_resource {
         return plain(server, request).await;
     }
@@ -49,9 +56,7 @@ pub(crate) async fn route(
             Ok(no_page())
         };
     };
-    warnings.extend(served.definition.warning());
     let custom = served.definition.custom.as_ref();
-    warnings.extend(custom.and_then(|custom| custom.deprecated.clone()));
     if custom.is_some() && place(&served, &request).is_err() {
         return Ok(no_page());
     }
@@ -66,10 +71,13 @@ pub(crate) async fn route(
         return Err(Status::no_resource());
     }
     let unnamed = info.name.is_empty() && matches!(&*info.verb, "update" | "patch");
+    let named = !info.name.is_empty() && info.verb == "create" && info.subresource.is_empty();
     let allowed = verbs.contains(&&*info.verb) && request.head.method != Method::HEAD;
-    if info.subresource != "proxy" && (unnamed || !allowed) {
+    if info.subresource != "proxy" && (unnamed || named || !allowed) {
         return Err(no_method());
     }
+    warnings.extend(served.definition.warning());
+    warnings.extend(custom.and_then(|custom| custom.deprecated.clone()));
     let handler = server.handlers.iter().find(|((group, resource, subresource), _)| {
         (*group == "*" || *group == info.group)
             && (*resource == "*" || *resource == info.resource)
@@ -104,8 +112,12 @@ async fn object(
     request: Request,
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
-    let tables = request.info.subresource.is_empty();
-    let form = negotiate(&request.head.headers, &request.query, tables)?.for_kind(&served);
+    let offer = match (&*request.info.verb, &*request.info.subresource) {
+        ("watch", _) => Offer::Watch,
+        (_, "") => Offer::Object,
+        _ => Offer::Part,
+    };
+    let form = negotiate(&request.head.headers, &request.query, offer)?.for_kind(&served);
     let now = server.registry.clock().now();
     let registry = &server.registry;
     let verb = request.info.verb.clone();
@@ -117,13 +129,12 @@ async fn object(
     let name = request.info.name.clone();
     let key = (&*namespace, &*name);
     let mut call = call(&request)?;
-    let subresource = request.info.subresource.clone();
     let reply = match &*verb {
         "get" => {
             newest(registry, &served, &request.query).await?;
             let wanted = request.query.get("resourceVersion").unwrap_or_default();
             fresh(&served, revision(wanted)?).await?;
-            one(&served, 200, &*registry.read(&served, key.0, key.1).await?, form, now)
+            one(&served, 200, &*registry.read(&served, key.0, key.1).await?, form, now)?
         }
         "list" => {
             let selection = selection(&served, &request)?;
@@ -131,7 +142,7 @@ async fn object(
             let page = page(&served, &request.query).await?;
             let mut list = registry.list(&served, &selection, &page)?;
             list.items = registry.converted(&served, list.items).await?;
-            many(&served, &list, form, now)
+            many(&served, &list, form, now)?
         }
         "watch" => watch(server, &served, &request).await?,
         "create" => {
@@ -139,38 +150,28 @@ async fn object(
             call.warnings = warnings;
             named(&object, &namespace, &name)?;
             let made = registry.create(&mut call, &served, &namespace, object).await?;
-            one(&served, 201, &made, form, now)
+            one(&served, 201, &made, form, now)?
         }
         "update" => {
-            let Decoded { object, warnings } = body(server, &served, request).await?;
-            call.warnings = warnings;
-            named(&object, &namespace, &name)?;
-            let meta = Object::view(&object).metadata();
-            if meta.name().is_empty() {
-                return Err(Status::bad_request(format!(
-                    "the name of the object ({name} based on URL) was undeterminable: name must be \
-                     provided"
-                )));
-            }
-            let made = registry.update(&mut call, &served, key, &subresource, object).await?;
-            one(&served, 200, &made, form, now)
+            let made = update(server, &served, request, &mut call).await?;
+            one(&served, made.0, &made.1, form, now)?
         }
         "patch" => {
             let made = patch(server, &served, request, &mut call).await?;
-            one(&served, made.0, &made.1, form, now)
+            one(&served, made.0, &made.1, form, now)?
         }
         "delete" => {
             let delete = options::delete(server, request, &mut call).await?;
             match registry.delete(&mut call, &served, key, &delete).await? {
-                Deleted::Terminating(marked) => one(&served, 200, &marked, form, now),
-                Deleted::Gone(gone) => gone_reply(&served, &gone, form, now),
+                Deleted::Terminating(marked) => one(&served, 200, &marked, form, now)?,
+                Deleted::Gone(gone) => gone_reply(&served, &gone, form, now)?,
             }
         }
         "deletecollection" => {
             let selection = selection(&served, &request)?;
             let delete = options::delete(server, request, &mut call).await?;
             let list = registry.delete_collection(&mut call, &served, &selection, &delete).await?;
-            many(&served, &list, form, now)
+            many(&served, &list, form, now)?
         }
         _ => return Err(no_method()),
     };
@@ -178,7 +179,12 @@ async fn object(
     Ok(reply)
 }
 
-fn gone_reply(served: &Served, gone: &Version<Value>, form: Form, now: i64) -> Reply {
+fn gone_reply(
+    served: &Served,
+    gone: &Version<Value>,
+    form: Form,
+    now: i64,
+) -> Result<Reply, Status> {
     let names = &served.definition.names;
     let meta = Object::view(&gone.object).metadata();
     if served.definition.shows_deleted {
@@ -189,14 +195,43 @@ fn gone_reply(served: &Served, gone: &Version<Value>, form: Form, now: i64) -> R
         .with_group(names.group)
         .with_kind(names.plural)
         .with_uid(meta.uid());
-    let mut reply = status_reply(&Status::success().with_details(details));
-    *reply.status_mut() = http::StatusCode::OK;
-    reply
+    Ok(status_as(&Status::success().with_details(details), form))
+}
+
+async fn update(
+    server: &Server,
+    served: &Served,
+    request: Request,
+    call: &mut Call,
+) -> Result<(u16, Version<Value>), Status> {
+    let info = request.info.clone();
+    let create = Attributes { verb: "create".into(), ..info.attributes(&request.query) };
+    let Decoded { object, warnings } = body(server, served, request).await?;
+    call.warnings = warnings;
+    let namespace = if served.definition.is_namespaced() { &*info.namespace } else { "" };
+    let key = (namespace, &*info.name);
+    named(&object, namespace, &info.name)?;
+    if Object::view(&object).metadata().name().is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            info.name
+        )));
+    }
+    let registry = &server.registry;
+    let missing = served.hub.created_by_update
+        && info.subresource.is_empty()
+        && registry.get(served, key.0, key.1).is_err();
+    if missing {
+        authorize(server, &call.user, &create).await?;
+        return registry.create_by_update(call, served, key, object).await;
+    }
+    Ok((200, registry.update(call, served, key, &info.subresource, object).await?))
 }
 
 async fn body(server: &Server, served: &Served, request: Request) -> Result<Decoded, Status> {
     let bytes = read(request.body, server.config.limits.body).await?;
-    decode_body(&served.definition, &request.head.headers, &request.query, &bytes)
+    let kinds = server.registry.kinds();
+    decode_body(kinds, &served.definition, &request.head.headers, &request.query, &bytes)
 }
 
 /// The names in the body must be those of the path, where they are there at all.
@@ -230,15 +265,22 @@ async fn patch(
     if media_type == "application/apply-patch+yaml" {
         let force = query.flag("force");
         let text = std::str::from_utf8(&bytes)
-            .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
-        let applied = object::yaml::from_yaml(text)
-            .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+            .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
+        let applied = object::yaml::from_yaml_with(text, object::yaml::Duplicates::Last)
+            .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
+        if !applied.is_object() {
+            return Err(Status::bad_request(format!(
+                "error decoding patch: error unmarshaling JSON: while decoding JSON: {}",
+                schema::patch::not_an_object(&applied)
+            )));
+        }
         if query.get("fieldManager").unwrap_or_default().is_empty() {
             let mut errs = Errors::default();
             errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
             return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
         }
-        let applied = Applied { object: &applied, force, query: &query };
+        named(&applied, namespace, &info.name)?;
+        let applied = Applied { object: &applied, force };
         return server.registry.apply(call, served, key, &info.subresource, applied).await;
     }
     let ty = PatchType::of(&media_type).ok_or_else(|| unsupported_patch(&served.definition))?;
@@ -250,8 +292,7 @@ async fn patch(
         errs.forbidden(&Path::Root.field("force"), "may not be specified for non-apply patch");
         return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
     }
-    let patch = from_json(&bytes)
-        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    let patch = from_json(&bytes).map_err(|_| Status::bad_request("invalid JSON patch"))?;
     let patch = Patch { ty, patch: &patch, query: &query };
     let made = server.registry.patch(call, served, key, &info.subresource, patch).await?;
     Ok((200, made))

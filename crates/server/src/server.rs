@@ -2,13 +2,18 @@
 
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
-use http::header::ACCEPT_ENCODING;
-use hyper::{body::Incoming, service::service_fn};
+use http::{HeaderMap, header::ACCEPT_ENCODING, request::Parts};
+use http_body_util::BodyExt;
+use hyper::{
+    body::{Body as _, Incoming},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
 use object::Status;
+use schema::Definition;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, timeout},
@@ -17,13 +22,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 use crate::{
-    Authenticate, Authorize, Check, Config, Handler, Peer, Registry, Reply, Request,
+    Aggregate, Audit, AuditStage, Authenticate, Authorize, Check, Config, Flow, Handler, Peer,
+    Query, Registry, Reply, Request, RequestInfo, Seat, User,
+    audit::{Trail, recorded},
+    body::full,
     compress::compressed,
     encodings::Encodings,
-    filters::{Passed, Seats, pass},
+    filters::{Passed, Refused, Seats, pass},
     metrics::{Labels, Metrics},
+    negotiate::negotiate_failure,
     openapi::Documents,
-    respond::{status_reply, warn},
+    respond::{status_as, warn},
     route,
 };
 
@@ -36,8 +45,16 @@ pub struct Server {
     /// The first that has an opinion decides.
     pub authorizers: Vec<Arc<dyn Authorize>>,
     pub checks: Vec<Check>,
+    /// Who is handled first when there is too much; without it, a bound on all.
+    pub flow: Option<Arc<dyn Flow>>,
+    /// What others serve.
+    pub aggregate: Option<Arc<dyn Aggregate>>,
+    /// Who is told what was done.
+    pub audit: Option<Arc<dyn Audit>>,
     /// By group, resource and subresource: what is no plain object.
     pub handlers: HashMap<(&'static str, &'static str, &'static str), Handler>,
+    /// Kinds without a resource: what some subresources take and give.
+    pub parts: Vec<Definition>,
     /// By the first part of the path: what is no resource.
     pub paths: HashMap<&'static str, Handler>,
     pub(crate) seats: Seats,
@@ -57,7 +74,11 @@ impl Server {
             authenticators: Vec::new(),
             authorizers: Vec::new(),
             checks: Vec::new(),
+            aggregate: None,
+            audit: None,
+            flow: None,
             handlers: HashMap::new(),
+            parts: Vec::new(),
             paths: HashMap::new(),
             metrics: Metrics::default(),
             documents: Documents::default(),
@@ -135,11 +156,17 @@ impl Server {
     async fn answer(self: Arc<Self>, request: hyper::Request<Incoming>, peer: Peer) -> Reply {
         let began = Instant::now();
         let (head, body) = request.into_parts();
-        let audit = crate::registry::uid();
+        let id = crate::registry::uid();
         let mut labels = Labels { verb: head.method.as_str().to_owned(), ..Labels::default() };
         let passed = pass(&self, &head, &peer).await;
         let mut reply = match passed {
-            Err(status) => status_reply(&status),
+            Err(Refused { status, who }) => {
+                let trail =
+                    who.and_then(|(user, info)| self.trail(&id, &user, &info, &head, &peer));
+                let query = Query::parse(head.uri.query().unwrap_or_default());
+                let reply = status_as(&status, negotiate_failure(&head.headers, &query));
+                self.told(trail, reply, false).await
+            }
             Ok(Passed { info, query, user, seat }) => {
                 labels = Labels {
                     verb: info.verb.to_uppercase().into(),
@@ -149,18 +176,53 @@ impl Server {
                     subresource: info.subresource.to_string(),
                     code: 0,
                 };
+                let trail = self.trail(&id, &user, &info, &head, &peer);
                 let request = Request { head, body, peer, info, query, user };
-                let reply = self.handle(request).await;
-                drop(seat);
+                let reply = match &trail {
+                    Some(trail) => recorded(trail.record.clone(), self.handle(request)).await,
+                    None => self.handle(request).await,
+                };
+                let mut reply = self.told(trail, reply, true).await;
+                mark(reply.headers_mut(), &seat);
                 reply
             }
         };
         labels.code = reply.status().as_u16();
         self.metrics.observe(labels, began.elapsed());
-        if let Ok(id) = audit.parse() {
+        if let Ok(id) = id.parse() {
             reply.headers_mut().insert("audit-id", id);
         }
         reply
+    }
+
+    /// Begins to tell of a request, if anybody wants to hear of it.
+    fn trail(
+        &self,
+        id: &str,
+        user: &User,
+        info: &RequestInfo,
+        head: &Parts,
+        peer: &Peer,
+    ) -> Option<Trail> {
+        let uri = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let now = self.registry.clock().micros();
+        Trail::begin(self.audit.as_ref()?, id, (user, info), (uri, &head.headers, peer), now)
+    }
+
+    /// Tells how a request was answered.
+    async fn told(&self, trail: Option<Trail>, reply: Reply, allowed: bool) -> Reply {
+        let Some(mut trail) = trail else { return reply };
+        trail.decided(allowed);
+        let (now, code) = (self.registry.clock().micros(), reply.status().as_u16());
+        if reply.body().size_hint().exact().is_none() {
+            trail.end(AuditStage::ResponseStarted, code, None, now);
+            return reply;
+        }
+        let (head, body) = reply.into_parts();
+        let bytes =
+            body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        trail.end(AuditStage::ResponseComplete, code, Some(&bytes), now);
+        Reply::from_parts(head, full(bytes))
     }
 
     async fn handle(self: &Arc<Self>, request: Request) -> Reply {
@@ -168,15 +230,29 @@ impl Server {
         let accepted = request.head.headers.get(ACCEPT_ENCODING).cloned();
         let reads = matches!(&*request.info.verb, "get" | "list");
         let limit = self.config.limits.request;
+        let failure = negotiate_failure(&request.head.headers, &request.query);
         let routed = timeout(limit, route::route(self, request, &mut warnings)).await;
         let mut reply = match routed {
             Ok(Ok(reply)) => reply,
-            Ok(Err(status)) => status_reply(&status),
-            Err(_) => status_reply(&Status::timeout(
-                "request did not complete within the allotted timeout",
-            )),
+            Ok(Err(status)) => status_as(&status, failure),
+            Err(_) => {
+                let late = "request did not complete within the allotted timeout";
+                status_as(&Status::timeout(late), failure)
+            }
         };
         warn(reply.headers_mut(), &warnings);
         if reads { compressed(reply, accepted.as_ref()).await } else { reply }
+    }
+}
+
+/// Says whose seat it was.
+fn mark(headers: &mut HeaderMap, seat: &Seat) {
+    let Some((schema, level)) = &seat.of else { return };
+    for (name, uid) in
+        [("x-kubernetes-pf-flowschema-uid", schema), ("x-kubernetes-pf-prioritylevel-uid", level)]
+    {
+        if let Ok(uid) = uid.parse() {
+            headers.insert(name, uid);
+        }
     }
 }

@@ -4,6 +4,7 @@ use object::Value;
 
 use crate::{
     Served,
+    negotiate::Form,
     respond::{partial, shown},
 };
 
@@ -15,12 +16,7 @@ pub(crate) enum Include {
     Object,
 }
 
-pub(crate) fn table(
-    served: &Served,
-    objects: &[(u64, &Value)],
-    include: Include,
-    now: i64,
-) -> Value {
+pub(crate) fn table(served: &Served, objects: &[(u64, &Value)], form: Form, now: i64) -> Value {
     let kind = served.reader();
     let columns = kind.columns.iter().map(|column| {
         let mut definition = Value::object();
@@ -34,22 +30,32 @@ pub(crate) fn table(
         definition["priority"] = column.priority.into();
         definition
     });
-    let rows = objects.iter().map(|(revision, object)| {
+    let rows = objects.iter().map(|(revision, stored)| {
         let mut row = Value::object();
-        row["cells"] = kind.hooks.row(object, now).into_iter().collect();
-        let object = shown(served, *revision, object);
-        row["object"] = match include {
+        row["cells"] = kind.hooks.row(stored, now).into_iter().collect();
+        let object = shown(served, *revision, stored);
+        if let Some((reason, message)) = kind.hooks.ended(stored) {
+            let mut condition = Value::object();
+            condition["type"] = "Completed".into();
+            condition["status"] = "True".into();
+            condition["reason"] = reason.into();
+            condition["message"] = message.into();
+            row["conditions"] = [condition].into_iter().collect();
+        }
+        row["object"] = match form.include {
             Include::Nothing => Value::Null,
-            Include::Metadata => partial(&object),
+            Include::Metadata => partial(&object, form),
             Include::Object => object,
         };
         row
     });
     let mut table = Value::object();
     table["kind"] = "Table".into();
-    table["apiVersion"] = "meta.k8s.io/v1".into();
+    table["apiVersion"] = form.version.into();
     table["columnDefinitions"] = columns.collect();
-    table["rows"] = rows.collect();
+    // Kinds without columns of their own have no rows rather than none.
+    let plain = served.hub.columns.iter().any(|column| column.name == "Created At");
+    table["rows"] = if objects.is_empty() && plain { Value::Null } else { rows.collect() };
     let mut head = Value::object();
     if let [(revision, _)] = objects {
         head["resourceVersion"] = revision.to_string().into();

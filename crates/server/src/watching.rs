@@ -24,7 +24,7 @@ use crate::{
     Body, Notice, Reply, Watch,
     encodings::{self, Encodings},
     negotiate::{As, Form, Format},
-    respond::{partial, sealed, shown, streaming, write_item},
+    respond::{partial, sealed, sealed_partial, sealed_status, shown, streaming, write_item},
     table,
 };
 
@@ -110,11 +110,11 @@ impl Watching {
         let served = self.watch.served();
         let object = match self.form.into {
             As::Object => return self.whole(event, revision, version, out),
-            As::Metadata => partial(&shown(served, revision, &version.object)),
+            As::Metadata => partial(&shown(served, revision, &version.object), self.form),
             As::Table => {
                 let now = self.clock.now();
                 let rows = [(revision, &version.object)];
-                let mut table = table::table(served, &rows, self.form.include, now);
+                let mut table = table::table(served, &rows, self.form, now);
                 if std::mem::replace(&mut self.told, true) {
                     table["columnDefinitions"] = Value::Null; // only the first event names them
                 }
@@ -166,15 +166,17 @@ impl Watching {
         if initial {
             meta.annotations_mut().insert("k8s.io/initial-events-end", "true");
         }
-        let object = if self.form.into == As::Metadata { partial(&object) } else { object };
+        let object =
+            if self.form.into == As::Metadata { partial(&object, self.form) } else { object };
         self.put("BOOKMARK", &object, out);
     }
 
     fn put(&self, event: &str, object: &Value, out: &mut Vec<u8>) {
-        if self.form.format == Format::Protobuf && self.form.into == As::Object {
-            let sealed = match event {
-                "ERROR" => error_message(object),
-                _ => sealed(&self.watch.served().definition, object),
+        if self.form.format == Format::Protobuf {
+            let sealed = match (event, self.form.into) {
+                ("ERROR", _) => sealed_status(object),
+                (_, As::Object) => sealed(&self.watch.served().definition, object),
+                _ => sealed_partial(object, self.form),
             };
             let frame = encode_event(event, &sealed);
             out.extend_from_slice(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
@@ -196,11 +198,6 @@ impl Watching {
         self.put("ERROR", &object, out);
         self.over = true;
     }
-}
-
-fn error_message(status: &Value) -> Vec<u8> {
-    let shape = <Status as object::Lens>::SHAPE;
-    schema::protobuf::seal("v1", "Status", &schema::protobuf::encode(shape, status))
 }
 
 impl HttpBody for Watching {

@@ -52,6 +52,7 @@ impl Kind for Lease {
     const STORAGE: Storage = Storage::new("leases", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
+    const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Holder", "string", |lease, _| {

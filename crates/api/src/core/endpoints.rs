@@ -65,6 +65,7 @@ impl Kind for Endpoints {
     };
     const STORAGE: Storage = Storage::new("services/endpoints", "v1");
     const DEPRECATED: &str = "deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+    const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Endpoints", "string", |endpoints, _| endpoints.cell().into()),

@@ -86,6 +86,7 @@ impl Kind for Event {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("events", "v1");
+    const CREATED_BY_UPDATE: bool = true;
     const TTL: Option<Duration> = Some(Duration::from_hours(1));
     const COLUMNS: &'static [Column<Self>] = &[
         Column::new("Last Seen", "string", |event, now| event.last_seen(now).into()),

@@ -52,6 +52,7 @@ impl Kind for LimitRange {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("limitranges", "v1");
+    const CREATED_BY_UPDATE: bool = true;
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

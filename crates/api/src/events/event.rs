@@ -63,6 +63,7 @@ impl Kind for Event {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("events", "core/v1");
+    const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::new("Last Seen", "string", |event, now| event.last_seen(now).into()),
         Column::new("Type", "string", |event, _| event.type_().into()),

@@ -58,6 +58,7 @@ impl Kind for RuntimeClass {
     const STORAGE: Storage = Storage::new("runtimeclasses", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
+    const CREATED_BY_UPDATE: bool = true;
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,

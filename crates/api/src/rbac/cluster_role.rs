@@ -39,6 +39,7 @@ impl Kind for ClusterRole {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("clusterroles", "v1");
+    const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
 
     fn meta(&self) -> &ObjectMeta {

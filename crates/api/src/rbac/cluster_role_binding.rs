@@ -31,6 +31,7 @@ impl Kind for ClusterRoleBinding {
     };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("clusterrolebindings", "v1");
+    const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,

@@ -44,6 +44,7 @@ impl Kind for Role {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("roles", "v1");
+    const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
 
     fn meta(&self) -> &ObjectMeta {

@@ -55,6 +55,7 @@ impl Kind for RoleBinding {
         categories: &[],
     };
     const STORAGE: Storage = Storage::new("rolebindings", "v1");
+    const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,

@@ -1,58 +1,222 @@
 //! Admission: one ordered list, each plugin in a file of its own.
 
+mod always;
+mod always_pull_images;
+mod certificates;
+mod config;
 mod custom_resources;
+mod default_class;
 mod default_toleration_seconds;
+mod deny_service_external_ips;
 mod device_admin_access;
+mod event_rate_limit;
+mod extended_resource_toleration;
+mod limit_pod_hard_anti_affinity_topology;
+mod limit_ranger;
+mod namespace_existence;
 mod namespace_lifecycle;
 mod node_restriction;
+mod owner_references_permission_enforcement;
+mod persistent_volume_claim_resize;
 mod pod_group_protection;
+mod pod_node_selector;
+mod pod_security;
+mod pod_toleration_restriction;
+mod pod_topology_labels;
 mod policy;
 mod priority;
 mod rbac_escalation;
+mod resource_quota;
+mod runtime_class;
 mod service_account;
+mod storage_object_in_use_protection;
+mod taint_nodes_by_condition;
+mod webhook;
 
 use std::sync::Arc;
 
-use server::{Admit, Authorize};
+use anyhow::Result;
+use object::{Status, Value};
+use server::{Admission, Admit, Attributes, Authorize, Decision, Page, Selection, User};
+use store::Version;
 
+pub(crate) use self::{
+    config::PluginConfigs,
+    webhook::{MatchConditions, NoConditions, endpoint},
+};
 use crate::{allocate::Services, authz::Rbac};
+
+/// What plugins work with.
+#[derive(Clone, Debug)]
+pub(crate) struct Tools {
+    pub(crate) rbac: Rbac,
+    pub(crate) rights: Rights,
+    pub(crate) configs: PluginConfigs,
+    pub(crate) conditions: Arc<dyn MatchConditions>,
+}
 
 /// What somebody may do, as the whole server sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rights(pub(crate) Vec<Arc<dyn Authorize>>);
 
-/// The plugins in the order in which they run, by upstream's names.
+impl Rights {
+    async fn allow(&self, user: &User, attributes: &Attributes) -> bool {
+        for way in &self.0 {
+            match way.authorize(user, attributes).await {
+                Decision::Allow(_) => return true,
+                Decision::Deny(_) => return false,
+                Decision::NoOpinion(_) => {}
+            }
+        }
+        false
+    }
+}
+
+/// A plugin, and whether it is on when nobody says.
+struct Entry {
+    name: &'static str,
+    on: bool,
+    make: fn(&Tools) -> Result<Arc<dyn Admit>>,
+}
+
+const fn on(name: &'static str, make: fn(&Tools) -> Result<Arc<dyn Admit>>) -> Entry {
+    Entry { name, on: true, make }
+}
+
+const fn off(name: &'static str, make: fn(&Tools) -> Result<Arc<dyn Admit>>) -> Entry {
+    Entry { name, on: false, make }
+}
+
+/// All of them in the order in which they run, by upstream's names.
+const PLUGINS: &[Entry] = &[
+    off("AlwaysAdmit", |_| Ok(Arc::new(always::AlwaysAdmit))),
+    off("NamespaceAutoProvision", |_| Ok(Arc::new(namespace_existence::NamespaceAutoProvision))),
+    on("NamespaceLifecycle", |_| Ok(Arc::new(namespace_lifecycle::NamespaceLifecycle))),
+    off("NamespaceExists", |_| Ok(Arc::new(namespace_existence::NamespaceExists))),
+    off("LimitPodHardAntiAffinityTopology", |_| {
+        Ok(Arc::new(limit_pod_hard_anti_affinity_topology::LimitPodHardAntiAffinityTopology))
+    }),
+    on("LimitRanger", |_| Ok(Arc::new(limit_ranger::LimitRanger))),
+    on("ServiceAccount", |_| Ok(Arc::new(service_account::ServiceAccount))),
+    // Upstream leaves it off; whoever runs kubelets wants it.
+    on("NodeRestriction", |_| Ok(Arc::new(node_restriction::NodeRestriction))),
+    on("TaintNodesByCondition", |_| Ok(Arc::new(taint_nodes_by_condition::TaintNodesByCondition))),
+    off("AlwaysPullImages", |_| Ok(Arc::new(always_pull_images::AlwaysPullImages))),
+    on("PodSecurity", |_| Ok(Arc::new(pod_security::PodSecurity))),
+    off("PodNodeSelector", |tools| {
+        let config = tools.configs.get("PodNodeSelector");
+        Ok(Arc::new(pod_node_selector::PodNodeSelector::new(&config)))
+    }),
+    on("Priority", |_| Ok(Arc::new(priority::Priority))),
+    on("DefaultTolerationSeconds", |_| {
+        Ok(Arc::new(default_toleration_seconds::DefaultTolerationSeconds))
+    }),
+    off("PodTolerationRestriction", |_| {
+        Ok(Arc::new(pod_toleration_restriction::PodTolerationRestriction))
+    }),
+    off("EventRateLimit", |tools| {
+        let config = tools.configs.get("EventRateLimit");
+        Ok(Arc::new(event_rate_limit::EventRateLimit::new(&config)?))
+    }),
+    off("ExtendedResourceToleration", |_| {
+        Ok(Arc::new(extended_resource_toleration::ExtendedResourceToleration))
+    }),
+    on("DefaultStorageClass", |_| Ok(Arc::new(default_class::STORAGE))),
+    on("StorageObjectInUseProtection", |_| {
+        Ok(Arc::new(storage_object_in_use_protection::StorageObjectInUseProtection))
+    }),
+    off("OwnerReferencesPermissionEnforcement", |tools| {
+        let rights = tools.rights.clone();
+        Ok(Arc::new(
+            owner_references_permission_enforcement::OwnerReferencesPermissionEnforcement {
+                rights,
+            },
+        ))
+    }),
+    on("PodGroupProtection", |_| Ok(Arc::new(pod_group_protection::PodGroupProtection))),
+    on("PersistentVolumeClaimResize", |_| {
+        Ok(Arc::new(persistent_volume_claim_resize::PersistentVolumeClaimResize))
+    }),
+    on("RuntimeClass", |_| Ok(Arc::new(runtime_class::RuntimeClass))),
+    on("CertificateApproval", |tools| Ok(Arc::new(certificates::Signers::approval(&tools.rights)))),
+    on("CertificateSigning", |tools| Ok(Arc::new(certificates::Signers::signing(&tools.rights)))),
+    on("ClusterTrustBundleAttest", |tools| {
+        Ok(Arc::new(certificates::Signers::attest(&tools.rights)))
+    }),
+    on("CertificateSubjectRestriction", |_| Ok(Arc::new(certificates::SubjectRestriction))),
+    on("DefaultIngressClass", |_| Ok(Arc::new(default_class::INGRESS))),
+    off("DenyServiceExternalIPs", |_| {
+        Ok(Arc::new(deny_service_external_ips::DenyServiceExternalIps))
+    }),
+    on("PodTopologyLabels", |_| Ok(Arc::new(pod_topology_labels::PodTopologyLabels))),
+    on("MutatingAdmissionPolicy", |tools| {
+        Ok(Arc::new(policy::Mutating::new(tools.rights.clone())))
+    }),
+    on("MutatingAdmissionWebhook", |tools| {
+        Ok(Arc::new(webhook::Mutating(tools.conditions.clone())))
+    }),
+    on("ValidatingAdmissionPolicy", |tools| {
+        Ok(Arc::new(policy::Validating::new(tools.rights.clone())))
+    }),
+    on("ValidatingAdmissionWebhook", |tools| {
+        Ok(Arc::new(webhook::Validating(tools.conditions.clone())))
+    }),
+    on("ResourceQuota", |_| Ok(Arc::new(resource_quota::ResourceQuota))),
+    off("AlwaysDeny", |_| Ok(Arc::new(always::AlwaysDeny))),
+];
+
+/// The plugins that run, in their order: those that are on and not disabled, those that
+/// are enabled, and what is the server's own business.
 pub(crate) fn plugins(
-    rbac: Rbac,
-    rights: Rights,
+    tools: &Tools,
     services: Services,
+    enabled: &[String],
     disabled: &[String],
-) -> Vec<Arc<dyn Admit>> {
-    let all: Vec<Arc<dyn Admit>> = vec![
-        Arc::new(namespace_lifecycle::NamespaceLifecycle),
-        Arc::new(custom_resources::CustomResources),
-        Arc::new(service_account::ServiceAccount),
-        Arc::new(node_restriction::NodeRestriction),
-        Arc::new(priority::Priority),
-        Arc::new(pod_group_protection::PodGroupProtection),
-        Arc::new(default_toleration_seconds::DefaultTolerationSeconds),
-        Arc::new(policy::Mutating::new(rights.clone())),
-        Arc::new(policy::Validating::new(rights)),
-        Arc::new(rbac_escalation::Escalation { rbac }),
-        Arc::new(device_admin_access::DeviceAdminAccess),
-        Arc::new(services),
-    ];
-    all.into_iter().filter(|plugin| !disabled.iter().any(|name| name == plugin.name())).collect()
+) -> Result<Vec<Arc<dyn Admit>>> {
+    let has = |list: &[String], name: &str| list.iter().any(|own| own == name);
+    let mut all: Vec<Arc<dyn Admit>> = Vec::new();
+    for entry in PLUGINS {
+        let on = (entry.on && !has(disabled, entry.name)) || has(enabled, entry.name);
+        if on {
+            all.push((entry.make)(tools)?);
+        }
+    }
+    all.insert(0, Arc::new(certificates::Requester));
+    all.push(Arc::new(custom_resources::CustomResources));
+    all.push(Arc::new(device_admin_access::DeviceAdminAccess));
+    all.push(Arc::new(rbac_escalation::Escalation { rbac: tools.rbac.clone() }));
+    all.push(Arc::new(services));
+    Ok(all)
 }
 
 /// The names that `--enable-admission-plugins` and its opposite may say.
-pub(crate) const NAMES: &[&str] = &[
-    "NamespaceLifecycle",
-    "ServiceAccount",
-    "NodeRestriction",
-    "Priority",
-    "PodGroupProtection",
-    "DefaultTolerationSeconds",
-    "MutatingAdmissionPolicy",
-    "ValidatingAdmissionPolicy",
-];
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    PLUGINS.iter().map(|entry| entry.name)
+}
+
+/// All objects of a kind, in one namespace or in all.
+fn all(
+    admission: &Admission,
+    group: &str,
+    plural: &str,
+    namespace: &str,
+) -> Result<Vec<Arc<Version<Value>>>, Status> {
+    let kind = admission.registry.kind(group, plural)?;
+    let list =
+        admission.registry.list(&kind, &Selection::namespace(namespace), &Page::default())?;
+    Ok(list.items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plugin_is_listed_once() {
+        let mut all: Vec<_> = names().collect();
+        all.sort_unstable();
+        let count = all.len();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}

@@ -2,6 +2,7 @@
 
 mod families;
 mod range;
+mod repair;
 mod taken;
 
 use std::{
@@ -12,12 +13,12 @@ use std::{
 };
 
 use api::core::{Service, ServicePort};
-use object::{Clock, Key, List, Status, View};
+use object::{Clock, Key, List, Object, Status, View};
 use schema::{Errors, Path};
-use server::{Admission, Admit, Admitting, Operation};
+use server::{Admission, Admit, Admitting, Operation, Page, Selection};
 
-pub(crate) use self::range::Range;
 use self::taken::Taken;
+pub(crate) use self::{range::Range, repair::run as follow_addresses};
 
 /// Gives Services what they need and have not asked for by name, and refuses what
 /// another has. What is taken is read from the Services themselves; what has been
@@ -54,7 +55,8 @@ impl Services {
         let family = if self.addresses.is_ipv4() { "IPv4" } else { "IPv6" };
         errs.0.append(&mut families::settle(&mut service, old, family).0);
         if errs.is_empty() {
-            self.address(&mut service, &taken, &mut errs);
+            let ranges = self.ranges(admission);
+            self.address(&mut service, &ranges, &taken, &mut errs);
             self.node_ports(&mut service, old, (admission.dry_run, &taken), &mut errs)?;
         }
         if !errs.is_empty() {
@@ -69,7 +71,32 @@ impl Services {
         Ok(())
     }
 
-    fn address(&self, service: &mut Service, taken: &dyn Fn(&Place) -> bool, errs: &mut Errors) {
+    /// The range of the flags, and those of ServiceCIDRs that are there to stay.
+    fn ranges(&self, admission: &Admission) -> Vec<Range> {
+        let mut ranges = vec![self.addresses];
+        let Ok(kind) = admission.registry.kind("networking.k8s.io", "servicecidrs") else {
+            return ranges;
+        };
+        let all = admission.registry.list(&kind, &Selection::default(), &Page::default());
+        for version in all.map(|list| list.items).unwrap_or_default() {
+            if Object::view(&version.object).metadata().is_terminating() {
+                continue;
+            }
+            let given = version.object.get("spec").get("cidrs").items();
+            let given = given.iter().filter_map(object::Value::as_str);
+            let given = given.filter_map(|text| text.parse::<Range>().ok());
+            ranges.extend(given.filter(|range| *range != self.addresses));
+        }
+        ranges
+    }
+
+    fn address(
+        &self,
+        service: &mut Service,
+        ranges: &[Range],
+        taken: &dyn Fn(&Place) -> bool,
+        errs: &mut Errors,
+    ) {
         let spec = service.spec_mut();
         if spec.type_() == "ExternalName" || spec.cluster_ip() == "None" {
             return;
@@ -77,7 +104,8 @@ impl Services {
         let at = Path::Root.field("spec");
         if spec.cluster_ip().is_empty() {
             let free = |ip: &IpAddr| !taken(&Place::Address(*ip));
-            match self.addresses.dynamic().find(free) {
+            let own = |range: &&Range| range.is_ipv4() == self.addresses.is_ipv4();
+            match ranges.iter().filter(own).find_map(|range| range.dynamic().find(free)) {
                 Some(ip) => spec.set_cluster_ip(ip.to_string()),
                 None => errs.push(
                     schema::ErrorType::Internal,
@@ -89,7 +117,7 @@ impl Services {
         } else if let Ok(ip) = spec.cluster_ip().parse::<IpAddr>() {
             let clusters = at.field("clusterIPs");
             let text = [spec.cluster_ip()].into_iter().collect::<object::Value>();
-            if !self.addresses.contains(ip) {
+            if !ranges.iter().any(|range| range.contains(ip)) {
                 errs.invalid(&clusters, text, format!(
                     "failed to allocate IP {ip}: the provided IP ({ip}) is not in the valid range. \
                      The range of valid IPs is {}", self.addresses

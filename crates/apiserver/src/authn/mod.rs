@@ -1,13 +1,19 @@
-//! Who calls: certificates, tokens of service accounts, tokens from a file.
+//! Who calls: certificates, tokens of every sort, passwords, proxies in front.
 
+mod bootstrap_token;
 mod certificate;
+mod password_file;
+mod request_header;
 mod service_account;
 mod token_file;
+mod webhook;
 
 use http::{header::AUTHORIZATION, request::Parts};
 
 pub(crate) use self::{
-    certificate::Certificates, service_account::ServiceAccounts, token_file::TokenFile,
+    bootstrap_token::BootstrapTokens, certificate::Certificates, password_file::PasswordFile,
+    request_header::RequestHeader, service_account::ServiceAccounts, token_file::TokenFile,
+    webhook::TokenWebhook,
 };
 
 /// The bearer token of a request.

@@ -46,7 +46,7 @@ impl TokenFile {
 }
 
 /// The columns of a line; quotes keep commas together.
-fn fields(line: &str) -> Result<Vec<String>> {
+pub(super) fn fields(line: &str) -> Result<Vec<String>> {
     let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
     for c in line.chars() {
         match c {

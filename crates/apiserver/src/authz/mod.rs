@@ -1,14 +1,18 @@
 //! What callers may do.
 
+mod abac;
 mod grants;
 mod node;
 mod rbac;
 mod rules;
+mod webhook;
 
 pub(crate) use self::{
+    abac::Abac,
     node::{NodeAuthorizer, node_of},
     rbac::Rbac,
     rules::covers,
+    webhook::{AccessWebhook, Terms},
 };
 use server::{Attributes, Authorize, Authorizing, Decision, User};
 

@@ -1,6 +1,6 @@
 //! What a kubelet may do: its own node, its own pods, and what these pods use.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Weak;
 
 use api::core::Pod;
 use object::{Lens, Value, View, selector::FieldSelector};
@@ -8,7 +8,8 @@ use server::{Attributes, Authorize, Authorizing, Decision, Page, Registry, Selec
 
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAuthorizer {
-    pub(crate) registry: Arc<OnceLock<Arc<Registry>>>,
+    /// Weak: the registry's own plugins ask here.
+    pub(crate) registry: Weak<Registry>,
 }
 
 /// The node whose kubelet this is.
@@ -105,7 +106,7 @@ impl NodeAuthorizer {
     }
 
     fn pods(&self, node: &str) -> Vec<Value> {
-        let Some(registry) = self.registry.get() else { return Vec::new() };
+        let Some(registry) = self.registry.upgrade() else { return Vec::new() };
         let Ok(kind) = registry.kind("", "pods") else { return Vec::new() };
         let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).unwrap_or_default();
         let selection = Selection { fields, ..Selection::default() };
@@ -114,7 +115,7 @@ impl NodeAuthorizer {
     }
 
     fn runs(&self, node: &str, namespace: &str, name: &str) -> bool {
-        let Some(registry) = self.registry.get() else { return false };
+        let Some(registry) = self.registry.upgrade() else { return false };
         let Ok(kind) = registry.kind("", "pods") else { return false };
         let found = registry.get(&kind, namespace, name);
         // What is not there, or not yet bound, may be asked for: the answer says so.

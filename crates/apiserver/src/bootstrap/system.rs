@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use object::{Status, Value, from_json};
+use object::{Status, Time, Value, from_json};
 use server::Registry;
 
 use super::{make, own_call};
@@ -44,6 +44,7 @@ pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), St
     );
     range["spec"]["cidrs"] = [service_range.as_str()].into_iter().collect();
     make(registry, range).await?;
+    ready(registry).await?;
     let family = if service_ip.is_ipv4() { "IPv4" } else { "IPv6" };
     make(registry, tree(&format!(
         r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"kubernetes","namespace":"default",
@@ -72,6 +73,26 @@ pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), St
     )
     .await?;
     put(registry, authentication(facts), "", "configmaps").await
+}
+
+/// Says that services may have addresses of the range, which needs nobody's help.
+async fn ready(registry: &Registry) -> Result<(), Status> {
+    let kind = registry.kind("networking.k8s.io", "servicecidrs")?;
+    let now = Time::text(registry.clock().now());
+    let change = |old: &store::Version<Value>| {
+        let mut range = old.object.clone();
+        if range.get("status").get("conditions").items().is_empty() {
+            let mut condition = tree(
+                r#"{"type":"Ready","status":"True","reason":"",
+                "message":"Kubernetes default Service CIDR is ready"}"#,
+            );
+            condition["lastTransitionTime"] = now.clone().into();
+            range["status"]["conditions"] = [condition].into_iter().collect();
+        }
+        Ok(range)
+    };
+    let key = ("", "kubernetes");
+    registry.change(&mut own_call(), &kind, key, "status", change).await.map(drop)
 }
 
 fn authentication(facts: &Facts) -> Value {

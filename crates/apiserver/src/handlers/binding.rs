@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use api::core::{Binding, Pod, PodCondition};
 use object::{Object, Status, Time, Value, View};
-use server::{Handle, Handling, Request, Server, object_reply};
+use schema::{Errors, Path};
+use server::{Handle, Handling, Request, Server, other_uid};
 
-use super::{body, call};
+use super::{Asked, body, call};
 
 #[derive(Debug)]
 pub(super) struct Bindings;
@@ -15,6 +16,7 @@ impl Handle for Bindings {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
             let (mut call, info) = (call(&request), request.info.clone());
+            let asked = Asked::of(&request);
             let given = body::<Binding>(server, request).await?;
             let binding = Binding::view(&given);
             let name = if info.subresource.is_empty() {
@@ -22,48 +24,33 @@ impl Handle for Bindings {
             } else {
                 info.name.to_string()
             };
-            let target = binding.target();
-            if !matches!(target.kind(), "" | "Node") {
-                return Err(invalid(
-                    &name,
-                    "target.kind",
-                    target.kind(),
-                    "must be empty or 'Node'",
-                ));
-            } else if target.name().is_empty() {
-                return Err(Status::failure(
-                    422,
-                    "Invalid",
-                    format!("Binding {name:?} is invalid: target.name: Required value"),
-                ));
-            }
+            check(binding)?;
             let pods = server.registry.kind("", "pods")?;
             let now = server.registry.clock().now();
             let uid = binding.metadata().uid().to_owned();
-            let change = |old: &store::Version<Value>| bound(&old.object, binding, &uid, now);
-            server
-                .registry
-                .change(&mut call, &pods, (&info.namespace, &name), "binding", change)
-                .await?;
-            let status = Object::from(Value::from(Status::success().with_code(201)));
-            Ok(object_reply(201, &status.with_kind("Status").with_api_version("v1").into()))
+            let dry_run = call.dry_run;
+            let key = (&*info.namespace, &*name);
+            let change = |old: &store::Version<Value>| {
+                let have = Object::view(&old.object).metadata().uid();
+                if !uid.is_empty() && uid != have {
+                    return Err(other_uid(&pods, key, &uid, have, dry_run));
+                }
+                bound(&old.object, binding, now)
+            };
+            server.registry.change(&mut call, &pods, key, "binding", change).await?;
+            Ok(asked.made())
         })
     }
 }
 
-fn bound(old: &Value, binding: &Binding, uid: &str, now: i64) -> Result<Value, Status> {
+fn bound(old: &Value, binding: &Binding, now: i64) -> Result<Value, Status> {
     let mut pod = Pod::from(old.clone());
     let name = pod.metadata().name().to_owned();
     let subject = object::Subject { group: "", resource: "pods", name: &name };
     let conflict = |why: String| {
         Status::conflict(object::Subject { resource: "pods/binding", ..subject }, &why)
     };
-    if !uid.is_empty() && uid != pod.metadata().uid() {
-        return Err(conflict(format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            pod.metadata().uid()
-        )));
-    } else if pod.metadata().is_terminating() {
+    if pod.metadata().is_terminating() {
         return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
     } else if !pod.spec().node_name().is_empty() {
         return Err(conflict(format!(
@@ -81,16 +68,25 @@ fn bound(old: &Value, binding: &Binding, uid: &str, now: i64) -> Result<Value, S
     let condition = PodCondition::new()
         .with_type("PodScheduled")
         .with_status("True")
-        .with_last_transition_time(Time::text(now))
-        .with_observed_generation(meta.generation());
+        .with_last_transition_time(Time::text(now));
     pod.status_mut().conditions_mut().put(condition, |own| own.type_() == "PodScheduled");
     Ok(pod.into())
 }
 
-fn invalid(name: &str, field: &str, bad: &str, why: &str) -> Status {
-    Status::failure(
-        422,
-        "Invalid",
-        format!("Binding {name:?} is invalid: {field}: Invalid value: {bad:?}: {why}"),
-    )
+/// What is wrong with a binding is said without saying that it is invalid.
+fn check(binding: &Binding) -> Result<(), Status> {
+    let mut errs = Errors::default();
+    let (at, target) = (Path::Root.field("target"), binding.target());
+    if !matches!(target.kind(), "" | "Node") {
+        errs.not_supported(&at.field("kind"), target.kind(), &["Node", "<empty>"]);
+    }
+    if target.name().is_empty() {
+        errs.required(&at.field("name"), "");
+    }
+    let errors: Vec<_> = errs.0.iter().map(ToString::to_string).collect();
+    match &*errors {
+        [] => Ok(()),
+        [one] => Err(Status::failure(500, "", one.as_str())),
+        many => Err(Status::failure(500, "", format!("[{}]", many.join(", ")))),
+    }
 }

@@ -7,7 +7,7 @@ use object::{Lens, Object, ObjectMeta, Status, StatusCause, StatusDetails, Value
 use schema::custom;
 use server::{Reply, Request, Served, Server, object_reply};
 
-use super::{body_of, call, scale::patched};
+use super::{body_of, call, part, scale::patched};
 
 /// What the number reads as while nobody has set it.
 const UNSET: i64 = i32::MIN as i64;
@@ -29,15 +29,15 @@ pub(super) async fn handle(
         }
         return Ok(object_reply(200, &scale_of(&paths, found.revision, &found.object)?));
     }
-    let mut call = call(&request);
+    let (mut call, kind) = (call(&request), part("autoscaling", "Scale", Scale::SHAPE));
     let wanted = if info.verb == "update" {
-        body_of(server, request, "autoscaling/v1", "Scale", Scale::SHAPE).await?
+        body_of(server, request, &kind).await?
     } else {
         let mut before = scale_of(&paths, found.revision, &found.object)?;
         if wants.is_none() {
             before["spec"]["replicas"] = UNSET.into();
         }
-        patched(server, request, before).await?
+        patched(server, request, &kind, before).await?
     };
     let replicas = wanted.get("spec").get("replicas").as_i64().unwrap_or_default();
     if replicas == UNSET {

@@ -3,14 +3,22 @@
 use std::sync::Arc;
 
 use api::{
-    core::Pod,
+    core::{Pod, PodCondition},
     policy::{Eviction, PodDisruptionBudget},
 };
-use object::{Lens, Object, Status, StatusCause, Value, View, selector::Selector};
+use object::{
+    DeleteOptions, Lens, Status, StatusCause, Subject, Time, Value, View, selector::Selector,
+};
 use ref_cast::RefCast;
-use server::{Delete, Handle, Handling, Page, Request, Selection, Server, object_reply};
+use schema::{Definition, Errors, Path};
+use server::{Call, Delete, Handle, Handling, Page, Request, Selection, Server, decode_body};
+use store::Version;
 
-use super::{body_of, call};
+use super::{Asked, bytes_of, call, part};
+
+const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+/// More evictions than this that nobody has confirmed are too many.
+const MOST_DISRUPTED: usize = 2000;
 
 #[derive(Debug)]
 pub(super) struct Evictions;
@@ -19,31 +27,111 @@ impl Handle for Evictions {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
             let (mut call, info) = (call(&request), request.info.clone());
-            let given = body_of(server, request, "policy/v1", "Eviction", Eviction::SHAPE).await?;
-            let options = Eviction::view(&given).delete_options().cloned().unwrap_or_default();
-            let pods = server.registry.kind("", "pods")?;
-            let key = (&*info.namespace, &*info.name);
-            let found = server.registry.get(&pods, key.0, key.1)?;
-            let pod = Pod::view(&found.object);
-            let finished = matches!(pod.status().phase(), "Succeeded" | "Failed" | "Pending");
-            if !finished && !pod.metadata().is_terminating() {
-                allow(server, &mut call, pod).await?;
+            let asked = Asked::of(&request);
+            let given = body(server, request).await?;
+            let eviction = Eviction::view(&given);
+            if eviction.metadata().name() != info.name {
+                return Err(Status::bad_request(
+                    "name in URL does not match name in Eviction object",
+                ));
             }
-            let preconditions = options.preconditions();
-            let delete = Delete {
-                grace_seconds: options.grace_period_seconds(),
-                uid: preconditions.and_then(|own| own.uid()).unwrap_or_default().into(),
-                ..Delete::default()
-            };
-            server.registry.delete(&mut call, &pods, key, &delete).await?;
-            let status = Object::from(Value::from(Status::success().with_code(201)));
-            Ok(object_reply(201, &status.with_kind("Status").with_api_version("v1").into()))
+            let options = eviction.delete_options().cloned().unwrap_or_default();
+            if options.ignore_store_read_error_with_cluster_breaking_potential() == Some(true) {
+                let mut errs = Errors::default();
+                let at = Path::Root.field("deleteOptions");
+                let at = at.field("ignoreStoreReadErrorWithClusterBreakingPotential");
+                let why = "can not be set for pod eviction, try after removing the option";
+                errs.invalid(&at, true, why);
+                return Err(errs.status("policy", "Eviction", &info.name));
+            }
+            call.dry_run |= options.dry_run().iter().any(|mode| mode == "All");
+            evict(server, &mut call, (&info.namespace, &info.name), &options).await?;
+            Ok(asked.made())
         })
     }
 }
 
+/// The eviction, in the version that is served or the one that once was.
+async fn body(server: &Server, request: Request) -> Result<Value, Status> {
+    let asked = Asked::of(&request);
+    let bytes = bytes_of(server, request).await?;
+    let kinds = server.registry.kinds();
+    let read = |kind: &Definition| {
+        decode_body(kinds, kind, &asked.headers, &asked.query, &bytes).map(|read| read.object)
+    };
+    let kind = part("policy", "Eviction", Eviction::SHAPE);
+    let mut old = kind.clone();
+    old.names.version = "v1beta1";
+    read(&kind).or_else(|status| read(&old).map_err(|_| status))
+}
+
+async fn evict(
+    server: &Server,
+    call: &mut Call,
+    key: (&str, &str),
+    options: &DeleteOptions,
+) -> Result<(), Status> {
+    let pods = server.registry.kind("", "pods")?;
+    let found = server.registry.get(&pods, key.0, key.1)?;
+    let pod = Pod::view(&found.object);
+    let finished = matches!(pod.status().phase(), "Succeeded" | "Failed" | "Pending");
+    if !finished && !pod.metadata().is_terminating() {
+        allow(server, call, pod).await?;
+    }
+    let preconditions = options.preconditions();
+    let uid = preconditions.and_then(|own| own.uid()).unwrap_or_default();
+    let version = preconditions.and_then(|own| own.resource_version()).unwrap_or_default();
+    let mut revision = version.parse().unwrap_or_default();
+    if !call.dry_run {
+        let now = Time::text(server.registry.clock().now());
+        let change = |old: &Version<Value>| marked(old, uid, version, &now);
+        let made = server.registry.change(call, &pods, key, "status", change).await?;
+        if revision != 0 {
+            revision = made.revision;
+        }
+    }
+    let delete = Delete {
+        grace_seconds: options.grace_period_seconds(),
+        uid: uid.into(),
+        revision,
+        propagation: options.propagation_policy().unwrap_or_default().into(),
+        unread: false,
+    };
+    server.registry.delete(call, &pods, key, &delete).await.map(drop)
+}
+
+/// The pod with the reason why it goes, if it is the one that is meant.
+fn marked(old: &Version<Value>, uid: &str, version: &str, now: &str) -> Result<Value, Status> {
+    let mut object = old.object.clone();
+    let pod = Pod::ref_cast_mut(&mut object);
+    let (name, have) = (pod.metadata().name().to_owned(), pod.metadata().uid().to_owned());
+    let subject = Subject { group: "", resource: "Pod", name: &name };
+    if !uid.is_empty() && uid != have {
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({have}). The \
+             object might have been deleted and then recreated"
+        );
+        return Err(Status::conflict(subject, &why));
+    } else if !version.is_empty() && version != old.revision.to_string() {
+        let why = format!(
+            "the ResourceVersion in the precondition ({version}) does not match the \
+             ResourceVersion in record ({}). The object might have been modified",
+            old.revision
+        );
+        return Err(Status::conflict(subject, &why));
+    }
+    let condition = PodCondition::new()
+        .with_type("DisruptionTarget")
+        .with_status("True")
+        .with_reason("EvictionByEvictionAPI")
+        .with_message("Eviction API: evicting")
+        .with_last_transition_time(now);
+    pod.status_mut().conditions_mut().put(condition, |own| own.type_() == "DisruptionTarget");
+    Ok(object)
+}
+
 /// Takes one disruption from the budget that the pod belongs to.
-async fn allow(server: &Server, call: &mut server::Call, pod: &Pod) -> Result<(), Status> {
+async fn allow(server: &Server, call: &mut Call, pod: &Pod) -> Result<(), Status> {
     let budgets = server.registry.kind("policy", "poddisruptionbudgets")?;
     let namespace = pod.metadata().namespace();
     let all = server.registry.list(&budgets, &Selection::namespace(namespace), &Page::default())?;
@@ -55,33 +143,28 @@ async fn allow(server: &Server, call: &mut server::Call, pod: &Pod) -> Result<()
     });
     let Some(budget) = mine.next() else { return Ok(()) };
     if mine.next().is_some() {
-        return Err(Status::internal(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does \
-             not support.",
-        ));
+        let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource \
+                   does not support.";
+        return Err(Status::failure(500, "", why));
     }
-    let name = PodDisruptionBudget::view(&budget.object).metadata().name().to_owned();
+    let budget = PodDisruptionBudget::view(&budget.object);
+    if !pod.is_ready() {
+        // What is not healthy anyway can go, unless that would hide how bad it is.
+        let status = budget.status();
+        let enough =
+            status.current_healthy() >= status.desired_healthy() && status.desired_healthy() > 0;
+        if budget.spec().unhealthy_pod_eviction_policy() == Some("AlwaysAllow") || enough {
+            return Ok(());
+        }
+    }
+    let name = budget.metadata().name().to_owned();
     let evicted = pod.metadata().name().to_owned();
-    let now = object::Time::text(server.registry.clock().now());
-    let change = |old: &store::Version<Value>| {
+    let now = Time::text(server.registry.clock().now());
+    let change = |old: &Version<Value>| {
         let mut object = old.object.clone();
         let budget = PodDisruptionBudget::ref_cast_mut(&mut object);
-        let (generation, status) = (budget.metadata().generation(), budget.status());
-        if status.observed_generation() < generation {
-            return Err(refused(
-                &name,
-                10,
-                "DisruptionBudget: the budget is still being processed by the server.",
-            ));
-        } else if status.disruptions_allowed() < 1 {
-            let why = format!(
-                "The disruption budget {name} needs {} healthy pods and has {} currently",
-                status.desired_healthy(),
-                status.current_healthy()
-            );
-            return Err(refused(&name, 0, &why));
-        }
-        let left = status.disruptions_allowed() - 1;
+        check(budget)?;
+        let left = budget.status().disruptions_allowed() - 1;
         let status = budget.status_mut();
         status.set_disruptions_allowed(left);
         status.disrupted_pods_mut().insert(&evicted, now.clone());
@@ -90,11 +173,52 @@ async fn allow(server: &Server, call: &mut server::Call, pod: &Pod) -> Result<()
     server.registry.change(call, &budgets, (namespace, &name), "status", change).await.map(drop)
 }
 
-fn refused(_budget: &str, retry: i32, why: &str) -> Status {
-    let mut status = Status::too_many_requests(
-        "Cannot evict pod as it would violate the pod's disruption budget.",
-        retry,
-    );
+fn check(budget: &PodDisruptionBudget) -> Result<(), Status> {
+    let (name, status) = (budget.metadata().name(), budget.status());
+    let forbidden = |why: &str, said: &str| {
+        let subject = Subject { group: "policy", resource: "poddisruptionbudget", name };
+        let said =
+            format!("The disruption budget {name} does not allow evicting pods currently: {said}");
+        with_cause(Status::forbidden(subject, why), &said)
+    };
+    if status.observed_generation() < budget.metadata().generation() {
+        let why = format!("The disruption budget {name} is still being processed by the server.");
+        return Err(with_cause(Status::too_many_requests(REFUSED, 10), &why));
+    } else if status.disruptions_allowed() < 0 {
+        let why = "pdb disruptions allowed is negative";
+        return Err(forbidden(why, why));
+    } else if status.disrupted_pods().iter().len() > MOST_DISRUPTED {
+        return Err(forbidden(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+            "too many pending evictions not confirmed by PDB controller",
+        ));
+    } else if status.disruptions_allowed() > 0 {
+        return Ok(());
+    }
+    let condition = status.conditions().find(|own| own.type_() == "DisruptionAllowed");
+    let said = condition.filter(|own| own.status() == "False" && !own.message().is_empty());
+    let why = match said {
+        Some(said) if said.reason() == "SyncFailed" => format!(
+            "The disruption budget {name} does not allow evicting pods currently because it failed \
+             sync: {}",
+            said.message()
+        ),
+        _ if status.current_healthy() <= status.desired_healthy() => format!(
+            "The disruption budget {name} needs {} healthy pods and has {} currently",
+            status.desired_healthy(),
+            status.current_healthy()
+        ),
+        Some(said) => format!(
+            "The disruption budget {name} does not allow evicting pods currently ({}): {}",
+            said.reason(),
+            said.message()
+        ),
+        None => format!("The disruption budget {name} does not allow evicting pods currently"),
+    };
+    Err(with_cause(Status::too_many_requests(REFUSED, 0), &why))
+}
+
+fn with_cause(mut status: Status, why: &str) -> Status {
     let cause = StatusCause::new().with_reason("DisruptionBudget").with_message(why);
     let details = status.details().cloned().unwrap_or_default().with_causes([cause]);
     status.set_details(details);

@@ -1,13 +1,15 @@
 //! What goes on to a kubelet, a pod or a service: logs, exec, attach, port-forward
 //! and proxies.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use api::core::{Node, Pod, Service};
 use client::{Connect, Tcp, Tls, Use};
 use http::Uri;
+use http_body_util::BodyExt;
 use object::{Status, View};
-use server::{Handle, Handling, Reply, Request, Server, proxy};
+use schema::{Errors, Path};
+use server::{Handle, Handling, Query, Reply, Request, Server, object_reply, proxy};
 
 /// How kubelets are called.
 #[derive(Clone, Debug)]
@@ -92,6 +94,9 @@ impl Handle for OfPod {
                 "proxy" => split(&info.name),
                 _ => (info.name.to_string(), String::new(), String::new()),
             };
+            if self.verb == "log" {
+                log_options(&request.query, &name)?;
+            }
             let found = server.registry.get(&kind, &info.namespace, &name)?;
             let pod = Pod::view(&found.object);
             let query =
@@ -102,19 +107,29 @@ impl Handle for OfPod {
                 });
                 let port = port.parse().ok().or(default.and_then(|port| u16::try_from(port).ok()));
                 let ip = pod.status().pod_ip();
-                if ip.is_empty() {
-                    return Err(Status::failure(503, "ServiceUnavailable", "address not allowed"));
+                if !is_reachable(ip) {
+                    return Err(Status::bad_request("address not allowed"));
                 }
                 let to = Tcp::new(ip, port.unwrap_or(80), tls_for(&scheme));
                 return pass(server, request, &to, &format!("/{}{query}", info.rest)).await;
             }
+            let container = match self.verb {
+                "portforward" => String::new(),
+                _ => container(pod, request.query.get("container").unwrap_or_default())?,
+            };
             let node = pod.spec().node_name();
-            if node.is_empty() {
+            if node.is_empty() && self.verb == "log" {
+                let mut nothing = object_reply(204, &object::Value::Null);
+                *nothing.body_mut() = http_body_util::Empty::new()
+                    .map_err(|never: std::convert::Infallible| match never {})
+                    .boxed_unsync();
+                nothing.headers_mut().remove(http::header::CONTENT_TYPE);
+                return Ok(nothing);
+            } else if node.is_empty() {
                 return Err(Status::bad_request(format!(
                     "pod {name} does not have a host assigned"
                 )));
             }
-            let container = container(pod, request.query.get("container").unwrap_or_default())?;
             let namespace = &info.namespace;
             let path = match self.verb {
                 "log" => format!("/containerLogs/{namespace}/{name}/{container}{query}"),
@@ -125,6 +140,48 @@ impl Handle for OfPod {
             self.kubelets.call(server, request, &node, &path).await
         })
     }
+}
+
+/// An address that a proxy may call: not this machine's own, and not a link's.
+fn is_reachable(ip: &str) -> bool {
+    ip.parse::<IpAddr>().is_ok_and(|ip| match ip {
+        IpAddr::V4(v4) => {
+            !(v4.is_loopback() || v4.is_link_local() || v4.is_multicast() || v4.is_unspecified())
+        }
+        IpAddr::V6(v6) => {
+            !(v6.is_loopback()
+                || v6.is_unicast_link_local()
+                || v6.is_multicast()
+                || v6.is_unspecified())
+        }
+    })
+}
+
+/// What may be said about how much of a log is wanted.
+fn log_options(query: &Query, pod: &str) -> Result<(), Status> {
+    let mut errs = Errors::default();
+    if let Some(lines) = query.integer("tailLines")? {
+        errs.non_negative(&Path::Root.field("tailLines"), lines);
+    }
+    let mut positive = |name: &'static str, n: i64| {
+        if n < 1 {
+            errs.invalid(&Path::Root.field(name), n, "must be greater than 0");
+        }
+    };
+    if let Some(bytes) = query.integer("limitBytes")? {
+        positive("limitBytes", bytes);
+    }
+    let since = query.integer("sinceSeconds")?;
+    if since.is_some() && query.get("sinceTime").is_some() {
+        let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+        errs.forbidden(&Path::Root.key(""), why);
+    } else if let Some(seconds) = since {
+        positive("sinceSeconds", seconds);
+    }
+    if query.get("stream").is_some() {
+        errs.forbidden(&Path::Root.field("stream"), "may not be specified");
+    }
+    if errs.is_empty() { Ok(()) } else { Err(errs.status("", "PodLogOptions", pod)) }
 }
 
 /// The container that is meant: the one named, or the only one.
@@ -158,9 +215,17 @@ fn container(pod: &Pod, named: &str) -> Result<String, Status> {
     match &*names {
         [only] => Ok((*only).to_owned()),
         [] => Err(Status::bad_request(format!("pod {pod_name} has no containers"))),
-        many => Err(Status::bad_request(format!(
-            "a container name must be specified for pod {pod_name}, choose one of: {many:?}"
-        ))),
+        many => {
+            let mut said = format!(
+                "a container name must be specified for pod {pod_name}, choose one of: [{}]",
+                many.join(" ")
+            );
+            let first: Vec<&str> = spec.init_containers().iter().map(|c| c.name()).collect();
+            if !first.is_empty() {
+                said += &format!(" or one of the init containers: [{}]", first.join(" "));
+            }
+            Err(Status::bad_request(said))
+        }
     }
 }
 
@@ -212,13 +277,6 @@ fn endpoint(
     name: &str,
     port: &str,
 ) -> Result<(String, u16), Status> {
-    let services = server.registry.kind("", "services")?;
-    let found = server.registry.get(&services, namespace, name)?;
-    let service = Service::view(&found.object);
-    let wanted = service
-        .spec()
-        .ports()
-        .find(|own| port.is_empty() || own.name() == port || own.port().to_string() == port);
     let unavailable = || {
         Status::failure(
             503,
@@ -226,6 +284,14 @@ fn endpoint(
             format!("no endpoints available for service {name:?}"),
         )
     };
+    let services = server.registry.kind("", "services")?;
+    let found = server.registry.get(&services, namespace, name);
+    let found = if port.is_empty() { found.map_err(|_| unavailable())? } else { found? };
+    let service = Service::view(&found.object);
+    let wanted = service
+        .spec()
+        .ports()
+        .find(|own| port.is_empty() || own.name() == port || own.port().to_string() == port);
     let wanted = wanted.ok_or_else(unavailable)?;
     let endpoints = server.registry.kind("", "endpoints")?;
     let found = server.registry.get(&endpoints, namespace, name).map_err(|_| unavailable())?;

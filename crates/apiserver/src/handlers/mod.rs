@@ -12,9 +12,12 @@ mod why;
 
 use std::{collections::HashMap, sync::Arc};
 
-use http_body_util::BodyExt;
-use object::{Object, Status, Struct, Value};
-use server::{Decoded, Handler, Request, Served, Server, decode_body};
+use http::HeaderMap;
+use object::{Lens, Object, Status, Struct, Value, View};
+use schema::{Definition, Names};
+use server::{
+    Decoded, Handler, Query, Reply, Request, Served, Server, decode_body, reply_as, status_reply_as,
+};
 
 pub(crate) use self::{issuer::Issuer, kubelet::Kubelets};
 use crate::{authn::ServiceAccounts, authz::Rbac};
@@ -77,45 +80,72 @@ fn served(server: &Server, request: &Request) -> Result<Served, Status> {
     found.ok_or_else(Status::no_resource)
 }
 
+/// How an answer shall look.
+struct Asked {
+    headers: HeaderMap,
+    query: Query,
+}
+
+impl Asked {
+    fn of(request: &Request) -> Self {
+        Self { headers: request.head.headers.clone(), query: request.query.clone() }
+    }
+
+    fn reply(&self, code: u16, kind: &Definition, object: &Value) -> Result<Reply, Status> {
+        reply_as(&self.headers, &self.query, kind, (code, object))
+    }
+
+    /// That it is done, and nothing more.
+    fn made(&self) -> Reply {
+        status_reply_as(&self.headers, &self.query, &Status::success().with_code(201))
+    }
+}
+
+/// A kind that only subresources take and give.
+fn part(group: &'static str, kind: &'static str, shape: &'static Struct) -> Definition {
+    let names =
+        Names { group, version: "v1", kind, plural: "", singular: "", short: &[], categories: &[] };
+    Definition::bare(names, shape)
+}
+
+/// What the subresources here take and give.
+pub(crate) fn parts() -> Vec<Definition> {
+    vec![
+        part("autoscaling", "Scale", api::autoscaling::v1::Scale::SHAPE),
+        part("policy", "Eviction", api::policy::Eviction::SHAPE),
+        part("authentication.k8s.io", "TokenRequest", api::authentication::TokenRequest::SHAPE),
+    ]
+}
+
 /// Reads the body as an object of `K`, whatever kind the path is about.
 async fn body<K: schema::Kind>(server: &Server, request: Request) -> Result<Value, Status> {
-    let (headers, query) = (request.head.headers.clone(), request.query.clone());
+    body_of(server, request, &Definition::of::<K>()).await
+}
+
+/// Reads the body as an object of this kind.
+async fn body_of(server: &Server, request: Request, kind: &Definition) -> Result<Value, Status> {
+    let asked = Asked::of(&request);
     let bytes = bytes_of(server, request).await?;
-    let definition = schema::Definition::of::<K>();
-    let Decoded { object, .. } = decode_body(&definition, &headers, &query, &bytes)?;
+    let kinds = server.registry.kinds();
+    let Decoded { object, .. } = decode_body(kinds, kind, &asked.headers, &asked.query, &bytes)?;
     Ok(object)
 }
 
-/// Reads the body as an object of a kind that has no resource of its own.
-async fn body_of(
-    server: &Server,
-    request: Request,
-    api_version: &str,
-    kind: &str,
-    shape: &'static Struct,
-) -> Result<Value, Status> {
-    let content = request.head.headers.get(http::header::CONTENT_TYPE).cloned();
-    let bytes = bytes_of(server, request).await?;
-    let malformed = |why: String| {
-        Status::bad_request(format!("{kind} in version {api_version:?} cannot be read: {why}"))
-    };
-    let protobuf = content.is_some_and(|content| content.as_bytes().ends_with(b"protobuf"));
-    let mut object = if protobuf {
-        let opened =
-            schema::protobuf::open(&bytes).map_err(|error| malformed(error.to_string()))?;
-        let decoded = schema::protobuf::decode(shape, opened.message);
-        decoded.map_err(|error| malformed(error.to_string()))?
-    } else {
-        object::from_json(&bytes).map_err(|error| malformed(error.to_string()))?
-    };
-    schema::conform(shape, &mut object, &mut Vec::new()).map_err(malformed)?;
-    Ok(object)
+/// The names in the body must be those of the path.
+fn same_name(object: &Value, name: &str) -> Result<(), Status> {
+    match Object::view(object).metadata().name() {
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        own if own != name => Err(Status::bad_request(format!(
+            "the name of the object ({own}) does not match the name on the URL ({name})"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 async fn bytes_of(server: &Server, request: Request) -> Result<bytes::Bytes, Status> {
-    let limited = http_body_util::Limited::new(request.body, server.config.limits.body);
-    let body = limited.collect().await;
-    Ok(body.map_err(|error| Status::bad_request(error.to_string()))?.to_bytes())
+    server::read(request.body, server.config.limits.body).await
 }
 
 /// The object with its kind named, as an answer needs it.

@@ -11,9 +11,9 @@ use api::{
 };
 use object::{List, Map, Object, Status, Time, Value, View};
 use schema::{Errors, apply::Write};
-use server::{Attributes, Decision, Handle, Handling, Request, Server, User, object_reply};
+use server::{Attributes, Decision, Handle, Handling, Peer, Request, Server, User};
 
-use super::{body, call, typed};
+use super::{Asked, body, call, served, typed};
 use crate::{authn::ServiceAccounts, authz::Rbac};
 
 const GROUP: &str = "authorization.k8s.io";
@@ -27,9 +27,12 @@ pub(super) struct Reviews {
 impl Handle for Reviews {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
-            let user = request.user.clone();
+            let (user, asked) = (request.user.clone(), Asked::of(&request));
+            let kind = served(server, &request)?.definition;
             let answer = match &*request.info.resource {
-                "tokenreviews" => self.token(body::<TokenReview>(server, request).await?),
+                "tokenreviews" => {
+                    self.token(server, body::<TokenReview>(server, request).await?).await?
+                }
                 "selfsubjectreviews" => {
                     let mut review =
                         SelfSubjectReview::from(body::<SelfSubjectReview>(server, request).await?);
@@ -60,7 +63,7 @@ impl Handle for Reviews {
                     typed::<LocalSubjectAccessReview>(review)
                 }
                 "selfsubjectrulesreviews" => {
-                    self.rules(&user, body::<SelfSubjectRulesReview>(server, request).await?)
+                    self.rules(&user, body::<SelfSubjectRulesReview>(server, request).await?)?
                 }
                 _ => return Err(Status::no_resource()),
             };
@@ -68,34 +71,55 @@ impl Handle for Reviews {
             if answer.get("metadata").is_null() {
                 answer["metadata"] = Value::object();
             }
-            Ok(object_reply(201, &answer))
+            asked.reply(201, &kind, &answer)
         })
     }
 }
 
 impl Reviews {
-    fn token(&self, given: Value) -> Value {
+    /// Asks all who know tokens, as for a request that shows it.
+    async fn token(&self, server: &Server, given: Value) -> Result<Value, Status> {
         let mut review = TokenReview::from(given);
+        let token = review.spec().token().to_owned();
+        if token.is_empty() {
+            let why = "token is required for TokenReview in authentication";
+            return Err(Status::bad_request(why));
+        }
         let wanted: Vec<String> = review.spec().audiences().iter().map(str::to_owned).collect();
-        let identified = self.accounts.identify(review.spec().token(), &wanted);
+        let mut known = self.accounts.identify(&token, &wanted);
+        if let Err(pki::Refusal::NotOurs) = known {
+            if let Some(user) = other_token(server, &token).await {
+                known = Ok((user, wanted));
+            }
+        }
         let status = review.status_mut();
-        match identified {
+        match known {
             Ok((user, audiences)) => {
                 let mut info = info(&user);
-                info.groups_mut().push("system:authenticated");
+                if !user.is_in("system:authenticated") {
+                    info.groups_mut().push("system:authenticated");
+                }
                 status.set_authenticated(true);
                 status.set_user(info);
                 let audiences: List<String> = audiences.iter().map(String::as_str).collect();
                 status.set_audiences(audiences);
             }
+            Err(pki::Refusal::NotOurs) => status.set_error("invalid bearer token"),
             Err(refusal) => status.set_error(format!("[invalid bearer token, {refusal}]")),
         }
-        typed::<TokenReview>(review)
+        let mut review = typed::<TokenReview>(review);
+        if review.get("status").get("user").is_null() {
+            review["status"]["user"] = Value::object(); // as upstream writes it
+        }
+        Ok(review)
     }
 
-    fn rules(&self, user: &User, given: Value) -> Value {
+    fn rules(&self, user: &User, given: Value) -> Result<Value, Status> {
         let mut review = SelfSubjectRulesReview::from(given);
         let namespace = review.spec().namespace().to_owned();
+        if namespace.is_empty() {
+            return Err(Status::bad_request("no namespace on request"));
+        }
         let (mut resources, mut urls) = (Vec::new(), Vec::new());
         for rule in self.rbac.rules(user, &namespace) {
             if rule.non_resource_urls().is_empty() {
@@ -118,8 +142,20 @@ impl Reviews {
         status.set_incomplete(false);
         let mut answer = typed::<SelfSubjectRulesReview>(review);
         answer["spec"] = Value::object(); // as upstream answers
-        answer
+        Ok(answer)
     }
+}
+
+/// Whoever the other authenticators take the bearer of a token for.
+async fn other_token(server: &Server, token: &str) -> Option<User> {
+    let request = http::Request::builder().header("authorization", format!("Bearer {token}"));
+    let (head, ()) = request.body(()).ok()?.into_parts();
+    for way in &server.authenticators {
+        if let Ok(Some(user)) = way.authenticate(&Peer::default(), &head).await {
+            return Some(user);
+        }
+    }
+    None
 }
 
 fn info(user: &User) -> UserInfo {

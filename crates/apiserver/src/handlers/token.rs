@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use api::authentication::TokenRequest;
-use object::{Lens, List, Object, Status, Time, Value, View};
+use object::{Lens, List, Object, Status, Subject, Time, Value, View};
 use pki::{Bound, Claims, Reference, Signer};
 use schema::{Errors, Path};
-use server::{Handle, Handling, Request, Server, object_reply};
+use server::{Handle, Handling, Request, Server, uid};
 
-use super::body_of;
+use super::{Asked, body_of, part};
 use crate::authz::node_of;
 
 const SHORTEST: i64 = 600;
@@ -25,9 +25,9 @@ impl Handle for Tokens {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
             let (info, user) = (request.info.clone(), request.user.clone());
-            let version = "authentication.k8s.io/v1";
-            let given =
-                body_of(server, request, version, "TokenRequest", TokenRequest::SHAPE).await?;
+            let kind = part("authentication.k8s.io", "TokenRequest", TokenRequest::SHAPE);
+            let asked = Asked::of(&request);
+            let given = body_of(server, request, &kind).await?;
             let mut request = TokenRequest::from(given);
             let accounts = server.registry.kind("", "serviceaccounts")?;
             let account = server.registry.get(&accounts, &info.namespace, &info.name)?;
@@ -75,8 +75,13 @@ impl Handle for Tokens {
             meta.set_name(info.name.as_str());
             meta.set_namespace(info.namespace.as_str());
             meta.set_creation_timestamp(Time::text(now));
-            let object = Object::from(Value::from(request)).with_api_version(version);
-            Ok(object_reply(201, &object.with_kind("TokenRequest").into()))
+            meta.set_uid(uid());
+            let object = Object::from(Value::from(request)).with_kind("TokenRequest");
+            let mut object: Value = object.with_api_version("authentication.k8s.io/v1").into();
+            if object.get("spec").get("boundObjectRef").is_null() {
+                object["spec"]["boundObjectRef"] = Value::Null; // as upstream writes it
+            }
+            asked.reply(201, &kind, &object)
         })
     }
 }
@@ -116,12 +121,16 @@ fn bind(server: &Server, request: &TokenRequest, bound: &mut Bound) -> Result<()
             )));
         }
     };
+    if object.name().is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
     let kind = server.registry.kind("", plural)?;
     let found = server.registry.get(&kind, namespace, object.name())?;
     let uid = Object::view(&found.object).metadata().uid();
     if !object.uid().is_empty() && object.uid() != uid {
+        let subject = Subject { group: "", resource: object.kind(), name: object.name() };
         return Err(Status::conflict(
-            kind.subject(object.name()),
+            subject,
             &format!(
                 "the UID in the bound object reference ({}) does not match the UID in record. The object \
              might have been deleted and then recreated",
@@ -132,6 +141,14 @@ fn bind(server: &Server, request: &TokenRequest, bound: &mut Bound) -> Result<()
     let reference = Some(Reference { name: object.name().to_owned(), uid: uid.to_owned() });
     match plural {
         "pods" => {
+            let account = found.object.get("spec").get("serviceAccountName").as_str();
+            if account.unwrap_or_default() != bound.service_account.name {
+                return Err(Status::bad_request(format!(
+                    "cannot bind token for serviceaccount {:?} to pod running with different \
+                     serviceaccount name.",
+                    bound.service_account.name
+                )));
+            }
             bound.pod = reference;
             let node = found.object.get("spec").get("nodeName").as_str().unwrap_or_default();
             let nodes = server.registry.kind("", "nodes")?;

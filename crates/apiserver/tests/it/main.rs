@@ -1,6 +1,10 @@
 //! The API server as its clients see it: real requests through every filter.
 
+mod admission;
+mod aggregation;
 mod allocation;
+mod audit;
+mod backend;
 mod crds;
 mod deletion;
 mod identity;
@@ -10,6 +14,8 @@ mod objects;
 mod policies;
 mod restart;
 mod watches;
+mod ways_in;
+mod webhooks;
 
 use client::{Api, Client, Error, Resource};
 use object::{Object, Value, View, from_json};

@@ -18,8 +18,8 @@ pub enum JsonError {
     End,
     #[error("invalid character {} {context}", quoted(*.found))]
     Character { found: char, context: &'static str },
-    #[error("exceeded max depth")]
-    Depth,
+    #[error("invalid character {} exceeded max depth", quoted(*.0))]
+    Depth(char),
     #[error("invalid UTF-8 in string literal")]
     Encoding,
     #[error("json: cannot unmarshal number {0} into Go value of type float64")]
@@ -87,7 +87,8 @@ impl Reader<'_> {
     ) -> Result<Value, JsonError> {
         self.depth += 1;
         if self.depth > DEPTH.min(STACK) {
-            return Err(JsonError::Depth);
+            let found = self.text.get(self.at).copied().unwrap_or(b'[');
+            return Err(JsonError::Depth(char::from(found)));
         }
         self.at += 1;
         let value = read(self);
@@ -376,7 +377,7 @@ mod tests {
         for (text, message) in cases {
             assert_eq!(from_json(text.as_bytes()).unwrap_err().to_string(), message, "{text}");
         }
-        assert_eq!(from_json("[".repeat(100_000).as_bytes()), Err(JsonError::Depth));
+        assert_eq!(from_json("[".repeat(100_000).as_bytes()), Err(JsonError::Depth('[')));
     }
 
     #[test]

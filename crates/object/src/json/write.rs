@@ -46,6 +46,49 @@ pub fn write_json(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
+/// The text of a tree for people: a line for every entry, two spaces for every level.
+pub fn to_json_pretty(value: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    pretty(value, 0, &mut out);
+    out
+}
+
+fn pretty(value: &Value, depth: usize, out: &mut Vec<u8>) {
+    let line = |depth: usize, out: &mut Vec<u8>| {
+        out.push(b'\n');
+        out.resize(out.len() + 2 * depth, b' ');
+    };
+    match value {
+        Value::List(items) if !items.is_empty() => {
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                line(depth + 1, out);
+                pretty(item, depth + 1, out);
+            }
+            line(depth, out);
+            out.push(b']');
+        }
+        Value::Object(_) | Value::Map(_) if value.entries().len() > 0 => {
+            out.push(b'{');
+            for (at, (name, value)) in value.entries().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                line(depth + 1, out);
+                string(name, out);
+                out.extend_from_slice(b": ");
+                pretty(value, depth + 1, out);
+            }
+            line(depth, out);
+            out.push(b'}');
+        }
+        plain => write_json(plain, out),
+    }
+}
+
 fn write(out: &mut Vec<u8>, text: std::fmt::Arguments) {
     out.write_fmt(text).expect("memory takes every write");
 }
@@ -115,5 +158,13 @@ mod tests {
         assert_eq!(to_json(&text), br#""\u003ca\u0026b\u003e\u0001\u2028\"""#);
         assert_eq!(to_json(&Value::Float(1e21)), b"1e+21");
         assert_eq!(to_json(&Value::Float(0.5)), b"0.5");
+    }
+
+    #[test]
+    fn people_get_a_line_for_every_entry() {
+        let mut object = Value::object();
+        object["a"] = [Value::from(1), Value::object()].into_iter().collect();
+        let text = "{\n  \"a\": [\n    1,\n    {}\n  ]\n}";
+        assert_eq!(String::from_utf8(to_json_pretty(&object)).unwrap(), text);
     }
 }

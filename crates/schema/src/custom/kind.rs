@@ -114,6 +114,7 @@ fn definition(
         generation: true,
         ttl: None,
         shows_deleted: false,
+        created_by_update: false,
         subresources: intern::subresources(custom.subresources(names.kind))?,
         shape,
         columns: columns.into(),

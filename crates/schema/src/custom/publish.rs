@@ -122,7 +122,8 @@ fn whole(value: &mut Value) {
     reference["$ref"] = META.into();
     let mut meta = Value::object();
     meta["allOf"] = [reference].into_iter().collect();
-    meta["description"] = "Standard object's metadata: its name, its labels, its owners, its history.".into();
+    meta["description"] =
+        "Standard object's metadata: its name, its labels, its owners, its history.".into();
     value["properties"]["metadata"] = meta;
 }
 

@@ -53,6 +53,21 @@ pub(super) const SELECT: &[Parameter] = &[
     ("shardSelector", "string", "Only objects of these shards."),
     ("timeoutSeconds", "integer", "How long the call may take."),
 ];
+pub(super) const LOG: &[Parameter] = &[
+    ("container", "string", "Whose log; the only container's, if there is one."),
+    ("follow", "boolean", "Whether what comes is sent as it comes."),
+    (
+        "insecureSkipTLSVerifyBackend",
+        "boolean",
+        "Whether the kubelet is believed without a certificate that is known.",
+    ),
+    ("limitBytes", "integer", "How much is sent at most."),
+    ("previous", "boolean", "The log of the container that ran before."),
+    ("sinceSeconds", "integer", "Only what is not older than this."),
+    ("stream", "string", "All, Stdout or Stderr."),
+    ("tailLines", "integer", "Only so many lines from the end."),
+    ("timestamps", "boolean", "Whether each line begins with its time."),
+];
 pub(super) const WATCH: &[Parameter] = &[
     ("allowWatchBookmarks", "boolean", "Whether a watch may tell how far it is."),
     ("watch", "boolean", "Whether changes follow the list."),
@@ -121,6 +136,16 @@ impl Operation {
         this
     }
 
+    /// Gives text, whatever form was asked for.
+    pub(super) fn gives_text(mut self) -> Self {
+        let ok = &mut self.0["responses"]["200"];
+        ok["description"] = "OK".into();
+        for media in JSON.iter().chain(&["text/plain"]) {
+            ok["content"][*media]["schema"]["type"] = "string".into();
+        }
+        self
+    }
+
     /// Gives anything at all.
     pub(super) fn connects(mut self) -> Self {
         self.0["responses"]["200"]["description"] = "OK".into();
@@ -159,7 +184,7 @@ fn query((name, ty, doc): Parameter) -> Value {
     parameter
 }
 
-fn sorted(parameters: impl Iterator<Item = Value>) -> Value {
+pub(super) fn sorted(parameters: impl Iterator<Item = Value>) -> Value {
     let mut parameters: Vec<_> = parameters.collect();
     parameters.sort_by(|a, b| a.get("name").as_str().cmp(&b.get("name").as_str()));
     parameters.into_iter().collect()

@@ -3,7 +3,9 @@
 use object::Value;
 
 use super::{
-    operation::{DELETE, FORCE, Operation, PRETTY, Parameter, SELECT, WATCH, WRITE, shared},
+    operation::{
+        DELETE, FORCE, LOG, Operation, PRETTY, Parameter, SELECT, WATCH, WRITE, shared, sorted,
+    },
     schemas::{DELETE_OPTIONS, PATCH, RESOURCES, STATUS, Schemas, WATCH_EVENT},
 };
 use crate::{Definition, Subresource};
@@ -18,7 +20,24 @@ const GONE: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
 pub(super) struct Paths(Value);
 
 impl Paths {
-    pub(super) fn into_value(self) -> Value {
+    /// All paths. What the only operation of a path asks for, the path asks for.
+    pub(super) fn into_value(mut self) -> Value {
+        self.0.retain(|_, path| {
+            let methods: Vec<String> = path
+                .entries()
+                .filter(|(name, _)| *name != "parameters")
+                .map(|(name, _)| name.to_owned())
+                .collect();
+            if let [only] = &*methods {
+                let own = path.get(only).get("parameters").items().to_vec();
+                if !own.is_empty() {
+                    path[only.as_str()].remove("parameters");
+                    let all = path.get("parameters").items().iter().cloned().chain(own);
+                    path["parameters"] = sorted(all);
+                }
+            }
+            true
+        });
         self.0
     }
 
@@ -69,7 +88,7 @@ impl Paths {
             let operation =
                 place.operation("delete", "", "Deletes an object.").about("delete", place.gvk);
             let operation = operation.with(DELETE.to_vec()).takes(DELETE_OPTIONS, false);
-            let left = if gives_back(definition) { &one } else { STATUS };
+            let left = if definition.shows_deleted { &one } else { STATUS };
             self.put(&place.one, "delete", operation.gives(GONE, left));
         }
         if !self.0.get(&place.one).is_null() {
@@ -119,6 +138,10 @@ impl Paths {
         let path = format!("{}/{name}", place.one);
         if kind.ends_with("Options") {
             return self.connections(place, subresource, &path);
+        } else if name == "log" {
+            let operation = place.operation("read", "Log", "Reads a log.").about("get", place.gvk);
+            self.put(&path, "get", operation.gives_text());
+            return self.share(&path, LOG.iter().copied().chain([PRETTY]));
         }
         let (group, version) = match kind {
             kind if kind == place.kind => (place.gvk.0, place.gvk.1),
@@ -238,27 +261,6 @@ impl<'a> Place<'a> {
     fn operation(&self, verb: &str, suffix: &str, description: &str) -> Operation {
         let id = format!("{verb}{}{}{}{suffix}", self.version, self.scope, self.kind);
         Operation::new(id, &self.tag, description)
-    }
-}
-
-/// Whether deleting an object answers with it, and not only with success.
-fn gives_back(definition: &Definition) -> bool {
-    match definition.names.group {
-        "" => matches!(
-            definition.names.kind,
-            "PersistentVolume"
-                | "PersistentVolumeClaim"
-                | "Pod"
-                | "PodTemplate"
-                | "ResourceQuota"
-                | "Service"
-                | "ServiceAccount"
-        ),
-        "storage.k8s.io" => definition.names.kind != "CSIStorageCapacity",
-        "resource.k8s.io" => {
-            definition.names.kind != "DeviceTaintRule" || definition.names.version != "v1"
-        }
-        _ => false,
     }
 }
 

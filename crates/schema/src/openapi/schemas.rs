@@ -7,7 +7,10 @@ use object::{
     Struct, Type, Value,
 };
 
-use super::packages::{Package, Packages, package};
+use super::{
+    facts,
+    packages::{Package, Packages, package},
+};
 use crate::{Definition, custom::publish, patch::replaces, published::default_of};
 
 pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
@@ -31,15 +34,17 @@ pub(super) struct Schemas<'a> {
     packages: &'a Packages,
     /// Where the shape is that is being added.
     here: Package,
+    all: &'a [Definition],
     done: BTreeMap<String, Value>,
 }
 
 impl<'a> Schemas<'a> {
-    pub(super) fn new(packages: &'a Packages) -> Self {
-        Self { packages, here: Package::of("", "v1"), done: BTreeMap::new() }
+    pub(super) fn new(packages: &'a Packages, all: &'a [Definition]) -> Self {
+        Self { packages, here: Package::of("", "v1"), all, done: BTreeMap::new() }
     }
 
-    pub(super) fn into_value(self) -> Value {
+    pub(super) fn into_value(mut self) -> Value {
+        facts::apply(&mut self.done);
         object(self.done)
     }
 
@@ -74,8 +79,14 @@ impl<'a> Schemas<'a> {
         name
     }
 
-    /// Adds a kind that is known by name only; the result is its full name.
+    /// Adds a kind of whatever group; the result is its full name.
     pub(super) fn foreign(&mut self, group: &str, version: &str, kind: &str) -> String {
+        let is = |names: &crate::Names| {
+            names.group == group && names.version == version && names.kind == kind
+        };
+        if let Some(definition) = self.all.iter().find(|definition| is(&definition.names)) {
+            return self.shape(&definition.shape);
+        }
         let name = format!("{}.{kind}", package(group, version));
         if !self.done.contains_key(&name) {
             let mut schema = object([("type".to_owned(), "object".into())]);

@@ -8,13 +8,14 @@ use crate::{Definition, custom::publish};
 /// The document of all definitions.
 pub fn v2(all: &[Definition]) -> Value {
     let mut versions: Vec<(&str, &str)> = Vec::new();
-    for definition in all {
+    for definition in all.iter().filter(|definition| !definition.names.plural.is_empty()) {
         let version = (definition.names.group, definition.names.version);
         if !versions.contains(&version) {
             versions.push(version);
         }
     }
-    let from = document(all, &all.iter().collect::<Vec<_>>(), &versions);
+    let mine = all.iter().filter(|definition| !definition.names.plural.is_empty());
+    let from = document(all, &mine.collect::<Vec<_>>(), &versions);
     let mut swagger = Value::object();
     swagger["swagger"] = "2.0".into();
     swagger["info"] = from.get("info").clone();
@@ -130,8 +131,18 @@ fn translate(operation: &mut Value) {
     operation["schemes"] = ["https"].into_iter().collect();
 }
 
+/// The forms of a body, in the order in which upstream names them.
 fn media_types(content: &Value) -> Value {
-    content.entries().map(|(media, _)| media).collect()
+    const ORDER: &[&str] = &[
+        "application/json",
+        "application/yaml",
+        "application/vnd.kubernetes.protobuf",
+        "application/json;stream=watch",
+        "application/vnd.kubernetes.protobuf;stream=watch",
+    ];
+    let mut all: Vec<&str> = content.entries().map(|(media, _)| media).collect();
+    all.sort_by_key(|media| ORDER.iter().position(|own| own == media).unwrap_or(ORDER.len()));
+    all.into_iter().collect()
 }
 
 /// All types of a body have the same schema.

@@ -6,10 +6,13 @@ use super::{VERSION, packages::Packages, paths::Paths, schemas::Schemas};
 use crate::Definition;
 
 /// The document of one group and version. `all` are the definitions of every group:
-/// they tell to which group a type that many use belongs.
+/// they tell to which group a type that many use belongs. Those without a plural are what
+/// subresources take and give.
 pub fn v3(all: &[Definition], group: &str, version: &str) -> Value {
     let of = |definition: &&Definition| {
-        definition.names.group == group && definition.names.version == version
+        definition.names.group == group
+            && definition.names.version == version
+            && !definition.names.plural.is_empty()
     };
     let mine: Vec<_> = all.iter().filter(of).collect();
     document(all, &mine, &[(group, version)])
@@ -22,7 +25,7 @@ pub(super) fn document(
     versions: &[(&str, &str)],
 ) -> Value {
     let packages = Packages::of(all);
-    let (mut schemas, mut paths) = (Schemas::new(&packages), Paths::default());
+    let (mut schemas, mut paths) = (Schemas::new(&packages, all), Paths::default());
     for definition in definitions {
         schemas.kind(definition);
     }

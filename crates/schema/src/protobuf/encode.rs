@@ -1,7 +1,8 @@
 //! From tree to message.
 
 use object::{
-    Bytes, Duration, Field, Lens, ListMeta, MicroTime, Plain, Struct, Time, Type, Value, to_json,
+    Bytes, Duration, Field, Lens, ListMeta, MicroTime, ObjectMeta, Plain, Struct, Time, Type,
+    Value, to_json,
 };
 
 use super::{
@@ -21,6 +22,13 @@ pub fn encode_list(meta: &Value, items: impl Iterator<Item = Vec<u8>>) -> Vec<u8
     let mut out = Vec::with_capacity(4096);
     put_message(1, &mut out, |out| fields(<ListMeta as Lens>::SHAPE, meta, out));
     items.for_each(|item| put_bytes(2, &item, &mut out));
+    out
+}
+
+/// An object of which only the metadata is known.
+pub fn encode_partial(meta: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    put_message(1, &mut out, |out| fields(<ObjectMeta as Lens>::SHAPE, meta, out));
     out
 }
 

@@ -27,7 +27,7 @@ impl Continuation {
         };
         let bytes = URL_SAFE_NO_PAD
             .decode(token)
-            .map_err(|error| invalid(&error.to_string().to_lowercase()))?;
+            .map_err(|_| invalid(&format!("illegal base64 data at input byte {}", bad(token))))?;
         let token = from_json(&bytes).map_err(|error| invalid(&error.to_string()))?;
         let version = token.get("v").as_str().unwrap_or_default();
         if version != "meta.k8s.io/v1" {
@@ -47,6 +47,12 @@ impl Continuation {
             _ => Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")),
         }
     }
+}
+
+/// Where Go's decoder gives up.
+fn bad(token: &str) -> usize {
+    let good = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_');
+    token.bytes().position(|c| !good(c)).unwrap_or(token.len().saturating_sub(1))
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Creation.
 
 use object::{Object, Status, Value, View};
+use ref_cast::RefCast;
 use store::Version;
 
 use super::{
     Call, Registry,
     begin::{begin, distinct_owners},
+    update::{other_uid, revision},
     write::Step,
 };
 use crate::{Operation, Served};
@@ -38,6 +40,30 @@ impl Registry {
         }
     }
 
+    /// Makes what somebody wants to update and is not there, where the kind allows that.
+    pub async fn create_by_update(
+        &self,
+        call: &mut Call,
+        served: &Served,
+        key: (&str, &str),
+        object: Value,
+    ) -> Result<(u16, Version<Value>), Status> {
+        let uid = Object::view(&object).metadata().uid();
+        if !uid.is_empty() {
+            return Err(other_uid(served, key, uid, "", call.dry_run));
+        }
+        let mut new = object.clone();
+        if !call.dry_run {
+            Object::ref_cast_mut(&mut new).metadata_mut().set_resource_version("");
+        }
+        match self.create(call, served, key.0, new).await {
+            Err(status) if status.is("AlreadyExists") => {
+                Ok((200, self.update(call, served, key, "", object).await?))
+            }
+            made => Ok((201, made?)),
+        }
+    }
+
     async fn create_once(
         &self,
         call: &mut Call,
@@ -45,6 +71,7 @@ impl Registry {
         namespace: &str,
         mut object: Value,
     ) -> Result<Version<Value>, Status> {
+        let asked = revision(Object::view(&object).metadata().resource_version())?;
         distinct_owners(&mut object, call);
         default(served, &mut object);
         begin(served, namespace, &mut object, &**self.clock());
@@ -57,7 +84,12 @@ impl Registry {
         let object = self.mutate(call, step, object).await?;
         let mut object = self.check(call, step, object).await?;
         served.hub.normalize(&mut object);
-        self.put(call, served, 0, object).await
+        if asked != 0 && !call.dry_run {
+            let why = "resourceVersion should not be set on objects to be created";
+            return Err(Status::failure(500, "", why));
+        }
+        let made = self.put(call, served, 0, object).await?;
+        Ok(if call.dry_run { Version { revision: asked, ..made } } else { made })
     }
 }
 

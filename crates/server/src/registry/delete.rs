@@ -1,6 +1,6 @@
 //! Deletion: at once, or marked and left to those who must let go first.
 
-use object::{Object, Status, Subject, Text, Time, Value, View};
+use object::{Object, Status, Text, Time, Value, View};
 use ref_cast::RefCast;
 use schema::Grace;
 use store::Version;
@@ -21,6 +21,8 @@ pub struct Delete {
     pub revision: u64,
     /// Orphan, Background, Foreground, or nothing said.
     pub propagation: Text,
+    /// Only if the stored object cannot be read. All that are served can be.
+    pub unread: bool,
 }
 
 /// What came of it.
@@ -36,6 +38,9 @@ enum Outcome {
     Same,
     Mark(Value),
     Remove,
+    /// As `Remove`, but those who watch see it marked first: kinds that go gracefully
+    /// always do.
+    MarkAndRemove(Value),
 }
 
 impl Registry {
@@ -65,6 +70,9 @@ impl Registry {
         old: &Version<Value>,
         delete: &Delete,
     ) -> Result<Deleted, Status> {
+        if delete.unread {
+            return Err(readable(served, &old.object));
+        }
         preconditions(served, old, delete)?;
         let step = Step { served, operation: Operation::Delete, subresource: "", old: Some(old) };
         let nothing = self.mutate(call, step, Value::Null).await?;
@@ -77,6 +85,11 @@ impl Registry {
             }
             Outcome::Remove => {
                 let gone = self.remove(call, served, old.revision, old.object.clone()).await?;
+                Ok(Deleted::Gone(gone))
+            }
+            Outcome::MarkAndRemove(marked) => {
+                let marked = self.put(call, served, old.revision, marked).await?;
+                let gone = self.remove(call, served, marked.revision, marked.object).await?;
                 Ok(Deleted::Gone(gone))
             }
         }
@@ -117,9 +130,9 @@ impl Registry {
 
     fn outcome(&self, served: &Served, old: &Value, delete: &Delete) -> Outcome {
         let meta = Object::view(old).metadata();
-        let grace = match served.hub.hooks.grace(old, delete.grace_seconds) {
-            Grace::None => 0,
-            Grace::Seconds(seconds) => seconds.max(0),
+        let (grace, graceful) = match served.hub.hooks.grace(old, delete.grace_seconds) {
+            Grace::None => (0, false),
+            Grace::Seconds(seconds) => (seconds.max(0), true),
         };
         let mut object = old.clone();
         let marked = Object::ref_cast_mut(&mut object).metadata_mut();
@@ -142,7 +155,9 @@ impl Registry {
             object["status"]["phase"] = "Terminating".into();
             object["metadata"].remove("deletionGracePeriodSeconds");
         }
-        if Self::is_final(served, &object) {
+        if Self::is_final(served, &object) && graceful && object != *old {
+            Outcome::MarkAndRemove(object)
+        } else if Self::is_final(served, &object) {
             Outcome::Remove
         } else if object == *old {
             Outcome::Same
@@ -152,23 +167,52 @@ impl Registry {
     }
 }
 
+fn readable(served: &Served, object: &Value) -> Status {
+    let meta = Object::view(object).metadata();
+    let path = served.path(meta.namespace(), meta.name());
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, \
+         AdditionalErrorMsg: unsafe deletion is not allowed because the object is decodable from \
+         storage"
+    );
+    Status::conflict(served.subject(meta.name()), &why)
+}
+
 fn preconditions(served: &Served, old: &Version<Value>, delete: &Delete) -> Result<(), Status> {
     let meta = Object::view(&old.object).metadata();
-    // Upstream names the kind here, not the resource.
-    let subject = Subject { resource: served.definition.names.kind, ..served.subject(meta.name()) };
+    // Upstream names the kind here, not the resource, unless the kind has its own way to go.
+    let own = served.hub.subresource("finalize").is_some();
+    let mut subject = served.subject(meta.name());
+    if !own {
+        subject.resource = served.definition.names.kind;
+    }
     if !delete.uid.is_empty() && delete.uid != meta.uid() {
         let (wanted, have) = (&delete.uid, meta.uid());
-        let why = format!(
-            "Precondition failed: UID in precondition: {wanted}, UID in object meta: {have}"
-        );
+        let why = if own {
+            format!(
+                "Precondition failed: UID in precondition: {wanted}, UID in object meta: {have}"
+            )
+        } else {
+            format!(
+                "the UID in the precondition ({wanted}) does not match the UID in record ({have}). \
+                 The object might have been deleted and then recreated"
+            )
+        };
         return Err(Status::conflict(subject, &why));
     }
     if delete.revision != 0 && delete.revision != old.revision {
-        let why = format!(
-            "Precondition failed: ResourceVersion in precondition: {}, ResourceVersion in object \
-             meta: {}",
-            delete.revision, old.revision
-        );
+        let (wanted, have) = (delete.revision, old.revision);
+        let why = if own {
+            format!(
+                "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion \
+                 in object meta: {have}"
+            )
+        } else {
+            format!(
+                "the ResourceVersion in the precondition ({wanted}) does not match the \
+                 ResourceVersion in record ({have}). The object might have been modified"
+            )
+        };
         return Err(Status::conflict(subject, &why));
     }
     Ok(())

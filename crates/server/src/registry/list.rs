@@ -39,12 +39,11 @@ impl Registry {
         let (pinned, after) = self.pin(served, page)?;
         let (prefix, base) = (served.prefix(&selection.namespace), served.prefix(""));
         let after = after.map(|after| format!("{base}{after}"));
-        let kind = served.reader();
         let mut items = Vec::new();
         let mut last = None;
         if let Some(path) = path(served, selection).filter(|_| after.is_none()) {
             let named = pinned.get(&path).cloned();
-            items.extend(named.filter(|version| selection.matches(kind, &version.object)));
+            items.extend(named.filter(|version| selection.matches(served, &version.object)));
             return Ok(List {
                 revision: pinned.revision,
                 items,
@@ -53,7 +52,7 @@ impl Registry {
             });
         }
         for (key, version) in pinned.range(&prefix, after.as_deref()) {
-            if !selection.matches(kind, &version.object) {
+            if !selection.matches(served, &version.object) {
                 continue;
             } else if page.limit > 0 && items.len() == page.limit {
                 let after: &str = last.unwrap_or_default();

@@ -14,7 +14,6 @@ use crate::{Query, Served, codec::fit, respond::shown};
 pub struct Applied<'a> {
     pub object: &'a Value,
     pub force: bool,
-    pub query: &'a Query,
 }
 
 impl Registry {
@@ -72,9 +71,6 @@ impl Registry {
         applied: Applied<'_>,
     ) -> Result<(u16, Version<Value>), Status> {
         call.applies = true;
-        let mut given = applied.object.clone();
-        let mut warnings = fit(&served.definition, applied.query, &mut given, Vec::new())?;
-        call.warnings.append(&mut warnings);
         let exists = self.get(served, key.0, key.1).is_ok();
         if !exists && subresource.is_empty() {
             let mut object = self.laid(call, served, subresource, None, &applied)?;
@@ -125,7 +121,7 @@ impl Registry {
         };
         let object = apply::apply(&write, live, applied.object, applied.force);
         let mut object = object.map_err(|error| error.status())?;
-        fit(&served.definition, &Query::default(), &mut object, Vec::new())?;
+        fit(&served.definition, &Query::default(), &mut object, &[])?;
         Ok(object)
     }
 }

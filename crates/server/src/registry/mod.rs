@@ -32,10 +32,12 @@ pub use self::{
     note::Note,
     patch::{Patch, PatchType},
     selection::Selection,
+    update::other_uid,
     watch::{Notice, Start, Watch},
 };
 use crate::{
     Admit, Kinds, Served, Transform, User,
+    admit::Said,
     convert::{self, Convert},
 };
 
@@ -68,6 +70,16 @@ pub struct Call {
 impl Call {
     pub fn new(user: User, manager: &str) -> Self {
         Self { user, manager: manager.into(), ..Self::default() }
+    }
+
+    fn hear(&mut self, said: Said) {
+        let Said { warnings, annotations } = said;
+        for warning in warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        crate::audit::annotate(&annotations);
     }
 }
 

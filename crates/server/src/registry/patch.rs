@@ -1,7 +1,7 @@
 //! Patches: read, change the tree, then as any update; again if somebody was faster.
 
-use object::{Object, Status, Value, View};
-use schema::patch;
+use object::{Object, Status, Value, View, to_json};
+use schema::{Errors, Path, patch};
 use store::Version;
 
 use super::{Call, Registry, create::default, update::based_on};
@@ -49,8 +49,9 @@ impl Registry {
             .change(call, served, key, subresource, |old| {
                 let (object, odd) = patched(served, old, patch)?;
                 warnings = odd;
+                check_name(&object, key.1)?;
                 let wanted = based_on(Object::view(&object).metadata().resource_version())?;
-                if wanted != old.revision {
+                if wanted != 0 && wanted != old.revision {
                     return Err(Status::stale(served.subject(key.1)));
                 }
                 let mut object = object;
@@ -63,15 +64,40 @@ impl Registry {
     }
 }
 
+/// A patch changes an object, it does not make another of it.
+fn check_name(object: &Value, name: &str) -> Result<(), Status> {
+    match Object::view(object).metadata().name() {
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        other if other != name => Err(Status::bad_request(format!(
+            "the name of the object ({other}) does not match the name on the URL ({name})"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The object as the patch wants it, in the request's version, and what is odd.
 fn patched(
     served: &Served,
     old: &Version<Value>,
     patch: Patch<'_>,
 ) -> Result<(Value, Vec<String>), Status> {
-    let before = shown(served, old.revision, &old.object);
+    let mut before = shown(served, old.revision, &old.object);
+    // What the version does not know stays out of sight, as it was before.
+    served
+        .definition
+        .conform(&mut before, &mut Vec::new())
+        .map_err(|error| Status::internal(format!("the stored object is not right: {error}")))?;
     let mut object = match patch.ty {
         PatchType::Json => patch::json(&before, patch.patch).map_err(|error| error.status())?,
+        PatchType::Merge if patch.patch.is_null() => {
+            return Err(Status::bad_request("Invalid JSON Patch"));
+        }
+        PatchType::Merge if !patch.patch.is_object() => {
+            let why = patch::not_an_object(patch.patch);
+            return Err(Status::bad_request(format!("error decoding patch: {why}")));
+        }
         PatchType::Merge => {
             let mut object = before;
             patch::merge(&mut object, patch.patch);
@@ -82,6 +108,21 @@ fn patched(
             patch::strategic(shape, &before, patch.patch).map_err(|error| error.status())?
         }
     };
-    let odd = fit(&served.definition, patch.query, &mut object, Vec::new())?;
-    Ok((object, odd))
+    let given = object.clone();
+    let odd = fit(&served.definition, patch.query, &mut object, &[]);
+    Ok((object, odd.map_err(|status| misfit(&status, patch.ty, &given))?))
+}
+
+/// What came of a patch is no object of its kind. Upstream says so without its name.
+fn misfit(status: &Status, ty: PatchType, given: &Value) -> Status {
+    if ty == PatchType::Strategic {
+        return status.clone();
+    }
+    let why = status.message();
+    let why = why.split_once(" cannot be handled as a ").map_or(why, |(_, rest)| rest);
+    let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
+    let mut errs = Errors::default();
+    let text = String::from_utf8_lossy(&to_json(given)).into_owned();
+    errs.invalid(&Path::Root.field("patch"), text, why);
+    errs.status("", "", "")
 }

@@ -7,6 +7,8 @@ use object::{
 use schema::Definition;
 use store::Topic;
 
+use crate::Served;
+
 /// Everything, unless a field says less.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
@@ -20,9 +22,9 @@ impl Selection {
         Self { namespace: namespace.into(), ..Self::default() }
     }
 
-    pub(crate) fn matches(&self, kind: &Definition, object: &Value) -> bool {
+    pub(crate) fn matches(&self, served: &Served, object: &Value) -> bool {
         let meta = Object::view(object).metadata();
-        let field = |name: &str| field(kind, object, name).unwrap_or_default();
+        let field = |name: &str| field(served, object, name).unwrap_or_default();
         (self.namespace.is_empty() || self.namespace == meta.namespace())
             && self.labels.matches(meta.labels())
             && (self.fields.is_empty() || self.fields.matches(field))
@@ -55,11 +57,16 @@ impl Selection {
 }
 
 /// A field by the name that selectors have for it.
-fn field(kind: &Definition, object: &Value, name: &str) -> Option<Text> {
+fn field(served: &Served, object: &Value, name: &str) -> Option<Text> {
     let meta = Object::view(object).metadata();
     match name {
         "metadata.name" => Some(meta.name().into()),
         "metadata.namespace" => Some(meta.namespace().into()),
-        name => kind.hooks.field(object, name),
+        name => served.hub.hooks.field(object, name).or_else(|| {
+            // The request's version may have another name for it.
+            let mut object = object.clone();
+            served.shown(&mut object);
+            served.definition.hooks.field(&object, name)
+        }),
     }
 }

@@ -34,23 +34,15 @@ impl Registry {
         let mut object = object;
         distinct_owners(&mut object, call);
         default(served, &mut object);
+        let dry_run = call.dry_run;
         self.change(call, served, key, subresource, |old| {
-            let subject = served.subject(key.1);
             let have = Object::view(&old.object).metadata().uid();
             if !uid.is_empty() && uid != have {
-                let meta = Object::view(&old.object).metadata();
-                let key = served.path(meta.namespace(), meta.name());
-                let key = key.strip_prefix("/registry").unwrap_or(&key);
-                let why = format!(
-                    "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
-                     AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in \
-                     object meta: {have}"
-                );
-                return Err(Status::conflict(subject, &why));
+                return Err(other_uid(served, key, &uid, have, dry_run));
             } else if wanted == 0 && !served.hub.hooks.blind_updates() {
                 return Err(blind(served, key.1));
             } else if wanted != 0 && wanted != old.revision {
-                return Err(Status::stale(subject));
+                return Err(Status::stale(served.subject(key.1)));
             }
             Ok(object.clone())
         })
@@ -178,6 +170,25 @@ pub(super) fn based_on(text: &str) -> Result<u64, Status> {
         let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
         Status::failure(500, "", why)
     })
+}
+
+/// The object is not the one that was meant, but another of the same name.
+pub fn other_uid(
+    served: &Served,
+    key: (&str, &str),
+    wanted: &str,
+    have: &str,
+    dry_run: bool,
+) -> Status {
+    let path = served.path(key.0, key.1);
+    // A dry run never gets to the store, which puts its prefix in front.
+    let path = if dry_run { path.trim_start_matches("/registry") } else { &path };
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object \
+         meta: {have}"
+    );
+    Status::conflict(served.subject(key.1), &why)
 }
 
 /// The number behind a resource version; 0: none.

@@ -41,6 +41,9 @@ pub struct Watch {
     served: Served,
     selection: Selection,
     listed: vec::IntoIter<Notice>,
+    /// Where it began. What is no later is known to the client, even if it is new to
+    /// this server, which may lag behind the one that told the client.
+    after: u64,
     cursor: Cursor<Value>,
     converter: Option<Arc<dyn Convert>>,
     /// A notice whose object somebody else is asked for.
@@ -75,7 +78,8 @@ impl Registry {
             }
         };
         let topic = selection.topic(served.reader());
-        let cursor = Cursor::open(served.objects()?, topic, after);
+        let objects = served.objects()?;
+        let cursor = Cursor::open(objects, topic, after.min(objects.complete_through()));
         let cursor = cursor.map_err(|error| match error {
             store::Error::Compacted { floor } => {
                 Status::expired(format!("too old resource version: {after} ({floor})"))
@@ -84,7 +88,7 @@ impl Registry {
         })?;
         let converter = self.converter.get().cloned();
         let (served, listed) = (served.clone(), listed.into_iter());
-        Ok(Watch { served, selection, listed, cursor, converter, asked: None })
+        Ok(Watch { served, selection, listed, after, cursor, converter, asked: None })
     }
 }
 
@@ -128,6 +132,9 @@ impl Watch {
                 Err(store::Error::Closed) => return Poll::Ready(None),
                 Err(error) => return Poll::Ready(Some(Err(store_status(&error)))),
             };
+            if event.revision <= self.after {
+                continue;
+            }
             if let Some(notice) = self.notice(&event) {
                 return Poll::Ready(Some(Ok(notice)));
             }
@@ -166,9 +173,8 @@ impl Watch {
     /// An object that comes into the selection is added to it, one that leaves is
     /// deleted from it, whatever has really happened to it.
     fn notice(&self, event: &Event<Value>) -> Option<Notice> {
-        let selected = |version: &&Arc<Version<Value>>| {
-            self.selection.matches(self.served.reader(), &version.object)
-        };
+        let selected =
+            |version: &&Arc<Version<Value>>| self.selection.matches(&self.served, &version.object);
         let old = event.old.as_ref().filter(selected);
         let new = event.new.as_ref().filter(selected);
         let revision = event.revision;

@@ -7,7 +7,7 @@ use schema::{Errors, Warnings, Writer, check_meta};
 use store::{Version, Write};
 
 use super::{Call, Registry, note::Note, store_status};
-use crate::{Admission, Operation, Served, User, admit::Said, convert};
+use crate::{Admission, Operation, Reinvocation, Served, User, convert};
 
 /// A write on its way.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +35,15 @@ impl Registry {
         for plugin in self.plugins() {
             plugin.mutate(&mut admission).await?;
         }
+        if admission.reinvocation.wanted {
+            admission.reinvocation.round = 1;
+            for plugin in self.plugins() {
+                plugin.mutate(&mut admission).await?;
+            }
+        }
         let said = admission.take_said();
         let mut object = admission.object;
-        call.warnings = said.warnings;
+        call.hear(said);
         if step.operation != Operation::Delete {
             step.served.hub.fill(&mut object);
             if let Some(old) = step.old {
@@ -96,7 +102,7 @@ impl Registry {
         }
         let said = admission.take_said();
         let object = admission.object;
-        call.warnings = said.warnings;
+        call.hear(said);
         Ok(object)
     }
 
@@ -117,8 +123,10 @@ impl Registry {
             namespace: meta.namespace().into(),
             name: meta.name().into(),
             old: step.old.map(|old| &old.object),
+            revision: step.old.map_or(0, |old| old.revision),
+            reinvocation: Reinvocation::default(),
             dry_run: call.dry_run,
-            said: Mutex::new(Said { warnings: call.warnings.clone(), ..Said::default() }),
+            said: Mutex::default(),
             object,
         }
     }

@@ -41,6 +41,7 @@ impl Kind for LeaseCandidate {
     const STORAGE: Storage = Storage::new("leasecandidates", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
+    const CREATED_BY_UPDATE: bool = true;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_38;
 

@@ -173,6 +173,7 @@ impl Kind for Service {
         categories: &["all"],
     };
     const STORAGE: Storage = Storage::new("services/specs", "v1");
+    const CREATED_BY_UPDATE: bool = true;
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new(

@@ -1,0 +1,79 @@
+//! AlwaysPullImages: nobody runs an image that they have no right to pull.
+
+use object::{Status, Value};
+use schema::{Errors, Path};
+use server::{Admission, Admit, Admitting, Operation};
+
+const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+#[derive(Debug)]
+pub(super) struct AlwaysPullImages;
+
+impl Admit for AlwaysPullImages {
+    fn name(&self) -> &'static str {
+        "AlwaysPullImages"
+    }
+
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        if applies(admission) {
+            for list in LISTS {
+                let always = admission.object.get("spec").get(list).items().iter().cloned();
+                let always: Vec<Value> = always
+                    .map(|mut container| {
+                        container["imagePullPolicy"] = "Always".into();
+                        container
+                    })
+                    .collect();
+                if !always.is_empty() {
+                    admission.object["spec"][list] = always.into_iter().collect();
+                }
+            }
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        let done = check(admission);
+        Box::pin(async move { done })
+    }
+}
+
+/// New pods, and changes that bring new images.
+fn applies(admission: &Admission) -> bool {
+    let names = &admission.served.definition.names;
+    let writes = matches!(admission.operation, Operation::Create | Operation::Update);
+    let pods = names.group.is_empty() && names.plural == "pods";
+    if !writes || !pods || !matches!(admission.subresource, "" | "ephemeralcontainers") {
+        return false;
+    }
+    let images = |pod: &Value| -> Vec<String> {
+        let all = LISTS.iter().flat_map(|list| pod.get("spec").get(list).items());
+        all.filter_map(|container| container.get("image").as_str().map(str::to_owned)).collect()
+    };
+    let before = admission.old.map(images).unwrap_or_default();
+    images(&admission.object).iter().any(|image| !before.contains(image))
+}
+
+fn check(admission: &Admission) -> Result<(), Status> {
+    if !applies(admission) {
+        return Ok(());
+    }
+    let mut errs = Errors::default();
+    let spec = Path::Root.field("spec");
+    for list in LISTS {
+        let all = spec.field(list);
+        for (at, container) in admission.object.get("spec").get(list).items().iter().enumerate() {
+            let policy = container.get("imagePullPolicy").as_str().unwrap_or_default();
+            if policy != "Always" {
+                let at = all.index(at);
+                errs.not_supported(&at.field("imagePullPolicy"), policy, &["Always"]);
+            }
+        }
+    }
+    let broken: Vec<_> = errs.0.iter().map(ToString::to_string).collect();
+    match &*broken {
+        [] => Ok(()),
+        [one] => Err(admission.forbid(one)),
+        many => Err(admission.forbid(&format!("[{}]", many.join(", ")))),
+    }
+}

@@ -1,0 +1,155 @@
+//! CertificateApproval, CertificateSigning, CertificateSubjectRestriction and
+//! ClusterTrustBundleAttest: who may do what in a signer's name. And requests keep who
+//! asked, whatever they say.
+
+use api::certificates::CertificateSigningRequest;
+use object::{Status, Value, View};
+use ref_cast::RefCast;
+use server::{Admission, Admit, Admitting, Attributes, Operation};
+
+use super::Rights;
+
+const GROUP: &str = "certificates.k8s.io";
+const CLIENTS: &str = "kubernetes.io/kube-apiserver-client";
+
+/// One of the three that ask whether somebody may act for a signer.
+#[derive(Debug)]
+pub(super) struct Signers {
+    name: &'static str,
+    verb: &'static str,
+    rights: Rights,
+}
+
+impl Signers {
+    pub(super) fn approval(rights: &Rights) -> Self {
+        Self { name: "CertificateApproval", verb: "approve", rights: rights.clone() }
+    }
+
+    pub(super) fn signing(rights: &Rights) -> Self {
+        Self { name: "CertificateSigning", verb: "sign", rights: rights.clone() }
+    }
+
+    pub(super) fn attest(rights: &Rights) -> Self {
+        Self { name: "ClusterTrustBundleAttest", verb: "attest", rights: rights.clone() }
+    }
+
+    /// The signer in whose name this is done, if it is done in one's.
+    fn signer(&self, admission: &Admission) -> Option<String> {
+        let names = &admission.served.definition.names;
+        let of = |tree: &Value| tree.get("spec").get("signerName").as_str().map(str::to_owned);
+        match (self.verb, names.plural, admission.subresource, admission.old) {
+            _ if names.group != GROUP || admission.object.is_null() => None,
+            ("approve", "certificatesigningrequests", "approval", Some(old)) => of(old),
+            ("sign", "certificatesigningrequests", "status", Some(old)) => {
+                let part = |tree: &Value, name: &str| tree.get("status").get(name).clone();
+                let same = ["certificate", "conditions"]
+                    .iter()
+                    .all(|name| part(old, name) == part(&admission.object, name));
+                if same { None } else { of(old) }
+            }
+            ("attest", "clustertrustbundles", "", old) => {
+                let same = old.is_some_and(|old| old.get("spec") == admission.object.get("spec"));
+                of(&admission.object).filter(|name| !name.is_empty() && !same)
+            }
+            _ => None,
+        }
+    }
+
+    async fn decide(&self, admission: &Admission<'_>) -> Result<(), Status> {
+        let Some(signer) = self.signer(admission) else { return Ok(()) };
+        let domain = signer.split('/').next().unwrap_or_default();
+        for name in [signer.clone(), format!("{domain}/*")] {
+            let attributes = Attributes {
+                verb: self.verb.into(),
+                group: GROUP.into(),
+                version: "*".into(),
+                resource: "signers".into(),
+                name: name.as_str().into(),
+                is_resource: true,
+                ..Attributes::default()
+            };
+            if self.rights.allow(admission.user, &attributes).await {
+                return Ok(());
+            }
+        }
+        Err(admission.forbid(&match self.verb {
+            "attest" => format!("user not permitted to attest for signerName {signer:?}"),
+            verb => format!("user not permitted to {verb} requests with signerName {signer:?}"),
+        }))
+    }
+}
+
+impl Admit for Signers {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        Box::pin(self.decide(admission))
+    }
+}
+
+/// Nobody becomes an administrator by a certificate that they asked for.
+#[derive(Debug)]
+pub(super) struct SubjectRestriction;
+
+impl Admit for SubjectRestriction {
+    fn name(&self) -> &'static str {
+        "CertificateSubjectRestriction"
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        let done = restrict(admission);
+        Box::pin(async move { done })
+    }
+}
+
+fn restrict(admission: &Admission) -> Result<(), Status> {
+    let new = admission.is(GROUP, "certificatesigningrequests")
+        && admission.operation == Operation::Create;
+    let request = CertificateSigningRequest::view(&admission.object);
+    if !new || request.spec().signer_name() != CLIENTS {
+        return Ok(());
+    }
+    let pem = object::Bytes::decode(request.spec().request()).unwrap_or_default();
+    let request = pki::Request::from_pem(&pem)
+        .map_err(|error| admission.forbid(&format!("failed to parse CSR: {error}")))?;
+    if request.identity().organizations.iter().any(|group| group == "system:masters") {
+        let why = format!("use of {CLIENTS} signer with system:masters group is not allowed");
+        return Err(admission.forbid(&why));
+    }
+    Ok(())
+}
+
+/// What a request says about who asks is what the server knows.
+#[derive(Debug)]
+pub(super) struct Requester;
+
+impl Admit for Requester {
+    fn name(&self) -> &'static str {
+        "CertificateRequester"
+    }
+
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        if admission.is(GROUP, "certificatesigningrequests")
+            && admission.operation == Operation::Create
+        {
+            let user = admission.user;
+            let spec = CertificateSigningRequest::ref_cast_mut(&mut admission.object).spec_mut();
+            spec.set_username(user.name.as_str());
+            spec.set_uid(user.uid.as_str());
+            let groups: Vec<&str> = user.groups.iter().map(|group| group.as_str()).collect();
+            spec.set_groups(groups.into_iter().collect::<object::List<String>>());
+            let mut extra = Value::object();
+            for (name, values) in &user.extra {
+                extra[name.as_str()] = values.iter().map(String::as_str).collect();
+            }
+            let spec = &mut admission.object["spec"];
+            spec.remove("extra");
+            if extra.entries().len() > 0 {
+                spec["extra"] = extra;
+            }
+        }
+        Box::pin(async { Ok(()) })
+    }
+}

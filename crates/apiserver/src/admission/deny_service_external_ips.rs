@@ -1,0 +1,32 @@
+//! DenyServiceExternalIPs: nobody takes over traffic by naming an address.
+
+use api::core::Service;
+use object::View;
+use server::{Admission, Admit, Admitting, Operation};
+
+#[derive(Debug)]
+pub(super) struct DenyServiceExternalIps;
+
+impl Admit for DenyServiceExternalIps {
+    fn name(&self) -> &'static str {
+        "DenyServiceExternalIPs"
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        Box::pin(async move {
+            let writes = matches!(admission.operation, Operation::Create | Operation::Update);
+            if !writes || !admission.is("", "services") {
+                return Ok(());
+            }
+            let had = |ip: &str| {
+                let old = admission.old.map(|old| Service::view(old).spec().external_ips());
+                old.is_some_and(|old| old.iter().any(|own| own == ip))
+            };
+            let new = Service::view(&admission.object).spec().external_ips();
+            if new.iter().all(had) {
+                return Ok(());
+            }
+            Err(admission.forbid("Use of external IPs is denied by admission control."))
+        })
+    }
+}

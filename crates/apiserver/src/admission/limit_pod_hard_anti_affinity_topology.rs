@@ -1,0 +1,37 @@
+//! LimitPodHardAntiAffinityTopology: a pod keeps others off its node, not off a zone.
+
+use object::{Status, Value};
+use server::{Admission, Admit, Admitting, Operation};
+
+const HOST: &str = "kubernetes.io/hostname";
+
+#[derive(Debug)]
+pub(super) struct LimitPodHardAntiAffinityTopology;
+
+impl Admit for LimitPodHardAntiAffinityTopology {
+    fn name(&self) -> &'static str {
+        "LimitPodHardAntiAffinityTopology"
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        let done = check(admission);
+        Box::pin(async move { done })
+    }
+}
+
+fn check(admission: &Admission) -> Result<(), Status> {
+    let writes = matches!(admission.operation, Operation::Create | Operation::Update);
+    if !writes || !admission.is("", "pods") {
+        return Ok(());
+    }
+    let affinity = admission.object.get("spec").get("affinity").get("podAntiAffinity");
+    let terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution").items();
+    let key = |term: &Value| term.get("topologyKey").as_str().unwrap_or_default().to_owned();
+    match terms.iter().map(key).find(|key| key != HOST) {
+        None => Ok(()),
+        Some(key) => Err(admission.forbid(&format!(
+            "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key \
+             {HOST} is allowed"
+        ))),
+    }
+}

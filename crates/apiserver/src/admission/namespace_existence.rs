@@ -1,0 +1,61 @@
+//! NamespaceExists and NamespaceAutoProvision: what happens to objects whose namespace
+//! is not there.
+
+use object::{Object, Status, Value};
+use server::{Admission, Admit, Admitting, Call, Operation, User};
+
+/// Whether the namespace of a write is missing.
+fn is_missing(admission: &Admission) -> bool {
+    let names = &admission.served.definition.names;
+    let own = names.group.is_empty() && names.plural == "namespaces";
+    if own || admission.namespace.is_empty() || admission.operation == Operation::Delete {
+        return false;
+    }
+    let kind = admission.registry.kind("", "namespaces");
+    kind.is_ok_and(|kind| admission.registry.get(&kind, "", &admission.namespace).is_err())
+}
+
+#[derive(Debug)]
+pub(super) struct NamespaceExists;
+
+impl Admit for NamespaceExists {
+    fn name(&self) -> &'static str {
+        "NamespaceExists"
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        Box::pin(async move {
+            if !is_missing(admission) {
+                return Ok(());
+            }
+            let kind = admission.registry.kind("", "namespaces")?;
+            Err(Status::not_found(kind.subject(&admission.namespace)))
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct NamespaceAutoProvision;
+
+impl Admit for NamespaceAutoProvision {
+    fn name(&self) -> &'static str {
+        "NamespaceAutoProvision"
+    }
+
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        Box::pin(async move {
+            if admission.dry_run || !is_missing(admission) {
+                return Ok(());
+            }
+            let kind = admission.registry.kind("", "namespaces")?;
+            let meta = object::ObjectMeta::new().with_name(admission.namespace.as_str());
+            let namespace: Value = Object::new().with_metadata(meta).into();
+            let own = User::new("system:apiserver", &["system:masters"]);
+            let mut call = Call::new(own, "kube-apiserver");
+            match admission.registry.create(&mut call, &kind, "", namespace).await {
+                Err(status) if !status.is("AlreadyExists") => Err(status),
+                _ => Ok(()),
+            }
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! OwnerReferencesPermissionEnforcement: who makes an object depend on another must be
+//! allowed to delete the one, and to hold back the deletion of the other.
+
+use object::{Object, OwnerReference, Status, View};
+use server::{Admission, Admit, Admitting, Attributes, Operation};
+
+use super::Rights;
+
+#[derive(Debug)]
+pub(super) struct OwnerReferencesPermissionEnforcement {
+    pub(super) rights: Rights,
+}
+
+impl Admit for OwnerReferencesPermissionEnforcement {
+    fn name(&self) -> &'static str {
+        "OwnerReferencesPermissionEnforcement"
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        Box::pin(self.decide(admission))
+    }
+}
+
+impl OwnerReferencesPermissionEnforcement {
+    async fn decide(&self, admission: &Admission<'_>) -> Result<(), Status> {
+        let writes = matches!(admission.operation, Operation::Create | Operation::Update);
+        let names = &admission.served.definition.names;
+        if !writes
+            || !(names.group != "" || names.plural != "pods" || admission.subresource != "status")
+        {
+            return Ok(());
+        }
+        let new = admission.meta().owner_references();
+        let old = admission.old.map(|old| Object::view(old).metadata().owner_references().clone());
+        if old.as_ref().unwrap_or(&object::List::default()) == new {
+            return Ok(());
+        }
+        let wanted = Attributes {
+            verb: "delete".into(),
+            group: names.group.into(),
+            version: names.version.into(),
+            resource: names.plural.into(),
+            namespace: admission.namespace.clone(),
+            name: admission.name.clone(),
+            is_resource: true,
+            ..Attributes::default()
+        };
+        if !self.rights.allow(admission.user, &wanted).await {
+            return Err(
+                admission.forbid("cannot set an ownerRef on a resource you can't delete: , <nil>")
+            );
+        }
+        let blocked = |owner: &OwnerReference| {
+            owner.block_owner_deletion() == Some(true)
+                && !old.as_ref().is_some_and(|old| {
+                    old.iter().any(|own| {
+                        own.uid() == owner.uid() && own.block_owner_deletion() == Some(true)
+                    })
+                })
+        };
+        for owner in new.iter().filter(|owner| blocked(owner)) {
+            let (group, version) =
+                owner.api_version().rsplit_once('/').unwrap_or(("", owner.api_version()));
+            let found = admission.registry.kinds().named(group, version, owner.kind());
+            let Some(kind) = found else {
+                return Err(admission.forbid(&format!(
+                    "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for \
+                     APIVersion {} Kind {}: no matches for kind {:?} in version {:?}",
+                    owner.api_version(),
+                    owner.kind(),
+                    owner.kind(),
+                    owner.api_version()
+                )));
+            };
+            let namespaced = kind.definition.is_namespaced();
+            let wanted = Attributes {
+                verb: "update".into(),
+                group: group.into(),
+                version: version.into(),
+                resource: kind.definition.names.plural.into(),
+                subresource: "finalizers".into(),
+                namespace: if namespaced { admission.namespace.clone() } else { "".into() },
+                name: owner.name().into(),
+                is_resource: true,
+                ..Attributes::default()
+            };
+            if !self.rights.allow(admission.user, &wanted).await {
+                return Err(admission.forbid(
+                    "cannot set blockOwnerDeletion if an ownerReference refers to a resource you \
+                     can't set finalizers on: , <nil>",
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! What a namespace wants of its pods: a level and a version for each of three modes.
+
+use std::fmt;
+
+use object::Map;
+use schema::{Errors, Path};
+
+/// The newest version of the rules.
+pub(super) const LATEST: u32 = 37;
+const LABELS: &str = "pod-security.kubernetes.io";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    #[default]
+    Privileged,
+    Baseline,
+    Restricted,
+}
+
+/// The rules of one level, as they were in one version; `None`: as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rules {
+    pub(super) level: Level,
+    pub(super) minor: Option<u32>,
+}
+
+impl Rules {
+    pub(super) fn version(self) -> u32 {
+        self.minor.unwrap_or(LATEST).min(LATEST)
+    }
+}
+
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.level {
+            Level::Privileged => "privileged",
+            Level::Baseline => "baseline",
+            Level::Restricted => "restricted",
+        };
+        match self.minor {
+            None => write!(f, "{level}:latest"),
+            Some(minor) => write!(f, "{level}:v1.{minor}"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Policy {
+    pub(super) enforce: Rules,
+    pub(super) audit: Rules,
+    pub(super) warn: Rules,
+}
+
+impl Policy {
+    /// Reads the labels of a namespace. What cannot be read is as strict as can be where
+    /// it is enforced, and nothing elsewhere.
+    pub(super) fn of(labels: &Map<String>, errs: &mut Errors) -> Self {
+        let before = errs.0.len();
+        let enforce = rules(labels, "enforce", Level::Restricted, errs);
+        let enforced = labels.get(&format!("{LABELS}/enforce")).is_some()
+            && errs.0[before..].iter().all(|error| error.path.contains("-version"));
+        let audit = rules(labels, "audit", Level::Privileged, errs);
+        let mut warn = rules(labels, "warn", Level::Privileged, errs);
+        let silent = labels.get(&format!("{LABELS}/warn")).is_none();
+        if silent && enforced && enforce.level > warn.level {
+            warn.level = enforce.level;
+            if labels.get(&format!("{LABELS}/warn-version")).is_none() {
+                warn.minor = enforce.minor;
+            }
+        }
+        Self { enforce, audit, warn }
+    }
+
+    pub(super) fn is_privileged(self) -> bool {
+        [self.enforce, self.audit, self.warn].iter().all(|rules| rules.level == Level::Privileged)
+    }
+}
+
+fn rules(labels: &Map<String>, mode: &str, otherwise: Level, errs: &mut Errors) -> Rules {
+    let metadata = Path::Root.field("metadata");
+    let at = metadata.field("labels");
+    let mut rules = Rules::default();
+    let label = format!("{LABELS}/{mode}");
+    if let Some(text) = labels.get(&label) {
+        rules.level = match text {
+            "privileged" => Level::Privileged,
+            "baseline" => Level::Baseline,
+            "restricted" => Level::Restricted,
+            _ => {
+                let why = "must be one of privileged, baseline, restricted";
+                errs.invalid(&at.key(&label), text, why);
+                otherwise
+            }
+        };
+    }
+    let label = format!("{LABELS}/{mode}-version");
+    if let Some(text) = labels.get(&label).filter(|text| *text != "latest") {
+        let digits = text.strip_prefix("v1.").filter(|rest| *rest == "0" || !rest.starts_with('0'));
+        let digits = digits.filter(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
+        rules.minor = digits.and_then(|rest| rest.parse().ok());
+        if rules.minor.is_none() {
+            errs.invalid(&at.key(&label), text, "must be \"latest\" or \"v1.x\"");
+        }
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_say_what_holds() {
+        let mut errs = Errors::default();
+        let labels = Map::<String>::from([
+            ("pod-security.kubernetes.io/enforce", "baseline"),
+            ("pod-security.kubernetes.io/enforce-version", "v1.30"),
+        ]);
+        let policy = Policy::of(&labels, &mut errs);
+        assert_eq!(policy.enforce.to_string(), "baseline:v1.30");
+        assert_eq!(policy.warn, policy.enforce);
+        assert_eq!(policy.audit.level, Level::Privileged);
+        assert!(errs.is_empty());
+        let labels = Map::<String>::from([("pod-security.kubernetes.io/enforce", "nope")]);
+        let policy = Policy::of(&labels, &mut errs);
+        assert_eq!((policy.enforce.level, errs.0.len()), (Level::Restricted, 1));
+    }
+}

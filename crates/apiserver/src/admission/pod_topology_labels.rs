@@ -1,0 +1,42 @@
+//! PodTopologyLabels: a pod says where its node is.
+
+use api::core::Pod;
+use object::{Object, View};
+use ref_cast::RefCast;
+use server::{Admission, Admit, Admitting, Operation};
+
+const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
+#[derive(Debug)]
+pub(super) struct PodTopologyLabels;
+
+impl Admit for PodTopologyLabels {
+    fn name(&self) -> &'static str {
+        "PodTopologyLabels"
+    }
+
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        copy(admission);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A node that is not known yet says nothing.
+fn copy(admission: &mut Admission) {
+    let names = &admission.served.definition.names;
+    let pods = names.group.is_empty() && names.plural == "pods";
+    let writes = matches!(admission.operation, Operation::Create | Operation::Update);
+    if !pods || !writes || !matches!(admission.subresource, "" | "binding") {
+        return;
+    }
+    let node = Pod::view(&admission.object).spec().node_name();
+    let Ok(kind) = admission.registry.kind("", "nodes") else { return };
+    let Ok(found) = admission.registry.get(&kind, "", node) else { return };
+    let labels = Object::view(&found.object).metadata().labels();
+    for label in LABELS {
+        if let Some(value) = labels.get(label) {
+            let meta = Object::ref_cast_mut(&mut admission.object).metadata_mut();
+            meta.labels_mut().insert(label, value);
+        }
+    }
+}

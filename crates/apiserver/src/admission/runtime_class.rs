@@ -1,0 +1,115 @@
+//! RuntimeClass: pods get the overhead of their runtime, and go where it is.
+
+use api::{
+    core::{Pod, Toleration},
+    node::RuntimeClass as Class,
+};
+use object::{Lens, Status, Value, View};
+use ref_cast::RefCast;
+use server::{Admission, Admit, Admitting, Operation};
+
+#[derive(Debug)]
+pub(super) struct RuntimeClass;
+
+impl Admit for RuntimeClass {
+    fn name(&self) -> &'static str {
+        "RuntimeClass"
+    }
+
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
+        let done = mutate(admission);
+        Box::pin(async move { done })
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        let done = validate(admission);
+        Box::pin(async move { done })
+    }
+}
+
+const OTHER: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
+/// The class of a new pod, if it names one.
+fn class(admission: &Admission) -> Result<Option<Class>, Status> {
+    if !admission.is("", "pods") || admission.operation != Operation::Create {
+        return Ok(None);
+    }
+    let Some(name) = Pod::view(&admission.object).spec().runtime_class_name() else {
+        return Ok(None);
+    };
+    let kind = admission.registry.kind("node.k8s.io", "runtimeclasses")?;
+    let found = admission
+        .registry
+        .get(&kind, "", name)
+        .map_err(|_| admission.forbid(&format!("pod rejected: RuntimeClass {name:?} not found")))?;
+    Ok(Some(Class::from(found.object.clone())))
+}
+
+fn mutate(admission: &mut Admission) -> Result<(), Status> {
+    let Some(class) = class(admission)? else { return Ok(()) };
+    if let Some(overhead) = class.overhead() {
+        let own = Pod::view(&admission.object).spec().overhead();
+        if !own.is_empty() && own != overhead.pod_fixed() {
+            return Err(admission.forbid(OTHER));
+        }
+        let fixed = overhead.pod_fixed().clone();
+        Pod::ref_cast_mut(&mut admission.object).spec_mut().set_overhead(fixed);
+    }
+    let Some(scheduling) = class.scheduling() else { return Ok(()) };
+    let selector = Pod::view(&admission.object).spec().node_selector();
+    for (key, value) in scheduling.node_selector().iter() {
+        if let Some(other) = selector.get(key).filter(|own| *own != value) {
+            return Err(admission.forbid(&format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; \
+                 pod.spec.nodeSelector[{key}] = {other}"
+            )));
+        }
+    }
+    let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
+    for (key, value) in scheduling.node_selector().iter() {
+        spec.node_selector_mut().insert(key, value);
+    }
+    for toleration in scheduling.tolerations().iter() {
+        if !spec.tolerations().iter().any(|own| covers(own, toleration)) {
+            spec.tolerations_mut().push(toleration.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Whether what the other tolerates is tolerated already.
+pub(super) fn covers(own: &Toleration, other: &Toleration) -> bool {
+    if own.tree() == other.tree() {
+        return true;
+    }
+    let key = own.key().is_empty() || own.key() == other.key();
+    let effect = own.effect().is_empty() || own.effect() == other.effect();
+    let time = match (own.toleration_seconds(), other.toleration_seconds()) {
+        (None, _) => true,
+        (Some(own), Some(other)) => own >= other,
+        (Some(_), None) => false,
+    };
+    let value = match own.operator() {
+        "Exists" => true,
+        "" | "Equal" => matches!(other.operator(), "" | "Equal") && own.value() == other.value(),
+        _ => false,
+    };
+    key && effect && time && value
+}
+
+fn validate(admission: &Admission) -> Result<(), Status> {
+    if !admission.is("", "pods") || admission.operation != Operation::Create {
+        return Ok(());
+    }
+    let class = class(admission)?;
+    let own = admission.object.get("spec").get("overhead");
+    match class.as_ref().and_then(Class::overhead) {
+        Some(overhead) if *own != Value::from(overhead.pod_fixed().clone()) => {
+            Err(admission.forbid(OTHER))
+        }
+        None if !own.is_null() => Err(admission.forbid(
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+        )),
+        _ => Ok(()),
+    }
+}

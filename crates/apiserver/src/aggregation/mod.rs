@@ -1,0 +1,177 @@
+//! APIServices: groups that others serve. Requests are passed on with the caller's name,
+//! and it is kept track of who answers.
+
+mod available;
+mod local;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use api::apiregistration::APIService;
+use client::{Connect, Pem, Tcp, Tls, Use};
+use http::{HeaderName, HeaderValue, Uri};
+use object::{Bytes, Status, Value, View};
+use server::{Aggregate, Handling, Page, Registry, RemoteGroup, Request, Selection, Server, User};
+
+pub(crate) use self::available::run;
+use crate::admission::endpoint;
+
+const GROUP: &str = "apiregistration.k8s.io";
+
+#[derive(Debug)]
+pub(crate) struct Aggregation {
+    registry: Arc<Registry>,
+    /// What this server shows to those behind it.
+    pair: (Pem, Pem),
+    /// What they serve, by group and version.
+    known: Mutex<BTreeMap<(String, String), Value>>,
+}
+
+impl Aggregation {
+    pub(crate) fn new(registry: &Arc<Registry>, pair: &pki::Pair) -> Self {
+        let pem = |text: String| Pem::Data(text.into_bytes());
+        let pair = (pem(pair.certificate_pem()), pem(pair.key_pem()));
+        Self { registry: registry.clone(), pair, known: Mutex::default() }
+    }
+
+    /// The services that stand for a version, those of others only.
+    fn remote(&self) -> Vec<APIService> {
+        let Ok(kind) = self.registry.kind(GROUP, "apiservices") else { return Vec::new() };
+        let all = self.registry.list(&kind, &Selection::default(), &Page::default());
+        let all = all.map(|list| list.items).unwrap_or_default();
+        let services = all.iter().map(|version| APIService::from(version.object.clone()));
+        services.filter(|service| service.spec().service().is_some()).collect()
+    }
+
+    fn find(&self, group: &str, version: &str) -> Option<APIService> {
+        let kind = self.registry.kind(GROUP, "apiservices").ok()?;
+        let found = self.registry.get(&kind, "", &format!("{version}.{group}")).ok()?;
+        let service = APIService::view(&found.object);
+        service.spec().service().is_some().then(|| service.clone())
+    }
+
+    /// Where a service is reached, and by which name.
+    fn way(&self, service: &APIService) -> Result<(Tcp, String), String> {
+        let spec = service.spec();
+        let target = spec.service().ok_or("no service is named")?;
+        let port = i64::from(target.port());
+        let (ip, real) = endpoint(&self.registry, target.namespace(), target.name(), port)?;
+        let host = format!("{}.{}.svc", target.name(), target.namespace());
+        let bundle = Bytes::decode(spec.ca_bundle()).filter(|pem| !pem.is_empty());
+        let tls = Tls {
+            authorities: bundle.map(Pem::Data),
+            pair: Some(self.pair.clone()),
+            server_name: Some(host.clone()),
+            insecure: spec.insecure_skip_tls_verify(),
+            ..Tls::default()
+        };
+        Ok((Tcp::new(&ip, real, Some(Arc::new(tls))), host))
+    }
+
+    fn learn(&self, group: &str, version: &str, resources: Option<Value>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (group.to_owned(), version.to_owned());
+        match resources {
+            Some(resources) => drop(known.insert(key, resources)),
+            None => drop(known.remove(&key)),
+        }
+    }
+
+    async fn pass(
+        &self,
+        server: &Arc<Server>,
+        mut request: Request,
+    ) -> Result<server::Reply, Status> {
+        let path = request.head.uri.path().to_owned();
+        let mut parts = path.trim_start_matches("/apis/").split('/');
+        let (group, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let unavailable = || Status::unavailable("service unavailable");
+        let service = self.find(group, version).ok_or_else(Status::no_resource)?;
+        let conditions = service.status().conditions();
+        let down = conditions.find(|own| own.type_() == "Available" && own.status() != "True");
+        if down.is_some() {
+            return Err(unavailable());
+        }
+        let (to, host) = self.way(&service).map_err(|_| unavailable())?;
+        let connected = to.connect(Use::Upgrade).await.map_err(|error| {
+            Status::unavailable(format!("error trying to reach service: {error}"))
+        })?;
+        let user = request.user.clone();
+        introduce(&mut request, &user);
+        let query = request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let uri: Uri = format!("https://{host}{path}{query}")
+            .parse()
+            .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
+        server::proxy(server, request, connected.io, uri).await
+    }
+}
+
+/// Says in headers who calls; what the caller said there is not believed.
+fn introduce(request: &mut Request, user: &User) {
+    let headers = &mut request.head.headers;
+    let own: Vec<HeaderName> =
+        headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();
+    for name in own {
+        headers.remove(name);
+    }
+    let mut add = |name: &str, value: &str| {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+            headers.append(name, value);
+        }
+    };
+    add("x-remote-user", &user.name);
+    if !user.uid.is_empty() {
+        add("x-remote-uid", &user.uid);
+    }
+    for group in &user.groups {
+        add("x-remote-group", group);
+    }
+    for (key, values) in &user.extra {
+        let key: String = key
+            .bytes()
+            .map(|c| match c {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => {
+                    char::from(c).to_ascii_lowercase().to_string()
+                }
+                other => format!("%{other:02x}"),
+            })
+            .collect();
+        for value in values {
+            add(&format!("x-remote-extra-{key}"), value);
+        }
+    }
+}
+
+impl Aggregate for Aggregation {
+    fn has(&self, group: &str, version: &str) -> bool {
+        self.find(group, version).is_some()
+    }
+
+    fn groups(&self) -> Vec<RemoteGroup> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut services = self.remote();
+        let spec = |service: &APIService| {
+            let spec = service.spec();
+            (spec.group().to_owned(), -spec.version_priority(), spec.version().to_owned())
+        };
+        services.sort_by_key(spec);
+        let mut groups: Vec<RemoteGroup> = Vec::new();
+        for service in services {
+            let (group, _, version) = spec(&service);
+            let resources = known.get(&(group.clone(), version.clone())).cloned();
+            let entry = (version, resources.unwrap_or_default());
+            match groups.last_mut().filter(|last| last.name == group) {
+                Some(last) => last.versions.push(entry),
+                None => groups.push(RemoteGroup { name: group, versions: vec![entry] }),
+            }
+        }
+        groups
+    }
+
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+        Box::pin(self.pass(server, request))
+    }
+}

@@ -1,0 +1,74 @@
+//! `--basic-auth-file`: one user a line, `password,name,uid,"group1,group2"`.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, bail};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{header::AUTHORIZATION, request::Parts};
+use object::{Status, Text};
+use ring::digest::{SHA256, digest};
+use server::{Authenticate, Authenticating, Peer, User};
+
+use super::token_file::fields;
+
+/// Users by name, each with the digest of the password.
+pub(crate) struct PasswordFile {
+    users: HashMap<String, (Vec<u8>, User)>,
+}
+
+impl std::fmt::Debug for PasswordFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PasswordFile({} users)", self.users.len())
+    }
+}
+
+impl PasswordFile {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let mut users = HashMap::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let fields = fields(line).with_context(|| format!("line {}", at + 1))?;
+            let [password, name, uid, rest @ ..] = &*fields else {
+                bail!("line {}: expected at least 3 columns (password, name, uid)", at + 1);
+            };
+            if password.is_empty() || name.is_empty() {
+                bail!("line {}: password and user name must not be empty", at + 1);
+            }
+            let groups = rest.first().map(String::as_str).unwrap_or_default();
+            let groups = groups.split(',').map(str::trim).filter(|group| !group.is_empty());
+            let groups: Vec<&str> = groups.collect();
+            let user = User { uid: Text::from(uid.as_str()), ..User::new(name, &groups) };
+            let hash = digest(&SHA256, password.as_bytes()).as_ref().to_vec();
+            users.insert(name.clone(), (hash, user));
+        }
+        Ok(Self { users })
+    }
+}
+
+impl Authenticate for PasswordFile {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+        Box::pin(async move {
+            let Some((name, password)) = basic(request) else { return Ok(None) };
+            let hash = digest(&SHA256, password.as_bytes());
+            match self.users.get(&name) {
+                Some((known, user)) if known.as_slice() == hash.as_ref() => Ok(Some(user.clone())),
+                _ => Err(Status::unauthorized()),
+            }
+        })
+    }
+}
+
+/// Name and password of a request.
+fn basic(request: &Parts) -> Option<(String, String)> {
+    let value = request.headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, text) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(STANDARD.decode(text.trim()).ok()?).ok()?;
+    let (name, password) = text.split_once(':')?;
+    Some((name.to_owned(), password.to_owned()))
+}

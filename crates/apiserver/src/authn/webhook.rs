@@ -1,0 +1,106 @@
+//! `--authentication-token-webhook-config-file`: somebody else knows whose token it is.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use http::request::Parts;
+use object::{Text, Value, from_json, to_json};
+use ring::digest::{SHA256, digest};
+use server::{Authenticate, Authenticating, Peer, Remote, User};
+use tracing::warn;
+
+/// So many answers are remembered.
+const CACHE: usize = 4096;
+const WITHIN: Duration = Duration::from_secs(10);
+
+pub(crate) struct TokenWebhook {
+    remote: Remote,
+    /// How long an answer counts.
+    ttl: Duration,
+    /// By the digest of the token.
+    known: Mutex<HashMap<Vec<u8>, (Instant, Option<User>)>>,
+}
+
+impl std::fmt::Debug for TokenWebhook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TokenWebhook({})", self.remote.url())
+    }
+}
+
+impl TokenWebhook {
+    pub(crate) fn new(remote: Remote, ttl: Duration) -> Self {
+        Self { remote, ttl, known: Mutex::default() }
+    }
+
+    async fn identify(&self, token: &str) -> Result<Option<User>, String> {
+        let key = digest(&SHA256, token.as_bytes()).as_ref().to_vec();
+        let now = Instant::now();
+        let remembered = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.get(&key).filter(|(until, _)| *until > now).map(|(_, user)| user.clone())
+        };
+        if let Some(user) = remembered {
+            return Ok(user);
+        }
+        let user = self.ask(token).await?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= CACHE {
+            known.retain(|_, (until, _)| *until > now);
+        }
+        if known.len() < CACHE {
+            known.insert(key, (now + self.ttl, user.clone()));
+        }
+        Ok(user)
+    }
+
+    async fn ask(&self, token: &str) -> Result<Option<User>, String> {
+        let mut review = Value::object();
+        review["kind"] = "TokenReview".into();
+        review["apiVersion"] = "authentication.k8s.io/v1".into();
+        review["spec"]["token"] = token.into();
+        let (code, bytes) = self.remote.post(to_json(&review), WITHIN).await?;
+        if !code.is_success() {
+            return Err(format!("the webhook answers {code}"));
+        }
+        let answer = from_json(&bytes).map_err(|error| error.to_string())?;
+        let status = answer.get("status");
+        if status.get("authenticated").as_bool() != Some(true) {
+            return Ok(None);
+        }
+        Ok(Some(user(status.get("user"))))
+    }
+}
+
+/// A user as reviews write one.
+fn user(info: &Value) -> User {
+    let text = |name: &str| info.get(name).as_str().unwrap_or_default();
+    let strings = |tree: &Value| -> Vec<String> {
+        tree.items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let groups = strings(info.get("groups"));
+    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+    let extra = info.get("extra").entries().map(|(key, values)| (key.to_owned(), strings(values)));
+    User {
+        uid: Text::from(text("uid")),
+        extra: extra.collect(),
+        ..User::new(text("username"), &groups)
+    }
+}
+
+impl Authenticate for TokenWebhook {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+        Box::pin(async move {
+            let Some(token) = super::bearer(request) else { return Ok(None) };
+            match self.identify(token).await {
+                Ok(user) => Ok(user),
+                Err(error) => {
+                    warn!(%error, "the token webhook does not answer");
+                    Ok(None)
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! What others serve is found and reached through this server.
+
+use std::time::Duration;
+
+use api::{apiregistration::APIService, core::Service};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use object::{Key, Value, from_json};
+use testkit::Cluster;
+
+use crate::{backend::Backend, of, tree};
+
+fn available(service: &Value) -> Option<&str> {
+    let conditions = service.get("status").get("conditions").items();
+    conditions.iter().find_map(|own| own.get("status").as_str())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_of_another_server_is_served_too() {
+    let backend = Backend::named("extra.default.svc", |path, _| {
+        if path.ends_with("/v1") {
+            tree(r#"{"kind":"APIResourceList","groupVersion":"extra.example.com/v1","resources":[
+                {"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["list"]}]}"#)
+        } else {
+            tree(r#"{"kind":"ThingList","apiVersion":"extra.example.com/v1","items":[]}"#)
+        }
+    })
+    .await;
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    // Endpoints cannot be on the loopback; a name can.
+    let service = r#"{"metadata":{"name":"extra"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
+    of::<Service>(&admin).create(tree(service)).await.unwrap();
+    let registration = format!(
+        r#"{{"metadata":{{"name":"v1.extra.example.com"}},"spec":{{"group":"extra.example.com",
+        "version":"v1","groupPriorityMinimum":1000,"versionPriority":10,"caBundle":"{}",
+        "service":{{"namespace":"default","name":"extra","port":{}}}}}}}"#,
+        STANDARD.encode(&backend.authority),
+        backend.port
+    );
+    let services = of::<APIService>(&admin);
+    services.create(tree(&registration)).await.unwrap();
+    let key = Key::new("", "v1.extra.example.com");
+    let mut now = Value::Null;
+    for _ in 0..100 {
+        now = services.get(&key).await.unwrap();
+        if available(&now) == Some("True") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(available(&now), Some("True"), "{now:?}");
+    let path = "/apis/extra.example.com/v1/namespaces/default/things";
+    let answer = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await.unwrap();
+    assert_eq!(answer.status, 200);
+    let list = from_json(&answer.bytes().await.unwrap()).unwrap();
+    assert_eq!(list["kind"].as_str(), Some("ThingList"));
+}
+
+#[tokio::test]
+async fn own_versions_are_listed_as_services() {
+    let cluster = Cluster::start().await;
+    let services = of::<APIService>(&cluster.admin());
+    for _ in 0..100 {
+        if let Ok(core) = services.get(&Key::new("", "v1.")).await {
+            if available(&core) == Some("True") {
+                return;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("v1 is served, and nobody says so");
+}

@@ -1,0 +1,89 @@
+//! Somebody outside whom the server asks: a small HTTPS server on the loopback.
+
+use std::sync::Arc;
+
+use object::{Value, from_json, to_json};
+use pki::{Authority, Leaf};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinSet,
+};
+use tokio_rustls::TlsAcceptor;
+
+/// Answers every body by a function of it, until it is dropped.
+pub(crate) struct Backend {
+    pub(crate) port: u16,
+    /// In PEM: who vouches for it.
+    pub(crate) authority: String,
+    _tasks: JoinSet<()>,
+}
+
+impl Backend {
+    pub(crate) async fn start(
+        answer: impl Fn(&str, Value) -> Value + Send + Sync + 'static,
+    ) -> Self {
+        Self::named("localhost", answer).await
+    }
+
+    /// The same, known by another name.
+    pub(crate) async fn named(
+        name: &str,
+        answer: impl Fn(&str, Value) -> Value + Send + Sync + 'static,
+    ) -> Self {
+        let now = 1_700_000_000.max(object::Clock::now(&object::SystemClock));
+        let authority = Authority::create("backend", now).unwrap();
+        let leaf = Leaf::server("backend", vec![name.to_owned()], vec![[127, 0, 0, 1].into()]);
+        let pair = authority.issue(&leaf, now).unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(pki::server_config(&pair, None).unwrap()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answer = Arc::new(answer);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut open = JoinSet::new();
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let (acceptor, answer) = (acceptor.clone(), answer.clone());
+                open.spawn(async move {
+                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                    let Some((path, body)) = request(&mut stream).await else { return };
+                    let body = to_json(&answer(&path, body));
+                    let head = format!(
+                        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                        body.len()
+                    );
+                    let _ = stream.write_all(head.as_bytes()).await;
+                    let _ = stream.write_all(&body).await;
+                    let _ = stream.shutdown().await;
+                });
+            }
+        });
+        Self { port, authority: authority.certificate_pem(), _tasks: tasks }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("https://127.0.0.1:{}{path}", self.port)
+    }
+}
+
+async fn request(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<(String, Value)> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    let end = loop {
+        let n = stream.read(&mut buffer).await.ok().filter(|n| *n > 0)?;
+        bytes.extend_from_slice(&buffer[..n]);
+        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+    let path = head.split(' ').nth(1)?.to_owned();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let length: usize = length.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    while bytes.len() < end + length {
+        let n = stream.read(&mut buffer).await.ok().filter(|n| *n > 0)?;
+        bytes.extend_from_slice(&buffer[..n]);
+    }
+    Some((path, from_json(&bytes[end..]).unwrap_or_default()))
+}

@@ -1,0 +1,110 @@
+//! The flags that say who is who, and who may do what: each changes what the server does.
+
+use std::{fs, sync::Arc};
+
+use api::core::{ConfigMap, Secret};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use client::Auth;
+use object::SystemClock;
+use testkit::Cluster;
+
+use crate::{backend::Backend, code, config_map, of, tree};
+
+fn kubeconfig(backend: &Backend) -> String {
+    let (url, bundle) = (backend.url("/review"), STANDARD.encode(&backend.authority));
+    format!(
+        "kind: Config\ncurrent-context: c\ncontexts:\n- name: c\n  context: {{cluster: k, user: u}}\n\
+         clusters:\n- name: k\n  cluster: {{server: \"{url}\", certificate-authority-data: {bundle}}}\n\
+         users:\n- name: u\n  user: {{}}\n"
+    )
+}
+
+#[tokio::test]
+async fn bootstrap_tokens_count_only_where_they_are_turned_on() {
+    let secret = r#"{"metadata":{"name":"bootstrap-token-abcdef"},"type":"bootstrap.kubernetes.io/token",
+        "stringData":{"token-id":"abcdef","token-secret":"0123456789abcdef",
+        "usage-bootstrap-authentication":"true"}}"#;
+    for (on, expected) in [(true, 403), (false, 401)] {
+        let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+            flags.enable_bootstrap_token_auth = on;
+        })
+        .await;
+        let secrets = of::<Secret>(&cluster.admin()).namespaced("kube-system");
+        secrets.create(tree(secret)).await.unwrap();
+        let node = cluster.showing(Auth::Token("abcdef.0123456789abcdef".to_owned()));
+        // Known, but without rights; or not known at all.
+        assert_eq!(code(of::<ConfigMap>(&node).create(config_map("a")).await), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_policy_file_gives_rights() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("policies");
+    let line = r#"{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"bob","namespace":"default","resource":"configmaps","apiGroup":"*"}}"#;
+    fs::write(&path, line).unwrap();
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        flags.authorization_mode = vec!["ABAC".to_owned()];
+        flags.authorization_policy_file = Some(path);
+    })
+    .await;
+    let bob = cluster.client("bob", &[]);
+    assert!(of::<ConfigMap>(&bob).create(config_map("a")).await.is_ok());
+    let secret = tree(r#"{"metadata":{"name":"s"}}"#);
+    assert_eq!(code(of::<Secret>(&bob).create(secret).await), 403);
+    let eve = cluster.client("eve", &[]);
+    assert_eq!(code(of::<ConfigMap>(&eve).create(config_map("b")).await), 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn webhooks_say_who_calls_and_what_they_may_do() {
+    let backend = Backend::start(|_, review| {
+        let mut answer = review.clone();
+        if review["kind"].as_str() == Some("TokenReview") {
+            let good = review["spec"]["token"].as_str() == Some("good");
+            answer["status"]["authenticated"] = good.into();
+            answer["status"]["user"]["username"] = "carol".into();
+        } else {
+            let own = review["spec"]["user"].as_str() == Some("carol");
+            answer["status"]["allowed"] = own.into();
+        }
+        answer
+    })
+    .await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("kubeconfig");
+    fs::write(&path, kubeconfig(&backend)).unwrap();
+    let structured = folder.path().join("authorization");
+    let config = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n\
+                  - type: Webhook\n  name: w\n  webhook:\n    failurePolicy: Deny\n    timeout: 3s\n    \
+                  connectionInfo: {type: KubeConfigFile, kubeConfigFile: kubeconfig}\n";
+    fs::write(&structured, config).unwrap();
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        flags.authentication_token_webhook_config_file = Some(path);
+        flags.authorization_config = Some(structured);
+    })
+    .await;
+    let carol = cluster.showing(Auth::Token("good".to_owned()));
+    assert!(of::<ConfigMap>(&carol).create(config_map("a")).await.is_ok());
+    let bad = cluster.showing(Auth::Token("bad".to_owned()));
+    assert_eq!(code(of::<ConfigMap>(&bad).create(config_map("b")).await), 401);
+    let dave = cluster.client("dave", &[]);
+    assert_eq!(code(of::<ConfigMap>(&dave).create(config_map("c")).await), 403);
+}
+
+#[tokio::test]
+async fn passwords_come_from_a_file() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("passwords");
+    fs::write(&path, "secret,erin,7,system:masters\n").unwrap();
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        flags.basic_auth_file = Some(path);
+    })
+    .await;
+    let basic =
+        |password: &str| Auth::Basic { user: "erin".to_owned(), password: password.to_owned() };
+    let erin = cluster.showing(basic("secret"));
+    assert!(of::<ConfigMap>(&erin).create(config_map("a")).await.is_ok());
+    let other = cluster.showing(basic("guess"));
+    assert_eq!(code(of::<ConfigMap>(&other).create(config_map("b")).await), 401);
+}

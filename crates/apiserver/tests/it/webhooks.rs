@@ -1,0 +1,91 @@
+//! Hooks change and refuse what is written, and what happens when they are away.
+
+use api::{
+    admissionregistration::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+    core::ConfigMap,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use client::Client;
+use object::Value;
+use schema::Kind;
+use testkit::Cluster;
+
+use crate::{backend::Backend, code, config_map, of, tree};
+
+/// A configuration of one hook that is asked about new config maps.
+fn hook(backend: &Backend, path: &str, more: &str) -> Value {
+    let (url, bundle) = (backend.url(path), STANDARD.encode(&backend.authority));
+    tree(&format!(
+        r#"{{"metadata":{{"name":"h"}},"webhooks":[{{"name":"h.example.com","sideEffects":"None",
+        "admissionReviewVersions":["v1"],"clientConfig":{{"url":"{url}","caBundle":"{bundle}"}},
+        "rules":[{{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],
+        "resources":["configmaps"]}}]{more}}}]}}"#
+    ))
+}
+
+fn review(request: &Value, answer: &str) -> Value {
+    let uid = request["request"]["uid"].as_str().unwrap_or_default();
+    tree(&format!(
+        r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{{"uid":"{uid}",{answer}}}}}"#
+    ))
+}
+
+async fn configure<K: Kind>(admin: &Client, configuration: Value) {
+    of::<K>(admin).create(configuration).await.expect("it is right");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_changes_what_is_made() {
+    let backend = Backend::start(|_, request| {
+        let patch = STANDARD.encode(r#"[{"op":"add","path":"/data/by","value":"hook"}]"#);
+        review(&request, &format!(r#""allowed":true,"patchType":"JSONPatch","patch":"{patch}""#))
+    })
+    .await;
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    configure::<MutatingWebhookConfiguration>(&admin, hook(&backend, "/mutate", "")).await;
+    let made = of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
+    assert_eq!(made["data"]["by"].as_str(), Some("hook"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_refuses_in_its_own_words() {
+    let backend = Backend::start(|_, request| {
+        let name = request["request"]["name"].as_str() == Some("bad");
+        let answer = if name {
+            r#""allowed":false,"status":{"code":403,"message":"not here"}"#
+        } else {
+            r#""allowed":true"#
+        };
+        review(&request, answer)
+    })
+    .await;
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    configure::<ValidatingWebhookConfiguration>(&admin, hook(&backend, "/check", "")).await;
+    assert!(of::<ConfigMap>(&admin).create(config_map("good")).await.is_ok());
+    let refused = of::<ConfigMap>(&admin).create(config_map("bad")).await.unwrap_err();
+    let status = refused.status().unwrap();
+    assert_eq!(status.code(), 403);
+    assert_eq!(
+        status.message(),
+        "admission webhook \"h.example.com\" denied the request: not here"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_hook_that_is_away_means_is_its_policy() {
+    let mut backend = Backend::start(|_, request| review(&request, r#""allowed":true"#)).await;
+    backend.port = 1; // nobody is there
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let closed = hook(&backend, "/", r#","failurePolicy":"Fail","timeoutSeconds":1"#);
+    configure::<ValidatingWebhookConfiguration>(&admin, closed).await;
+    assert_eq!(code(of::<ConfigMap>(&admin).create(config_map("a")).await), 500);
+    let open = hook(&backend, "/", r#","failurePolicy":"Ignore","timeoutSeconds":1"#);
+    let configurations = of::<ValidatingWebhookConfiguration>(&admin);
+    let mut now = configurations.get(&object::Key::new("", "h")).await.unwrap();
+    now["webhooks"] = open["webhooks"].clone();
+    configurations.update(now).await.unwrap();
+    assert!(of::<ConfigMap>(&admin).create(config_map("a")).await.is_ok());
+}

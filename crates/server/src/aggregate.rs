@@ -1,0 +1,28 @@
+//! Groups and versions that other servers serve, behind this one.
+
+use std::{fmt, sync::Arc};
+
+use object::Value;
+
+use crate::{Handling, Request, Server};
+
+/// A group that is served elsewhere.
+#[derive(Clone, Debug)]
+pub struct RemoteGroup {
+    pub name: String,
+    /// Each with its `APIResourceList`; `Null` where that is not known.
+    pub versions: Vec<(String, Value)>,
+}
+
+/// Knows who serves what, and passes requests on.
+pub trait Aggregate: fmt::Debug + Send + Sync {
+    fn has(&self, group: &str, version: &str) -> bool;
+    fn groups(&self) -> Vec<RemoteGroup>;
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a>;
+}
+
+/// Group and version of a path below `/apis`.
+pub(crate) fn place(path: &str) -> Option<(&str, &str)> {
+    let mut parts = path.strip_prefix("/apis/")?.split('/');
+    Some((parts.next()?, parts.next().filter(|version| !version.is_empty())?))
+}
