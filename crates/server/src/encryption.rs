@@ -205,7 +205,7 @@ mod tests {
     }
 
     const KEY: &str =
-        "    keys: [{name: key1, secret: c2VjcmV0IGlzIHNlY3VyZSwgSSB0aGluay4gWWVzIQ==}]\n";
+        "    keys: [{name: key1, secret: MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=}]\n";
     const AT: &str = "/registry/secrets/a/x";
 
     #[test]

@@ -77,7 +77,7 @@ async fn measure(server: &Server) -> Vec<(String, f64, bool)> {
     for clients in [1, 64, 1_000] {
         let cpu = server.cpu();
         let (rate, p99, count) = puts(&channels, clients).await;
-        let each = (server.cpu() - cpu).as_secs_f64() * 1e6 / count;
+        let each = (server.cpu() - cpu) * 1e6 / count;
         lines.push((format!("puts of 1 KiB, {clients} clients, /s"), rate, true));
         lines.push((format!("puts of 1 KiB, {clients} clients, p99 ms"), p99, false));
         lines.push((format!("puts of 1 KiB, {clients} clients, CPU us"), each, false));
@@ -85,7 +85,7 @@ async fn measure(server: &Server) -> Vec<(String, f64, bool)> {
     fill(&channels).await;
     let cpu = server.cpu();
     let (took, times) = ranges(&channels[0]).await;
-    let each = (server.cpu() - cpu).as_secs_f64() * 1e3 / f64::from(times);
+    let each = (server.cpu() - cpu) * 1e3 / f64::from(times);
     lines.push(("range of 10,000 keys of 1 KiB, ms".to_owned(), took, false));
     lines.push(("range of 10,000 keys of 1 KiB, CPU ms".to_owned(), each, false));
     lines
@@ -185,14 +185,14 @@ impl Server {
         self
     }
 
-    /// What it has used of processors.
-    fn cpu(&self) -> Duration {
+    /// What it has used of processors, in seconds.
+    fn cpu(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
         let fields: Vec<_> =
             stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks: u64 =
             fields[11..13].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
-        Duration::from_millis(ticks * 10)
+        Duration::from_millis(ticks * 10).as_secs_f64()
     }
 
     fn memory(&self) -> f64 {

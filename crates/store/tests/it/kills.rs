@@ -164,7 +164,7 @@ async fn under_kills(times: usize) {
     check(&history).unwrap_or_else(|error| panic!("{error}"));
     let last =
         history.iter().filter(|o| o.ended.is_some()).map(|o| o.revision).max().unwrap_or_default();
-    let seen = tokio::time::timeout(Duration::from_secs(60), watching.join_all()).await;
+    let seen = tokio::time::timeout(Duration::from_mins(1), watching.join_all()).await;
     let seen = seen.expect("it sees the end").concat();
     assert!(seen.is_sorted_by(|a, b| a < b), "each event once, in order");
     for operation in
@@ -196,7 +196,7 @@ async fn client(world: Arc<World>, nth: usize) -> Vec<Operation> {
             let value = world.values.fetch_add(1, Ordering::SeqCst);
             let put =
                 pb::PutRequest { key: name, value: value.to_string().into(), ..Default::default() };
-            let done = client.put(put).await.ok().map(|done| done.into_inner());
+            let done = client.put(put).await.ok().map(tonic::Response::into_inner);
             (done.and_then(|done| done.header).map(|header| header.revision), What::Write(value))
         } else {
             let range = pb::RangeRequest { key: name, ..Default::default() };
@@ -212,17 +212,14 @@ async fn client(world: Arc<World>, nth: usize) -> Vec<Operation> {
                 Err(_) => (None, What::Read(None)),
             }
         };
-        match revision {
-            Some(revision) => {
-                let (ended, revision) = (Some(world.now()), revision.cast_unsigned());
-                history.push(Operation { begun, ended, key, revision, what });
-            }
-            None => {
-                kv = None;
-                if matches!(what, What::Write(_)) {
-                    history.push(Operation { begun, ended: None, key, revision: 0, what });
-                }
-            }
+        if let Some(revision) = revision {
+            let (ended, revision) = (Some(world.now()), revision.cast_unsigned());
+            history.push(Operation { begun, ended, key, revision, what });
+            continue;
+        }
+        kv = None;
+        if writes {
+            history.push(Operation { begun, ended: None, key, revision: 0, what });
         }
     }
     history

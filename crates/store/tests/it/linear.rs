@@ -46,7 +46,7 @@ pub(crate) fn check(history: &[Operation]) -> Result<(), String> {
     for operation in history {
         match operation.what {
             What::Write(value) if operation.ended.is_some() => {
-                write(operation.revision, operation.key, value)?
+                write(operation.revision, operation.key, value)?;
             }
             What::Read(Some((value, revision))) => {
                 // It may be of a write that was never answered: then this tells of it.
