@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tonic::{body::Body, service::Routes};
+use tonic::{Status, body::Body};
 use tower_service::Service as _;
 use tracing::{debug, warn};
 
@@ -110,19 +110,24 @@ async fn accept(Listening { listener, tls }: Listening, accepted: Accepted) {
 #[derive(Clone)]
 struct Front {
     service: Service,
-    grpc: Routes,
+    kv: KvServer<Service>,
+    watch: WatchServer<Service>,
+    lease: LeaseServer<Service>,
+    cluster: ClusterServer<Service>,
+    maintenance: MaintenanceServer<Service>,
 }
 
 impl Front {
     fn new(service: Service) -> Self {
         let limit = service.limits.request_bytes + (512 << 10);
-        let grpc = Routes::new(KvServer::new(service.clone()).max_decoding_message_size(limit))
-            .add_service(WatchServer::new(service.clone()))
-            .add_service(LeaseServer::new(service.clone()))
-            .add_service(ClusterServer::new(service.clone()))
-            .add_service(MaintenanceServer::new(service.clone()))
-            .prepare();
-        Self { service, grpc }
+        Self {
+            kv: KvServer::new(service.clone()).max_decoding_message_size(limit),
+            watch: WatchServer::new(service.clone()),
+            lease: LeaseServer::new(service.clone()),
+            cluster: ClusterServer::new(service.clone()),
+            maintenance: MaintenanceServer::new(service.clone()),
+            service,
+        }
     }
 
     async fn serve(
@@ -149,18 +154,30 @@ impl Front {
         ended.map_err(|error| error.to_string())
     }
 
-    async fn answer(mut self, request: Request<Incoming>) -> Response<Body> {
+    /// A service for each first part of the path.
+    async fn grpc(mut self, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path().strip_prefix("/etcdserverpb.").unwrap_or_default();
+        let answer = match path.split_once('/').map(|(service, _)| service) {
+            Some("KV") => self.kv.call(request).await,
+            Some("Watch") => self.watch.call(request).await,
+            Some("Lease") => self.lease.call(request).await,
+            Some("Cluster") => self.cluster.call(request).await,
+            Some("Maintenance") => self.maintenance.call(request).await,
+            Some("Auth") => Ok(gateway::no_users().into_http()),
+            _ => Ok(Status::unimplemented("unknown service").into_http()),
+        };
+        match answer {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    async fn answer(self, request: Request<Incoming>) -> Response<Body> {
         let kind =
             request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
         let path = request.uri().path();
         if kind.starts_with(b"application/grpc") {
-            if path.starts_with("/etcdserverpb.Auth/") {
-                return gateway::no_users().into_http();
-            }
-            return match self.grpc.call(request).await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            };
+            return self.grpc(request).await;
         }
         match path {
             path if path.starts_with("/v3/") => gateway::answer(self.service, request).await,
