@@ -250,16 +250,14 @@ fn fit(
             *text = Duration::text(Duration::nanos(text).map_err(Misfit::Text)?);
             Ok(())
         }
-        (Type::Bytes, Value::Text(text)) => match Bytes::decode(text) {
-            Some(bytes) => {
-                *text = Bytes::text(&bytes);
-                Ok(())
-            }
-            None => {
+        (Type::Bytes, Value::Text(text)) => {
+            let Some(bytes) = Bytes::decode(text) else {
                 let at = bad_base64(text);
-                Err(Misfit::Text(format!("illegal base64 data at input byte {at}")))
-            }
-        },
+                return Err(Misfit::Text(format!("illegal base64 data at input byte {at}")));
+            };
+            *text = Bytes::text(&bytes);
+            Ok(())
+        }
         (Type::Either(shape, plain), _) => either(shape, *plain, go, value, at),
         (ty, value) => Err(Misfit::new(value, go.of(ty))),
     }

@@ -99,7 +99,7 @@ impl Kind for Event {
 
     fn validate_version(object: &Value, old: Option<&Value>, errs: &mut Errors) {
         for error in errs.0.iter_mut().filter(|error| error.path == "reportingComponent") {
-            error.path = "reportingController".to_owned();
+            "reportingController".clone_into(&mut error.path);
         }
         let event = core::Event::view(object);
         match old {

@@ -34,7 +34,7 @@ struct Reader<'a> {
     layout: &'static str,
 }
 
-impl<'a> Reader<'a> {
+impl Reader<'_> {
     fn date(&mut self) -> Result<(i16, i8, i64), String> {
         let year = self.digits(4, "2006")?;
         self.sign("-")?;

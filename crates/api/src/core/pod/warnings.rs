@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use object::{Lens, Map, ObjectMeta};
+use object::{Lens, List, Map, ObjectMeta};
 use schema::{Path, Warnings};
 
 use super::PodSpec;
 use crate::{
     advice::{Advice, old_node_label},
     core::{
-        Affinity, Container, ContainerPort, NodeSelectorTerm, PodAffinityTerm, PodTemplateSpec,
-        SecurityContext, Volume, WeightedPodAffinityTerm, affinity::warn_term, volume::overlaps,
+        Affinity, Container, ContainerPort, NodeSelectorTerm, PodAffinity, PodAffinityTerm,
+        PodAntiAffinity, PodTemplateSpec, SecurityContext, Volume, WeightedPodAffinityTerm,
+        affinity::warn_term, volume::overlaps,
     },
 };
 
@@ -292,22 +293,22 @@ fn warn_affinity(affinity: &Affinity, at: &Path, warnings: &mut Warnings) {
     let near = affinity.pod_affinity();
     let far = affinity.pod_anti_affinity();
     let required = [
-        near.map(|one| one.required_during_scheduling_ignored_during_execution()),
-        far.map(|one| one.required_during_scheduling_ignored_during_execution()),
+        near.map(PodAffinity::required_during_scheduling_ignored_during_execution),
+        far.map(PodAntiAffinity::required_during_scheduling_ignored_during_execution),
     ];
     let preferred = [
-        near.map(|one| one.preferred_during_scheduling_ignored_during_execution()),
-        far.map(|one| one.preferred_during_scheduling_ignored_during_execution()),
+        near.map(PodAffinity::preferred_during_scheduling_ignored_during_execution),
+        far.map(PodAntiAffinity::preferred_during_scheduling_ignored_during_execution),
     ];
     for (i, name) in ["podAffinity", "podAntiAffinity"].into_iter().enumerate() {
         let at = at.field(name);
         let all = at.field("requiredDuringSchedulingIgnoredDuringExecution");
-        let terms = required[i].into_iter().flat_map(|terms| terms.iter());
+        let terms = required[i].into_iter().flat_map(List::iter);
         for (i, _) in terms.enumerate().filter(|(_, term)| no_selector(term)) {
             warnings.at(&all.index(i).field("labelSelector"), NO_SELECTOR);
         }
         let all = at.field("preferredDuringSchedulingIgnoredDuringExecution");
-        let terms = preferred[i].into_iter().flat_map(|terms| terms.iter());
+        let terms = preferred[i].into_iter().flat_map(List::iter);
         let terms = terms.map(WeightedPodAffinityTerm::pod_affinity_term);
         for (i, _) in terms.enumerate().filter(|(_, term)| no_selector(term)) {
             let at = all.index(i);

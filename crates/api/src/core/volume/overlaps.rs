@@ -40,14 +40,14 @@ pub(crate) fn warn(volumes: &List<Volume>, warnings: &mut Warnings) {
         let (name, source) = (volume.name(), volume.volume_source());
         if let Some(map) = source.config_map() {
             let kind = format!("ConfigMap {:?}", map.local_object_reference().name());
-            warn_files(name, &kind, keys(map.items(), ""), warnings);
+            warn_files(name, &kind, &keys(map.items(), ""), warnings);
         }
         if let Some(secret) = source.secret() {
             let kind = format!("Secret {:?}", secret.secret_name());
-            warn_files(name, &kind, keys(secret.items(), ""), warnings);
+            warn_files(name, &kind, &keys(secret.items(), ""), warnings);
         }
         if let Some(files) = source.downward_api() {
-            warn_files(name, "DownwardAPI", fields(files.items(), ""), warnings);
+            warn_files(name, "DownwardAPI", &fields(files.items(), ""), warnings);
         }
         if let Some(projected) = source.projected() {
             let mut files = Vec::new();
@@ -58,12 +58,12 @@ pub(crate) fn warn(volumes: &List<Volume>, warnings: &mut Warnings) {
                 }
                 files.extend(projection(source));
             }
-            warn_files(name, "Projected", files, warnings);
+            warn_files(name, "Projected", &files, warnings);
         }
     }
 }
 
-fn warn_files(volume: &str, kind: &str, files: Vec<File>, warnings: &mut Warnings) {
+fn warn_files(volume: &str, kind: &str, files: &[File], warnings: &mut Warnings) {
     for (i, file) in files.iter().enumerate() {
         for other in files[..i].iter().filter(|other| file.overlaps(other)) {
             let (file, other) = (file.shown(), other.shown());
@@ -117,7 +117,7 @@ mod tests {
         let item = |path: &str| KeyToPath::new().with_key("k").with_path(path);
         let items = List::from([item("a/"), item("a/b"), item("ab")]);
         let mut warnings = Warnings::default();
-        warn_files("v", "Secret \"s\"", keys(&items, ""), &mut warnings);
+        warn_files("v", "Secret \"s\"", &keys(&items, ""), &mut warnings);
         assert_eq!(
             warnings.0,
             ["volume \"v\" (Secret \"s\"): overlapping paths: \"a/b\" with \"a\""]
