@@ -19,6 +19,7 @@ const FORM: &str = "; desired format: https://host[/path]";
 
 /// What was wrong before may stay wrong.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each was wrong or not, apart from the others")]
 struct Tolerance {
     effects: bool,
     reviews: bool,
