@@ -28,6 +28,12 @@ impl Error {
         Self { message: Cow::Borrowed("no such overload"), reason: Reason::Overload }
     }
 
+    /// The same, where the message tells the call.
+    pub(crate) fn no_overload_for(call: &str) -> Self {
+        let message = Cow::Owned(format!("no such overload: {call}"));
+        Self { message, reason: Reason::Overload }
+    }
+
     pub(crate) const fn cost() -> Self {
         let message = Cow::Borrowed("operation cancelled: actual cost limit exceeded");
         Self { message, reason: Reason::Cost }

@@ -213,6 +213,13 @@ impl<'a> Evaluator<'a> {
         let overloads = self.program.overloads(id);
         let only = if let [only] = overloads { only.id } else { "" };
         self.context.charge(cost::before(&call.function, only, &args))?;
+        // Values whose types were known before fit; others are named if they do not.
+        let known = self.program.knows(&call.args, call.target.as_ref());
+        let types: Vec<String> = if known {
+            Vec::new()
+        } else {
+            args.iter().map(|arg| arg.type_name().to_owned()).collect()
+        };
         let mut outcome = Err(Error::no_overload());
         let mut tried: Vec<crate::function::Body> = Vec::new();
         for overload in overloads {
@@ -226,7 +233,9 @@ impl<'a> Evaluator<'a> {
                 break;
             }
         }
-        let value = outcome?;
+        let value = outcome.map_err(|error| {
+            if error.is_overload() { refused(&call.function, &types) } else { error }
+        })?;
         self.context.charge(cost::after(&call.function, &value))?;
         Ok(value)
     }
@@ -395,7 +404,7 @@ fn get_field<'a>(operand: &Value<'a>, field: &str) -> Option<Outcome<'a>> {
             let found = message.fields.iter().find(|(name, _)| &**name == field);
             found.map(|(_, value)| Ok(value.clone()))
         }
-        _ => Some(Err(Error::no_overload())),
+        _ => None,
     }
 }
 
@@ -403,9 +412,8 @@ fn present(operand: &Value<'_>, field: &str) -> Result<bool, Error> {
     match operand {
         Value::Map(map) => Ok(map.field(field).is_some()),
         Value::Message(message) => Ok(message.fields.iter().any(|(name, _)| &**name == field)),
-        Value::Optional(None) => Ok(false),
         Value::Optional(Some(held)) => present(held, field),
-        _ => Err(Error::no_overload()),
+        _ => Ok(false),
     }
 }
 
@@ -423,7 +431,7 @@ fn get_index<'a>(operand: &Value<'a>, index: &Value<'a>) -> Result<Option<Outcom
             Value::Text(name) => Ok(get_field(operand, name)),
             _ => Err(Error::no_overload()),
         },
-        _ => Err(Error::no_overload()),
+        _ => Ok(None),
     }
 }
 
@@ -433,4 +441,32 @@ fn missing(operand: &Value<'_>, index: &Value<'_>) -> Error {
         Value::List(_) => Error::new(format!("index out of bounds: {shown}")),
         _ => Error::no_such_key(shown),
     }
+}
+
+/// Why a function does not take values of these types, in upstream's words: it names the
+/// types, unless what the first of them can do decides.
+fn refused(function: &str, types: &[String]) -> Error {
+    let first = types.first().map_or("", String::as_str);
+    let added = matches!(
+        first,
+        "int"
+            | "uint"
+            | "double"
+            | "string"
+            | "bytes"
+            | "list"
+            | "google.protobuf.Duration"
+            | "google.protobuf.Timestamp"
+    );
+    let takes = match function {
+        "_+_" => added,
+        "_-_" => added && !matches!(first, "string" | "bytes" | "list"),
+        "_*_" | "_/_" => matches!(first, "int" | "uint" | "double"),
+        "_%_" => matches!(first, "int" | "uint"),
+        "_<_" | "_<=_" | "_>_" | "_>=_" => added && first != "list" || first == "bool",
+        "@in" => true,
+        "!_" | "-_" | "size" | "matches" | "sort" | "@sortByAssociatedKeys" => false,
+        _ => return Error::no_overload_for(&format!("{function}({})", types.join(", "))),
+    };
+    if takes { Error::no_overload() } else { Error::no_overload_for(function) }
 }

@@ -90,6 +90,11 @@ impl Program {
         &self.checked.overloads[id]
     }
 
+    /// Whether the types of all these are known.
+    pub(crate) fn knows(&self, args: &[Expr], target: Option<&Expr>) -> bool {
+        target.into_iter().chain(args).all(|arg| self.checked.types[arg.id] != Type::Dyn)
+    }
+
     pub(crate) fn patterns(&self) -> &Patterns {
         &self.patterns
     }

@@ -150,7 +150,7 @@ fn to_double<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
         [Value::Uint(n)] => Ok(Value::Double(*n as f64)),
         [value @ Value::Text(_)] => {
             let text = value.as_text().unwrap_or_default();
-            let number: Option<f64> = text.parse().ok();
+            let number: Option<f64> = without_underscores(text).and_then(|text| text.parse().ok());
             let overflow = |n: &f64| n.is_infinite() && text.contains(|c: char| c.is_ascii_digit());
             number.filter(|n| !overflow(n)).map(Value::Double).ok_or_else(|| wrong(value, "double"))
         }
@@ -246,4 +246,13 @@ fn to_timestamp<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> 
         }
         _ => Err(Error::no_overload()),
     }
+}
+
+/// A number without the underscores that may stand between its digits.
+fn without_underscores(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
+    let mut underscores = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'_');
+    let fit = underscores.all(|(at, _)| digit(at.checked_sub(1)) && digit(Some(at + 1)));
+    fit.then(|| text.replace('_', ""))
 }

@@ -1,7 +1,45 @@
-//! What a literal in quotes stands for.
+//! What a literal stands for.
+
+use super::token::Token;
+use crate::ast::Literal;
+
+/// The value that a token says.
+pub(crate) fn value(token: Token, text: &str, minus: bool) -> Result<Literal, &'static str> {
+    let integer = |text: &str| match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    Ok(match token {
+        Token::Int => {
+            let number = integer(text).map_err(|_| "invalid int literal")?;
+            let number = if minus { -i128::from(number) } else { i128::from(number) };
+            Literal::Int(i64::try_from(number).map_err(|_| "invalid int literal")?)
+        }
+        Token::Uint => {
+            let digits = &text[..text.len() - 1];
+            Literal::Uint(integer(digits).map_err(|_| "invalid uint literal")?)
+        }
+        Token::Float => {
+            let number: f64 = text.parse().map_err(|_| "invalid double literal")?;
+            if number.is_infinite() {
+                return Err("invalid double literal");
+            }
+            Literal::Double(if minus { -number } else { number })
+        }
+        Token::Text => {
+            let bytes = unescape(text, false)?;
+            let text = String::from_utf8(bytes).map_err(|_| "unable to unescape string")?;
+            Literal::Text(text.into())
+        }
+        Token::Bytes => Literal::Bytes(unescape(&text[1..], true)?.into()),
+        Token::True => Literal::Bool(true),
+        Token::False => Literal::Bool(false),
+        _ => Literal::Null,
+    })
+}
 
 /// The bytes of a string token, quotes and `r` included; text if `bytes` is not set.
-pub(crate) fn unescape(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
+fn unescape(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let token = token.replace("\r\n", "\n").replace('\r', "\n");
     let raw = token.starts_with(['r', 'R']);
     let token = if raw { &token[1..] } else { token.as_str() };

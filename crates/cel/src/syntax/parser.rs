@@ -6,7 +6,7 @@ use crate::ast::{Ast, Call, Element, Entry, Expr, Field, Id, Kind, Literal, Sele
 
 use super::{
     lexer::Lexeme,
-    literal::unescape,
+    literal::value,
     macros::{self, Macros},
     recover::{Cursor, Failure, Follow, Parsed, Rule},
     token::{EXPRESSION, FACTORS, FIELD, MEMBER, OPTIONAL, RELATIONS, Set, TERMS, Token},
@@ -268,24 +268,23 @@ impl Parser<'_> {
 
     fn index(&mut self, operand: Expr) -> Parsed<Expr> {
         let place = self.cursor.expect(Token::LeftBracket, then(&[]))?;
-        self.cursor.sync(OPTIONAL)?;
+        if let Err(failure) = self.cursor.sync(OPTIONAL) {
+            let call = self.call(place, "_[_]", vec![operand, Expr::default()]);
+            return self.complete(Some(failure), call);
+        }
         let optional = self.optional()?;
         let index = self.expr(then(&[Token::RightBracket]));
         let closed = self.cursor.expect(Token::RightBracket, maybe(SUFFIX));
         let function = if optional { "_[?_]" } else { "_[_]" };
         let call = self.call(place, function, vec![operand, index]);
-        self.complete(closed, call)
+        self.complete(closed.err(), call)
     }
 
     /// What was read, even if it then went wrong: the rule gives up, but leaves that.
-    fn complete<T>(&mut self, parsed: Parsed<T>, read: Expr) -> Parsed<Expr> {
-        match parsed {
-            Ok(_) => Ok(read),
-            Err(failure) => {
-                self.partial = Some(read);
-                Err(failure)
-            }
-        }
+    fn complete(&mut self, failure: Option<Failure>, read: Expr) -> Parsed<Expr> {
+        let Some(failure) = failure else { return Ok(read) };
+        self.partial = Some(read);
+        Err(failure)
     }
 
     /// The same, for what is made only if it went wrong.
@@ -307,7 +306,7 @@ impl Parser<'_> {
                 self.cursor.expect(Token::Ident, then(&[Token::LeftParen]))?;
                 let (place, args, closed) = self.arguments(maybe(SUFFIX))?;
                 let call = macros::expand(self, place, &name, Some(operand), args);
-                self.complete(closed, call)
+                self.complete(closed.err(), call)
             }
             (Token::Ident | Token::Quoted | Token::Question, _) => {
                 self.cursor.expect(Token::Dot, maybe(FIELD))?;
@@ -325,7 +324,7 @@ impl Parser<'_> {
                 let field = self.node(at, Kind::Literal(Literal::Text(field)));
                 Ok(self.call(place, "_?._", vec![operand, field]))
             }
-            _ => self.complete(Err::<(), _>(Failure::NoViable { from, to: from + 1 }), operand),
+            _ => self.complete(Some(Failure::NoViable { from, to: from + 1 }), operand),
         }
     }
 
@@ -385,8 +384,14 @@ impl Parser<'_> {
                     p.cursor.expect(Token::RightParen, NOTHING)?;
                     Ok(inner)
                 }
-                Token::LeftBracket => p.list(place),
-                Token::LeftBrace => p.map(place),
+                Token::LeftBracket => {
+                    let list = p.list(place);
+                    p.kept(list, |p| p.node(place, Kind::List(Vec::new())))
+                }
+                Token::LeftBrace => {
+                    let map = p.map(place);
+                    p.kept(map, |p| p.node(place, Kind::Map(Vec::new())))
+                }
                 token if MEMBER.has(token) => Ok(p.literal()),
                 _ => Err(Failure::NoViable { from: p.cursor.at, to: p.cursor.at }),
             }
@@ -424,7 +429,10 @@ impl Parser<'_> {
                 name.push_str(&self.text(self.lexeme()));
                 self.cursor.expect(Token::Ident, NOTHING)?;
             }
-            return self.message(&name);
+            let place = self.here();
+            let message = self.message(&name);
+            let left = Kind::Struct(name.as_str().into(), Vec::new());
+            return self.kept(message, |p| p.node(place, left));
         }
         let call = self.cursor.peek(0) == Token::LeftParen;
         let arguments = if call { Some(self.arguments(NOTHING)?) } else { None };
@@ -436,7 +444,7 @@ impl Parser<'_> {
         match arguments {
             Some((place, args, closed)) => {
                 let call = macros::expand(self, place, &name, None, args);
-                self.complete(closed, call)
+                self.complete(closed.err(), call)
             }
             None => Ok(self.node(at, Kind::Ident(name.into()))),
         }
@@ -577,38 +585,4 @@ fn balance(function: &str, ids: &[Id], terms: &mut [Expr]) -> Expr {
         vec![balance(function, &ids[..middle], left), balance(function, &ids[middle + 1..], right)];
     let call = Call { function: function.into(), target: None, args };
     Expr { id: ids[middle], kind: Kind::Call(Box::new(call)) }
-}
-
-fn value(token: Token, text: &str, minus: bool) -> Result<Literal, &'static str> {
-    let integer = |text: &str| match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    Ok(match token {
-        Token::Int => {
-            let number = integer(text).map_err(|_| "invalid int literal")?;
-            let number = if minus { -i128::from(number) } else { i128::from(number) };
-            Literal::Int(i64::try_from(number).map_err(|_| "invalid int literal")?)
-        }
-        Token::Uint => {
-            let digits = &text[..text.len() - 1];
-            Literal::Uint(integer(digits).map_err(|_| "invalid uint literal")?)
-        }
-        Token::Float => {
-            let number: f64 = text.parse().map_err(|_| "invalid double literal")?;
-            if number.is_infinite() {
-                return Err("invalid double literal");
-            }
-            Literal::Double(if minus { -number } else { number })
-        }
-        Token::Text => {
-            let bytes = unescape(text, false)?;
-            let text = String::from_utf8(bytes).map_err(|_| "unable to unescape string")?;
-            Literal::Text(text.into())
-        }
-        Token::Bytes => Literal::Bytes(unescape(&text[1..], true)?.into()),
-        Token::True => Literal::Bool(true),
-        Token::False => Literal::Bool(false),
-        _ => Literal::Null,
-    })
 }

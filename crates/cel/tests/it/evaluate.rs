@@ -81,7 +81,11 @@ fn objects_are_read_where_they_are() {
         ("'b' in o.list && 'app' in o.labels && !('z' in o.list)", "true"),
         ("type(o.count) == int && type(o.ratio) == double && type(o.list) == list", "true"),
         ("dyn(o.count) == 'x'", "false"),
-        ("o.count.foo", "error: no such overload"),
+        ("o.count.foo", "error: no such key: foo"),
+        ("o.count.size()", "error: no such overload: size"),
+        ("o.count.startsWith('a')", "error: no such overload: startsWith(int, string)"),
+        ("o.on + 1", "error: no such overload: _+_"),
+        ("o.name + 1", "error: no such overload"),
     ]);
 }
 
@@ -132,7 +136,7 @@ fn conversions() {
         ("int('x')", "error: type conversion error from 'string' to 'int'"),
         ("int(1e19)", "error: integer overflow"),
         ("uint(-1)", "error: unsigned integer overflow"),
-        ("bool('t') && !bool('False')", "true"),
+        ("bool('t') && !bool('False') && double('1_000') == 1000.0", "true"),
         ("int(timestamp('1970-01-01T00:01:00Z'))", "60"),
         (
             "duration(o.name)",
