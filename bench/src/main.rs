@@ -6,6 +6,7 @@
 //!
 //! DIR holds upstream's `kube-apiserver` and `etcd`; without it, ours alone is measured.
 
+mod expressions;
 mod load;
 mod peer;
 
@@ -41,6 +42,7 @@ struct Figures {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    expressions::measure()?;
     let ours = measure(Peer::ours(&arguments.ours).await?, arguments.pods).await?;
     let theirs = match &arguments.upstream {
         Some(folder) => Some(measure(Peer::upstream(folder).await?, arguments.pods).await?),

@@ -70,10 +70,13 @@ impl<P> Compiled<P> {
     }
 }
 
+/// Group, version and kind.
+type Kind = (Text, Text, Text);
+
 /// How expressions read the objects of a kind.
 #[derive(Debug, Default)]
 struct Nodes {
-    made: Mutex<HashMap<(Text, Text, Text), Option<Arc<cel::Node>>>>,
+    made: Mutex<HashMap<Kind, Option<Arc<cel::Node>>>>,
 }
 
 impl Nodes {
@@ -88,12 +91,16 @@ impl Nodes {
     }
 }
 
+type Stored = Arc<Version<Value>>;
+/// A policy, and its bindings.
+type Bound = (Stored, Vec<Stored>);
+
 /// All policies of a kind, each with its bindings; none where policies have no say.
 fn policies(
     admission: &Admission<'_>,
     policies: &str,
     bindings: &str,
-) -> Result<Vec<(Arc<Version<Value>>, Vec<Arc<Version<Value>>>)>, Status> {
+) -> Result<Vec<Bound>, Status> {
     let names = &admission.served.definition.names;
     let is_policy = names.group == GROUP && names.plural.contains("admissionpolic");
     if is_policy || EXCLUDED.contains(&names.plural) {
@@ -105,7 +112,7 @@ fn policies(
     }
     let bindings = all(admission, GROUP, bindings)?;
     let bound = policies.into_iter().map(|policy| {
-        let of = |binding: &&Arc<Version<Value>>| {
+        let of = |binding: &&Stored| {
             binding.object.get("spec").get("policyName").as_str() == Some(named(&policy))
         };
         let bindings = bindings.iter().filter(of).cloned().collect();
@@ -115,11 +122,7 @@ fn policies(
 }
 
 /// All objects of a kind that is in no namespace.
-fn all(
-    admission: &Admission<'_>,
-    group: &str,
-    plural: &str,
-) -> Result<Vec<Arc<Version<Value>>>, Status> {
+fn all(admission: &Admission<'_>, group: &str, plural: &str) -> Result<Vec<Stored>, Status> {
     let kind = admission.registry.kind(group, plural)?;
     let list = admission.registry.list(&kind, &Selection::default(), &Page::default())?;
     Ok(list.items)
