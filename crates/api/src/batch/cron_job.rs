@@ -157,6 +157,13 @@ impl Kind for CronJob {
 
     fn prepare_create(&mut self) {
         self.set_status(CronJobStatus::new());
+        self.spec_mut().job_template_mut().spec_mut().clear_scheduling();
+    }
+
+    fn prepare_update(&mut self, old: &Self) {
+        if old.spec().job_template().spec().scheduling().is_none() {
+            self.spec_mut().job_template_mut().spec_mut().clear_scheduling();
+        }
     }
 }
 
