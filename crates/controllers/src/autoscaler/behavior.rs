@@ -1,6 +1,8 @@
 //! How fast replicas may change: what was wanted of late, and what was changed of late.
 
-use api::autoscaling::{HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler};
+use api::autoscaling::{
+    HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler, HorizontalPodAutoscalerBehavior,
+};
 use object::List;
 
 /// How long a smaller number waits for larger ones to be forgotten, in seconds.
@@ -19,6 +21,16 @@ pub(super) struct Memory {
 
 /// A condition's reason and message.
 pub(super) type Why = (&'static str, &'static str);
+
+const UP: Why = (
+    "ScaleUpStabilized",
+    "recent recommendations were lower than current one, applying the lowest recent recommendation",
+);
+const DOWN: Why = (
+    "ScaleDownStabilized",
+    "recent recommendations were higher than current one, applying the highest recent \
+     recommendation",
+);
 
 /// What may be done now.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,8 +62,8 @@ impl Memory {
             let own = of.and_then(HPAScalingRules::stabilization_window_seconds);
             own.map_or(window, i64::from)
         };
-        let up = behavior.and_then(|behavior| behavior.scale_up());
-        let down = behavior.and_then(|behavior| behavior.scale_down());
+        let up = behavior.and_then(HorizontalPodAutoscalerBehavior::scale_up);
+        let down = behavior.and_then(HorizontalPodAutoscalerBehavior::scale_down);
         let (up_window, down_window) = (rules(up, 0), rules(down, DOWN_WINDOW));
         let recent = |window: i64| {
             self.wanted.iter().filter(move |(at, _)| at + window > now).map(|(_, n)| *n)
@@ -62,22 +74,16 @@ impl Memory {
         let keep = up_window.max(down_window);
         self.wanted.retain(|(at, _)| at + keep > now);
         self.wanted.push((now, wish));
-        let stabilized = (stable != wish).then(|| {
-            if wish >= current {
-                ("ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation")
-            } else {
-                ("ScaleDownStabilized", "recent recommendations were higher than current one, applying the highest recent recommendation")
-            }
-        });
-        let (replicas, why) = self.limit(scaler, current, stable, (up, down), now);
+        let why = if wish >= current { UP } else { DOWN };
+        let stabilized = (stable != wish).then_some(why);
+        let (replicas, why) = self.limit(scaler, (current, stable), (up, down), now);
         Verdict { replicas, stabilized, limited: (replicas != stable, why) }
     }
 
     fn limit(
         &self,
         scaler: &HorizontalPodAutoscaler,
-        current: i32,
-        wish: i32,
+        (current, wish): (i32, i32),
         (up, down): (Option<&HPAScalingRules>, Option<&HPAScalingRules>),
         now: i64,
     ) -> (i32, Why) {

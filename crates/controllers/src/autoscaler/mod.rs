@@ -18,8 +18,9 @@ use std::{
 use api::{
     autoscaling::{
         ContainerResourceMetricStatus, HPAScalingRules, HorizontalPodAutoscaler,
-        HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus,
-        MetricTarget, MetricValueStatus, ResourceMetricStatus,
+        HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerCondition,
+        HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus,
+        ResourceMetricStatus,
     },
     core::Pod,
 };
@@ -65,6 +66,14 @@ struct Scale {
     api: Api<Value>,
     tree: Value,
     replicas: i32,
+}
+
+/// What metrics are about.
+struct Seen<'a> {
+    selector: &'a str,
+    pods: &'a [Pod],
+    current: i32,
+    now: i64,
 }
 
 impl Reconcile for Scalers {
@@ -192,10 +201,12 @@ impl Scalers {
         })?;
         let mut pods = self.pods.in_namespace(scaler.metadata().namespace());
         pods.retain(|pod| parsed.matches(pod.metadata().labels()));
+        let (current, now) = (scale.replicas, report.now);
+        let seen = Seen { selector, pods: &pods, current, now };
         let (mut best, mut failures) = (None, Vec::new());
         let all = scaler.spec().metrics();
         for metric in all.iter() {
-            match self.ask(scaler, metric, selector, (&pods, scale.replicas), report.now).await {
+            match self.ask(scaler, metric, &seen).await {
                 Ok((proposal, name, status)) => {
                     report.metrics.push(status);
                     if best.as_ref().is_none_or(|(most, _)| proposal.replicas > *most) {
@@ -220,10 +231,9 @@ impl Scalers {
         &self,
         scaler: &HorizontalPodAutoscaler,
         metric: &MetricSpec,
-        selector: &str,
-        (pods, current): (&[Pod], i32),
-        now: i64,
+        seen: &Seen<'_>,
     ) -> Result<(Proposal, String, MetricStatus), (&'static str, String)> {
+        let Seen { selector, pods, current, now } = *seen;
         let (resource, container, target, reason) =
             match (metric.resource(), metric.container_resource()) {
                 (Some(it), _) => (it.name(), "", it.target(), "FailedGetResourceMetric"),
@@ -337,8 +347,8 @@ fn tolerance(scaler: &HorizontalPodAutoscaler) -> Tolerance {
     };
     let behavior = scaler.spec().behavior();
     Tolerance {
-        down: own(behavior.and_then(|behavior| behavior.scale_down())),
-        up: own(behavior.and_then(|behavior| behavior.scale_up())),
+        down: own(behavior.and_then(HorizontalPodAutoscalerBehavior::scale_down)),
+        up: own(behavior.and_then(HorizontalPodAutoscalerBehavior::scale_up)),
     }
 }
 
