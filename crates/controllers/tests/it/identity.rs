@@ -24,7 +24,10 @@ async fn a_controller_shows_its_own_token() {
     let text = r#"{"metadata":{"name":"default","namespace":"default"}}"#;
     Api::<ServiceAccount>::new(&admin).create(tree(text).into()).await.unwrap();
     let node = tree(r#"{"metadata":{"name":"a"}}"#);
-    Api::<api::core::Node>::new(&admin).create(node.into()).await.unwrap();
+    let nodes = Api::<api::core::Node>::new(&admin);
+    nodes.create(node.into()).await.unwrap();
+    let ready = client::Patch::Merge(tree(r#"{"spec":{"taints":null}}"#));
+    nodes.patch(&object::Key::new("", "a"), &ready).await.unwrap();
     let set = r#"{"metadata":{"name":"ds","namespace":"default"},"spec":{
         "selector":{"matchLabels":{"app":"ds"}},"template":{"metadata":{"labels":{"app":"ds"}},
         "spec":{"containers":[{"name":"c","image":"one"}]}}}}"#;

@@ -53,8 +53,10 @@ impl World {
         self.api().create(K::from(tree(text))).await.expect("it is well formed")
     }
 
+    /// A node that is ready: a new one is not, and tainted for it.
     pub(crate) async fn node(&self, name: &str) {
         self.make::<Node>(&format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
+        self.change::<Node>(name, r#"{"spec":{"taints":null}}"#).await;
     }
 
     pub(crate) async fn get<K: Kind>(&self, name: &str) -> K {

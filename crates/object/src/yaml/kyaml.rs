@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn braces_quotes_and_commas() {
         let tree = from_yaml(
-            "b: {x.y/z: 'yes', no: 1, 'a b': null, e: {}, '2024-01-02': 1.5}\na: [1, two]\nc: [{d: true}, []]\n",
+            "b: {x.y/z: 'yes', 'no': 1, 'a b': null, e: {}, '2024-01-02': 1.5}\na: [1, two]\nc: [{d: true}, []]\n",
         );
         let expected = r#"---
 {

@@ -87,7 +87,7 @@ fn a_full_disk_refuses_and_recovers() {
     let world = World::new("full");
     let store = world.path().join("store");
     std::fs::create_dir(&store).expect("a folder");
-    run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=24m", "tmpfs"]).arg(&store));
+    run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=96m", "tmpfs"]).arg(&store));
     world.tiphys(&["up", "--node-name", "n1", "--disable", "kubelet,proxy,dns,scheduler"]);
     let content = world.file("content", &"x".repeat(900_000));
     let create = |n: u32| {
@@ -95,11 +95,11 @@ fn a_full_disk_refuses_and_recovers() {
         let command = ["create", "configmap", &format!("big-{n}"), &from];
         output(&mut world.kubectl_command(&command))
     };
-    let refused = (0..64).find_map(|n| {
+    let refused = (0..200).find_map(|n| {
         let out = create(n);
         (!out.status.success()).then(|| (n, said(&out)))
     });
-    let (refused, answer) = refused.expect("24 MB do not hold 64 objects of almost 1 MB");
+    let (refused, answer) = refused.expect("96 MB do not hold 200 objects of almost 1 MB");
     assert!(answer.contains("no space") || answer.contains("full"), "{answer}");
     let there = world.kubectl(&["get", "configmaps", "-o", "name"]);
     for n in 0..refused {
