@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use api::core::{Binding, Pod, PodCondition};
-use object::{Object, Status, Time, Value, View};
+use object::{
+    Object, Status, Time, Value, View,
+    names::{dns1123_subdomain, path_segment_name},
+    quote::quote,
+};
 use schema::{Errors, Path};
 use server::{Handle, Handling, Request, Server, other_uid};
 
@@ -24,6 +28,7 @@ impl Handle for Bindings {
             } else {
                 info.name.to_string()
             };
+            check_place(binding, &info.namespace, &name)?;
             check(binding)?;
             let pods = server.registry.kind("", "pods")?;
             let now = server.registry.clock().now();
@@ -73,6 +78,27 @@ fn bound(old: &Value, binding: &Binding, now: i64) -> Result<Value, Status> {
     Ok(pod.into())
 }
 
+/// A binding names a pod, and one of its own namespace.
+fn check_place(binding: &Binding, namespace: &str, name: &str) -> Result<(), Status> {
+    let own = binding.metadata().namespace();
+    if !own.is_empty() && own != namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if name.is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
+    match &*path_segment_name(name) {
+        [] => Ok(()),
+        why => Err(Status::bad_request(format!(
+            "Name parameter invalid: {}: {}",
+            quote(name),
+            why.join(";")
+        ))),
+    }
+}
+
 /// What is wrong with a binding is said without saying that it is invalid.
 fn check(binding: &Binding) -> Result<(), Status> {
     let mut errs = Errors::default();
@@ -82,6 +108,9 @@ fn check(binding: &Binding) -> Result<(), Status> {
     }
     if target.name().is_empty() {
         errs.required(&at.field("name"), "");
+    }
+    for why in dns1123_subdomain(target.name()).into_iter().filter(|_| !target.name().is_empty()) {
+        errs.invalid(&at.field("name"), target.name(), why);
     }
     let errors: Vec<_> = errs.0.iter().map(ToString::to_string).collect();
     match &*errors {
