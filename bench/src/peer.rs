@@ -43,7 +43,7 @@ impl Peer {
         let mut command = Command::new(executable);
         command.arg("kube-apiserver").arg("--data-dir").arg(folder.path());
         command.arg("--token-auth-file").arg(tokens(folder.path())?);
-        command.args(["--secure-port", &port.to_string(), "--advertise-address", "127.0.0.1"]);
+        command.args(["--secure-port", &port.to_string(), "--advertise-address", "192.0.2.10"]);
         let process = start(command, folder.path())?;
         Self::wait(port, vec![process], folder).await
     }
@@ -59,18 +59,25 @@ impl Peer {
         etcd.args([url(peers), "--initial-cluster".to_owned(), format!("default={}", url(peers))]);
         let etcd = start(etcd, folder.path())?;
         listens(store).await?;
-        let key = folder.path().join("sa.key");
-        fs::write(&key, pki::Key::generate()?.to_pem())?;
+        let (key, public) = (folder.path().join("sa.key"), folder.path().join("sa.pub"));
+        let signer = pki::Key::generate()?;
+        fs::write(&key, signer.to_pem())?;
+        fs::write(&public, signer.public().to_pem())?;
         let mut server = Command::new(programs.join("kube-apiserver"));
         server.args(["--etcd-servers", &url(store), "--secure-port", &port.to_string()]);
-        server.args(["--bind-address", "127.0.0.1", "--service-cluster-ip-range", "10.96.0.0/16"]);
+        server.args([
+            "--advertise-address",
+            "192.0.2.10",
+            "--service-cluster-ip-range",
+            "10.96.0.0/16",
+        ]);
         server.args([
             "--authorization-mode",
             "Node,RBAC",
             "--service-account-issuer",
             "https://a.example",
         ]);
-        server.arg("--service-account-key-file").arg(&key);
+        server.arg("--service-account-key-file").arg(&public);
         server.arg("--service-account-signing-key-file").arg(&key);
         server.arg("--token-auth-file").arg(tokens(folder.path())?);
         server.arg("--cert-dir").arg(folder.path().join("certificates"));
