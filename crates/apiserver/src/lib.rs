@@ -9,6 +9,7 @@ mod audit;
 mod authn;
 mod authz;
 mod bootstrap;
+mod client_config;
 mod config;
 mod crds;
 mod expressions;

@@ -42,7 +42,7 @@ use store::Version;
 
 pub(crate) use self::{
     config::PluginConfigs,
-    webhook::{MatchConditions, NoConditions, endpoint},
+    webhook::{MatchConditions, NoConditions},
 };
 use crate::{allocate::Services, authz::Rbac};
 

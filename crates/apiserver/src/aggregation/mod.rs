@@ -16,7 +16,7 @@ use object::{Bytes, Status, Value, View};
 use server::{Aggregate, Handling, Page, Registry, RemoteGroup, Request, Selection, Server, User};
 
 pub(crate) use self::available::run;
-use crate::admission::endpoint;
+use crate::client_config::endpoint;
 
 const GROUP: &str = "apiregistration.k8s.io";
 

@@ -2,7 +2,7 @@
 
 use api::{
     apps::Deployment,
-    core::{ConfigMap, Namespace, Pod},
+    core::{Binding, ConfigMap, Namespace, Pod},
 };
 use client::Patch;
 use object::{Cause, Key};
@@ -109,4 +109,30 @@ async fn a_write_is_asked_why() {
         (name(&made), note["revision"].as_i64()),
         ("a", Some(revision(&made).cast_signed()))
     );
+}
+
+#[tokio::test]
+async fn a_binding_names_a_pod_and_a_node() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    of::<Pod>(&admin).create(pod("p", "")).await.unwrap();
+    let bind = async |metadata: &str, node: &str| {
+        let text = format!(r#"{{"metadata":{metadata},"target":{{"name":"{node}"}}}}"#);
+        of::<Binding>(&admin).create(tree(&text)).await
+    };
+    for (metadata, node, refused) in [
+        ("{}", "n", 400),
+        (r#"{"name":".."}"#, "n", 400),
+        (r#"{"name":"a%b"}"#, "n", 400),
+        (r#"{"name":"p"}"#, "A", 500),
+        (r#"{"name":"p"}"#, "", 500),
+        (r#"{"name":"q"}"#, "n", 404),
+    ] {
+        assert_eq!(code(bind(metadata, node).await), refused, "{metadata} {node}");
+    }
+    bind(r#"{"name":"p"}"#, "n").await.unwrap();
+    let bound = of::<Pod>(&admin).get(&Key::new("default", "p")).await.unwrap();
+    assert_eq!(bound["spec"]["nodeName"].as_str(), Some("n"));
+    assert_eq!(code(bind(r#"{"name":"p"}"#, "m").await), 409, "once");
 }

@@ -1,14 +1,12 @@
-//! How a hook is reached: at an address, or at an endpoint of a service, which the server
-//! finds itself.
+//! One question to a hook, within its time.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use api::{core::Service, discovery::EndpointSlice};
-use client::{Pem, Tcp, Tls};
-use object::{Bytes, Object, Status, Value, View, from_json, selector::Selector, to_json};
-use server::{Page, Registry, Remote, Selection};
+use object::{Status, Value, from_json, to_json};
+use server::Registry;
 
 use super::Hook;
+use crate::client_config;
 
 /// Why a hook's answer is none.
 #[derive(Debug)]
@@ -27,7 +25,7 @@ pub(super) async fn call(
 ) -> Result<Value, Failure> {
     let seconds = hook.tree.get("timeoutSeconds").as_i64().unwrap_or(10).clamp(1, 30);
     let within = Duration::from_secs(u64::try_from(seconds).unwrap_or(10));
-    let remote = remote(registry, hook.tree.get("clientConfig"), seconds);
+    let remote = client_config::remote(registry, hook.tree.get("clientConfig"), within);
     let remote =
         remote.map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
     let calling = |why: String| {
@@ -50,83 +48,4 @@ pub(super) async fn call(
     from_json(&bytes).map_err(|error| {
         Failure::Calling(format!("failed to call webhook: the answer is not readable: {error}"))
     })
-}
-
-fn remote(registry: &Registry, config: &Value, seconds: i64) -> Result<Remote, String> {
-    let authorities = config.get("caBundle").as_str().and_then(Bytes::decode);
-    let authorities = authorities.filter(|pem| !pem.is_empty()).map(Pem::Data);
-    let mut tls = Tls { authorities, ..Tls::default() };
-    let service = config.get("service");
-    let text = |name: &str| service.get(name).as_str().unwrap_or_default().to_owned();
-    if service.is_object() {
-        let (namespace, name, path) = (text("namespace"), text("name"), text("path"));
-        let port = service.get("port").as_i64().unwrap_or(443);
-        let (ip, target) = endpoint(registry, &namespace, &name, port)?;
-        let host = format!("{name}.{namespace}.svc");
-        tls.server_name = Some(host.clone());
-        let slash = if path.starts_with('/') { "" } else { "/" };
-        return Ok(Remote {
-            to: Tcp::new(&ip, target, Some(Arc::new(tls))),
-            host: Some(format!("{host}:{port}")),
-            path: format!("{slash}{path}?timeout={seconds}s"),
-            headers: http::HeaderMap::new(),
-        });
-    }
-    let url = config.get("url").as_str().unwrap_or_default();
-    let uri: http::Uri = url.parse().map_err(|_| format!("{url:?} is no address"))?;
-    if uri.scheme_str() != Some("https") {
-        return Err(format!("{url:?} is not https"));
-    }
-    let host = uri.host().ok_or_else(|| format!("{url:?} names no host"))?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let more = if path.contains('?') { '&' } else { '?' };
-    Ok(Remote {
-        to: Tcp::new(host, uri.port_u16().unwrap_or(443), Some(Arc::new(tls))),
-        host: None,
-        path: format!("{path}{more}timeout={seconds}s"),
-        headers: http::HeaderMap::new(),
-    })
-}
-
-/// Where a port of a service is really served: this server needs no route to the
-/// addresses of services.
-pub(crate) fn endpoint(
-    registry: &Registry,
-    namespace: &str,
-    name: &str,
-    port: i64,
-) -> Result<(String, u16), String> {
-    let said = |status: Status| status.message().to_owned();
-    let services = registry.kind("", "services").map_err(said)?;
-    let found = registry
-        .get(&services, namespace, name)
-        .map_err(|_| format!("service {name:?} not found"))?;
-    let service = Service::view(&found.object);
-    if service.spec().type_() == "ExternalName" {
-        let port = u16::try_from(port).map_err(|_| format!("{port} is no port"))?;
-        return Ok((service.spec().external_name().to_owned(), port));
-    }
-    let own = service.spec().ports().find(|own| i64::from(own.port()) == port);
-    let own = own.ok_or_else(|| format!("service {name:?} has no port {port}"))?;
-    let none = || format!("no endpoints available for service {name:?}");
-    let slices = registry.kind("discovery.k8s.io", "endpointslices").map_err(said)?;
-    let labels = Selector::labels([("kubernetes.io/service-name", name)]);
-    let selection = Selection { labels, ..Selection::namespace(namespace) };
-    let slices = registry.list(&slices, &selection, &Page::default()).map_err(said)?;
-    let mut targets = Vec::new();
-    for slice in &slices.items {
-        let slice = EndpointSlice::view(&slice.object);
-        let port = slice.ports().find(|target| target.name() == own.name());
-        let Some(port) = port.and_then(|port| port.port()) else { continue };
-        for endpoint in slice.endpoints().iter() {
-            if endpoint.conditions().ready() != Some(false) {
-                targets.extend(endpoint.addresses().iter().map(|ip| (ip.to_owned(), port)));
-            }
-        }
-    }
-    // One that is not the first each time, so that none bears all.
-    let at = Object::view(&found.object).metadata().uid().len() + targets.len();
-    let (ip, port) = targets.get(at % targets.len().max(1)).ok_or_else(none)?;
-    Ok((ip.clone(), u16::try_from(*port).map_err(|_| none())?))
 }

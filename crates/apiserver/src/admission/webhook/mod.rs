@@ -12,7 +12,6 @@ use object::{Status, Value};
 use server::{Admission, Admit, Admitting};
 use tracing::warn;
 
-pub(crate) use self::call::endpoint;
 use self::{
     call::{Failure, call},
     hook::{Hook, Invocation, hooks},

@@ -1,0 +1,102 @@
+//! Whom an object tells the server to ask, as `clientConfig` says it: at an address, or at
+//! an endpoint of a service, which the server finds itself.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use api::{core::Service, discovery::EndpointSlice};
+use client::{Pem, Tcp, Tls};
+use object::{Bytes, Status, Value, View, selector::Selector};
+use server::{Page, Registry, Remote, Selection};
+
+/// Endpoints take turns, so that none bears all.
+static TURN: AtomicUsize = AtomicUsize::new(0);
+
+/// Whom a `clientConfig` names, asked to answer within a time.
+pub(crate) fn remote(
+    registry: &Registry,
+    config: &Value,
+    within: Duration,
+) -> Result<Remote, String> {
+    let seconds = within.as_secs();
+    let authorities = config.get("caBundle").as_str().and_then(Bytes::decode);
+    let authorities = authorities.filter(|pem| !pem.is_empty()).map(Pem::Data);
+    let mut tls = Tls { authorities, ..Tls::default() };
+    let service = config.get("service");
+    let text = |name: &str| service.get(name).as_str().unwrap_or_default().to_owned();
+    if service.is_object() {
+        let (namespace, name, path) = (text("namespace"), text("name"), text("path"));
+        let port = service.get("port").as_i64().unwrap_or(443);
+        let (ip, target) = endpoint(registry, &namespace, &name, port)?;
+        let host = format!("{name}.{namespace}.svc");
+        tls.server_name = Some(host.clone());
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        return Ok(Remote {
+            to: Tcp::new(&ip, target, Some(Arc::new(tls))),
+            host: Some(format!("{host}:{port}")),
+            path: format!("{slash}{path}?timeout={seconds}s"),
+            headers: http::HeaderMap::new(),
+        });
+    }
+    let url = config.get("url").as_str().unwrap_or_default();
+    let uri: http::Uri = url.parse().map_err(|_| format!("{url:?} is no address"))?;
+    if uri.scheme_str() != Some("https") {
+        return Err(format!("{url:?} is not https"));
+    }
+    let host = uri.host().ok_or_else(|| format!("{url:?} names no host"))?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let more = if path.contains('?') { '&' } else { '?' };
+    Ok(Remote {
+        to: Tcp::new(host, uri.port_u16().unwrap_or(443), Some(Arc::new(tls))),
+        host: None,
+        path: format!("{path}{more}timeout={seconds}s"),
+        headers: http::HeaderMap::new(),
+    })
+}
+
+/// Where a port of a service is really served: this server needs no route to the
+/// addresses of services.
+pub(crate) fn endpoint(
+    registry: &Registry,
+    namespace: &str,
+    name: &str,
+    port: i64,
+) -> Result<(String, u16), String> {
+    let said = |status: Status| status.message().to_owned();
+    let services = registry.kind("", "services").map_err(said)?;
+    let found = registry
+        .get(&services, namespace, name)
+        .map_err(|_| format!("service {name:?} not found"))?;
+    let service = Service::view(&found.object);
+    if service.spec().type_() == "ExternalName" {
+        let port = u16::try_from(port).map_err(|_| format!("{port} is no port"))?;
+        return Ok((service.spec().external_name().to_owned(), port));
+    }
+    let own = service.spec().ports().find(|own| i64::from(own.port()) == port);
+    let own = own.ok_or_else(|| format!("service {name:?} has no port {port}"))?;
+    let none = || format!("no endpoints available for service {name:?}");
+    let slices = registry.kind("discovery.k8s.io", "endpointslices").map_err(said)?;
+    let labels = Selector::labels([("kubernetes.io/service-name", name)]);
+    let selection = Selection { labels, ..Selection::namespace(namespace) };
+    let slices = registry.list(&slices, &selection, &Page::default()).map_err(said)?;
+    let mut targets = Vec::new();
+    for slice in &slices.items {
+        let slice = EndpointSlice::view(&slice.object);
+        let port = slice.ports().find(|target| target.name() == own.name());
+        let Some(port) = port.and_then(|port| port.port()) else { continue };
+        for endpoint in slice.endpoints().iter() {
+            if endpoint.conditions().ready() != Some(false) {
+                targets.extend(endpoint.addresses().iter().map(|ip| (ip.to_owned(), port)));
+            }
+        }
+    }
+    let turn = TURN.fetch_add(1, Ordering::Relaxed) % targets.len().max(1);
+    let (ip, port) = targets.get(turn).ok_or_else(none)?;
+    Ok((ip.clone(), u16::try_from(*port).map_err(|_| none())?))
+}
