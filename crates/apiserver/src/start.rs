@@ -109,11 +109,12 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let rbac = Rbac::new(&registry);
     let services = Services::new(config.services, config.node_ports.clone(), clock.clone());
     let authorizers = identities::authorizers(&config, &rbac, &registry)?;
+    let rights = admission::Rights(authorizers.clone());
     let tools = admission::Tools {
         rbac: rbac.clone(),
-        rights: admission::Rights(authorizers.clone()),
+        rights: rights.clone(),
         configs: config.plugins.clone(),
-        conditions: Arc::new(admission::NoConditions),
+        conditions: Arc::new(admission::HookConditions::new(rights)),
     };
     let (enabled, disabled) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
     registry.admit_with(admission::plugins(&tools, services, enabled, disabled)?);

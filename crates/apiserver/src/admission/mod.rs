@@ -40,10 +40,7 @@ use object::{Status, Value};
 use server::{Admission, Admit, Attributes, Authorize, Decision, Page, Selection, User};
 use store::Version;
 
-pub(crate) use self::{
-    config::PluginConfigs,
-    webhook::{MatchConditions, NoConditions},
-};
+pub(crate) use self::{config::PluginConfigs, policy::HookConditions};
 use crate::{allocate::Services, authz::Rbac};
 
 /// What plugins work with.
@@ -52,7 +49,7 @@ pub(crate) struct Tools {
     pub(crate) rbac: Rbac,
     pub(crate) rights: Rights,
     pub(crate) configs: PluginConfigs,
-    pub(crate) conditions: Arc<dyn MatchConditions>,
+    pub(crate) conditions: Arc<HookConditions>,
 }
 
 /// What somebody may do, as the whole server sees it.

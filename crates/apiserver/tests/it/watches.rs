@@ -12,7 +12,7 @@ use crate::{config_map, default_account, labelled, name, of, pod, revision, tree
 
 /// The next event, as a word and a name.
 pub(crate) async fn next(watch: &mut Watch<Value>) -> (&'static str, String) {
-    let notice = timeout(Duration::from_secs(5), watch.next()).await.expect("an event in time");
+    let notice = timeout(Duration::from_secs(30), watch.next()).await.expect("an event in time");
     match notice.expect("a good event").expect("the watch goes on") {
         Notice::Added(object) => ("added", name(&object).to_owned()),
         Notice::Modified(object) => ("modified", name(&object).to_owned()),

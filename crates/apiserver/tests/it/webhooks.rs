@@ -89,3 +89,24 @@ async fn what_a_hook_that_is_away_means_is_its_policy() {
     configurations.update(now).await.unwrap();
     assert!(of::<ConfigMap>(&admin).create(config_map("a")).await.is_ok());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_decide_whether_a_hook_is_asked() {
+    let no = r#""allowed":false,"status":{"code":403,"message":"asked"}"#;
+    let backend = Backend::start(move |_, request| review(&request, no)).await;
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let conditions = r#","matchConditions":[
+        {"name":"name","expression":"object.metadata.name.startsWith('asked')"},
+        {"name":"who","expression":"authorizer.group('').resource('secrets').check('get').allowed()"},
+        {"name":"data","expression":"!has(object.data.broken) || object.data.missing == ''"}]"#;
+    configure::<ValidatingWebhookConfiguration>(&admin, hook(&backend, "/", conditions)).await;
+    let maps = of::<ConfigMap>(&admin);
+    assert!(maps.create(config_map("other")).await.is_ok());
+    let asked = maps.create(config_map("asked")).await.unwrap_err();
+    assert!(asked.to_string().contains("denied the request: asked"), "{asked}");
+    let mut broken = config_map("asked-2");
+    broken["data"]["broken"] = "yes".into();
+    let failed = maps.create(broken).await.unwrap_err();
+    assert!(failed.to_string().contains("no such key: missing"), "{failed}");
+}

@@ -88,7 +88,7 @@ impl Victim {
         let this = Self(child);
         let begun = Instant::now();
         while std::net::TcpStream::connect(address).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "it does not get up");
+            assert!(begun.elapsed() < Duration::from_secs(120), "it does not get up");
             std::thread::sleep(Duration::from_millis(10));
         }
         this

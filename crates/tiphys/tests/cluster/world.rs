@@ -11,7 +11,8 @@ use std::{
 
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Only a failing test waits this long.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct World {
     namespace: String,

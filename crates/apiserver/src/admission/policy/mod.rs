@@ -2,6 +2,7 @@
 //! what is written. Policies say how, bindings say where, and both are objects.
 
 mod authorizer;
+mod conditions;
 mod matching;
 mod mutating;
 mod params;
@@ -19,6 +20,7 @@ use schema::Definition;
 use server::{Admission, Page, Selection, Served};
 use store::Version;
 
+pub(crate) use self::conditions::HookConditions;
 use self::{authorizer::Asked, params::Param};
 pub(super) use self::{mutating::Mutating, validating::Validating};
 use super::Rights;

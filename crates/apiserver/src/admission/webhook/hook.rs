@@ -5,7 +5,7 @@ use std::sync::Arc;
 use object::{Object, Status, Text, Value, View, selector::Selector};
 use server::{Admission, Operation, Served};
 
-use super::{MatchConditions, review};
+use super::{HookConditions, review};
 use crate::admission::all;
 
 /// One webhook of one configuration.
@@ -53,17 +53,16 @@ impl Hook {
     pub(super) fn matches(
         &self,
         admission: &Admission,
-        conditions: &dyn MatchConditions,
+        conditions: &HookConditions,
     ) -> Result<Option<Invocation>, Status> {
         if !self.selects_namespace(admission)? || !self.selects_object(admission) {
             return Ok(None);
         }
         let Some(served) = self.version(admission) else { return Ok(None) };
         let invocation = Invocation { served };
-        let expressions = self.tree.get("matchConditions").items();
-        if !expressions.is_empty() {
+        if !self.tree.get("matchConditions").items().is_empty() {
             let (_, review) = review::request(admission, &invocation);
-            let matched = conditions.match_all(expressions, review.get("request"));
+            let matched = conditions.hold(&self.tree, admission, review.get("request"));
             if !matched.map_err(|why| admission.forbid(&why))? {
                 return Ok(None);
             }

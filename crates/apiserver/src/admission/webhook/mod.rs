@@ -6,9 +6,9 @@ mod call;
 mod hook;
 mod review;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use object::{Status, Value};
+use object::Status;
 use server::{Admission, Admit, Admitting};
 use tracing::warn;
 
@@ -17,32 +17,13 @@ use self::{
     hook::{Hook, Invocation, hooks},
     review::{Verdict, apply, request},
 };
-
-/// Decides by expressions whether a hook is asked. `Err`: an expression failed.
-pub(crate) trait MatchConditions: fmt::Debug + Send + Sync {
-    /// `request` is the request of the review, with `object` and `oldObject`.
-    fn match_all(&self, conditions: &[Value], request: &Value) -> Result<bool, String>;
-}
-
-/// For a server that cannot evaluate expressions: a hook with conditions is refused, not
-/// silently called or skipped.
-#[derive(Debug)]
-pub(crate) struct NoConditions;
-
-impl MatchConditions for NoConditions {
-    fn match_all(&self, conditions: &[Value], _: &Value) -> Result<bool, String> {
-        if conditions.is_empty() {
-            return Ok(true);
-        }
-        Err("matchConditions cannot be evaluated by this server".to_owned())
-    }
-}
+use super::policy::HookConditions;
 
 #[derive(Debug)]
-pub(super) struct Mutating(pub(super) Arc<dyn MatchConditions>);
+pub(super) struct Mutating(pub(super) Arc<HookConditions>);
 
 #[derive(Debug)]
-pub(super) struct Validating(pub(super) Arc<dyn MatchConditions>);
+pub(super) struct Validating(pub(super) Arc<HookConditions>);
 
 impl Admit for Mutating {
     fn name(&self) -> &'static str {
@@ -72,7 +53,7 @@ impl Mutating {
         let last = admission.reinvocation.last.take();
         let mut changed = again && last.as_ref() != Some(&admission.object);
         for hook in hooks(admission, "mutatingwebhookconfigurations")? {
-            let Some(invocation) = hook.matches(admission, &*self.0)? else { continue };
+            let Some(invocation) = hook.matches(admission, &self.0)? else { continue };
             let known = admission.reinvocation.invoked.contains(&hook.id);
             if again && !(changed && known) {
                 continue;
@@ -114,7 +95,7 @@ impl Validating {
     async fn run(&self, admission: &Admission<'_>) -> Result<(), Status> {
         let mut asked = Vec::new();
         for hook in hooks(admission, "validatingwebhookconfigurations")? {
-            if let Some(invocation) = hook.matches(admission, &*self.0)? {
+            if let Some(invocation) = hook.matches(admission, &self.0)? {
                 asked.push((hook, invocation));
             }
         }
