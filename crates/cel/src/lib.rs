@@ -1,6 +1,7 @@
 //! The Kubernetes dialect of the Common Expression Language: parse, check against
 //! schemas, estimate costs, evaluate. Pure: it reads trees and computes values.
 
+pub mod access;
 mod ast;
 mod check;
 mod cost;

@@ -44,6 +44,13 @@ impl Cluster {
             service_account_keys,
         })
     }
+
+    /// When the first of the leaves must be renewed.
+    pub fn due_at(&self) -> Result<i64, Error> {
+        let leaves = [&self.apiserver, &self.apiserver_kubelet_client, &self.front_proxy_client];
+        let due = leaves.map(|leaf| leaf.identity().map(|identity| identity.due_at()));
+        due.into_iter().try_fold(i64::MAX, |first, due| Ok(first.min(due?)))
+    }
 }
 
 fn token_keys(dir: &Dir) -> Result<(Key, Vec<PublicKey>), Error> {
@@ -89,6 +96,8 @@ mod tests {
         let late = load(&names, NOW + YEAR * 3 / 4);
         assert_ne!(late.front_proxy_client.chain(), first.front_proxy_client.chain());
         assert_eq!(late.ca.certificate(), first.ca.certificate());
+        assert!(first.due_at().unwrap() < NOW + YEAR * 3 / 4);
+        assert!(late.due_at().unwrap() > NOW + YEAR);
 
         let mut files: Vec<_> =
             std::fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().file_name()).collect();

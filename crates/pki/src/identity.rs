@@ -103,10 +103,15 @@ impl Identity {
         }
     }
 
-    /// Whether less than 30 % of the lifetime is left.
-    pub fn is_due(&self, now: i64) -> bool {
+    /// When less than 30 % of the lifetime is left.
+    pub fn due_at(&self) -> i64 {
         let lifetime = self.not_after - self.not_before;
-        now > self.not_after - lifetime * 3 / 10
+        self.not_after - lifetime * 3 / 10
+    }
+
+    /// Whether it is time for another.
+    pub fn is_due(&self, now: i64) -> bool {
+        now > self.due_at()
     }
 }
 

@@ -12,6 +12,7 @@ mod der;
 mod dir;
 mod identity;
 mod jwks;
+mod jws;
 mod key;
 mod pair;
 mod pem;
@@ -27,12 +28,13 @@ pub use self::{
     dir::Dir,
     identity::{Identity, Trust},
     jwks::{key_set, openid_configuration},
+    jws::{Jws, SIGNING_ALGORITHMS, WebKey},
     key::Key,
     pair::Pair,
     pem::certificates,
     public_key::PublicKey,
     request::Request,
-    tls::{Rotating, client_config, provider, server_config},
+    tls::{Rotating, client_config, provider, server_config, server_config_named},
     token::{Refusal, Signer, Verified, Verifier},
 };
 

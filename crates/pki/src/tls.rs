@@ -3,8 +3,12 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::{
-    ClientConfig, ServerConfig, client::WebPkiServerVerifier, client::danger::ServerCertVerifier,
-    crypto::CryptoProvider, server::WebPkiClientVerifier,
+    ClientConfig, ServerConfig,
+    client::WebPkiServerVerifier,
+    client::danger::ServerCertVerifier,
+    crypto::CryptoProvider,
+    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier},
+    sign::CertifiedKey,
 };
 use rustls_pki_types::CertificateDer;
 
@@ -34,6 +38,27 @@ pub fn server_config(pair: &Pair, clients: Option<&Trust>) -> Result<ServerConfi
     Ok(config)
 }
 
+/// The same, with further certificates for clients that call the server by these names:
+/// `example.com`, `*.example.com`. The first of the best matches is shown.
+pub fn server_config_named(
+    pair: &Pair,
+    named: &[(Vec<String>, Pair)],
+    clients: &Trust,
+) -> Result<ServerConfig, Error> {
+    let mut by_name = ByName { named: Vec::new(), other: certified(pair)? };
+    for (names, pair) in named {
+        let key = certified(pair)?;
+        let names = names.iter().map(|name| name.trim_end_matches('.').to_lowercase());
+        by_name.named.extend(names.map(|name| (name, key.clone())));
+    }
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(clients.verifier())
+        .with_cert_resolver(Arc::new(by_name));
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    Ok(config)
+}
+
 /// For a client that believes servers of `authorities`, and shows `pair` if asked.
 pub fn client_config(
     authorities: &[CertificateDer<'static>],
@@ -54,6 +79,33 @@ pub fn client_config(
     };
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     Ok(config)
+}
+
+/// Chooses what to show by what the client called.
+#[derive(Debug)]
+struct ByName {
+    named: Vec<(String, Arc<CertifiedKey>)>,
+    other: Arc<CertifiedKey>,
+}
+
+impl ByName {
+    fn find(&self, called: &str) -> Option<&Arc<CertifiedKey>> {
+        let wild = called.split_once('.').map(|(_, rest)| format!("*.{rest}"));
+        let is = |name: &str| self.named.iter().find(|(own, _)| own == name).map(|(_, key)| key);
+        is(called).or_else(|| is(&wild?))
+    }
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let found = hello.server_name().and_then(|called| self.find(&called.to_lowercase()));
+        Some(found.unwrap_or(&self.other).clone())
+    }
+}
+
+fn certified(pair: &Pair) -> Result<Arc<CertifiedKey>, Error> {
+    let key = pair.key().to_der();
+    Ok(Arc::new(CertifiedKey::from_der(pair.chain().to_vec(), key, &provider())?))
 }
 
 /// A configuration that is replaced when certificates are renewed: what starts
@@ -111,6 +163,23 @@ mod tests {
             drop(near); // not before: the server may still be writing
             seen
         })
+    }
+
+    #[test]
+    fn what_is_shown_depends_on_what_was_called() {
+        let ca = Authority::create("ca", now()).unwrap();
+        let pair = || ca.issue(&Leaf::server("api", vec![], vec![]), now()).unwrap();
+        let keys: Vec<_> = (0..3).map(|_| certified(&pair()).unwrap()).collect();
+        let named = vec![
+            ("*.example.com".to_owned(), keys[0].clone()),
+            ("a.example.com".to_owned(), keys[1].clone()),
+        ];
+        let by_name = ByName { named, other: keys[2].clone() };
+        let shown = |name: &str| by_name.find(name).map(|key| key.cert[0].clone());
+        assert_eq!(shown("a.example.com"), Some(keys[1].cert[0].clone()), "the exact name");
+        assert_eq!(shown("b.example.com"), Some(keys[0].cert[0].clone()));
+        assert_eq!(shown("b.c.example.com"), None, "one part only");
+        assert_eq!(shown("localhost"), None);
     }
 
     #[test]

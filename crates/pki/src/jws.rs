@@ -1,0 +1,235 @@
+//! Tokens that others sign: JSON Web Signatures by the keys that an issuer publishes
+//! (RFC 7515, 7517, 7518).
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, RSA_PKCS1_2048_8192_SHA256,
+    RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, RSA_PSS_2048_8192_SHA256,
+    RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RsaParameters, RsaPublicKeyComponents,
+    UnparsedPublicKey, VerificationAlgorithm,
+};
+use serde::Deserialize;
+
+use crate::Error;
+
+/// The algorithms that can be verified. ES512 is not among them: ring has no P-521.
+pub const SIGNING_ALGORITHMS: [&str; 8] =
+    ["ES256", "ES384", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"];
+const LARGEST: usize = 64 * 1024;
+
+/// A token in its compact form, taken apart and believed by nobody yet.
+#[derive(Debug)]
+pub struct Jws<'a> {
+    pub algorithm: String,
+    /// Which key is said to have signed it; empty: it does not say.
+    pub key: String,
+    /// JSON, if it is a JWT.
+    pub payload: Vec<u8>,
+    message: &'a str,
+    signature: Vec<u8>,
+}
+
+/// A public key that an issuer publishes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebKey {
+    id: String,
+    material: Material,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Material {
+    Rsa {
+        n: Vec<u8>,
+        e: Vec<u8>,
+    },
+    /// Uncompressed points: 4, x, y.
+    P256(Vec<u8>),
+    P384(Vec<u8>),
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(default)]
+    kid: String,
+}
+
+#[derive(Deserialize)]
+struct Published {
+    keys: Vec<serde_json::Value>,
+}
+
+impl<'a> Jws<'a> {
+    /// `None` if it is no such token.
+    pub fn parse(token: &'a str) -> Option<Self> {
+        if token.len() > LARGEST {
+            return None;
+        }
+        let mut parts = token.split('.');
+        let (header, body, signature) = (parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() {
+            return None;
+        }
+        let bytes = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).ok();
+        let Header { alg, kid } = serde_json::from_slice(&bytes(header)?).ok()?;
+        Some(Self {
+            algorithm: alg,
+            key: kid,
+            payload: bytes(body)?,
+            message: &token[..header.len() + 1 + body.len()],
+            signature: bytes(signature)?,
+        })
+    }
+}
+
+impl WebKey {
+    /// The keys of a set that can be used; others are for somebody else.
+    pub fn set(json: &[u8]) -> Result<Vec<Self>, Error> {
+        let set: Published =
+            serde_json::from_slice(json).map_err(|error| Error::malformed("key set", error))?;
+        Ok(set.keys.iter().filter_map(Self::read).collect())
+    }
+
+    /// Whether this key has signed the token.
+    pub fn verifies(&self, token: &Jws<'_>) -> bool {
+        if !token.key.is_empty() && token.key != self.id {
+            return false;
+        }
+        let (message, signature) = (token.message.as_bytes(), &*token.signature);
+        match &self.material {
+            Material::Rsa { n, e } => rsa(&token.algorithm).is_some_and(|how| {
+                RsaPublicKeyComponents { n, e }.verify(how, message, signature).is_ok()
+            }),
+            Material::P256(point) if token.algorithm == "ES256" => {
+                verified(&ECDSA_P256_SHA256_FIXED, point, message, signature)
+            }
+            Material::P384(point) if token.algorithm == "ES384" => {
+                verified(&ECDSA_P384_SHA384_FIXED, point, message, signature)
+            }
+            Material::P256(_) | Material::P384(_) => false,
+        }
+    }
+
+    fn read(key: &serde_json::Value) -> Option<Self> {
+        let text = |name: &str| key.get(name).and_then(serde_json::Value::as_str);
+        let bytes = |name: &str| BASE64_URL_SAFE_NO_PAD.decode(text(name)?).ok();
+        if text("use").is_some_and(|usage| usage != "sig") {
+            return None;
+        }
+        let point = |size: usize| {
+            let (x, y) = (bytes("x")?, bytes("y")?);
+            (x.len() == size && y.len() == size).then(|| [&[4], &*x, &*y].concat())
+        };
+        let material = match (text("kty")?, text("crv")) {
+            ("RSA", _) => Material::Rsa { n: bytes("n")?, e: bytes("e")? },
+            ("EC", Some("P-256")) => Material::P256(point(32)?),
+            ("EC", Some("P-384")) => Material::P384(point(48)?),
+            _ => return None,
+        };
+        Some(Self { id: text("kid").unwrap_or_default().to_owned(), material })
+    }
+}
+
+fn rsa(algorithm: &str) -> Option<&'static RsaParameters> {
+    Some(match algorithm {
+        "RS256" => &RSA_PKCS1_2048_8192_SHA256,
+        "RS384" => &RSA_PKCS1_2048_8192_SHA384,
+        "RS512" => &RSA_PKCS1_2048_8192_SHA512,
+        "PS256" => &RSA_PSS_2048_8192_SHA256,
+        "PS384" => &RSA_PSS_2048_8192_SHA384,
+        "PS512" => &RSA_PSS_2048_8192_SHA512,
+        _ => return None,
+    })
+}
+
+fn verified(
+    how: &'static dyn VerificationAlgorithm,
+    key: &[u8],
+    message: &[u8],
+    signature: &[u8],
+) -> bool {
+    UnparsedPublicKey::new(how, key).verify(message, signature).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::{
+        rand::SystemRandom,
+        signature::{
+            RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512,
+            RsaEncoding, RsaKeyPair,
+        },
+    };
+
+    use super::*;
+    use crate::{
+        Key, key_set,
+        tests::{EC_SEC1, P384_PKCS8, RSA_PKCS1},
+    };
+
+    fn part(text: &str) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(text)
+    }
+
+    fn message(algorithm: &str, key: &str) -> String {
+        let header = format!(r#"{{"alg":"{algorithm}","kid":"{key}"}}"#);
+        format!("{}.{}", part(&header), part(r#"{"sub":"a"}"#))
+    }
+
+    fn token(message: &str, signature: &[u8]) -> String {
+        format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    #[test]
+    fn published_keys_verify_what_they_signed_and_nothing_else() {
+        for pem in [EC_SEC1, P384_PKCS8, RSA_PKCS1] {
+            let key = Key::from_pem(pem.as_bytes()).unwrap();
+            let public = key.public();
+            let set = WebKey::set(key_set(std::slice::from_ref(public)).as_bytes()).unwrap();
+            let text = message(public.algorithm().name(), public.id());
+            let signed = token(&text, &key.sign_fixed(text.as_bytes()).unwrap());
+            let read = Jws::parse(&signed).unwrap();
+            assert_eq!(read.payload, br#"{"sub":"a"}"#);
+            assert!(set[0].verifies(&read));
+            let other = message("none", public.id());
+            assert!(!set[0].verifies(&Jws::parse(&token(&other, &[])).unwrap()));
+            let other = message(public.algorithm().name(), "another");
+            let signed = token(&other, &key.sign_fixed(other.as_bytes()).unwrap());
+            assert!(!set[0].verifies(&Jws::parse(&signed).unwrap()), "it names another key");
+        }
+    }
+
+    #[test]
+    fn all_ways_in_which_rsa_signs_are_known() {
+        let public = Key::from_pem(RSA_PKCS1.as_bytes()).unwrap().public().clone();
+        let set = WebKey::set(key_set(&[public]).as_bytes()).unwrap();
+        let der = Key::from_pem(RSA_PKCS1.as_bytes()).unwrap().to_der();
+        let pair = RsaKeyPair::from_pkcs8(der.secret_der()).unwrap();
+        let ways: [(&str, &dyn RsaEncoding); 5] = [
+            ("RS384", &RSA_PKCS1_SHA384),
+            ("RS512", &RSA_PKCS1_SHA512),
+            ("PS256", &RSA_PSS_SHA256),
+            ("PS384", &RSA_PSS_SHA384),
+            ("PS512", &RSA_PSS_SHA512),
+        ];
+        for (name, way) in ways {
+            let text = message(name, "");
+            let mut signature = vec![0; pair.public().modulus_len()];
+            pair.sign(way, &SystemRandom::new(), text.as_bytes(), &mut signature).unwrap();
+            assert!(set[0].verifies(&Jws::parse(&token(&text, &signature)).unwrap()), "{name}");
+            signature[9] ^= 1;
+            assert!(!set[0].verifies(&Jws::parse(&token(&text, &signature)).unwrap()), "{name}");
+        }
+    }
+
+    #[test]
+    fn keys_for_other_purposes_are_left_out() {
+        let set = br#"{"keys":[{"kty":"oct","k":"AA"},{"kty":"EC","crv":"P-521","x":"AA","y":"AA"},
+            {"kty":"EC","crv":"P-256","x":"AA","y":"AA"},{"kty":"RSA","use":"enc","n":"AA","e":"AQAB"}]}"#;
+        assert_eq!(WebKey::set(set).unwrap(), []);
+        assert!(WebKey::set(b"[]").is_err());
+        for bad in ["", "a.b", "a.b.c", "a.b.c.d"] {
+            assert!(Jws::parse(bad).is_none(), "{bad}");
+        }
+    }
+}
