@@ -19,11 +19,10 @@ use store::Remote;
 use crate::{
     admission::{self, PluginConfigs},
     allocate::Range,
-    features,
+    authn::OidcFlags,
+    authz::MODES,
+    features, reload,
 };
-
-/// Who may decide what callers may do.
-const MODES: &[&str] = &["Node", "RBAC", "ABAC", "Webhook", "AlwaysAllow", "AlwaysDeny"];
 
 /// The flags of `kube-apiserver`.
 #[derive(Args, Clone, Debug)]
@@ -61,6 +60,14 @@ pub struct Flags {
     /// How long what it says about a token counts.
     #[arg(long, default_value = "2m0s")]
     pub authentication_token_webhook_cache_ttl: String,
+    /// The version of its reviews.
+    #[arg(long, default_value = "v1beta1", value_parser = ["v1", "v1beta1"])]
+    pub authentication_token_webhook_version: String,
+    /// Whose tokens are believed, and who their bearers are: an AuthenticationConfiguration.
+    #[arg(long, value_name = "FILE")]
+    pub authentication_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub oidc: OidcFlags,
     /// Further authorities that sign client certificates.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
@@ -88,12 +95,34 @@ pub struct Flags {
     /// Its key.
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
+    /// A certificate, its key, and for which names they are shown: cert,key:name,name. Without
+    /// names: those in the certificate. May be said again.
+    #[arg(long, value_name = "CERT,KEY[:NAMES]")]
+    pub tls_sni_cert_key: Vec<String>,
+    /// Who signs the certificates that kubelets show; without it any is believed.
+    #[arg(long, value_name = "FILE")]
+    pub kubelet_certificate_authority: Option<PathBuf>,
+    /// What this server shows to kubelets instead of the cluster's own certificate.
+    #[arg(long, value_name = "FILE", requires = "kubelet_client_key")]
+    pub kubelet_client_certificate: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "kubelet_client_certificate")]
+    pub kubelet_client_key: Option<PathBuf>,
+    /// What this server shows to aggregated ones instead of the cluster's own certificate.
+    #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
+    pub proxy_client_cert_file: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
+    pub proxy_client_key_file: Option<PathBuf>,
     /// Policies for --authorization-mode=ABAC, one a line.
     #[arg(long, value_name = "FILE")]
     pub authorization_policy_file: Option<PathBuf>,
     /// A kubeconfig of a server that knows who may do what.
     #[arg(long, value_name = "FILE")]
     pub authorization_webhook_config_file: Option<PathBuf>,
+    /// The version of its reviews.
+    #[arg(long, default_value = "v1beta1", value_parser = ["v1", "v1beta1"])]
+    pub authorization_webhook_version: String,
     /// How long its yes counts.
     #[arg(long, default_value = "5m0s")]
     pub authorization_webhook_cache_authorized_ttl: String,
@@ -107,8 +136,9 @@ pub struct Flags {
     #[arg(long, default_value = "Node,RBAC", value_delimiter = ',')]
     pub authorization_mode: Vec<String>,
     /// Whether callers that say nothing about themselves are let in as system:anonymous.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
-    pub anonymous_auth: bool,
+    /// Unless told otherwise they are.
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub anonymous_auth: Option<bool>,
     /// Admission plugins to turn on besides the usual ones.
     #[arg(long, value_delimiter = ',')]
     pub enable_admission_plugins: Vec<String>,
@@ -243,6 +273,12 @@ impl Config {
             "--tls-cert-file and --tls-private-key-file go together"
         );
         ensure!(
+            flags.authentication_config.is_none() || !flags.oidc.any(),
+            "authentication-config file and oidc-* flags are mutually exclusive"
+        );
+        flags.oidc.configuration()?;
+        overlap(&flags)?;
+        ensure!(
             flags.audit_policy_file.is_some()
                 || (flags.audit_log_path.is_none() && flags.audit_webhook_config_file.is_none()),
             "--audit-log-path and --audit-webhook-config-file need --audit-policy-file"
@@ -263,7 +299,7 @@ impl Config {
             flags.allow_privileged,
             "--allow-privileged=false is not supported: use Pod Security admission instead"
         );
-        let compaction = duration(&flags.etcd_compaction_interval)?;
+        let compaction = compaction(&flags.etcd_compaction_interval)?;
         let gates = features::gates(&flags.feature_gates, &api::kinds())?;
         Ok(Self { flags, services, node_ports, compaction, gates, plugins })
     }
@@ -324,8 +360,31 @@ impl Config {
     }
 }
 
-/// As Go writes them: 5m0s, 1h; 0 is none.
-fn duration(text: &str) -> Result<Option<Duration>> {
+/// Whoever has a certificate for himself must not be able to be a proxy for others.
+fn overlap(flags: &Flags) -> Result<()> {
+    let (Some(clients), Some(proxies)) =
+        (&flags.client_ca_file, &flags.requestheader_client_ca_file)
+    else {
+        return Ok(());
+    };
+    let read = |path: &Path| anyhow::Ok(pki::certificates(&reload::read(path)?)?);
+    let (clients, proxies) = (read(clients)?, read(proxies)?);
+    ensure!(
+        !flags.requestheader_allowed_names.is_empty()
+            || !clients.iter().any(|own| proxies.contains(own)),
+        "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users"
+    );
+    Ok(())
+}
+
+/// As Go writes durations: `2m0s`.
+pub(crate) fn duration(text: &str) -> Result<Duration> {
+    let nanos = object::Duration::nanos(text).map_err(|why| anyhow::anyhow!("{text:?}: {why}"))?;
+    Ok(Duration::from_nanos(u64::try_from(nanos).context("a duration cannot be negative")?))
+}
+
+/// The same; 0 is none.
+fn compaction(text: &str) -> Result<Option<Duration>> {
     let wrong = |why| anyhow::anyhow!("--etcd-compaction-interval: {why}");
     let nanos = if text == "0" { 0 } else { object::Duration::nanos(text).map_err(wrong)? };
     Ok(u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos))

@@ -18,11 +18,15 @@ mod flow;
 mod ground;
 mod handlers;
 mod identities;
+mod reload;
 mod remote;
+mod serving;
 mod start;
+mod structured;
 
 pub use self::{
     at_rest::ENCRYPTION,
+    authn::OidcFlags,
     config::{Config, Flags},
     ground::{Entry, Ground, Storage},
     start::{Running, start, start_on, start_with},

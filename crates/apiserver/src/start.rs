@@ -9,11 +9,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use client::{Pem, Pipe, Tls as ClientTls};
+use client::Pipe;
 use object::{Clock, SystemClock};
-use pki::{Cluster, Dir, Leaf, PublicKey, ServerNames, Signer, Trust, Verifier};
+use pki::{Cluster, PublicKey, Signer, Verifier};
 use schema::custom::CompileRules;
-use server::{Audit, Check, Listening, Registry, Server, Tls, User};
+use server::{Audit, Check, Listening, Registry, Server, User};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::{
@@ -22,13 +22,15 @@ use crate::{
     allocate::{Services, follow_addresses},
     audit,
     authn::ServiceAccounts,
-    authz::Rbac,
+    authz::{Makings, Rbac},
     bootstrap::{Facts, bootstrap, publish},
+    config::duration,
     crds::{Crds, Webhooks},
     expressions,
     flow::Fairness,
     handlers::{self, Issuer, Kubelets, Tools},
     identities,
+    serving::{self, Serving},
 };
 
 /// A server that runs, and what others in the process need of it.
@@ -64,8 +66,7 @@ impl Running {
 
     /// A kubeconfig that shows a new certificate of this user.
     pub fn kubeconfig(&self, user: &str, groups: &[&str], server: &str) -> Result<String> {
-        let pair = self.cluster.ca.issue(&Leaf::client(user, groups), SystemClock.now())?;
-        Ok(kubeconfig(server, &self.cluster.ca.certificate_pem(), &pair, user))
+        serving::kubeconfig(&self.cluster, user, groups, (server, SystemClock.now()))
     }
 
     pub async fn stop(&self) {
@@ -98,7 +99,9 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     };
     let advertise = flags.advertise_address.unwrap_or_else(own_address);
     let service_ip = config.services.first();
-    let cluster = certificates(&config, advertise, service_ip, &*clock)?;
+    let names = serving::server_names(advertise, [service_ip]);
+    let serving = Serving::open(&config, names, listener.is_some().then_some(port), &clock)?;
+    let cluster = serving.cluster.clone();
 
     api::expression::install(expressions::compile);
     let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
@@ -108,7 +111,9 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let slot = Arc::new(OnceLock::from(registry.clone()));
     let rbac = Rbac::new(&registry);
     let services = Services::new(config.services, config.node_ports.clone(), clock.clone());
-    let authorizers = identities::authorizers(&config, &rbac, &registry)?;
+    let makings =
+        Makings { config: config.clone(), rbac: rbac.clone(), registry: registry.clone() };
+    let (authorizers, follow_authorizers) = makings.authorizers()?;
     let rights = admission::Rights(authorizers.clone());
     let tools = admission::Tools {
         rbac: rbac.clone(),
@@ -121,14 +126,15 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
 
     let accounts = accounts(&config, &cluster, slot.clone(), &clock)?;
     let mut server = Server::new(registry.clone(), server_config(&config, advertise, port));
-    server.authenticators =
-        identities::authenticators(&config, &cluster, accounts.clone(), &slot, &clock)?;
+    let (authenticators, follow_authenticators) =
+        identities::authenticators(&config, &serving.believed, accounts.clone(), &slot, &clock)?;
+    server.authenticators = authenticators;
     server.authorizers = authorizers;
     let tools = Tools {
         accounts,
         signer: Arc::new(Signer::new(signing_key(&config)?, &flags.service_account_issuer)),
         rbac,
-        kubelets: Kubelets { tls: kubelet_tls(&cluster) },
+        kubelets: Kubelets { tls: serving::to_kubelets(flags) },
     };
     server.handlers = handlers::handlers(&tools);
     server.paths = handlers::paths(Issuer {
@@ -142,13 +148,15 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     bootstrap(&registry)
         .await
         .map_err(|status| anyhow::anyhow!("bootstrap: {}", status.message()))?;
+    let (client_ca, front_proxy_ca) = serving::authorities(flags, &cluster)?;
     let facts = Facts {
         advertise,
         port,
         service_ip,
         service_range: config.services.to_string(),
-        client_ca: cluster.ca.certificate_pem(),
-        front_proxy_ca: cluster.front_proxy_ca.certificate_pem(),
+        client_ca,
+        front_proxy_ca,
+        flags: flags.clone(),
     };
     publish(&registry, &facts)
         .await
@@ -158,7 +166,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         let seats = flags.max_requests_inflight + flags.max_mutating_requests_inflight;
         server.flow = Some(Arc::new(Fairness::new(&registry, seats)));
     }
-    let aggregation = Arc::new(Aggregation::new(&registry, &cluster.front_proxy_client));
+    let aggregation = Arc::new(Aggregation::new(&registry, serving::to_aggregated(flags)));
     server.aggregate = Some(aggregation.clone());
     server.background(aggregation::run(aggregation));
     server.background(follow_addresses(Arc::downgrade(&registry)));
@@ -177,35 +185,14 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     if let Some(sender) = sender {
         sender.start(&server);
     }
-    let tls = server_tls(&config, &cluster)?;
-    let running = Running { server, cluster: Arc::new(cluster), advertise, port, service_ip };
     if let Some(listener) = listener {
-        running.server.listen(Listening::Tls(listener, Tls::new(Arc::new(tls))));
-        admin(&running, &config)?;
+        server.listen(Listening::Tls(listener, serving.tls.clone()));
     }
-    Ok(running)
-}
-
-/// What the server shows, and whose certificates it looks at: clients' and proxies'.
-fn server_tls(config: &Config, cluster: &Cluster) -> Result<rustls::ServerConfig> {
-    let flags = &config.flags;
-    let mut authorities =
-        vec![cluster.ca.certificate().clone(), cluster.front_proxy_ca.certificate().clone()];
-    for path in [&flags.client_ca_file, &flags.requestheader_client_ca_file].into_iter().flatten() {
-        let pem = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        authorities.extend(pki::certificates(&pem)?);
+    for task in [follow_authenticators, follow_authorizers].into_iter().flatten() {
+        server.background(task);
     }
-    let own = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
-        (Some(certificate), Some(key)) => {
-            let read = |path: &Path| {
-                fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-            };
-            Some(pki::Pair::from_pem(&read(certificate)?, &read(key)?)?)
-        }
-        _ => None,
-    };
-    let pair = own.as_ref().unwrap_or(&cluster.apiserver);
-    Ok(pki::server_config(pair, Some(&Trust::new(&authorities)?))?)
+    server.background(serving.run());
+    Ok(Running { server, cluster, advertise, port, service_ip })
 }
 
 /// Who is told what is done, and what sends it to others.
@@ -225,7 +212,7 @@ fn auditor(config: &Config) -> Result<(Option<Arc<dyn Audit>>, Option<audit::Sen
     if let Some(path) = &flags.audit_webhook_config_file {
         let batching = audit::Batching {
             most: flags.audit_webhook_batch_max_size.max(1),
-            wait: identities::duration(&flags.audit_webhook_batch_max_wait)?,
+            wait: duration(&flags.audit_webhook_batch_max_wait)?,
         };
         let (webhook, sender) =
             audit::AuditWebhook::new(crate::remote::from_kubeconfig(path)?, batching);
@@ -257,27 +244,6 @@ fn own_address() -> IpAddr {
     probe().map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip())
 }
 
-fn certificates(
-    config: &Config,
-    advertise: IpAddr,
-    service_ip: IpAddr,
-    clock: &dyn Clock,
-) -> Result<Cluster> {
-    let dns = [
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-        "kubernetes.default.svc.cluster.local",
-        "localhost",
-    ];
-    let names = ServerNames {
-        dns: dns.map(str::to_owned).to_vec(),
-        ips: vec![advertise, service_ip, IpAddr::from([127, 0, 0, 1])],
-    };
-    let dir = Dir::open(&config.flags.data_dir.join("pki"))?;
-    Ok(Cluster::load_or_create(&dir, names, clock.now())?)
-}
-
 fn server_config(config: &Config, advertise: IpAddr, port: u16) -> server::Config {
     let limits = server::Limits {
         reads: config.flags.max_requests_inflight,
@@ -286,7 +252,7 @@ fn server_config(config: &Config, advertise: IpAddr, port: u16) -> server::Confi
     };
     server::Config {
         limits,
-        anonymous: config.flags.anonymous_auth,
+        anonymous: false, // an authenticator of its own lets them in
         advertise: SocketAddr::new(advertise, port).to_string(),
         ..server::Config::default()
     }
@@ -316,18 +282,6 @@ fn signing_key(config: &Config) -> Result<pki::Key> {
     Ok(pki::Key::from_pem(&pem)?)
 }
 
-/// Kubelets are told who calls; whom they show is not asked, as upstream does
-/// without `--kubelet-certificate-authority`.
-fn kubelet_tls(cluster: &Cluster) -> Arc<ClientTls> {
-    let pair = &cluster.apiserver_kubelet_client;
-    let pem = |text: String| Pem::Data(text.into_bytes());
-    Arc::new(ClientTls {
-        pair: Some((pem(pair.certificate_pem()), pem(pair.key_pem()))),
-        insecure: true,
-        ..ClientTls::default()
-    })
-}
-
 fn checks(registry: &Arc<Registry>) -> Vec<Check> {
     let engine = registry.engine().clone();
     vec![
@@ -335,26 +289,4 @@ fn checks(registry: &Arc<Registry>) -> Vec<Check> {
         Check::new("log", true, || Ok(())),
         Check::new("etcd", true, move || engine.health().map_err(|error| error.to_string())),
     ]
-}
-
-/// The administrator's kubeconfig, for this machine.
-fn admin(running: &Running, config: &Config) -> Result<()> {
-    let server = format!("https://127.0.0.1:{}", running.port);
-    let text = running.kubeconfig("kubernetes-admin", &["system:masters"], &server)?;
-    let dir = Dir::open(&config.flags.data_dir.join("kubeconfig"))?;
-    dir.replace("admin", text.as_bytes(), 0o600)?;
-    Ok(())
-}
-
-fn kubeconfig(server: &str, ca: &str, pair: &pki::Pair, user: &str) -> String {
-    use base64::{Engine as _, engine::general_purpose::STANDARD};
-    let data = |text: &str| STANDARD.encode(text);
-    let (ca, certificate, key) = (data(ca), data(&pair.certificate_pem()), data(&pair.key_pem()));
-    format!(
-        "apiVersion: v1\nkind: Config\nclusters:\n- name: tiphys\n  cluster:\n    server: {server}\n    \
-         certificate-authority-data: {ca}\nusers:\n- name: {user}\n  user:\n    \
-         client-certificate-data: {certificate}\n    client-key-data: {key}\ncontexts:\n- name: \
-         {user}@tiphys\n  context:\n    cluster: tiphys\n    user: {user}\ncurrent-context: \
-         {user}@tiphys\n"
-    )
 }

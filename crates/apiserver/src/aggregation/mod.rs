@@ -30,9 +30,7 @@ pub(crate) struct Aggregation {
 }
 
 impl Aggregation {
-    pub(crate) fn new(registry: &Arc<Registry>, pair: &pki::Pair) -> Self {
-        let pem = |text: String| Pem::Data(text.into_bytes());
-        let pair = (pem(pair.certificate_pem()), pem(pair.key_pem()));
+    pub(crate) fn new(registry: &Arc<Registry>, pair: (Pem, Pem)) -> Self {
         Self { registry: registry.clone(), pair, known: Mutex::default() }
     }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use object::Clock;
-use pki::Trust;
+use pki::{Rotating, Trust};
 use rustls::pki_types::CertificateDer;
 use server::{Authenticate, Authenticating, Peer, User};
 
 #[derive(Debug)]
 pub(crate) struct Certificates {
-    pub(crate) trust: Trust,
+    pub(crate) trust: Arc<Rotating<Trust>>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -19,7 +19,7 @@ impl Authenticate for Certificates {
         Box::pin(async move {
             let Some(certificate) = &peer.certificate else { return Ok(None) };
             let chain = [CertificateDer::from(certificate.as_slice())];
-            let identity = self.trust.identify(&chain, self.clock.now());
+            let identity = self.trust.current().identify(&chain, self.clock.now());
             let Ok(identity) = identity else { return Ok(None) }; // a proxy's, perhaps
             let groups: Vec<&str> = identity.organizations.iter().map(String::as_str).collect();
             Ok(Some(User::new(&identity.common_name, &groups)))

@@ -1,7 +1,9 @@
 //! Who calls: certificates, tokens of every sort, passwords, proxies in front.
 
+mod anonymous;
 mod bootstrap_token;
 mod certificate;
+mod jwt;
 mod password_file;
 mod request_header;
 mod service_account;
@@ -10,9 +12,16 @@ mod webhook;
 
 use http::{header::AUTHORIZATION, request::Parts};
 
+pub use self::jwt::OidcFlags;
 pub(crate) use self::{
-    bootstrap_token::BootstrapTokens, certificate::Certificates, password_file::PasswordFile,
-    request_header::RequestHeader, service_account::ServiceAccounts, token_file::TokenFile,
+    anonymous::Anonymous,
+    bootstrap_token::BootstrapTokens,
+    certificate::Certificates,
+    jwt::{AnonymousRule, AuthenticationConfiguration, Tokens},
+    password_file::PasswordFile,
+    request_header::RequestHeader,
+    service_account::ServiceAccounts,
+    token_file::TokenFile,
     webhook::TokenWebhook,
 };
 

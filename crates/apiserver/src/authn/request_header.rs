@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use http::{HeaderMap, request::Parts};
 use object::{Clock, Text};
-use pki::Trust;
+use pki::{Rotating, Trust};
 use rustls::pki_types::CertificateDer;
 use server::{Authenticate, Authenticating, Peer, User};
 
 #[derive(Debug)]
 pub(crate) struct RequestHeader {
-    pub(crate) trust: Trust,
+    pub(crate) trust: Arc<Rotating<Trust>>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Common names that are believed; empty: any.
     pub(crate) allowed: Vec<String>,
@@ -27,7 +27,8 @@ impl Authenticate for RequestHeader {
             let Some(certificate) = &peer.certificate else { return Ok(None) };
             let Some(name) = first(&request.headers, &self.names) else { return Ok(None) };
             let chain = [CertificateDer::from(certificate.as_slice())];
-            let Ok(proxy) = self.trust.identify(&chain, self.clock.now()) else { return Ok(None) };
+            let proxy = self.trust.current().identify(&chain, self.clock.now());
+            let Ok(proxy) = proxy else { return Ok(None) };
             if !self.allowed.is_empty() && !self.allowed.contains(&proxy.common_name) {
                 return Ok(None);
             }

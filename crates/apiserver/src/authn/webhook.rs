@@ -18,6 +18,8 @@ const WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) struct TokenWebhook {
     remote: Remote,
+    /// Of the reviews.
+    version: String,
     /// How long an answer counts.
     ttl: Duration,
     /// By the digest of the token.
@@ -31,8 +33,8 @@ impl std::fmt::Debug for TokenWebhook {
 }
 
 impl TokenWebhook {
-    pub(crate) fn new(remote: Remote, ttl: Duration) -> Self {
-        Self { remote, ttl, known: Mutex::default() }
+    pub(crate) fn new(remote: Remote, version: &str, ttl: Duration) -> Self {
+        Self { remote, version: version.to_owned(), ttl, known: Mutex::default() }
     }
 
     async fn identify(&self, token: &str) -> Result<Option<User>, String> {
@@ -59,7 +61,7 @@ impl TokenWebhook {
     async fn ask(&self, token: &str) -> Result<Option<User>, String> {
         let mut review = Value::object();
         review["kind"] = "TokenReview".into();
-        review["apiVersion"] = "authentication.k8s.io/v1".into();
+        review["apiVersion"] = format!("authentication.k8s.io/{}", self.version).into();
         review["spec"]["token"] = token.into();
         let (code, bytes) = self.remote.post(to_json(&review), WITHIN).await?;
         if !code.is_success() {

@@ -1,6 +1,8 @@
 //! What callers may do.
 
 mod abac;
+mod conditions;
+mod config;
 mod grants;
 mod node;
 mod rbac;
@@ -9,6 +11,7 @@ mod webhook;
 
 pub(crate) use self::{
     abac::Abac,
+    config::{MODES, Makings},
     node::{NodeAuthorizer, node_of},
     rbac::Rbac,
     rules::covers,

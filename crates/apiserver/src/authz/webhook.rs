@@ -7,20 +7,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-use object::{Text, Value, from_json, to_json};
+use object::{
+    Text, Value, from_json,
+    selector::{FieldSelector, FieldTerm, Operator, Requirement, Selector},
+    to_json,
+};
 use server::{Attributes, Authorize, Authorizing, Decision, Remote, User};
 use tracing::warn;
+
+use super::conditions::Conditions;
 
 const CACHE: usize = 8192;
 
 /// How to ask, and what no answer means.
 #[derive(Debug)]
 pub(crate) struct Terms {
+    /// Of the reviews.
+    pub(crate) version: String,
     pub(crate) within: Duration,
     pub(crate) authorized_ttl: Duration,
     pub(crate) unauthorized_ttl: Duration,
     /// No answer is no, rather than no opinion.
     pub(crate) deny_on_failure: bool,
+    /// Whether it is asked at all.
+    pub(crate) conditions: Conditions,
 }
 
 pub(crate) struct AccessWebhook {
@@ -40,7 +50,13 @@ impl AccessWebhook {
         Self { remote, terms, known: Mutex::default() }
     }
 
-    async fn decide(&self, review: Vec<u8>) -> Decision {
+    async fn decide(&self, review: Value) -> Decision {
+        match self.terms.conditions.hold(review.get("spec")) {
+            Ok(true) => {}
+            Ok(false) => return Decision::NoOpinion(String::new()),
+            Err(error) => return self.failed(&error),
+        }
+        let review = to_json(&review);
         let now = Instant::now();
         let remembered = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,13 +67,7 @@ impl AccessWebhook {
         }
         let decision = match self.ask(&review).await {
             Ok(decision) => decision,
-            Err(error) => {
-                warn!(%error, "the authorization webhook does not answer");
-                return match self.terms.deny_on_failure {
-                    true => Decision::Deny(error),
-                    false => Decision::NoOpinion(error),
-                };
-            }
+            Err(error) => return self.failed(&error),
         };
         let ttl = match decision {
             Decision::Allow(_) => self.terms.authorized_ttl,
@@ -71,6 +81,14 @@ impl AccessWebhook {
             known.insert(review, (now + ttl, decision.clone()));
         }
         decision
+    }
+
+    fn failed(&self, error: &str) -> Decision {
+        warn!(error, "Failed to make webhook authorizer request");
+        match self.terms.deny_on_failure {
+            true => Decision::Deny(String::new()),
+            false => Decision::NoOpinion(String::new()),
+        }
     }
 
     async fn ask(&self, review: &[u8]) -> Result<Decision, String> {
@@ -96,18 +114,20 @@ impl AccessWebhook {
 
 impl Authorize for AccessWebhook {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes) -> Authorizing<'a> {
-        Box::pin(self.decide(to_json(&review(user, attributes))))
+        Box::pin(self.decide(review(user, attributes, &self.terms.version)))
     }
 }
 
-fn review(user: &User, attributes: &Attributes) -> Value {
+fn review(user: &User, attributes: &Attributes, version: &str) -> Value {
     let mut review = Value::object();
     review["kind"] = "SubjectAccessReview".into();
-    review["apiVersion"] = "authorization.k8s.io/v1".into();
+    review["apiVersion"] = format!("authorization.k8s.io/{version}").into();
     let mut spec = Value::object();
     spec["user"] = user.name.clone().into();
     spec["uid"] = user.uid.clone().into();
-    spec["groups"] = user.groups.iter().map(Text::as_str).collect();
+    // The beta version calls it so.
+    let groups = if version == "v1beta1" { "group" } else { "groups" };
+    spec[groups] = user.groups.iter().map(Text::as_str).collect();
     for (key, values) in &user.extra {
         spec["extra"][key.as_str()] = values.iter().map(String::as_str).collect();
     }
@@ -130,6 +150,51 @@ fn review(user: &User, attributes: &Attributes) -> Value {
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
         spec[part][*name] = (*value).clone().into();
     }
+    if attributes.is_resource {
+        for (name, requirements) in
+            [("fieldSelector", fields_of(attributes)), ("labelSelector", labels_of(attributes))]
+        {
+            if !requirements.is_empty() {
+                spec[part][name]["requirements"] = requirements.into_iter().collect();
+            }
+        }
+    }
     review["spec"] = spec;
     review
+}
+
+fn fields_of(attributes: &Attributes) -> Vec<Value> {
+    let terms = FieldSelector::parse(&attributes.field_selector).map(|selector| selector.terms);
+    let terms = terms.unwrap_or_default();
+    let of = |term: &FieldTerm| {
+        let operator = if term.equal { "In" } else { "NotIn" };
+        requirement(&term.field, operator, std::slice::from_ref(&term.value))
+    };
+    terms.iter().map(of).collect()
+}
+
+fn labels_of(attributes: &Attributes) -> Vec<Value> {
+    let Ok(selector) = Selector::parse(&attributes.label_selector) else { return Vec::new() };
+    let of = |own: &Requirement| {
+        let operator = match own.operator {
+            Operator::Equals | Operator::DoubleEquals | Operator::In => "In",
+            Operator::NotEquals | Operator::NotIn => "NotIn",
+            Operator::Exists => "Exists",
+            Operator::DoesNotExist => "DoesNotExist",
+            // What is not told makes the question broader, never narrower.
+            Operator::GreaterThan | Operator::LessThan => return None,
+        };
+        Some(requirement(&own.key, operator, &own.values))
+    };
+    selector.requirements().iter().filter_map(of).collect()
+}
+
+fn requirement(key: &str, operator: &str, values: &[Text]) -> Value {
+    let mut tree = Value::object();
+    tree["key"] = key.into();
+    tree["operator"] = operator.into();
+    if !values.is_empty() {
+        tree["values"] = values.iter().map(Text::as_str).collect();
+    }
+    tree
 }

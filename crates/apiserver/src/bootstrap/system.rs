@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use object::{Status, Time, Value, from_json};
+use object::{Status, Time, Value, from_json, to_json};
 use server::Registry;
 
 use super::{make, own_call};
+use crate::Flags;
 
 /// What is known only once the server has an address.
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct Facts {
     pub(crate) service_range: String,
     pub(crate) client_ca: String,
     pub(crate) front_proxy_ca: String,
+    pub(crate) flags: Flags,
 }
 
 pub(super) fn objects() -> Vec<Value> {
@@ -103,11 +105,21 @@ fn authentication(facts: &Facts) -> Value {
     let data = &mut map["data"];
     data["client-ca-file"] = facts.client_ca.as_str().into();
     data["requestheader-client-ca-file"] = facts.front_proxy_ca.as_str().into();
-    data["requestheader-allowed-names"] = r#"["front-proxy-client"]"#.into();
-    data["requestheader-username-headers"] = r#"["X-Remote-User"]"#.into();
-    data["requestheader-uid-headers"] = r#"["X-Remote-Uid"]"#.into();
-    data["requestheader-group-headers"] = r#"["X-Remote-Group"]"#.into();
-    data["requestheader-extra-headers-prefix"] = r#"["X-Remote-Extra-"]"#.into();
+    let flags = &facts.flags;
+    let own = ["front-proxy-client".to_owned()];
+    let given = flags.requestheader_client_ca_file.is_some();
+    let allowed = if given { &*flags.requestheader_allowed_names } else { &own };
+    for (name, values) in [
+        ("allowed-names", allowed),
+        ("username-headers", &flags.requestheader_username_headers),
+        ("uid-headers", &flags.requestheader_uid_headers),
+        ("group-headers", &flags.requestheader_group_headers),
+        ("extra-headers-prefix", &flags.requestheader_extra_headers_prefix),
+    ] {
+        let list: Value = values.iter().map(String::as_str).collect();
+        let text = String::from_utf8_lossy(&to_json(&list)).into_owned();
+        data[format!("requestheader-{name}").as_str()] = text.into();
+    }
     map
 }
 

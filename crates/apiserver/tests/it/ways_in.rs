@@ -1,6 +1,6 @@
 //! The flags that say who is who, and who may do what: each changes what the server does.
 
-use std::{fs, sync::Arc};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use api::core::{ConfigMap, Secret};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -16,6 +16,17 @@ fn kubeconfig(backend: &Backend) -> String {
         "kind: Config\ncurrent-context: c\ncontexts:\n- name: c\n  context: {{cluster: k, user: u}}\n\
          clusters:\n- name: k\n  cluster: {{server: \"{url}\", certificate-authority-data: {bundle}}}\n\
          users:\n- name: u\n  user: {{}}\n"
+    )
+}
+
+/// A file that names a webhook, with more about it, besides RBAC.
+fn authorization(kubeconfig: &Path, more: &str) -> String {
+    format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n\
+         - {{type: RBAC, name: rbac}}\n- type: Webhook\n  name: w\n  webhook:\n    failurePolicy: Deny\n    \
+         timeout: 30s\n    subjectAccessReviewVersion: v1\n    \
+         connectionInfo: {{type: KubeConfigFile, kubeConfigFile: {}}}\n{more}",
+        kubeconfig.display()
     )
 }
 
@@ -75,10 +86,7 @@ async fn webhooks_say_who_calls_and_what_they_may_do() {
     let path = folder.path().join("kubeconfig");
     fs::write(&path, kubeconfig(&backend)).unwrap();
     let structured = folder.path().join("authorization");
-    let config = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n\
-                  - type: Webhook\n  name: w\n  webhook:\n    failurePolicy: Deny\n    timeout: 3s\n    \
-                  connectionInfo: {type: KubeConfigFile, kubeConfigFile: kubeconfig}\n";
-    fs::write(&structured, config).unwrap();
+    fs::write(&structured, authorization(&path, "")).unwrap();
     let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
         flags.authentication_token_webhook_config_file = Some(path);
         flags.authorization_config = Some(structured);
@@ -107,4 +115,86 @@ async fn passwords_come_from_a_file() {
     assert!(of::<ConfigMap>(&erin).create(config_map("a")).await.is_ok());
     let other = cluster.showing(basic("guess"));
     assert_eq!(code(of::<ConfigMap>(&other).create(config_map("b")).await), 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_is_asked_where_its_conditions_hold() {
+    let backend = Backend::start(|_, mut review| {
+        review["status"]["allowed"] = true.into();
+        review
+    })
+    .await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let (kubeconfig_path, path) = (folder.path().join("kubeconfig"), folder.path().join("authz"));
+    fs::write(&kubeconfig_path, kubeconfig(&backend)).unwrap();
+    let conditions = |expression: &str| {
+        let more = format!(
+            "    matchConditionSubjectAccessReviewVersion: v1\n    matchConditions:\n    \
+             - expression: has(request.resourceAttributes)\n    - expression: {expression}\n"
+        );
+        authorization(&kubeconfig_path, &more)
+    };
+    fs::write(&path, conditions("request.resourceAttributes.name != 'kept'")).unwrap();
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        flags.authorization_config = Some(path.clone());
+    })
+    .await;
+    let dave = cluster.client("dave", &[]);
+    let maps = of::<ConfigMap>(&dave);
+    let get = async |name: &str| code(maps.get(&object::Key::new("default", name)).await);
+    assert_eq!(get("other").await, 404, "allowed by the webhook");
+    assert_eq!(get("kept").await, 403, "it was not asked");
+    fs::write(&path, conditions("request.user == 'carol'")).unwrap();
+    for _ in 0..600 {
+        if get("other").await == 403 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(get("other").await, 403, "the file says now that it is not asked about him");
+    // A file that lacks what it had is not taken over.
+    let none = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n\
+                authorizers: [{type: AlwaysAllow, name: alwaysallow}]\n";
+    fs::write(&path, none).unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(get("other").await, 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authorization_webhook_by_flags() {
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let backend = Backend::start(move |_, mut review| {
+        seen.lock().unwrap().push(review.clone());
+        review["status"]["allowed"] = (review["spec"]["user"].as_str() == Some("dave")).into();
+        review
+    })
+    .await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("kubeconfig");
+    fs::write(&path, kubeconfig(&backend)).unwrap();
+    for (version, groups) in [("v1", "groups"), ("v1beta1", "group")] {
+        let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+            flags.authorization_mode = vec!["RBAC".to_owned(), "Webhook".to_owned()];
+            flags.authorization_webhook_config_file = Some(path.clone());
+            flags.authorization_webhook_version = version.to_owned();
+            flags.authorization_webhook_cache_authorized_ttl = "1h".to_owned();
+            flags.authorization_webhook_cache_unauthorized_ttl = "0s".to_owned();
+        })
+        .await;
+        let maps = |user: &str| of::<ConfigMap>(&cluster.client(user, &["g"]));
+        let key = object::Key::new("default", "none");
+        for (user, expected) in [("dave", 404), ("dave", 404), ("eve", 403), ("eve", 403)] {
+            assert_eq!(code(maps(user).get(&key).await), expected);
+        }
+        let reviews = std::mem::take(&mut *asked.lock().unwrap());
+        assert_eq!(reviews.len(), 3, "a yes is remembered, a no is not");
+        let review = &reviews[0];
+        assert_eq!(
+            review["apiVersion"].as_str(),
+            Some(&*format!("authorization.k8s.io/{version}"))
+        );
+        assert_eq!(review["spec"][groups].items()[0].as_str(), Some("g"));
+        assert_eq!(review["spec"]["resourceAttributes"]["resource"].as_str(), Some("configmaps"));
+    }
 }

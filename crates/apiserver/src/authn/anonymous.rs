@@ -1,0 +1,19 @@
+//! Callers that say nothing about themselves.
+
+use http::{header::AUTHORIZATION, request::Parts};
+use server::{Authenticate, Authenticating, Peer, User};
+
+use super::jwt::AnonymousRule;
+
+/// The last authenticator: whoever shows nothing is nobody, where nobody is let in.
+#[derive(Debug)]
+pub(crate) struct Anonymous(pub(crate) AnonymousRule);
+
+impl Authenticate for Anonymous {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+        let AnonymousRule { enabled, paths } = &self.0;
+        let here = paths.is_empty() || paths.iter().any(|path| path == request.uri.path());
+        let open = *enabled && here && !request.headers.contains_key(AUTHORIZATION);
+        Box::pin(async move { Ok(open.then(User::anonymous)) })
+    }
+}

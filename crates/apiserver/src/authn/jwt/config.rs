@@ -1,0 +1,497 @@
+//! AuthenticationConfiguration: read, checked in upstream's words, compiled.
+
+use std::{collections::HashSet, sync::Arc};
+
+use anyhow::{Result, bail};
+use cel::Environment;
+use object::{Value, names, yaml::from_yaml};
+use schema::{Errors, Path};
+
+use super::{
+    Issuer,
+    keys::Keys,
+    mapping::{Expression, Mappings, Rule, Source},
+};
+use crate::structured::{aggregate, known, strict, text, texts};
+
+/// More issuers than anybody has.
+const MOST: usize = 64;
+
+/// What the file says.
+#[derive(Debug)]
+pub(crate) struct AuthenticationConfiguration {
+    pub(crate) issuers: Vec<Issuer>,
+    /// `None`: the flag decides.
+    pub(crate) anonymous: Option<AnonymousRule>,
+}
+
+/// Who comes in without saying who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AnonymousRule {
+    pub(crate) enabled: bool,
+    /// The only paths that they may ask for; none: all.
+    pub(crate) paths: Vec<String>,
+}
+
+impl AuthenticationConfiguration {
+    /// `own`: issuers that the server is itself; `algorithms`: how tokens may be signed.
+    pub(crate) fn parse(yaml: &str, own: &[String]) -> Result<Self> {
+        let algorithms = pki::SIGNING_ALGORITHMS.map(str::to_owned);
+        Self::read(&from_yaml(yaml)?, own, &algorithms)
+    }
+
+    pub(crate) fn read(file: &Value, own: &[String], algorithms: &[String]) -> Result<Self> {
+        known(file, "AuthenticationConfiguration", &["v1", "v1beta1", "v1alpha1"])?;
+        let mut errors = Errors::default();
+        strict(file, &Path::Root, FIELDS, &mut errors);
+        let all = file.get("jwt").items();
+        let root = Path::Root.field("jwt");
+        if all.len() > MOST {
+            errors.more_than(&root, all.len(), MOST);
+            bail!(aggregate(&errors));
+        }
+        let environments =
+            Environments { claims: cel::access::claims(), user: cel::access::user() };
+        let mut issuers = Vec::new();
+        let (mut urls, mut discoveries) = (HashSet::new(), HashSet::new());
+        for (at, tree) in all.iter().enumerate() {
+            let path = root.index(at);
+            strict(tree, &path, JWT, &mut errors);
+            issuers.extend(environments.issuer(tree, &path, own, algorithms, &mut errors));
+            let (place, issuer) = (path.field("issuer"), tree.get("issuer"));
+            if !urls.insert(text(issuer, "url")) {
+                errors.duplicate(&place.field("url"), text(issuer, "url"));
+            }
+            let discovery = text(issuer, "discoveryURL");
+            if !discovery.is_empty() && !discoveries.insert(discovery) {
+                errors.duplicate(&place.field("discoveryURL"), discovery);
+            }
+        }
+        let anonymous = anonymous(file.get("anonymous"), &mut errors);
+        if !errors.is_empty() {
+            bail!(aggregate(&errors));
+        }
+        Ok(Self { issuers, anonymous })
+    }
+}
+
+const FIELDS: &[&str] = &["apiVersion", "kind", "jwt", "anonymous"];
+const JWT: &[&str] = &["issuer", "claimMappings", "claimValidationRules", "userValidationRules"];
+const ISSUER: &[&str] = &[
+    "url",
+    "discoveryURL",
+    "certificateAuthority",
+    "audiences",
+    "audienceMatchPolicy",
+    "egressSelectorType",
+];
+
+/// Where expressions are compiled.
+struct Environments {
+    claims: Arc<Environment>,
+    user: Arc<Environment>,
+}
+
+impl Environments {
+    /// `None` if something is wrong with it, which is noted.
+    fn issuer(
+        &self,
+        tree: &Value,
+        path: &Path<'_>,
+        own: &[String],
+        algorithms: &[String],
+        errors: &mut Errors,
+    ) -> Option<Issuer> {
+        let issuer = tree.get("issuer");
+        check_issuer(issuer, &path.field("issuer"), own, errors);
+        let rules = path.field("claimValidationRules");
+        let (required, claim_rules) = self.claim_rules(tree, &rules, errors);
+        let mappings = tree.get("claimMappings");
+        let place = path.field("claimMappings");
+        strict(mappings, &place, &["username", "groups", "uid", "extra"], errors);
+        let username = self.source(mappings, &place, "username", errors);
+        if username.is_none() && mappings.get("username").entries().len() == 0 {
+            errors.required(&place.field("username"), "claim or expression is required");
+        }
+        let groups = self.source(mappings, &place, "groups", errors);
+        let uid = self.source(mappings, &place, "uid", errors);
+        let extra = self.extra(mappings, &place, errors);
+        let user_rules = tree.get("userValidationRules");
+        let user_rules = self.user_rules(user_rules, &path.field("userValidationRules"), errors);
+        check_email(&username, &claim_rules, &extra, &place, errors);
+        let mappings =
+            Mappings { username: username?, groups, uid, extra, required, claim_rules, user_rules };
+        Some(Issuer {
+            url: text(issuer, "url").to_owned(),
+            audiences: texts(issuer.get("audiences")),
+            algorithms: algorithms.to_vec(),
+            keys: Keys::new(
+                text(issuer, "url"),
+                text(issuer, "discoveryURL"),
+                text(issuer, "certificateAuthority"),
+            ),
+            mappings,
+        })
+    }
+
+    /// A claim with its prefix, or an expression.
+    fn source(
+        &self,
+        of: &Value,
+        path: &Path<'_>,
+        name: &str,
+        errors: &mut Errors,
+    ) -> Option<Source> {
+        let (tree, path) = (of.get(name), path.field(name));
+        let fields: &[&str] = if name == "uid" {
+            &["claim", "expression"]
+        } else {
+            &["claim", "prefix", "expression"]
+        };
+        strict(tree, &path, fields, errors);
+        let (claim, expression) = (text(tree, "claim"), text(tree, "expression"));
+        let prefix = tree.get("prefix");
+        match (claim.is_empty(), expression.is_empty()) {
+            (false, false) => {
+                errors.invalid(&path, "", "claim and expression can't both be set");
+                None
+            }
+            (true, true) => {
+                if name == "username" && tree.entries().len() > 0 {
+                    errors.required(&path, "claim or expression is required");
+                }
+                None
+            }
+            (true, false) => {
+                if !prefix.is_null() {
+                    let why = "may not be specified when expression is set";
+                    errors.invalid(&path.field("prefix"), prefix.clone(), why);
+                }
+                let at = path.field("expression");
+                compile(&self.claims, expression, false, &at, errors).map(Source::Expression)
+            }
+            (false, true) => {
+                if prefix.is_null() && name != "uid" {
+                    let why = "prefix is required when claim is set. It can be set to an empty string to disable prefixing";
+                    errors.required(&path.field("prefix"), why);
+                }
+                let prefix = text(tree, "prefix").to_owned();
+                Some(Source::Claim { name: claim.to_owned(), prefix })
+            }
+        }
+    }
+
+    fn claim_rules(
+        &self,
+        tree: &Value,
+        path: &Path<'_>,
+        errors: &mut Errors,
+    ) -> (Vec<(String, String)>, Vec<Rule>) {
+        let (mut required, mut rules) = (Vec::new(), Vec::new());
+        let (mut claims, mut expressions) = (HashSet::new(), HashSet::new());
+        for (at, tree) in tree.get("claimValidationRules").items().iter().enumerate() {
+            let path = path.index(at);
+            strict(tree, &path, &["claim", "requiredValue", "expression", "message"], errors);
+            let (claim, expression) = (text(tree, "claim"), text(tree, "expression"));
+            let message = text(tree, "message");
+            let value = text(tree, "requiredValue");
+            match (claim.is_empty(), expression.is_empty()) {
+                (false, false) => {
+                    errors.invalid(&path, claim, "claim and expression can't both be set");
+                }
+                (true, true) => errors.required(&path, "claim or expression is required"),
+                (false, true) => {
+                    if !message.is_empty() {
+                        let why = "may not be specified when claim is set";
+                        errors.invalid(&path.field("message"), message, why);
+                    }
+                    if !claims.insert(claim) {
+                        errors.duplicate(&path.field("claim"), claim);
+                    }
+                    required.push((claim.to_owned(), value.to_owned()));
+                }
+                (true, false) => {
+                    if !value.is_empty() {
+                        let why = "may not be specified when expression is set";
+                        errors.invalid(&path.field("requiredValue"), value, why);
+                    }
+                    let place = path.field("expression");
+                    if !expressions.insert(expression) {
+                        errors.duplicate(&place, expression);
+                        continue;
+                    }
+                    let compiled = compile(&self.claims, expression, true, &place, errors);
+                    let message = message.to_owned();
+                    rules.extend(compiled.map(|expression| Rule { expression, message }));
+                }
+            }
+        }
+        (required, rules)
+    }
+
+    fn user_rules(&self, all: &Value, path: &Path<'_>, errors: &mut Errors) -> Vec<Rule> {
+        let (mut rules, mut seen) = (Vec::new(), HashSet::new());
+        for (at, tree) in all.items().iter().enumerate() {
+            let path = path.index(at);
+            strict(tree, &path, &["expression", "message"], errors);
+            let (place, expression) = (path.field("expression"), text(tree, "expression"));
+            if expression.is_empty() {
+                errors.required(&place, "");
+            } else if !seen.insert(expression) {
+                errors.duplicate(&place, expression);
+            } else if let Some(expression) = compile(&self.user, expression, true, &place, errors) {
+                rules.push(Rule { expression, message: text(tree, "message").to_owned() });
+            }
+        }
+        rules
+    }
+
+    fn extra(
+        &self,
+        mappings: &Value,
+        path: &Path<'_>,
+        errors: &mut Errors,
+    ) -> Vec<(String, Expression)> {
+        let root = path.field("extra");
+        let (mut all, mut seen) = (Vec::new(), HashSet::new());
+        for (at, tree) in mappings.get("extra").items().iter().enumerate() {
+            let path = root.index(at);
+            strict(tree, &path, &["key", "valueExpression"], errors);
+            let (key, source) = (text(tree, "key"), text(tree, "valueExpression"));
+            check_key(key, &path.field("key"), errors);
+            if !seen.insert(key) {
+                errors.duplicate(&path.field("key"), key);
+                continue;
+            }
+            let place = path.field("valueExpression");
+            if source.is_empty() {
+                errors.required(&place, "");
+            } else if let Some(compiled) = compile(&self.claims, source, false, &place, errors) {
+                all.push((key.to_owned(), compiled));
+            }
+        }
+        all
+    }
+}
+
+fn compile(
+    environment: &Arc<Environment>,
+    source: &str,
+    truth: bool,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) -> Option<Expression> {
+    match environment.compile(source) {
+        Ok(program) if truth && *program.output_type() != cel::Type::Bool => {
+            errors.invalid(path, source, "must evaluate to bool");
+            None
+        }
+        Ok(program) => Some(Expression { source: source.to_owned(), program }),
+        Err(why) => {
+            errors.invalid(path, source, format!("compilation failed: {why}"));
+            None
+        }
+    }
+}
+
+fn check_issuer(issuer: &Value, path: &Path<'_>, own: &[String], errors: &mut Errors) {
+    strict(issuer, path, ISSUER, errors);
+    let (url, discovery) = (text(issuer, "url"), text(issuer, "discoveryURL"));
+    match url {
+        "" => errors.required(&path.field("url"), ""),
+        url => check_url(url, own, &path.field("url"), errors),
+    }
+    if !discovery.is_empty() {
+        let place = path.field("discoveryURL");
+        if url.trim_end_matches('/') == discovery.trim_end_matches('/') {
+            errors.invalid(&place, discovery, "discoveryURL must be different from URL");
+        }
+        check_url(discovery, &[], &place, errors);
+    }
+    let (place, audiences) = (path.field("audiences"), texts(issuer.get("audiences")));
+    let mut seen = HashSet::new();
+    for (at, audience) in audiences.iter().enumerate() {
+        if audience.is_empty() {
+            errors.required(&place.index(at), "");
+        }
+        if !seen.insert(audience) {
+            errors.duplicate(&place.index(at), audience.as_str());
+        }
+    }
+    let (policy, at) = (text(issuer, "audienceMatchPolicy"), path.field("audienceMatchPolicy"));
+    match audiences.len() {
+        0 => errors.required(&place, format!("at least one {place} is required")),
+        1 if !matches!(policy, "" | "MatchAny") => {
+            let why = "audienceMatchPolicy must be empty or MatchAny for single audience";
+            errors.invalid(&at, policy, why);
+        }
+        2.. if policy != "MatchAny" => {
+            let why = "audienceMatchPolicy must be MatchAny for multiple audiences";
+            errors.invalid(&at, policy, why);
+        }
+        _ => {}
+    }
+    let authorities = text(issuer, "certificateAuthority");
+    if !authorities.is_empty() {
+        if let Err(error) = pki::certificates(authorities.as_bytes()) {
+            errors.invalid(&path.field("certificateAuthority"), "<omitted>", error.to_string());
+        }
+    }
+    let egress = text(issuer, "egressSelectorType");
+    if !egress.is_empty() {
+        errors.invalid(
+            &path.field("egressSelectorType"),
+            egress,
+            "egress selectors are not supported",
+        );
+    }
+}
+
+fn check_url(url: &str, own: &[String], path: &Path<'_>, errors: &mut Errors) {
+    if own.iter().any(|own| own == url) {
+        let why = format!("URL must not overlap with disallowed issuers: {own:?}");
+        errors.invalid(path, url, why);
+    }
+    let Ok(parsed) = url.split('#').next().unwrap_or_default().parse::<http::Uri>() else {
+        return errors.invalid(path, url, format!("{url:?} is no address"));
+    };
+    if parsed.scheme_str() != Some("https") {
+        errors.invalid(path, url, "URL scheme must be https");
+    }
+    if parsed.authority().is_some_and(|place| place.as_str().contains('@')) {
+        errors.invalid(path, url, "URL must not contain a username or password");
+    }
+    if parsed.query().is_some_and(|query| !query.is_empty()) {
+        errors.invalid(path, url, "URL must not contain a query");
+    }
+    if url.split_once('#').is_some_and(|(_, fragment)| !fragment.is_empty()) {
+        errors.invalid(path, url, "URL must not contain a fragment");
+    }
+}
+
+fn check_key(key: &str, path: &Path<'_>, errors: &mut Errors) {
+    match key.split_once('/') {
+        _ if key.is_empty() => errors.required(path, ""),
+        Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => {
+            errors.complaints(path, domain, names::dns1123_subdomain(domain));
+            let reserved = |suffix: &str| {
+                domain
+                    .strip_suffix(suffix)
+                    .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            };
+            if reserved("kubernetes.io") || reserved("k8s.io") {
+                let why =
+                    "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
+                errors.invalid(path, key, why);
+            }
+        }
+        _ => {
+            let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            errors.invalid(path, key, why);
+        }
+    }
+    if key != key.to_lowercase() {
+        errors.invalid(path, key, "must be lowercase");
+    }
+}
+
+/// An address that nobody has verified must not become a name unnoticed.
+fn check_email(
+    username: &Option<Source>,
+    rules: &[Rule],
+    extra: &[(String, Expression)],
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let Some(Source::Expression(username)) = username else { return };
+    let reads = |of: &Expression, claim: &str| of.program.fields_of("claims").contains(&claim);
+    let mut all = [username]
+        .into_iter()
+        .chain(rules.iter().map(|rule| &rule.expression))
+        .chain(extra.iter().map(|(_, expression)| expression));
+    if reads(username, "email") && !all.any(|one| reads(one, "email_verified")) {
+        let why = "claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression";
+        let username_path = path.field("username");
+        errors.invalid(&username_path.field("expression"), username.source.as_str(), why);
+    }
+}
+
+fn anonymous(tree: &Value, errors: &mut Errors) -> Option<AnonymousRule> {
+    if !tree.is_object() {
+        return None;
+    }
+    let path = Path::Root.field("anonymous");
+    strict(tree, &path, &["enabled", "conditions"], errors);
+    let conditions = tree.get("conditions");
+    let enabled = tree.get("enabled").as_bool().unwrap_or_default();
+    if !enabled && !conditions.items().is_empty() {
+        let why = "enabled should be set to true when conditions are defined";
+        errors.invalid(&path.field("conditions"), conditions.clone(), why);
+    }
+    let paths = conditions.items().iter().map(|condition| text(condition, "path").to_owned());
+    Some(AnonymousRule { enabled, paths: paths.collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(jwt: &str) -> String {
+        let text = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- {jwt}\n"
+        );
+        let own = ["https://kubernetes.default.svc".to_owned()];
+        match AuthenticationConfiguration::parse(&text, &own) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_at_its_place() {
+        let good = r#"{issuer: {url: "https://i", audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ""}}}"#;
+        assert_eq!(refusal(good), "");
+        let cases = [
+            (
+                r#"{issuer: {url: "http://i", audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ""}}}"#,
+                r#"jwt[0].issuer.url: Invalid value: "http://i": URL scheme must be https"#,
+            ),
+            (
+                r#"{issuer: {url: "https://kubernetes.default.svc", audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ""}}}"#,
+                "URL must not overlap with disallowed issuers",
+            ),
+            (
+                r#"{issuer: {url: "https://i", audiences: [a, b]}, claimMappings: {username: {claim: sub, prefix: ""}}}"#,
+                "audienceMatchPolicy must be MatchAny for multiple audiences",
+            ),
+            (
+                r#"{issuer: {url: "https://i", audiences: [a]}, claimMappings: {username: {claim: sub}}}"#,
+                "jwt[0].claimMappings.username.prefix: Required value: prefix is required when claim is set",
+            ),
+            (
+                r#"{issuer: {url: "https://i", audiences: [a]}}"#,
+                "jwt[0].claimMappings.username: Required value: claim or expression is required",
+            ),
+            (
+                r#"{issuer: {url: "https://i", audiences: [a]}, claimMappings: {username: {expression: "claims.email"}}}"#,
+                "claims.email_verified must be used",
+            ),
+            (
+                r#"{issuer: {url: "https://i", audiences: [a]}, claimMappings: {username: {expression: "claims.sub"}}, claimValidationRules: [{expression: "claims.a + 'b'"}]}"#,
+                "jwt[0].claimValidationRules[0].expression: Invalid value",
+            ),
+            (
+                r#"{issuer: {url: "https://i", audiences: [a]}, claimMappings: {username: {expression: "claims.sub"}, extra: [{key: foo, valueExpression: "'a'"}]}}"#,
+                "must be a domain-prefixed path",
+            ),
+            (
+                r#"{issuer: {url: "https://i", audiences: [a]}, claimMappings: {username: {expression: "claims.sub"}}, nope: 1}"#,
+                "nope",
+            ),
+        ];
+        for (jwt, expected) in cases {
+            let said = refusal(jwt);
+            assert!(said.contains(expected), "{jwt}: {said}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Tokens of OpenID Connect and of any other issuer of JSON Web Tokens: the issuer's keys
+//! say whether a token is good, the configuration says who bears it.
+
+mod config;
+mod flags;
+mod keys;
+mod mapping;
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use object::{Clock, Value, from_json};
+use pki::{Jws, Rotating};
+use server::{Authenticate, Authenticating, Peer, User};
+
+pub(crate) use self::config::{AnonymousRule, AuthenticationConfiguration};
+pub use self::flags::OidcFlags;
+use self::{keys::Keys, mapping::Mappings};
+
+/// How far an issuer's clock may be ahead of ours, in seconds.
+const LEEWAY: i64 = 5 * 60;
+
+/// All issuers that are believed; they may change while the server runs.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    issuers: Rotating<Vec<Issuer>>,
+    clock: Arc<dyn Clock>,
+}
+
+/// One issuer: how its tokens are verified, and who they say calls.
+#[derive(Debug)]
+pub(crate) struct Issuer {
+    url: String,
+    audiences: Vec<String>,
+    algorithms: Vec<String>,
+    keys: Keys,
+    mappings: Mappings,
+}
+
+impl Tokens {
+    pub(crate) fn new(issuers: Vec<Issuer>, clock: Arc<dyn Clock>) -> Self {
+        Self { issuers: Rotating::new(issuers), clock }
+    }
+
+    /// From now on these are believed.
+    pub(crate) fn replace(&self, issuers: Vec<Issuer>) {
+        self.issuers.replace(issuers);
+    }
+
+    async fn identify(&self, token: &str) -> Option<User> {
+        let token = Jws::parse(token)?;
+        let claims = from_json(&token.payload).ok().filter(Value::is_object)?;
+        let said = match claims.get("iss").as_str()? {
+            "accounts.google.com" => "https://accounts.google.com",
+            said => said,
+        };
+        let issuers = self.issuers.current();
+        let issuer = issuers.iter().find(|issuer| issuer.url == said)?;
+        match issuer.identify(&token, &claims, self.clock.now()).await {
+            Ok(user) => Some(user),
+            Err(error) => {
+                tracing::warn!(error, "Unable to authenticate the request");
+                None
+            }
+        }
+    }
+}
+
+impl Authenticate for Tokens {
+    fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
+        Box::pin(async move {
+            match super::bearer(request) {
+                Some(token) => Ok(self.identify(token).await),
+                None => Ok(None),
+            }
+        })
+    }
+}
+
+impl Issuer {
+    async fn identify(&self, token: &Jws<'_>, claims: &Value, now: i64) -> Result<User, String> {
+        self.verify(token, claims, now)
+            .await
+            .map_err(|why| format!("oidc: verify token: {why}"))?;
+        self.mappings.user(claims)
+    }
+
+    async fn verify(&self, token: &Jws<'_>, claims: &Value, now: i64) -> Result<(), String> {
+        let audiences = one_or_many(claims.get("aud"));
+        if !audiences.iter().any(|own| self.audiences.contains(own)) {
+            return Err(format!("expected audience in {:?} got {audiences:?}", self.audiences));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "moments may be written as floats")]
+        let moment = |name: &str| claims.get(name).as_f64().map(|seconds| seconds as i64);
+        if moment("exp").is_none_or(|end| end < now) {
+            return Err("token is expired".to_owned());
+        }
+        if moment("nbf").is_some_and(|start| now + LEEWAY < start) {
+            return Err("current time before the nbf (not before) time".to_owned());
+        }
+        if !self.algorithms.contains(&token.algorithm) {
+            return Err(format!(
+                "id token signed with unsupported algorithm, expected {:?} got {:?}",
+                self.algorithms, token.algorithm
+            ));
+        }
+        self.keys.verify(token).await
+    }
+}
+
+/// A text, or a list of texts.
+fn one_or_many(claim: &Value) -> Vec<String> {
+    match claim.as_str() {
+        Some(text) => vec![text.to_owned()],
+        None => claim.items().iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+    }
+}

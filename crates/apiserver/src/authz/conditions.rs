@@ -1,0 +1,132 @@
+//! `matchConditions` of authorization webhooks: expressions decide whether one is asked.
+
+use std::collections::HashSet;
+
+use cel::{
+    Bindings, CALL_LIMIT,
+    policy::{Expected, Expression},
+};
+use object::Value;
+use schema::{Errors, Path};
+
+use crate::structured::text;
+
+/// More than anybody has.
+const MOST: usize = 64;
+
+/// All must hold.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions(Vec<Expression>);
+
+impl Conditions {
+    /// Compiles them; what is wrong is noted below `path`.
+    pub(crate) fn compile(all: &Value, path: &Path<'_>, errors: &mut Errors) -> Self {
+        let (root, all) = (path.field("matchConditions"), all.items());
+        if all.len() > MOST {
+            errors.more_than(&root, all.len(), MOST);
+            return Self::default();
+        }
+        let environment = cel::access::review();
+        let (mut compiled, mut seen) = (Vec::new(), HashSet::new());
+        for (at, condition) in all.iter().enumerate() {
+            let (item, source) = (root.index(at), text(condition, "expression"));
+            let place = item.field("expression");
+            if source.trim().is_empty() {
+                errors.required(&place, "");
+                continue;
+            } else if !seen.insert(source) {
+                errors.duplicate(&place, source);
+                continue;
+            }
+            let expression = Expression::compile(&environment, source, Expected::Bool);
+            match &expression.program {
+                Ok(_) => compiled.push(expression),
+                Err(why) => errors.invalid(&place, source, why.as_str()),
+            }
+        }
+        Self(compiled)
+    }
+
+    /// Whether all hold for the spec of a review. `Err`: some failed, and none is false.
+    pub(crate) fn hold(&self, spec: &Value) -> Result<bool, String> {
+        let (mut errors, shown) = (Vec::new(), shown(spec));
+        for Expression { source, program } in &self.0 {
+            let failed = |why: String| {
+                format!("cel evaluation error: expression '{source}' resulted in error: {why}")
+            };
+            let Ok(program) = program else { continue };
+            let outcome = Bindings::new().tree("request", &shown, None).and_then(|bindings| {
+                let (value, _) = program.evaluate(&bindings, CALL_LIMIT);
+                value.map(|value| value.as_bool())
+            });
+            match outcome {
+                Ok(Some(false)) => return Ok(false),
+                Ok(_) => {}
+                Err(why) => errors.push(failed(why.to_string())),
+            }
+        }
+        if errors.is_empty() { Ok(true) } else { Err(errors.join(", ")) }
+    }
+}
+
+/// The spec with every text that it may have: conditions need not ask whether it has one.
+fn shown(spec: &Value) -> Value {
+    let fill = |tree: &mut Value, names: &[&str]| {
+        for name in names {
+            if tree.get(name).is_null() {
+                tree[*name] = "".into();
+            }
+        }
+    };
+    let mut spec = spec.clone();
+    fill(&mut spec, &["user", "uid"]);
+    if spec.get("groups").is_null() {
+        spec["groups"] = Vec::<Value>::new().into_iter().collect();
+    }
+    if spec.get("extra").is_null() {
+        spec["extra"] = Value::object();
+    }
+    if spec.get("resourceAttributes").is_object() {
+        let names = ["namespace", "verb", "group", "version", "resource", "subresource", "name"];
+        fill(&mut spec["resourceAttributes"], &names);
+    }
+    if spec.get("nonResourceAttributes").is_object() {
+        fill(&mut spec["nonResourceAttributes"], &["path", "verb"]);
+    }
+    spec
+}
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+
+    use super::*;
+
+    fn hold(sources: &[&str], spec: &str) -> Result<bool, String> {
+        let conditions = sources.iter().map(|source| {
+            let mut condition = Value::object();
+            condition["expression"] = (*source).into();
+            condition
+        });
+        let mut errors = Errors::default();
+        let conditions = Conditions::compile(&conditions.collect(), &Path::Root, &mut errors);
+        assert!(errors.is_empty(), "{errors:?}");
+        conditions.hold(&from_json(spec.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn one_that_is_false_outweighs_one_that_fails() {
+        let spec =
+            r#"{"user":"jane","resourceAttributes":{"namespace":"kube-system","verb":"get"}}"#;
+        let fails = "request.nonResourceAttributes.path == '/'";
+        let own = "has(request.resourceAttributes) && request.resourceAttributes.name == ''";
+        assert_eq!(hold(&[own, "request.user == 'jane'"], spec), Ok(true));
+        assert_eq!(hold(&[fails, "request.user == 'joe'"], spec), Ok(false));
+        let failed = hold(&[fails, own], spec).unwrap_err();
+        assert!(
+            failed.starts_with("cel evaluation error: expression 'request.nonResource"),
+            "{failed}"
+        );
+        assert_eq!(hold(&[], spec), Ok(true));
+    }
+}

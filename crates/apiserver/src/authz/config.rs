@@ -1,0 +1,334 @@
+//! Who decides, in which order: by the flags, or by an AuthorizationConfiguration, which may
+//! change while the server runs.
+
+use std::{collections::HashSet, fmt, path::Path as File, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use object::{Value, names, yaml::from_yaml};
+use pki::Rotating;
+use schema::{Errors, Path};
+use server::{Attributes, Authorize, Authorizing, Decision, Registry, User};
+
+use super::{
+    Abac, AccessWebhook, AlwaysAllow, AlwaysDeny, Masters, NodeAuthorizer, Rbac, Terms,
+    conditions::Conditions,
+};
+use crate::{
+    Config,
+    config::duration,
+    reload::{self, Followed, Task},
+    remote::from_kubeconfig,
+    structured::{aggregate, known, strict, text},
+};
+
+/// Who may decide what callers may do, as upstream orders them in messages.
+pub(crate) const MODES: &[&str] = &["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
+
+/// A webhook may not take longer.
+const LONGEST: Duration = Duration::from_secs(30);
+
+type Authorizers = Vec<Arc<dyn Authorize>>;
+
+/// What those who decide are made of.
+#[derive(Clone)]
+pub(crate) struct Makings {
+    pub(crate) config: Config,
+    pub(crate) rbac: Rbac,
+    pub(crate) registry: Arc<Registry>,
+}
+
+/// Those that a file names: the first that has an opinion decides.
+pub(crate) struct Configured(Rotating<Authorizers>);
+
+impl fmt::Debug for Configured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Configured({:?})", self.0.current())
+    }
+}
+
+impl Authorize for Configured {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes) -> Authorizing<'a> {
+        let all = self.0.current();
+        Box::pin(async move {
+            let mut reasons = Vec::new();
+            for way in all.iter() {
+                match way.authorize(user, attributes).await {
+                    Decision::NoOpinion(why) if why.is_empty() => {}
+                    Decision::NoOpinion(why) => reasons.push(why),
+                    decided => return decided,
+                }
+            }
+            Decision::NoOpinion(reasons.join("\n"))
+        })
+    }
+}
+
+impl Makings {
+    /// The first that has an opinion decides. The task follows the file, if one says who
+    /// they are.
+    pub(crate) fn authorizers(self) -> Result<(Authorizers, Option<Task>)> {
+        let mut all: Authorizers = vec![Arc::new(Masters)];
+        let Some(path) = self.config.flags.authorization_config.clone() else {
+            for mode in &self.config.flags.authorization_mode {
+                all.push(self.plain(mode)?);
+            }
+            return Ok((all, None));
+        };
+        let followed = Followed::new([path.clone()]);
+        let file = parse(&reload::text(&path)?)
+            .with_context(|| format!("--authorization-config {}", path.display()))?;
+        let required = plain_types(&file);
+        let configured = Arc::new(Configured(Rotating::new(self.structured(&file)?)));
+        all.push(configured.clone());
+        let task = followed.follow(move || {
+            let file = parse(&reload::text(&path)?)?;
+            let own = plain_types(&file);
+            let missing: Vec<_> = required.difference(&own).collect();
+            ensure!(missing.is_empty(), "missing required types: {missing:?}");
+            configured.0.replace(self.structured(&file)?);
+            Ok(())
+        });
+        Ok((all, Some(Box::pin(task))))
+    }
+
+    fn structured(&self, authorizers: &[Value]) -> Result<Authorizers> {
+        let make = |entry: &Value| -> Result<Arc<dyn Authorize>> {
+            match text(entry, "type") {
+                "Webhook" => Ok(Arc::new(webhook(entry.get("webhook"))?)),
+                mode => self.plain(mode),
+            }
+        };
+        authorizers.iter().map(make).collect()
+    }
+
+    fn plain(&self, mode: &str) -> Result<Arc<dyn Authorize>> {
+        let flags = &self.config.flags;
+        Ok(match mode {
+            "Node" => Arc::new(NodeAuthorizer { registry: Arc::downgrade(&self.registry) }),
+            "RBAC" => Arc::new(self.rbac.clone()),
+            "AlwaysAllow" => Arc::new(AlwaysAllow),
+            "AlwaysDeny" => Arc::new(AlwaysDeny),
+            "ABAC" => {
+                let path = flags.authorization_policy_file.as_ref();
+                let path =
+                    path.context("--authorization-mode=ABAC needs --authorization-policy-file")?;
+                let policies = reload::text(path)?;
+                Arc::new(Abac::parse(&policies).context("--authorization-policy-file")?)
+            }
+            "Webhook" => {
+                let path = flags.authorization_webhook_config_file.as_ref();
+                let path = path.context(
+                    "--authorization-mode=Webhook needs --authorization-webhook-config-file",
+                )?;
+                let terms = Terms {
+                    version: flags.authorization_webhook_version.clone(),
+                    within: LONGEST,
+                    authorized_ttl: duration(&flags.authorization_webhook_cache_authorized_ttl)?,
+                    unauthorized_ttl: duration(
+                        &flags.authorization_webhook_cache_unauthorized_ttl,
+                    )?,
+                    deny_on_failure: false,
+                    conditions: Conditions::default(),
+                };
+                Arc::new(AccessWebhook::new(from_kubeconfig(path)?, terms))
+            }
+            other => bail!("authorization mode {other:?} is not supported"),
+        })
+    }
+}
+
+/// A webhook that has been checked.
+fn webhook(tree: &Value) -> Result<AccessWebhook> {
+    let remote = from_kubeconfig(File::new(text(tree.get("connectionInfo"), "kubeConfigFile")))?;
+    let mut errors = Errors::default();
+    let conditions = Conditions::compile(tree.get("matchConditions"), &Path::Root, &mut errors);
+    let ttl = |name: &str, cached: &str, otherwise: &str| {
+        if tree.get(cached).as_bool() == Some(false) {
+            return Ok(Duration::ZERO);
+        }
+        duration(Some(text(tree, name)).filter(|text| !text.is_empty()).unwrap_or(otherwise))
+    };
+    let terms = Terms {
+        version: text(tree, "subjectAccessReviewVersion").to_owned(),
+        within: duration(text(tree, "timeout"))?,
+        authorized_ttl: ttl("authorizedTTL", "cacheAuthorizedRequests", "5m")?,
+        unauthorized_ttl: ttl("unauthorizedTTL", "cacheUnauthorizedRequests", "30s")?,
+        deny_on_failure: text(tree, "failurePolicy") == "Deny",
+        conditions,
+    };
+    Ok(AccessWebhook::new(remote, terms))
+}
+
+/// The authorizers of a file, checked in upstream's words.
+fn parse(yaml: &str) -> Result<Vec<Value>> {
+    let file = from_yaml(yaml)?;
+    known(&file, "AuthorizationConfiguration", &["v1", "v1beta1", "v1alpha1"])?;
+    let mut errors = Errors::default();
+    strict(&file, &Path::Root, &["apiVersion", "kind", "authorizers"], &mut errors);
+    let all = file.get("authorizers").items();
+    let root = Path::Root.field("authorizers");
+    if all.is_empty() {
+        errors.required(&root, "at least one authorization mode must be defined");
+    }
+    let (mut types, mut seen) = (HashSet::new(), HashSet::new());
+    for (at, entry) in all.iter().enumerate() {
+        let path = root.index(at);
+        strict(entry, &path, &["type", "name", "webhook"], &mut errors);
+        let (mode, name) = (text(entry, "type"), text(entry, "name"));
+        let place = path.field("type");
+        if mode.is_empty() {
+            errors.required(&place, "");
+            continue;
+        } else if !MODES.contains(&mode) {
+            errors.not_supported(&place, mode, MODES);
+            continue;
+        } else if !types.insert(mode) && mode != "Webhook" {
+            errors.duplicate(&place, mode);
+            continue;
+        }
+        let place = path.field("name");
+        if name.is_empty() {
+            errors.required(&place, "");
+        } else if !seen.insert(name) {
+            errors.duplicate(&place, name);
+        } else {
+            let wrong = names::dns1123_subdomain(name);
+            if !wrong.is_empty() {
+                let why = format!("authorizer name is invalid: {}", wrong.join(", "));
+                errors.invalid(&place, name, why);
+            }
+        }
+        let webhook = entry.get("webhook");
+        match (mode, webhook.is_object()) {
+            ("Webhook", false) => {
+                errors.required(&path.field("webhook"), "required when type=Webhook");
+            }
+            ("Webhook", true) => check_webhook(webhook, &path, &mut errors),
+            (_, true) => {
+                let why = "may only be specified when type=Webhook";
+                errors.invalid(&path.field("webhook"), "non-null", why);
+            }
+            (mode, false) if !name.is_empty() && name != mode.to_lowercase() => {
+                let expected = mode.to_lowercase();
+                let why =
+                    format!("expected name {expected} for authorizer {mode} instead of {name}");
+                errors.invalid(&place, name, why);
+            }
+            _ => {}
+        }
+    }
+    if !errors.is_empty() {
+        bail!(aggregate(&errors));
+    }
+    Ok(all.to_vec())
+}
+
+const WEBHOOK: &[&str] = &[
+    "authorizedTTL",
+    "cacheAuthorizedRequests",
+    "unauthorizedTTL",
+    "cacheUnauthorizedRequests",
+    "timeout",
+    "subjectAccessReviewVersion",
+    "matchConditionSubjectAccessReviewVersion",
+    "failurePolicy",
+    "connectionInfo",
+    "matchConditions",
+];
+
+fn check_webhook(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
+    strict(tree, &path.field("webhook"), WEBHOOK, errors);
+    for name in ["timeout", "authorizedTTL", "unauthorizedTTL"] {
+        let (place, given) = (path.field(name), text(tree, name));
+        let most = if name == "timeout" { LONGEST } else { Duration::MAX };
+        match given {
+            "" if name == "timeout" => errors.required(&place, ""),
+            "" => {}
+            given if duration(given).is_ok_and(|own| !own.is_zero() && own <= most) => {}
+            given if name == "timeout" => errors.invalid(&place, given, "must be > 0s and <= 30s"),
+            given => errors.invalid(&place, given, "must be > 0s"),
+        }
+    }
+    let choice = |name: &str, allowed: &[&str], errors: &mut Errors| match text(tree, name) {
+        "" => errors.required(&path.field(name), ""),
+        given => errors.one_of(&path.field(name), given, allowed),
+    };
+    choice("subjectAccessReviewVersion", &["v1", "v1beta1"], errors);
+    choice("failurePolicy", &["NoOpinion", "Deny"], errors);
+    let conditions = tree.get("matchConditions");
+    let place = path.field("matchConditionSubjectAccessReviewVersion");
+    match text(tree, "matchConditionSubjectAccessReviewVersion") {
+        "" if conditions.items().is_empty() => {}
+        "" => errors.required(&place, "required if match conditions are specified"),
+        given => errors.one_of(&place, given, &["v1"]),
+    }
+    check_connection(tree.get("connectionInfo"), &path.field("connectionInfo"), errors);
+    Conditions::compile(conditions, path, errors);
+}
+
+fn check_connection(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
+    strict(tree, path, &["type", "kubeConfigFile"], errors);
+    let (place, file) = (path.field("kubeConfigFile"), text(tree, "kubeConfigFile"));
+    match text(tree, "type") {
+        "" => errors.required(&path.field("type"), ""),
+        "KubeConfigFile" if file.is_empty() => errors.required(&place, ""),
+        "KubeConfigFile" if !File::new(file).is_absolute() => {
+            errors.invalid(&place, file, "must be an absolute path");
+        }
+        "KubeConfigFile" => match std::fs::metadata(file) {
+            Ok(about) if about.is_file() => {}
+            Ok(_) => errors.invalid(&place, file, "must be a regular file"),
+            Err(error) => errors.invalid(&place, file, format!("error loading file: {error}")),
+        },
+        other => errors.not_supported(&path.field("type"), other, &["KubeConfigFile"]),
+    }
+}
+
+/// The types that a file may not lose while the server runs.
+fn plain_types(file: &[Value]) -> HashSet<String> {
+    let types = file.iter().map(|entry| text(entry, "type").to_owned());
+    types.filter(|mode| mode != "Webhook").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(authorizers: &str) -> String {
+        let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n";
+        match parse(&format!("{head}authorizers: {authorizers}\n")) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_at_its_place() {
+        assert_eq!(refusal("[{type: Node, name: node}, {type: RBAC, name: rbac}]"), "");
+        let cases = [
+            ("[]", "authorizers: Required value: at least one authorization mode must be defined"),
+            ("[{type: Magic, name: m}]", "authorizers[0].type: Unsupported value: \"Magic\""),
+            (
+                "[{type: RBAC, name: rbac}, {type: RBAC, name: other}]",
+                "authorizers[1].type: Duplicate value: \"RBAC\"",
+            ),
+            (
+                "[{type: RBAC, name: mine}]",
+                "expected name rbac for authorizer RBAC instead of mine",
+            ),
+            ("[{type: Webhook, name: w}]", "authorizers[0].webhook: Required value"),
+            (
+                "[{type: Webhook, name: w, webhook: {timeout: 31s}}]",
+                "authorizers[0].timeout: Invalid value: \"31s\": must be > 0s and <= 30s",
+            ),
+            (
+                "[{type: Webhook, name: w, webhook: {matchConditions: [{expression: \"1\"}]}}]",
+                "authorizers[0].matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int",
+            ),
+        ];
+        for (text, expected) in cases {
+            let said = refusal(text);
+            assert!(said.contains(expected), "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Files that may change while the server runs. They are looked at every few seconds, as
+//! symbolic links and mounts that are replaced tell nobody.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    pin::Pin,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// What goes on for as long as the server does.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// How often files are looked at.
+pub(crate) const PERIOD: Duration = Duration::from_secs(2);
+/// Nobody configures more than this.
+const LARGEST: u64 = 8 << 20;
+
+/// The content of files, and whether it is still the same.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    files: Vec<PathBuf>,
+    seen: Vec<Option<Mark>>,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Followed {
+    pub(crate) fn new(files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let files: Vec<_> = files.into_iter().collect();
+        let seen = files.iter().map(|file| mark(file).ok()).collect();
+        Self { files, seen }
+    }
+
+    /// Calls `change` whenever one of the files has changed, for ever; with none, never. If
+    /// it fails, that is told, and what held before goes on.
+    pub(crate) async fn follow(mut self, mut change: impl FnMut() -> Result<()> + Send) {
+        while !self.files.is_empty() {
+            tokio::time::sleep(PERIOD).await;
+            if !self.changed() {
+                continue;
+            }
+            let names: Vec<_> = self.files.iter().map(|file| file.display().to_string()).collect();
+            let files = names.join(", ");
+            match change() {
+                Ok(()) => tracing::info!(files, "changed, and taken over"),
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::error!(
+                        files,
+                        error,
+                        "changed, and makes no sense: the last content stays"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Whether one of them is another than when this was last asked.
+    pub(crate) fn changed(&mut self) -> bool {
+        let now: Vec<_> = self.files.iter().map(|file| mark(file).ok()).collect();
+        let changed = now != self.seen;
+        self.seen = now;
+        changed
+    }
+}
+
+/// The content of a file of the configuration.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    let shown = || format!("cannot read {}", path.display());
+    ensure!(
+        fs::metadata(path).with_context(shown)?.len() <= LARGEST,
+        "{}: too large",
+        path.display()
+    );
+    fs::read(path).with_context(shown)
+}
+
+/// The same, as text.
+pub(crate) fn text(path: &Path) -> Result<String> {
+    String::from_utf8(read(path)?).with_context(|| format!("{} is no text", path.display()))
+}
+
+fn mark(path: &Path) -> io::Result<Mark> {
+    let about = fs::metadata(path)?;
+    Ok(Mark {
+        inode: about.ino(),
+        size: about.len(),
+        modified: (about.mtime(), about.mtime_nsec()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_seen_once() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("f");
+        fs::write(&path, "one").unwrap();
+        let mut followed = Followed::new([path.clone()]);
+        assert!(!followed.changed());
+        fs::write(&path, "three").unwrap();
+        assert!(followed.changed());
+        assert!(!followed.changed());
+        let other = folder.path().join("g");
+        fs::write(&other, "three").unwrap();
+        fs::rename(&other, &path).unwrap();
+        assert!(followed.changed(), "as long as before, and another file");
+        fs::remove_file(&path).unwrap();
+        assert!(followed.changed());
+        assert!(read(&path).is_err());
+    }
+}

@@ -1,0 +1,291 @@
+//! What the server shows and whom it believes: its own files and those that flags name,
+//! taken over when they change, and renewed before they end. No restart is needed.
+
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, Result};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use client::{Pem, Tls as ClientTls};
+use object::Clock;
+use pki::{Cluster, Dir, Leaf, Pair, Rotating, ServerNames, Trust};
+use server::Tls;
+use tracing::{error, info};
+
+use crate::{
+    Config, Flags,
+    reload::{self, Followed, PERIOD},
+};
+
+/// Whose certificates are believed: clients', and proxies'.
+#[derive(Clone, Debug)]
+pub(crate) struct Believed {
+    pub(crate) clients: Arc<Rotating<Trust>>,
+    pub(crate) proxies: Arc<Rotating<Trust>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Serving {
+    flags: Flags,
+    names: ServerNames,
+    /// For which port an administrator's kubeconfig is kept; `None`: for none.
+    admin: Option<u16>,
+    clock: Arc<dyn Clock>,
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) believed: Believed,
+    pub(crate) tls: Tls,
+    /// When something of our own must be renewed.
+    due: i64,
+}
+
+impl Serving {
+    pub(crate) fn open(
+        config: &Config,
+        names: ServerNames,
+        admin: Option<u16>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let flags = config.flags.clone();
+        let dir = Dir::open(&flags.data_dir.join("pki"))?;
+        let cluster = Arc::new(Cluster::load_or_create(&dir, names.clone(), clock.now())?);
+        let (clients, proxies) = (client_trust(&flags, &cluster)?, proxy_trust(&flags, &cluster)?);
+        let serving = Self {
+            believed: Believed {
+                clients: Arc::new(Rotating::new(clients)),
+                proxies: Arc::new(Rotating::new(proxies)),
+            },
+            tls: Tls::new(Arc::new(shown(&flags, &cluster)?)),
+            due: cluster.due_at()?,
+            flags,
+            names,
+            admin,
+            clock: clock.clone(),
+            cluster,
+        };
+        serving.write_admin()?;
+        Ok(serving)
+    }
+
+    /// Takes over what changes and renews what ends, for ever.
+    pub(crate) async fn run(mut self) {
+        let own =
+            ["ca", "apiserver"].map(|name| self.flags.data_dir.join(format!("pki/{name}.crt")));
+        let mut files = Followed::new(named(&self.flags).into_iter().chain(own));
+        loop {
+            tokio::time::sleep(PERIOD).await;
+            let (changed, now) = (files.changed(), self.clock.now());
+            if !changed && now <= self.due {
+                continue;
+            }
+            match self.refresh(now) {
+                Ok(()) => info!("certificates have changed, and are used from now on"),
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    error!(
+                        error,
+                        "certificates have changed, and cannot be used: the last ones stay"
+                    );
+                    self.due = self.due.max(now + 60);
+                }
+            }
+            files.changed();
+        }
+    }
+
+    /// Reads everything again; what is our own and ends soon is renewed.
+    fn refresh(&mut self, now: i64) -> Result<()> {
+        let dir = Dir::open(&self.flags.data_dir.join("pki"))?;
+        let cluster = Cluster::load_or_create(&dir, self.names.clone(), now)?;
+        let clients = client_trust(&self.flags, &cluster)?;
+        let proxies = proxy_trust(&self.flags, &cluster)?;
+        let shown = shown(&self.flags, &cluster)?;
+        self.believed.clients.replace(clients);
+        self.believed.proxies.replace(proxies);
+        self.tls.replace(Arc::new(shown));
+        let renewed = now > self.due;
+        (self.due, self.cluster) = (cluster.due_at()?, Arc::new(cluster));
+        if renewed { self.write_admin() } else { Ok(()) }
+    }
+
+    /// The administrator's kubeconfig, for this machine, with a new certificate.
+    fn write_admin(&self) -> Result<()> {
+        let Some(port) = self.admin else { return Ok(()) };
+        let server = format!("https://127.0.0.1:{port}");
+        let (groups, now) = (["system:masters"], self.clock.now());
+        let text = kubeconfig(&self.cluster, "kubernetes-admin", &groups, (&server, now))?;
+        let dir = Dir::open(&self.flags.data_dir.join("kubeconfig"))?;
+        Ok(dir.replace("admin", text.as_bytes(), 0o600)?)
+    }
+}
+
+/// A kubeconfig for a server, with a new certificate of this user.
+pub(crate) fn kubeconfig(
+    cluster: &Cluster,
+    user: &str,
+    groups: &[&str],
+    (server, now): (&str, i64),
+) -> Result<String> {
+    let pair = cluster.ca.issue(&Leaf::client(user, groups), now)?;
+    let data = |text: String| STANDARD.encode(text);
+    let (ca, certificate, key) =
+        (data(cluster.ca.certificate_pem()), data(pair.certificate_pem()), data(pair.key_pem()));
+    Ok(format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: tiphys\n  cluster:\n    server: {server}\n    \
+         certificate-authority-data: {ca}\nusers:\n- name: {user}\n  user:\n    \
+         client-certificate-data: {certificate}\n    client-key-data: {key}\ncontexts:\n- name: \
+         {user}@tiphys\n  context:\n    cluster: tiphys\n    user: {user}\ncurrent-context: \
+         {user}@tiphys\n"
+    ))
+}
+
+/// How kubelets are told who calls. Files are read for each connection, so that what is
+/// renewed is used.
+pub(crate) fn to_kubelets(flags: &Flags) -> Arc<ClientTls> {
+    let authorities = flags.kubelet_certificate_authority.clone().map(Pem::File);
+    Arc::new(ClientTls {
+        pair: Some(pair_files(
+            flags,
+            (&flags.kubelet_client_certificate, &flags.kubelet_client_key),
+            "apiserver-kubelet-client",
+        )),
+        // As upstream does where nobody says who signs kubelets' certificates.
+        insecure: authorities.is_none(),
+        authorities,
+        ..ClientTls::default()
+    })
+}
+
+/// What aggregated servers are shown.
+pub(crate) fn to_aggregated(flags: &Flags) -> (Pem, Pem) {
+    let given = (&flags.proxy_client_cert_file, &flags.proxy_client_key_file);
+    pair_files(flags, given, "front-proxy-client")
+}
+
+fn pair_files(flags: &Flags, given: (&Option<PathBuf>, &Option<PathBuf>), own: &str) -> (Pem, Pem) {
+    let file = |given: &Option<PathBuf>, end: &str| {
+        let own = || flags.data_dir.join(format!("pki/{own}.{end}"));
+        Pem::File(given.clone().unwrap_or_else(own))
+    };
+    (file(given.0, "crt"), file(given.1, "key"))
+}
+
+/// The names of the server in its own certificate.
+pub(crate) fn server_names(
+    advertise: IpAddr,
+    services: impl IntoIterator<Item = IpAddr>,
+) -> ServerNames {
+    let dns = [
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "localhost",
+    ];
+    let mut ips = vec![advertise];
+    ips.extend(services);
+    ips.push(IpAddr::from([127, 0, 0, 1]));
+    ServerNames { dns: dns.map(str::to_owned).to_vec(), ips }
+}
+
+/// What the authorities are, in PEM, for those who believe the same as this server.
+pub(crate) fn authorities(flags: &Flags, cluster: &Cluster) -> Result<(String, String)> {
+    let mut clients = cluster.ca.certificate_pem();
+    if let Some(path) = &flags.client_ca_file {
+        clients.push_str(&reload::text(path)?);
+    }
+    let proxies = match &flags.requestheader_client_ca_file {
+        Some(path) => reload::text(path)?,
+        None => cluster.front_proxy_ca.certificate_pem(),
+    };
+    Ok((clients, proxies))
+}
+
+/// The files that flags name.
+fn named(flags: &Flags) -> Vec<PathBuf> {
+    let single = [
+        &flags.client_ca_file,
+        &flags.requestheader_client_ca_file,
+        &flags.tls_cert_file,
+        &flags.tls_private_key_file,
+    ];
+    let mut files: Vec<PathBuf> = single.into_iter().flatten().cloned().collect();
+    for entry in &flags.tls_sni_cert_key {
+        if let Ok(own) = sni(entry) {
+            files.extend([own.certificate, own.key]);
+        }
+    }
+    files
+}
+
+/// The authorities of clients: the cluster's own, and those of `--client-ca-file`.
+fn client_trust(flags: &Flags, cluster: &Cluster) -> Result<Trust> {
+    let mut all = vec![cluster.ca.certificate().clone()];
+    if let Some(path) = &flags.client_ca_file {
+        all.extend(pki::certificates(&reload::read(path)?)?);
+    }
+    Ok(Trust::new(&all)?)
+}
+
+/// The authorities of proxies in front.
+fn proxy_trust(flags: &Flags, cluster: &Cluster) -> Result<Trust> {
+    Ok(match &flags.requestheader_client_ca_file {
+        Some(path) => Trust::new(&pki::certificates(&reload::read(path)?)?)?,
+        None => Trust::new(&[cluster.front_proxy_ca.certificate().clone()])?,
+    })
+}
+
+/// What the server shows, and whose certificates it looks at: clients' and proxies'.
+fn shown(flags: &Flags, cluster: &Cluster) -> Result<rustls::ServerConfig> {
+    let mut authorities =
+        vec![cluster.ca.certificate().clone(), cluster.front_proxy_ca.certificate().clone()];
+    for path in [&flags.client_ca_file, &flags.requestheader_client_ca_file].into_iter().flatten() {
+        authorities.extend(pki::certificates(&reload::read(path)?)?);
+    }
+    let own = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
+        (Some(certificate), Some(key)) => Some(pair(certificate, key)?),
+        _ => None,
+    };
+    let mut by_name = Vec::new();
+    for entry in &flags.tls_sni_cert_key {
+        let Sni { certificate, key, mut names } =
+            sni(entry).with_context(|| format!("--tls-sni-cert-key {entry}"))?;
+        let pair = pair(&certificate, &key)?;
+        // Names that are given come before those that certificates say.
+        let at = if names.is_empty() { by_name.len() } else { 0 };
+        if names.is_empty() {
+            let identity = pair.identity()?;
+            names = if identity.dns.is_empty() { vec![identity.common_name] } else { identity.dns };
+        }
+        by_name.insert(at, (names, pair));
+    }
+    let pair = own.as_ref().unwrap_or(&cluster.apiserver);
+    Ok(pki::server_config_named(pair, &by_name, &Trust::new(&authorities)?)?)
+}
+
+fn pair(certificate: &Path, key: &Path) -> Result<Pair> {
+    let read = Pair::from_pem(&reload::read(certificate)?, &reload::read(key)?);
+    read.with_context(|| format!("{} and {}", certificate.display(), key.display()))
+}
+
+/// One value of `--tls-sni-cert-key`.
+#[derive(Debug, PartialEq, Eq)]
+struct Sni {
+    certificate: PathBuf,
+    key: PathBuf,
+    names: Vec<String>,
+}
+
+fn sni(text: &str) -> Result<Sni> {
+    let (files, names) = text.split_once(':').unwrap_or((text, ""));
+    let (certificate, key) =
+        files.split_once(',').context("expected comma separated certificate and key file paths")?;
+    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+    Ok(Sni {
+        certificate: certificate.trim().into(),
+        key: key.trim().into(),
+        names: names.map(str::to_owned).collect(),
+    })
+}
