@@ -78,7 +78,7 @@ impl Load {
     }
 }
 
-async fn post(client: &Client, path: &str, body: String) -> Result<()> {
+pub(crate) async fn post(client: &Client, path: &str, body: String) -> Result<()> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let answer = client.request(Method::POST, path, headers, Bytes::from(body)).await?;

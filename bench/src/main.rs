@@ -2,17 +2,21 @@
 //! the server, what its objects take, how soon it answers. The load comes from this
 //! process, on one core of its own; servers have the others.
 //!
-//! `cargo run -p bench --release -- --ours target/…/release/tiphys [--upstream DIR]`
+//! `cargo run -p bench --release -- [requests|watches|curves|expressions]
+//!     --ours target/…/release/tiphys [--upstream DIR]`
 //!
 //! DIR holds upstream's `kube-apiserver` and `etcd`; without it, ours alone is measured.
 
+mod curves;
 mod expressions;
+mod line;
 mod load;
 mod peer;
+mod watches;
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use self::{
     load::Load,
@@ -21,6 +25,9 @@ use self::{
 
 #[derive(Parser)]
 struct Arguments {
+    /// What is measured.
+    #[arg(value_enum, default_value_t = What::Requests)]
+    what: What,
     /// Our executable.
     #[arg(long)]
     ours: PathBuf,
@@ -30,6 +37,27 @@ struct Arguments {
     /// How many pods there are.
     #[arg(long, default_value_t = 10_000)]
     pods: u32,
+    /// How many connections watch, each on its own.
+    #[arg(long, default_value_t = 10_000)]
+    connections: usize,
+    /// How many watches share connections, a thousand each.
+    #[arg(long, default_value_t = 100_000)]
+    streams: usize,
+    /// Up to how many objects there are where costs are compared.
+    #[arg(long, default_value_t = 200_000)]
+    objects: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// What a request costs, beside upstream.
+    Requests,
+    /// What watches take, and how soon they hear.
+    Watches,
+    /// What a write costs among more objects, and among more watchers.
+    Curves,
+    /// What expressions cost.
+    Expressions,
 }
 
 /// What was measured of one server.
@@ -42,7 +70,24 @@ struct Figures {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    expressions::measure()?;
+    peer::raise_limits()?;
+    match arguments.what {
+        What::Requests => requests(&arguments).await,
+        What::Watches => {
+            let peer = Peer::ours(&arguments.ours).await?;
+            let peer = watches::connections(peer, arguments.connections).await?;
+            peer.stop();
+            watches::streams(Peer::ours(&arguments.ours).await?, arguments.streams).await
+        }
+        What::Curves => {
+            curves::objects(Peer::ours(&arguments.ours).await?, arguments.objects).await?;
+            curves::watchers(Peer::ours(&arguments.ours).await?).await
+        }
+        What::Expressions => expressions::measure(),
+    }
+}
+
+async fn requests(arguments: &Arguments) -> anyhow::Result<()> {
     let ours = measure(Peer::ours(&arguments.ours).await?, arguments.pods).await?;
     let theirs = match &arguments.upstream {
         Some(folder) => Some(measure(Peer::upstream(folder).await?, arguments.pods).await?),

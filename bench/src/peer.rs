@@ -12,7 +12,10 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use client::{Client, Config, Tcp, Tls};
 use http::{HeaderMap, Method};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::{
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    thread::{CpuSet, sched_setaffinity},
+};
 use tempfile::TempDir;
 
 const TOKEN: &str = "benchmark";
@@ -26,7 +29,8 @@ pub(crate) struct Peer {
     /// From the start of the last process to the first good answer.
     pub(crate) ready: Duration,
     processes: Vec<Child>,
-    _folder: TempDir,
+    executable: PathBuf,
+    folder: TempDir,
 }
 
 #[derive(Clone, Copy)]
@@ -40,12 +44,18 @@ impl Peer {
     pub(crate) async fn ours(executable: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let port = free_port()?;
-        let mut command = Command::new(executable);
-        command.arg("kube-apiserver").arg("--data-dir").arg(folder.path());
-        command.arg("--token-auth-file").arg(tokens(folder.path())?);
-        command.args(["--secure-port", &port.to_string(), "--advertise-address", "192.0.2.10"]);
-        let process = start(command, folder.path())?;
-        Self::wait(port, vec![process], folder).await
+        let process = ours(executable, folder.path(), port)?;
+        Self::wait(port, vec![process], executable, folder).await
+    }
+
+    /// Kills ours without a warning, and starts it again on what it has left.
+    pub(crate) async fn restart(mut self) -> Result<Self> {
+        for process in &mut self.processes {
+            process.kill()?;
+            process.wait()?;
+        }
+        let process = ours(&self.executable, self.folder.path(), self.port)?;
+        Self::wait(self.port, vec![process], &self.executable, self.folder).await
     }
 
     pub(crate) async fn upstream(programs: &Path) -> Result<Self> {
@@ -82,10 +92,15 @@ impl Peer {
         server.arg("--token-auth-file").arg(tokens(folder.path())?);
         server.arg("--cert-dir").arg(folder.path().join("certificates"));
         let server = start(server, folder.path())?;
-        Self::wait(port, vec![server, etcd], folder).await
+        Self::wait(port, vec![server, etcd], programs, folder).await
     }
 
-    async fn wait(port: u16, processes: Vec<Child>, folder: TempDir) -> Result<Self> {
+    async fn wait(
+        port: u16,
+        processes: Vec<Child>,
+        executable: &Path,
+        folder: TempDir,
+    ) -> Result<Self> {
         let began = Instant::now();
         let tls = Arc::new(Tls { insecure: true, ..Tls::default() });
         while !answers(port, &tls).await {
@@ -93,7 +108,8 @@ impl Peer {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let ready = began.elapsed();
-        Ok(Self { port, token: TOKEN.to_owned(), ready, processes, _folder: folder })
+        let (token, executable) = (TOKEN.to_owned(), executable.to_owned());
+        Ok(Self { port, token, ready, processes, executable, folder })
     }
 
     pub(crate) fn usage(&self) -> Usage {
@@ -111,6 +127,17 @@ impl Peer {
             let _ = process.wait();
         }
     }
+}
+
+/// Starts ours: the whole executable, or the API server alone.
+fn ours(executable: &Path, folder: &Path, port: u16) -> Result<Child> {
+    let mut command = Command::new(executable);
+    if executable.file_name().is_some_and(|name| name == "tiphys") {
+        command.arg("kube-apiserver");
+    }
+    command.arg("--data-dir").arg(folder).arg("--token-auth-file").arg(tokens(folder)?);
+    command.args(["--secure-port", &port.to_string(), "--advertise-address", "192.0.2.10"]);
+    start(command, folder)
 }
 
 /// The last core for the load, the others for servers.
@@ -143,6 +170,12 @@ fn tokens(folder: &Path) -> Result<PathBuf> {
     let path = folder.join("tokens");
     fs::write(&path, format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
     Ok(path)
+}
+
+/// As many files as this process and its children may ever have open.
+pub(crate) fn raise_limits() -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
 }
 
 fn free_port() -> Result<u16> {

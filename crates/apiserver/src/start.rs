@@ -143,7 +143,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         address: SocketAddr::new(advertise, port),
     });
     server.parts = handlers::parts();
-    server.checks = checks(&registry);
+    server.checks.splice(0..0, checks(&registry));
 
     bootstrap(&registry)
         .await

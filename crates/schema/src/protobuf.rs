@@ -9,7 +9,9 @@ mod wire;
 
 pub use self::{
     decode::{decode, open},
-    encode::{encode, encode_event, encode_list, encode_partial, seal},
+    encode::{
+        END, encode, encode_event, encode_list, encode_partial, item_head, list_head, seal,
+    },
     wire::Malformed,
 };
 

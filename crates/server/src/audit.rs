@@ -127,6 +127,11 @@ impl Trail {
         Some(trail)
     }
 
+    /// Whether the answer is a list, which has an end though its size is not known.
+    pub(crate) fn lists(&self) -> bool {
+        self.info.verb == "list"
+    }
+
     pub(crate) fn is_whole(&self) -> bool {
         self.level == AuditLevel::RequestResponse
     }
@@ -142,6 +147,7 @@ impl Trail {
         let mut status = Value::object();
         status["metadata"] = Value::object();
         status["code"] = i64::from(code).into();
+        let body = body.filter(|_| self.is_whole() || code >= 400);
         let mut answer = body.and_then(|bytes| from_json(bytes).ok()).unwrap_or_default();
         if answer.get("kind").as_str() == Some("Status") {
             for name in ["status", "reason", "message", "details"] {

@@ -1,11 +1,16 @@
 //! Bodies of answers, and the reading of requests' bodies within a limit.
 
-use std::{convert::Infallible, io};
+use std::{
+    convert::Infallible,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
 use bytes::Bytes;
 use http::Response;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody};
-use hyper::body::Incoming;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use object::Status;
 
 use crate::audit;
@@ -16,6 +21,51 @@ pub type Reply = Response<Body>;
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     let never = |error: Infallible| match error {};
     Full::new(bytes.into()).map_err(never).boxed_unsync()
+}
+
+/// The same body, whose size is told when it has been sent or given up.
+pub(crate) fn counted(body: Body, tell: impl FnOnce(u64) + Send + 'static) -> Body {
+    Counted { body, sent: 0, tell: Some(tell) }.boxed_unsync()
+}
+
+struct Counted<T: FnOnce(u64)> {
+    body: Body,
+    sent: u64,
+    tell: Option<T>,
+}
+
+impl<T: FnOnce(u64)> Unpin for Counted<T> {}
+
+impl<T: FnOnce(u64)> HttpBody for Counted<T> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(data)) = frame.as_ref().map(|frame| frame.as_ref().map(Frame::data_ref)) {
+            self.sent += data.map_or(0, |data| data.len() as u64);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<T: FnOnce(u64)> Drop for Counted<T> {
+    fn drop(&mut self) {
+        if let Some(tell) = self.tell.take() {
+            tell(self.sent);
+        }
+    }
 }
 
 /// The whole body, unless it is larger than `limit`.

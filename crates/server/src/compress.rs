@@ -1,36 +1,120 @@
 //! Large answers are compressed for those who can read that, as upstream does.
 
-use std::io::Write;
+use std::{
+    io::{self, Write},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
+use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{
     HeaderValue,
     header::{CONTENT_ENCODING, VARY},
 };
 use http_body_util::BodyExt;
-use hyper::body::Body as _;
+use hyper::body::{Body as HttpBody, Frame};
 
-use crate::{Reply, body::full};
+use crate::{Body, Reply};
 
 /// Smaller answers are sent sooner than they are compressed.
-const SMALLEST: u64 = 128 << 10;
+const SMALLEST: usize = 128 << 10;
 
-pub(crate) async fn compressed(reply: Reply, accepted: Option<&HeaderValue>) -> Reply {
-    let large = reply.body().size_hint().exact().is_some_and(|size| size >= SMALLEST);
-    if !large || !accepts(accepted) || reply.headers().contains_key(CONTENT_ENCODING) {
+/// Compresses an answer if it turns out to be large. One whose size is not known must be
+/// a list: others may have no end, and nobody waits for what they say next.
+pub(crate) async fn compressed(reply: Reply, lists: bool, accepted: Option<&HeaderValue>) -> Reply {
+    let size = reply.body().size_hint().exact();
+    let small = size.map_or(!lists, |size| size < SMALLEST as u64);
+    if small || !accepts(accepted) || reply.headers().contains_key(CONTENT_ENCODING) {
         return reply;
     }
-    let (mut head, body) = reply.into_parts();
-    let Ok(whole) = body.collect().await else {
-        return Reply::from_parts(head, full(Vec::new())); // cannot be: it is in memory
-    };
-    let plain = whole.to_bytes();
-    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 6), Compression::fast());
-    let written = encoder.write_all(&plain).and_then(|()| encoder.finish());
-    let Ok(bytes) = written else { return Reply::from_parts(head, full(plain)) };
+    let (mut head, mut body) = reply.into_parts();
+    let (mut begun, mut size) = (Vec::new(), 0);
+    while size < SMALLEST {
+        match body.frame().await {
+            Some(Ok(frame)) => {
+                let Ok(data) = frame.into_data() else { continue };
+                size += data.len();
+                begun.push(data);
+            }
+            Some(Err(error)) => {
+                let failed = Begun { begun: begun.into_iter(), rest: Rest::Broken(Some(error)) };
+                return Reply::from_parts(head, failed.boxed_unsync());
+            }
+            None => {
+                let whole = crate::body::full(begun.concat());
+                return Reply::from_parts(head, whole);
+            }
+        }
+    }
     head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     head.headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    Reply::from_parts(head, full(bytes))
+    let plain = Begun { begun: begun.into_iter(), rest: Rest::More(body) };
+    let encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
+    Reply::from_parts(head, Compressed { plain, encoder }.boxed_unsync())
+}
+
+/// What has been read already, and what has not.
+struct Begun {
+    begun: std::vec::IntoIter<Bytes>,
+    rest: Rest,
+}
+
+enum Rest {
+    More(Body),
+    Broken(Option<io::Error>),
+}
+
+impl HttpBody for Begun {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if let Some(data) = self.begun.next() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        match &mut self.rest {
+            Rest::More(body) => Pin::new(body).poll_frame(cx),
+            Rest::Broken(error) => Poll::Ready(error.take().map(Err)),
+        }
+    }
+}
+
+/// A body that is compressed as it is sent.
+struct Compressed {
+    plain: Begun,
+    /// `None`: all has been sent.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl HttpBody for Compressed {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let this = &mut *self;
+        loop {
+            let Some(encoder) = &mut this.encoder else { return Poll::Ready(None) };
+            let made = match ready!(Pin::new(&mut this.plain).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    encoder.write_all(&data).map(|()| std::mem::take(encoder.get_mut()))
+                }
+                Some(Err(error)) => Err(error),
+                None => this.encoder.take().map_or(Ok(Vec::new()), GzEncoder::finish),
+            };
+            match made {
+                Ok(bytes) if bytes.is_empty() => {}
+                made => return Poll::Ready(Some(made.map(|bytes| Frame::data(bytes.into())))),
+            }
+        }
+    }
 }
 
 fn accepts(header: Option<&HeaderValue>) -> bool {
@@ -43,7 +127,10 @@ fn accepts(header: Option<&HeaderValue>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use flate2::read::GzDecoder;
+
     use super::*;
+    use crate::{body::full, respond::raw};
 
     #[test]
     fn only_who_asks_for_it_gets_it() {
@@ -53,5 +140,33 @@ mod tests {
             assert_eq!(accepts(Some(&HeaderValue::from_static(header))), expected, "{header}");
         }
         assert!(!accepts(None));
+    }
+
+    #[tokio::test]
+    async fn large_answers_read_as_they_were() {
+        let gzip = HeaderValue::from_static("gzip");
+        for size in [10, SMALLEST - 1, SMALLEST, 5 * SMALLEST] {
+            let text: Vec<u8> = (0..size).map(|n| (n % 251).to_le_bytes()[0]).collect();
+            let chunks: Vec<_> = text
+                .chunks(1000)
+                .map(|chunk| Ok(Frame::data(Bytes::copy_from_slice(chunk))))
+                .collect();
+            let streamed = http_body_util::StreamBody::new(futures_util::stream::iter(chunks));
+            for body in [full(text.clone()), streamed.boxed_unsync()] {
+                let mut reply = raw(200, "text/plain", Bytes::new());
+                *reply.body_mut() = body;
+                let reply = compressed(reply, true, Some(&gzip)).await;
+                let packed = reply.headers().contains_key(CONTENT_ENCODING);
+                assert_eq!(packed, size >= SMALLEST);
+                let bytes = reply.into_body().collect().await.expect("readable").to_bytes();
+                let mut read = Vec::new();
+                if packed {
+                    io::Read::read_to_end(&mut GzDecoder::new(&*bytes), &mut read).expect("gzip");
+                } else {
+                    read = bytes.to_vec();
+                }
+                assert_eq!(read, text);
+            }
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Edge;
+
 /// Bounds on what a client can make the server do.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -30,6 +32,18 @@ impl Default for Limits {
     }
 }
 
+/// How a server ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shutdown {
+    /// How long it goes on as before, but says that it is not ready, so that nobody is sent
+    /// here any more.
+    pub delay: Duration,
+    /// Whether who still comes is told to come again, while others are being answered.
+    pub retry_after: bool,
+    /// Within what time watches end: not all at once.
+    pub watches: Duration,
+}
+
 #[derive(Clone, Debug)]
 pub struct Config {
     pub limits: Limits,
@@ -40,6 +54,8 @@ pub struct Config {
     pub anonymous: bool,
     /// What this server's own address is, for `/api`.
     pub advertise: String,
+    pub edge: Edge,
+    pub shutdown: Shutdown,
 }
 
 impl Default for Config {
@@ -50,6 +66,8 @@ impl Default for Config {
             commit: "",
             anonymous: true,
             advertise: String::new(),
+            edge: Edge::default(),
+            shutdown: Shutdown::default(),
         }
     }
 }

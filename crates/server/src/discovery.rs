@@ -1,10 +1,19 @@
 //! What the server serves, as clients ask for it: the old lists and the
 //! aggregated document.
 
-use http::{HeaderMap, header::ACCEPT};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue,
+    header::{ACCEPT, CACHE_CONTROL},
+};
 use object::Value;
 
-use crate::{RemoteGroup, Reply, Served, Server, kinds::stored_in, object_reply, respond::raw};
+use crate::{
+    RemoteGroup, Reply, Served, Server,
+    kinds::stored_in,
+    object_reply,
+    tagged::{tag, tagged},
+};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -14,8 +23,10 @@ pub(crate) fn answer(server: &Server, path: &str, headers: &HeaderMap) -> Option
     let others = server.aggregate.as_ref().map(|others| others.groups()).unwrap_or_default();
     let aggregated = wants_aggregated(headers);
     match &*parts {
-        ["api"] if aggregated => Some(document(&kinds, &[], str::is_empty)),
-        ["apis"] if aggregated => Some(document(&kinds, &others, |group| !group.is_empty())),
+        ["api"] if aggregated => Some(kept(headers, &document(&kinds, &[], str::is_empty))),
+        ["apis"] if aggregated => {
+            Some(kept(headers, &document(&kinds, &others, |group| !group.is_empty())))
+        }
         ["api"] => Some(object_reply(200, &versions(server))),
         ["apis"] => Some(object_reply(200, &groups(&kinds, &others))),
         ["apis", name] => group(&kinds, &others, name).map(|group| object_reply(200, &group)),
@@ -182,7 +193,7 @@ fn hash(served: &Served) -> String {
 }
 
 /// The aggregated document: all groups whose name `is` right, with all in them.
-fn document(kinds: &[Served], others: &[RemoteGroup], is: impl Fn(&str) -> bool) -> Reply {
+fn document(kinds: &[Served], others: &[RemoteGroup], is: impl Fn(&str) -> bool) -> Value {
     let groups = by_group(kinds).into_iter().filter(|(group, _)| is(group));
     let items = groups.map(|(group, versions)| {
         let versions = versions.into_iter().map(|version| {
@@ -211,7 +222,15 @@ fn document(kinds: &[Served], others: &[RemoteGroup], is: impl Fn(&str) -> bool)
     list["apiVersion"] = "apidiscovery.k8s.io/v2".into();
     list["metadata"] = Value::object();
     list["items"] = items.chain(others.iter().map(remote_group)).collect();
-    raw(200, AGGREGATED, object::to_json(&list))
+    list
+}
+
+/// A document that clients may keep.
+fn kept(headers: &HeaderMap, document: &Value) -> Reply {
+    let bytes = Bytes::from(object::to_json(document));
+    let mut reply = tagged(headers, AGGREGATED, &tag(&bytes), &bytes);
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    reply
 }
 
 fn aggregated(served: &Served) -> Value {

@@ -1,46 +1,59 @@
-//! Events as bytes, made once and shared by all who watch in the same form.
+//! Objects as bytes, made once and shared by all who read, list or watch them in the
+//! same form.
+//!
+//! ```text
+//!  JSON       "metadata":{"resourceVersion":"7",…},"spec":…}      what names the kind stands before it
+//!  protobuf   the message                                        without its envelope
+//! ```
 
 use std::{
-    collections::VecDeque,
+    collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use bytes::Bytes;
-use object::Value;
-use schema::Definition;
+use object::{Value, write_json};
+use schema::{Definition, protobuf};
 use store::Version;
 
-use crate::negotiate::Format;
+use crate::{Served, negotiate::Format, respond::shown};
 
-/// So many events are kept: watchers are rarely further apart.
-const EVENTS: usize = 128;
-/// And no larger ones than this, so that all of them fit into memory.
+/// As much is kept twice at most: what is used, and what was used before.
+const KEPT: usize = 24 << 20;
+/// Larger ones are not kept.
 const LARGEST: usize = 256 << 10;
-
-/// What bytes depend on. What is pointed to is kept, so that no pointer is used again.
-#[derive(Clone, Debug)]
-pub(crate) struct Form {
-    pub(crate) event: &'static str,
-    pub(crate) revision: u64,
-    pub(crate) version: Arc<Version<Value>>,
-    pub(crate) definition: Arc<Definition>,
-    pub(crate) format: Format,
-}
-
-impl PartialEq for Form {
-    fn eq(&self, other: &Self) -> bool {
-        self.revision == other.revision
-            && self.event == other.event
-            && self.format == other.format
-            && Arc::ptr_eq(&self.version, &other.version)
-            && Arc::ptr_eq(&self.definition, &other.definition)
-    }
-}
+/// What keeping takes besides.
+const OVERHEAD: usize = 160;
 
 #[derive(Default)]
 pub(crate) struct Encodings {
-    newest: Mutex<VecDeque<(Form, Bytes)>>,
+    shelves: Mutex<Shelves>,
+}
+
+/// What was not asked for while `used` filled up is forgotten.
+#[derive(Default)]
+struct Shelves {
+    used: HashMap<Key, Piece>,
+    before: HashMap<Key, Piece>,
+    weight: usize,
+}
+
+/// What bytes depend on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    version: usize,
+    definition: usize,
+    /// Of a deleted object it is later than its own.
+    revision: u64,
+    format: Format,
+}
+
+struct Piece {
+    bytes: Bytes,
+    /// As long as these are held, their addresses belong to nothing else.
+    _version: Weak<Version<Value>>,
+    _definition: Weak<Definition>,
 }
 
 impl fmt::Debug for Encodings {
@@ -50,22 +63,149 @@ impl fmt::Debug for Encodings {
 }
 
 impl Encodings {
-    /// The bytes of an event: those that another watcher has made, or new ones.
-    pub(crate) fn get(&self, form: Form, encode: impl FnOnce() -> Vec<u8>) -> Bytes {
-        let find = |newest: &VecDeque<(Form, Bytes)>| {
-            newest.iter().rev().find(|(own, _)| *own == form).map(|(_, bytes)| bytes.clone())
-        };
-        if let Some(bytes) = find(&self.newest.lock().unwrap_or_else(PoisonError::into_inner)) {
+    /// The bytes of a stored object: those that another reader has made, or new ones.
+    pub(crate) fn one(
+        &self,
+        served: &Served,
+        format: Format,
+        revision: u64,
+        version: &Arc<Version<Value>>,
+    ) -> Bytes {
+        if served.asks() {
+            return encode(served, format, revision, &version.object).into();
+        }
+        let key = Key::of(served, format, revision, version);
+        if let Some(bytes) = self.shelves().find(&key) {
             return bytes;
         }
-        let bytes = Bytes::from(encode());
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes.len() <= LARGEST && find(&newest).is_none() {
-            newest.push_back((form, bytes.clone()));
-            if newest.len() > EVENTS {
-                newest.pop_front();
-            }
-        }
+        let bytes = Bytes::from(encode(served, format, revision, &version.object));
+        self.shelves().keep(key, Piece::of(served, version, &bytes));
         bytes
     }
+
+    /// The same of several at once.
+    pub(crate) fn several(
+        &self,
+        served: &Served,
+        format: Format,
+        versions: &[Arc<Version<Value>>],
+    ) -> Vec<Bytes> {
+        let made = |version: &Arc<Version<Value>>| {
+            Bytes::from(encode(served, format, version.revision, &version.object))
+        };
+        if served.asks() {
+            return versions.iter().map(made).collect();
+        }
+        let key =
+            |version: &Arc<Version<Value>>| Key::of(served, format, version.revision, version);
+        let found: Vec<_> = {
+            let mut shelves = self.shelves();
+            versions.iter().map(|version| shelves.find(&key(version))).collect()
+        };
+        let fresh: Vec<_> = found.iter().map(Option::is_none).collect();
+        let pairs = versions.iter().zip(found);
+        let all: Vec<_> =
+            pairs.map(|(version, found)| found.unwrap_or_else(|| made(version))).collect();
+        if fresh.contains(&true) {
+            let mut shelves = self.shelves();
+            for (at, version) in versions.iter().enumerate().filter(|(at, _)| fresh[*at]) {
+                shelves.keep(key(version), Piece::of(served, version, &all[at]));
+            }
+        }
+        all
+    }
+
+    fn shelves(&self) -> MutexGuard<'_, Shelves> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shelves {
+    fn find(&mut self, key: &Key) -> Option<Bytes> {
+        if let Some(piece) = self.used.get(key) {
+            return Some(piece.bytes.clone());
+        }
+        let piece = self.before.remove(key)?;
+        let bytes = piece.bytes.clone();
+        self.keep(*key, piece);
+        Some(bytes)
+    }
+
+    fn keep(&mut self, key: Key, piece: Piece) {
+        if piece.bytes.len() > LARGEST {
+            return;
+        }
+        self.weight += piece.bytes.len() + OVERHEAD;
+        self.used.insert(key, piece);
+        if self.weight > KEPT {
+            self.before = std::mem::take(&mut self.used);
+            self.weight = 0;
+        }
+    }
+}
+
+impl Key {
+    fn of(served: &Served, format: Format, revision: u64, version: &Arc<Version<Value>>) -> Self {
+        Self {
+            version: Arc::as_ptr(version).addr(),
+            definition: Arc::as_ptr(&served.definition).addr(),
+            revision,
+            format,
+        }
+    }
+}
+
+impl Piece {
+    fn of(served: &Served, version: &Arc<Version<Value>>, bytes: &Bytes) -> Self {
+        Self {
+            bytes: bytes.clone(),
+            _version: Arc::downgrade(version),
+            _definition: Arc::downgrade(&served.definition),
+        }
+    }
+}
+
+/// Writes what names the kind of an object, in JSON: the bytes of the object follow.
+pub(crate) fn write_kind(served: &Served, out: &mut Vec<u8>) {
+    let names = &served.definition.names;
+    out.extend_from_slice(b"{\"kind\":\"");
+    out.extend_from_slice(names.kind.as_bytes());
+    out.extend_from_slice(b"\",\"apiVersion\":\"");
+    out.extend_from_slice(names.api_version().as_bytes());
+    out.extend_from_slice(b"\",");
+}
+
+/// The bytes of a stored object, with its revision and without its kind.
+fn encode(served: &Served, format: Format, revision: u64, object: &Value) -> Vec<u8> {
+    if format == Format::Protobuf {
+        return protobuf::encode(&served.definition.shape, &shown(served, revision, object));
+    }
+    let mut out = Vec::with_capacity(1024);
+    if served.is_same() {
+        write(revision, object, &mut out);
+    } else {
+        write(revision, &shown(served, 0, object), &mut out);
+    }
+    out.shrink_to_fit();
+    out
+}
+
+/// The fields of a tree, its metadata first, up to the last brace.
+fn write(revision: u64, object: &Value, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"metadata\":{\"resourceVersion\":\"");
+    out.extend_from_slice(revision.to_string().as_bytes());
+    out.push(b'"');
+    let fields = |fields: &mut dyn Iterator<Item = (&str, &Value)>, out: &mut Vec<u8>| {
+        for (name, value) in fields {
+            out.push(b',');
+            write_json(&name.into(), out);
+            out.push(b':');
+            write_json(value, out);
+        }
+        out.push(b'}');
+    };
+    let meta = object.get("metadata").entries();
+    fields(&mut meta.filter(|(name, _)| *name != "resourceVersion"), out);
+    let rest = object.entries();
+    fields(&mut rest.filter(|(name, _)| !matches!(*name, "metadata" | "apiVersion" | "kind")), out);
 }

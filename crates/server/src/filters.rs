@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use http::request::Parts;
 use object::{Status, Subject, Text};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use crate::{
     Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, User, query::unescaped,
@@ -32,7 +35,11 @@ pub(crate) async fn pass(server: &Server, head: &Parts, peer: &Peer) -> Result<P
     let query = Query::parse(head.uri.query().unwrap_or_default());
     let info = RequestInfo::of(&head.method, head.uri.path(), &query);
     let unknown = |status| Refused { status, who: None };
-    let user = authenticate(server, head, peer).await.map_err(unknown)?;
+    let began = Instant::now();
+    let user = authenticate(server, head, peer).await;
+    let known = if user.is_ok() { &server.metrics.known } else { &server.metrics.unknown };
+    known.observe(began.elapsed().as_secs_f64());
+    let user = user.map_err(unknown)?;
     let user = impersonate(server, head, user).await.map_err(unknown)?;
     let seat = match &server.flow {
         Some(flow) => flow.seat(&user, &info).await,
@@ -42,7 +49,13 @@ pub(crate) async fn pass(server: &Server, head: &Parts, peer: &Peer) -> Result<P
         }),
     };
     let allowed = match seat {
-        Ok(seat) => authorize(server, &user, &info.attributes(&query)).await.map(|()| seat),
+        Ok(seat) => {
+            let began = Instant::now();
+            let allowed = authorize(server, &user, &info.attributes(&query)).await;
+            let of = if allowed.is_ok() { &server.metrics.allowed } else { &server.metrics.denied };
+            of.observe(began.elapsed().as_secs_f64());
+            allowed.map(|()| seat)
+        }
         Err(status) => Err(status),
     };
     match allowed {

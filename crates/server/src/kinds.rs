@@ -159,6 +159,10 @@ impl Kinds {
         self.read().by_name.get(&key).cloned()
     }
 
+    pub(crate) fn has(&self, group: &str, version: &str, plural: &str) -> bool {
+        self.read().by_name.contains_key(&(group.into(), version.into(), plural.into()))
+    }
+
     /// A kind by the names that objects have for it.
     pub fn named(&self, group: &str, version: &str, kind: &str) -> Option<Served> {
         let is = |served: &&Served| {

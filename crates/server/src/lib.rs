@@ -10,12 +10,14 @@ mod admit;
 mod aggregate;
 mod audit;
 mod auth;
+mod bell;
 mod body;
 mod codec;
 mod compress;
 mod config;
 mod convert;
 mod discovery;
+mod edge;
 mod encodings;
 mod encryption;
 mod filters;
@@ -24,6 +26,7 @@ mod health;
 mod kinds;
 mod list_options;
 mod listen;
+mod listing;
 mod metrics;
 mod negotiate;
 mod openapi;
@@ -36,9 +39,12 @@ mod request;
 mod respond;
 mod route;
 mod server;
+mod streams;
 mod table;
+mod tagged;
 mod transform;
 mod upgrade;
+mod watch_socket;
 mod watching;
 
 pub use self::{
@@ -50,8 +56,9 @@ pub use self::{
     },
     body::{Body, Reply, read},
     codec::{Decoded, decode_body},
-    config::{Config, Limits},
+    config::{Config, Limits, Shutdown},
     convert::{Convert, Converting},
+    edge::Edge,
     encryption::{Encryption, EncryptionConfig, Place},
     flow::{Flow, Seat, Seating},
     health::Check,

@@ -10,8 +10,9 @@ use schema::{Errors, Path};
 
 use crate::{
     Page, Query, Registry, Reply, Request, Selection, Served, Server, Start,
+    metrics::Labels,
     negotiate::{Offer, negotiate},
-    registry::store_status,
+    registry::{chance, store_status},
     watching::{self, Terms},
 };
 
@@ -136,12 +137,14 @@ pub(crate) async fn watch(
     let asked = query.integer("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok());
     let timeout = match asked.filter(|seconds| *seconds > 0) {
         Some(seconds) => Duration::from_secs(seconds),
-        None => server.config.limits.watch_min.mul_f64(1.0 + spread()),
+        None => server.config.limits.watch_min.mul_f64(1.0 + chance()),
     };
-    let stop = server.stop.clone().cancelled_owned();
+    let bell = server.bell();
     let clock = server.registry.clock().clone();
     let encodings = server.encodings.clone();
-    Ok(watching::reply(watch, Terms { form, bookmarks, timeout, stop, clock, encodings }))
+    let watched = server.metrics.watched(Labels::of(&request.info, "GET", true, false));
+    let terms = Terms { form, bookmarks, timeout, bell, clock, encodings, watched };
+    Ok(watching::reply(watch, terms))
 }
 
 /// The number behind a resource version that somebody reads at; 0: any.
@@ -212,11 +215,4 @@ fn check_watch(query: &Query) -> Result<(), Status> {
 
 fn refuse(errs: &Errors) -> Result<(), Status> {
     if errs.is_empty() { Ok(()) } else { Err(errs.status("meta.k8s.io", "ListOptions", "")) }
-}
-
-/// Between 0 and 1, so that not all watches end at once.
-fn spread() -> f64 {
-    let first = crate::registry::uid();
-    let digits = u32::from_str_radix(&first[..6], 16).unwrap_or_default();
-    f64::from(digits) / f64::from(0x100_0000)
 }

@@ -3,10 +3,14 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, RwLock},
+    sync::{Arc, RwLock, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
+use rustix::{
+    net::sockopt,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 use rustls::ServerConfig;
 use tokio::{
     io::DuplexStream,
@@ -19,6 +23,8 @@ use tracing::debug;
 
 use crate::{Peer, Server, User};
 
+/// So long a connection may be silent before it is asked whether it still lives.
+const SILENT: Duration = Duration::from_secs(30);
 /// A handshake that takes longer is not meant.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
@@ -54,6 +60,9 @@ pub enum Listening {
 impl Server {
     /// Takes connections until the server stops.
     pub fn listen(self: &Arc<Self>, listening: Listening) {
+        if matches!(listening, Listening::Tls(..)) {
+            raise_limit();
+        }
         let (server, stop) = (self.clone(), self.stop.clone());
         self.spawn(async move {
             tokio::select! {
@@ -95,16 +104,39 @@ impl Server {
         acceptor: TlsAcceptor,
     ) {
         let _ = stream.set_nodelay(true);
+        let _ = keep_alive(&stream);
         let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return debug!(%address, %error, "no handshake"),
-            Err(_) => return debug!(%address, "a handshake took too long"),
+            Ok(Err(error)) => {
+                self.metrics.handshake_errors.fetch_add(1, Relaxed);
+                return debug!(%address, %error, "no handshake");
+            }
+            Err(_) => {
+                self.metrics.handshake_errors.fetch_add(1, Relaxed);
+                return debug!(%address, "a handshake took too long");
+            }
         };
         let chain = stream.get_ref().1.peer_certificates();
         let certificate =
             chain.and_then(|chain| chain.first()).map(|first| Arc::new(first.to_vec()));
         let peer = Peer { address: Some(address), certificate, identity: None };
         self.connection(stream, peer).await;
+    }
+}
+
+/// Who has gone without a word is found out.
+fn keep_alive(stream: &tokio::net::TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENT)?;
+    sockopt::set_tcp_keepintvl(stream, SILENT)?;
+    Ok(())
+}
+
+/// Many connections take many files: as many as this process may ever have.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        debug!(%error, "no more files than usual can be open");
     }
 }
 

@@ -1,87 +1,357 @@
 //! Numbers about the server, under upstream's names.
 
-use std::{collections::BTreeMap, fmt::Write, sync::Mutex, time::Duration};
+mod histogram;
+mod process;
 
-/// Upper bounds of the buckets of request durations, in seconds.
-const BUCKETS: [f64; 10] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0, 5.0, 60.0];
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::{self, Write},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
-#[derive(Debug, Default)]
+use object::Text;
+
+use self::histogram::Histogram;
+use crate::{Config, RequestInfo};
+
+const SECONDS: &[f64] = &[
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
+    10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+];
+const DECISIONS: &[f64] = &[
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
+    8.192, 16.384,
+];
+const SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+const EVENTS: &[f64] = &[1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0, 131_072.0];
+
+/// What is no resource and counted by itself.
+const PLAIN: &[&str] = &[
+    "/readyz",
+    "/livez",
+    "/healthz",
+    "/metrics",
+    "/version",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/apis",
+    "/api",
+];
+
+#[derive(Debug)]
 pub(crate) struct Metrics {
-    requests: Mutex<BTreeMap<Labels, Requests>>,
+    requests: Mutex<HashMap<Labels, Requests>>,
+    watches: Mutex<HashMap<Labels, Arc<Watched>>>,
+    pub(crate) reading: AtomicU64,
+    pub(crate) writing: AtomicU64,
+    pub(crate) handshake_errors: AtomicU64,
+    pub(crate) known: Histogram,
+    pub(crate) unknown: Histogram,
+    pub(crate) allowed: Histogram,
+    pub(crate) denied: Histogram,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// What a request was about. Names are those of kinds that are served, so that nobody
+/// can make up new ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Labels {
-    pub(crate) verb: String,
-    pub(crate) group: String,
-    pub(crate) version: String,
-    pub(crate) resource: String,
-    pub(crate) subresource: String,
-    pub(crate) code: u16,
+    pub(crate) verb: &'static str,
+    pub(crate) group: Text,
+    pub(crate) version: Text,
+    pub(crate) resource: Text,
+    pub(crate) subresource: Text,
+    pub(crate) scope: &'static str,
+    pub(crate) dry_run: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Requests {
-    count: u64,
-    seconds: f64,
-    buckets: [u64; BUCKETS.len()],
+    by_code: BTreeMap<u16, u64>,
+    seconds: Histogram,
+    sizes: Histogram,
+}
+
+/// What is told to those who watch a kind.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) open: AtomicU64,
+    pub(crate) events: Histogram,
+}
+
+/// Counted as long as it is held.
+#[derive(Debug)]
+pub(crate) struct Held<'a>(&'a AtomicU64);
+
+impl<'a> Held<'a> {
+    pub(crate) fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let decisions = || Histogram::new(DECISIONS);
+        Self {
+            requests: Mutex::default(),
+            watches: Mutex::default(),
+            reading: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
+            handshake_errors: AtomicU64::new(0),
+            known: decisions(),
+            unknown: decisions(),
+            allowed: decisions(),
+            denied: decisions(),
+        }
+    }
 }
 
 impl Metrics {
-    pub(crate) fn observe(&self, labels: Labels, took: Duration) {
-        let mut requests = self.requests.lock().expect("not poisoned");
-        let entry = requests.entry(labels).or_default();
-        let seconds = took.as_secs_f64();
-        entry.count += 1;
-        entry.seconds += seconds;
-        for (bucket, bound) in entry.buckets.iter_mut().zip(BUCKETS) {
-            *bucket += u64::from(seconds <= bound);
+    pub(crate) fn observe(&self, labels: Labels, code: u16, took: Duration, size: Option<u64>) {
+        let mut requests = lock(&self.requests);
+        let entry = requests.entry(labels).or_insert_with(|| Requests {
+            by_code: BTreeMap::new(),
+            seconds: Histogram::new(SECONDS),
+            sizes: Histogram::new(SIZES),
+        });
+        *entry.by_code.entry(code).or_default() += 1;
+        entry.seconds.observe(took.as_secs_f64());
+        if let Some(size) = size {
+            entry.sizes.observe(float(size));
         }
     }
 
-    /// Begins to count anew.
+    /// How large an answer was whose size was not known when it began.
+    pub(crate) fn observe_size(&self, labels: &Labels, size: u64) {
+        if let Some(entry) = lock(&self.requests).get(labels) {
+            entry.sizes.observe(float(size));
+        }
+    }
+
+    /// Where the watches of a kind are counted.
+    pub(crate) fn watched(&self, labels: Labels) -> Arc<Watched> {
+        let new = || Watched { open: AtomicU64::new(0), events: Histogram::new(EVENTS) };
+        lock(&self.watches).entry(labels).or_insert_with(|| Arc::new(new())).clone()
+    }
+
+    /// Begins to count requests anew.
     pub(crate) fn reset(&self) {
-        self.requests.lock().expect("not poisoned").clear();
+        lock(&self.requests).clear();
     }
 
-    /// All of it in the text form that Prometheus reads.
-    pub(crate) fn text(&self, objects: &[(String, usize)]) -> String {
-        let requests = self.requests.lock().expect("not poisoned");
+    /// All of it in the text form that Prometheus reads. `objects`: by group and resource.
+    pub(crate) fn text(&self, config: &Config, objects: &[(Text, Text, usize)]) -> String {
         let mut out = String::new();
-        out.push_str("# HELP apiserver_request_total Requests by verb, resource and answer.\n");
-        out.push_str("# TYPE apiserver_request_total counter\n");
-        for (labels, entry) in &*requests {
-            let (code, count) = (labels.code, entry.count);
-            let _ = writeln!(out, "apiserver_request_total{{code=\"{code}\",{labels}}} {count}");
+        self.requests_text(&mut out);
+        self.watches_text(&mut out);
+        head("apiserver_current_inflight_requests", "gauge", "Requests under way.", &mut out);
+        for (kind, count) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
+            let count = count.load(Relaxed);
+            let _ = writeln!(
+                out,
+                "apiserver_current_inflight_requests{{request_kind=\"{kind}\"}} {count}"
+            );
         }
-        out.push_str("# HELP apiserver_request_duration_seconds Time to answer.\n");
-        out.push_str("# TYPE apiserver_request_duration_seconds histogram\n");
-        let name = "apiserver_request_duration_seconds";
-        for (labels, entry) in &*requests {
-            for (count, bound) in entry.buckets.iter().zip(BUCKETS) {
-                let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
-            }
-            let Requests { count, seconds, .. } = entry;
-            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
-            let _ = writeln!(out, "{name}_sum{{{labels}}} {seconds}");
-            let _ = writeln!(out, "{name}_count{{{labels}}} {count}");
+        self.decisions_text(&mut out);
+        head("apiserver_resource_objects", "gauge", "Objects that are stored.", &mut out);
+        for (group, resource, count) in objects {
+            let _ = writeln!(
+                out,
+                "apiserver_resource_objects{{group=\"{group}\",resource=\"{resource}\"}} {count}"
+            );
         }
-        out.push_str("# HELP apiserver_storage_objects Objects in the store.\n");
-        out.push_str("# TYPE apiserver_storage_objects gauge\n");
-        for (resource, count) in objects {
-            let _ = writeln!(out, "apiserver_storage_objects{{resource=\"{resource}\"}} {count}");
-        }
+        let name = "apiserver_tls_handshake_errors_total";
+        head(name, "counter", "Connections that came to nothing.", &mut out);
+        let _ = writeln!(out, "{name} {}", self.handshake_errors.load(Relaxed));
+        head("kubernetes_build_info", "gauge", "Which program this is.", &mut out);
+        let (version, commit) = (config.version, config.commit);
+        let mut parts = version.trim_start_matches('v').split('.');
+        let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let _ = writeln!(
+            out,
+            "kubernetes_build_info{{build_date=\"1970-01-01T00:00:00Z\",compiler=\"rustc\",\
+             git_commit=\"{commit}\",git_tree_state=\"clean\",git_version=\"{version}\",\
+             go_version=\"\",major=\"{major}\",minor=\"{minor}\",platform=\"linux/{}\"}} 1",
+            crate::plain::architecture()
+        );
+        process::write(&mut out);
         out
+    }
+
+    fn requests_text(&self, out: &mut String) {
+        let requests = lock(&self.requests);
+        let mut all: Vec<_> = requests.iter().collect();
+        all.sort_by_key(|(labels, _)| *labels);
+        let name = "apiserver_request_total";
+        head(name, "counter", "Requests by verb, resource and answer.", out);
+        for (labels, entry) in &all {
+            for (code, count) in &entry.by_code {
+                let dry = labels.dry();
+                let _ = writeln!(
+                    out,
+                    "{name}{{code=\"{code}\",component=\"{}\",{dry},{labels}}} {count}",
+                    labels.component()
+                );
+            }
+        }
+        let name = "apiserver_request_duration_seconds";
+        head(name, "histogram", "Time to answer.", out);
+        for (labels, entry) in &all {
+            let with = format!("component=\"{}\",{},{labels}", labels.component(), labels.dry());
+            entry.seconds.write(name, with, out);
+        }
+        let mut written = |name: &str, help: &str, of: &dyn Fn(&Requests) -> &Histogram| {
+            head(name, "histogram", help, out);
+            for (labels, entry) in all.iter().filter(|(labels, _)| !labels.dry_run) {
+                let with = format!("component=\"{}\",{labels}", labels.component());
+                of(entry).write(name, with, out);
+            }
+        };
+        let sli = "apiserver_request_sli_duration_seconds";
+        written(sli, "Time to answer, as promises count it.", &|entry| &entry.seconds);
+        written("apiserver_response_sizes", "Bytes of answers.", &|entry| &entry.sizes);
+    }
+
+    fn watches_text(&self, out: &mut String) {
+        let watches = lock(&self.watches);
+        let mut all: Vec<_> = watches.iter().collect();
+        all.sort_by_key(|(labels, _)| *labels);
+        let name = "apiserver_longrunning_requests";
+        head(name, "gauge", "Watches that are open.", out);
+        for (labels, watched) in &all {
+            let open = watched.open.load(Relaxed);
+            let _ = writeln!(out, "{name}{{component=\"apiserver\",{labels}}} {open}");
+        }
+        // Those of all scopes count as one here.
+        let kind = |labels: &Labels| {
+            let Labels { group, resource, version, .. } = labels;
+            format!("group=\"{group}\",resource=\"{resource}\",version=\"{version}\"")
+        };
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for (labels, watched) in &all {
+            *counts.entry(kind(labels)).or_default() += watched.events.count();
+        }
+        let name = "apiserver_watch_events_total";
+        head(name, "counter", "Events that were told.", out);
+        for (labels, count) in counts {
+            let _ = writeln!(out, "{name}{{{labels}}} {count}");
+        }
+    }
+
+    fn decisions_text(&self, out: &mut String) {
+        let (known, unknown) = (("success", &self.known), ("failure", &self.unknown));
+        let (allowed, denied) = (("allowed", &self.allowed), ("denied", &self.denied));
+        for (count, seconds, help, of) in [
+            (
+                "authentication_attempts",
+                "authentication_duration_seconds",
+                "Who calls.",
+                [known, unknown],
+            ),
+            (
+                "authorization_attempts_total",
+                "authorization_duration_seconds",
+                "What they may.",
+                [allowed, denied],
+            ),
+        ] {
+            head(count, "counter", help, out);
+            for (result, histogram) in of {
+                let _ = writeln!(out, "{count}{{result=\"{result}\"}} {}", histogram.count());
+            }
+            head(seconds, "histogram", help, out);
+            for (result, histogram) in of {
+                histogram.write(seconds, format_args!("result=\"{result}\""), out);
+            }
+        }
     }
 }
 
-impl std::fmt::Display for Labels {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { verb, group, version, resource, subresource, .. } = self;
+impl Labels {
+    /// What is counted for a request; of a kind that nobody serves only the method.
+    pub(crate) fn of(info: &RequestInfo, method: &str, served: bool, dry_run: bool) -> Self {
+        if !served {
+            let path = &*info.path;
+            let known = PLAIN.iter().find(|own| !info.is_resource && path.starts_with(**own));
+            let subresource = known.copied().unwrap_or_default().into();
+            return Self { verb: method_verb(method), subresource, ..Self::default() };
+        }
+        let scope = match (&*info.verb, info.name.is_empty(), info.namespace.is_empty()) {
+            ("create", ..) | (_, false, _) => "resource",
+            (_, true, false) => "namespace",
+            (_, true, true) => "cluster",
+        };
+        let verb = match &*info.verb {
+            "list" => "LIST",
+            "watch" => "WATCH",
+            "deletecollection" => "DELETECOLLECTION",
+            _ => method_verb(method),
+        };
+        Self {
+            verb,
+            group: info.group.clone(),
+            version: info.version.clone(),
+            resource: info.resource.clone(),
+            subresource: info.subresource.clone(),
+            scope,
+            dry_run,
+        }
+    }
+
+    fn component(&self) -> &'static str {
+        if self.resource.is_empty() { "" } else { "apiserver" }
+    }
+
+    fn dry(&self) -> &'static str {
+        if self.dry_run { "dry_run=\"All\"" } else { "dry_run=\"\"" }
+    }
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verb, group, version, resource, subresource, scope, .. } = self;
         write!(
             f,
-            "group=\"{group}\",resource=\"{resource}\",subresource=\"{subresource}\",\
-             verb=\"{verb}\",version=\"{version}\""
+            "group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",\
+             subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
         )
     }
+}
+
+/// The two lines that stand before a metric.
+fn head(name: &str, kind: &str, help: &str, out: &mut String) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn method_verb(method: &str) -> &'static str {
+    match method {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "APPLY" => "APPLY",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        "CONNECT" => "CONNECT",
+        _ => "other",
+    }
+}
+
+fn float(size: u64) -> f64 {
+    f64::from(u32::try_from(size).unwrap_or(u32::MAX))
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,7 +9,7 @@ use object::{Status, StatusDetails};
 use crate::{Query, Served, table::Include};
 
 /// The forms that objects have on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Format {
     Json,
     Yaml,

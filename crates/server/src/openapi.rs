@@ -4,17 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH},
+    HeaderMap, HeaderValue,
+    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
 };
-use object::{Status, StatusDetails, Value, to_json};
+use object::{Value, to_json};
 use schema::Definition;
 
 use crate::{
-    Query, Reply, Server,
-    codec::hex,
-    object_reply,
-    respond::{raw, status_reply},
+    Query, Reply, Server, object_reply,
+    respond::raw,
+    tagged::{no_form, tag, tagged},
 };
 
 /// A document whose address names its content never changes.
@@ -48,7 +47,7 @@ impl Documents {
         match path.trim_end_matches('/') {
             "/openapi/v2" => {
                 if !takes_json(headers) {
-                    return Some(status_reply(&not_acceptable()));
+                    return Some(no_form());
                 }
                 Some(self.older(server).reply(headers))
             }
@@ -63,7 +62,7 @@ impl Documents {
                     return Some(nothing);
                 };
                 if !takes_json(headers) {
-                    return Some(status_reply(&not_acceptable()));
+                    return Some(no_form());
                 }
                 let mut reply = found.reply(headers);
                 if query.get("hash") == Some(&found.hash) {
@@ -152,23 +151,12 @@ fn owned(definitions: &[Arc<Definition>]) -> Vec<Definition> {
 impl Document {
     fn new(name: String, document: &Value) -> Self {
         let bytes = Bytes::from(to_json(document));
-        Self { name, hash: hash(&bytes), bytes }
+        Self { name, hash: tag(&bytes), bytes }
     }
 
     /// The document, unless the client has it.
     fn reply(&self, headers: &HeaderMap) -> Reply {
-        let tag = format!("\"{}\"", self.hash);
-        let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-        let known = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag));
-        let body = if known { Bytes::new() } else { self.bytes.clone() };
-        let mut reply = raw(200, "application/json", body);
-        if known {
-            *reply.status_mut() = StatusCode::NOT_MODIFIED;
-        }
-        if let Ok(tag) = HeaderValue::from_str(&tag) {
-            reply.headers_mut().insert(ETAG, tag);
-        }
-        reply
+        tagged(headers, "application/json", &self.hash, &self.bytes)
     }
 }
 
@@ -183,17 +171,7 @@ fn takes_json(headers: &HeaderMap) -> bool {
         })
 }
 
-fn not_acceptable() -> Status {
-    let why = "the OpenAPI documents are served as application/json only";
-    Status::failure(406, "NotAcceptable", why).with_details(StatusDetails::new())
-}
-
 fn definitions(server: &Server) -> Vec<Arc<Definition>> {
     let kinds = server.registry.kinds().all().into_iter().map(|served| served.definition);
     kinds.chain(server.parts.iter().cloned().map(Arc::new)).collect()
-}
-
-fn hash(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    hex(digest.as_ref()).to_uppercase()
 }

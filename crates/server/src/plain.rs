@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use object::{Status, Value};
+use object::{Status, Text, Value};
 
 use crate::{
     Reply, Request, Served, Server, discovery, health, object_reply,
@@ -48,17 +48,7 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
             Ok(raw(200, "text/plain; charset=utf-8", b"metrics reset\n".to_vec()))
         }
         "/metrics" => {
-            let count = |served: Served| {
-                let names = &served.definition.names;
-                let resource = match names.group {
-                    "" => names.plural.to_owned(),
-                    group => format!("{}.{group}", names.plural),
-                };
-                served.objects.map(|objects| (resource, objects.len()))
-            };
-            let objects: Vec<_> =
-                server.registry.kinds().all().into_iter().filter_map(count).collect();
-            let text = server.metrics.text(&objects);
+            let text = server.metrics.text(&server.config, &stored(server));
             Ok(raw(200, METRICS, text.into_bytes()))
         }
         path => {
@@ -71,6 +61,20 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
             }
         }
     }
+}
+
+/// How many objects there are, by group and resource.
+fn stored(server: &Server) -> Vec<(Text, Text, usize)> {
+    let mut all = Vec::new();
+    for Served { hub, objects, .. } in server.registry.kinds().all() {
+        let (group, resource) = (Text::from(hub.names.group), Text::from(hub.names.plural));
+        let known = all.iter().any(|(own, name, _)| *own == group && *name == resource);
+        if let Some(objects) = objects.filter(|_| !known) {
+            all.push((group, resource, objects.len()));
+        }
+    }
+    all.sort();
+    all
 }
 
 /// The old prefix of watches, with nothing behind it.
@@ -107,7 +111,7 @@ fn version(server: &Server) -> Value {
 }
 
 /// As Go names it.
-fn architecture() -> &'static str {
+pub(crate) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -1,13 +1,13 @@
 //! From objects to answers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING},
 };
-use object::{
-    Lens, Object, Status, Value, View, to_json, to_json_pretty, write_json, yaml::to_yaml,
-};
+use object::{Lens, Object, Status, Value, View, to_json, to_json_pretty, yaml::to_yaml};
 use ref_cast::RefCast;
 use schema::{Definition, protobuf};
 use store::Version;
@@ -15,6 +15,8 @@ use store::Version;
 use crate::{
     Body, List, Query, Reply, Served,
     body::full,
+    encodings::{Encodings, write_kind},
+    listing::listing,
     negotiate::{As, Form, Format, Offer, negotiate, negotiate_failure, not_acceptable},
     table,
 };
@@ -151,6 +153,30 @@ pub(crate) fn one(
     })
 }
 
+/// An object as it is in the store, whose bytes others may have made already.
+pub(crate) fn stored(
+    encodings: &Encodings,
+    served: &Served,
+    version: &Arc<Version<Value>>,
+    form: Form,
+    now: i64,
+) -> Result<Reply, Status> {
+    if form.into != As::Object || form.pretty || form.format == Format::Yaml {
+        return one(served, 200, version, form, now);
+    }
+    let bytes = encodings.one(served, form.format, version.revision, version);
+    let mut out = Vec::with_capacity(bytes.len() + 64);
+    if form.format == Format::Protobuf {
+        let names = &served.definition.names;
+        out = protobuf::seal(&names.api_version(), names.kind, &bytes);
+    } else {
+        write_kind(served, &mut out);
+        out.extend_from_slice(&bytes);
+        out.push(b'\n');
+    }
+    Ok(raw(200, form.media_type(), out))
+}
+
 /// The type that Go has for the kind: `core.ConfigMap`.
 fn go_name(served: &Served) -> String {
     let names = &served.definition.names;
@@ -197,7 +223,13 @@ pub(crate) fn sealed(definition: &Definition, object: &Value) -> Vec<u8> {
 }
 
 /// A list, whole or a page of it.
-pub(crate) fn many(served: &Served, list: &List, form: Form, now: i64) -> Result<Reply, Status> {
+pub(crate) fn many(
+    encodings: &Arc<Encodings>,
+    served: &Served,
+    list: List,
+    form: Form,
+    now: i64,
+) -> Result<Reply, Status> {
     let mut head = Value::object();
     head["resourceVersion"] = list.revision.to_string().into();
     if !list.token.is_empty() {
@@ -237,23 +269,16 @@ pub(crate) fn many(served: &Served, list: &List, form: Form, now: i64) -> Result
                 text(&object, form)
             }
         }
-        (As::Object, Format::Json) if !form.pretty => json_list(served, &head, list),
-        (As::Object, Format::Json | Format::Yaml) => {
+        (As::Object, format) if !form.pretty && format != Format::Yaml => {
+            let body = listing(encodings, served, format, &head, list.items);
+            return Ok(streaming(form.media_type(), body));
+        }
+        (As::Object, _) => {
             let mut object = named_list(served);
             object["metadata"] = head;
-            let item = |version: &std::sync::Arc<Version<Value>>| bare(served, version);
+            let item = |version: &Arc<Version<Value>>| bare(served, version);
             object["items"] = list.items.iter().map(item).collect();
             text(&object, form)
-        }
-        (As::Object, Format::Protobuf) => {
-            let items = list.items.iter().map(|version| {
-                let object = shown(served, version.revision, &version.object);
-                protobuf::encode(&served.definition.shape, &object)
-            });
-            let message = protobuf::encode_list(&head, items);
-            let names = &served.definition.names;
-            let kind = served.definition.list_kind();
-            protobuf::seal(&names.api_version(), &kind, &message)
         }
     };
     Ok(raw(200, form.media_type(), body))
@@ -275,64 +300,6 @@ fn bare(served: &Served, version: &Version<Value>) -> Value {
         object.remove("kind");
     }
     object
-}
-
-/// A list written straight from the stored trees: nothing is copied but the text.
-fn json_list(served: &Served, head: &Value, list: &List) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256 + list.items.len() * 1024);
-    let names = &served.definition.names;
-    out.extend_from_slice(b"{\"kind\":\"");
-    out.extend_from_slice(served.definition.list_kind().as_bytes());
-    out.extend_from_slice(b"\",\"apiVersion\":\"");
-    out.extend_from_slice(names.api_version().as_bytes());
-    out.extend_from_slice(b"\",\"metadata\":");
-    write_json(head, &mut out);
-    out.extend_from_slice(b",\"items\":[");
-    let same = served.is_same();
-    let typed = served.definition.custom.is_some();
-    for (at, version) in list.items.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        if same {
-            write_item(version.revision, &version.object, typed, &mut out);
-        } else {
-            write_json(&bare(served, version), &mut out);
-        }
-    }
-    out.extend_from_slice(b"]}\n");
-    out
-}
-
-/// Writes a stored object with its revision, and with or without its kind.
-pub(crate) fn write_item(revision: u64, object: &Value, typed: bool, out: &mut Vec<u8>) {
-    out.push(b'{');
-    let mut first = true;
-    for (name, value) in object.entries() {
-        if !typed && matches!(name, "apiVersion" | "kind") {
-            continue;
-        }
-        if !std::mem::take(&mut first) {
-            out.push(b',');
-        }
-        write_json(&name.into(), out);
-        out.push(b':');
-        if name == "metadata" {
-            out.extend_from_slice(b"{\"resourceVersion\":\"");
-            out.extend_from_slice(revision.to_string().as_bytes());
-            out.push(b'"');
-            for (name, value) in value.entries() {
-                out.push(b',');
-                write_json(&name.into(), out);
-                out.push(b':');
-                write_json(value, out);
-            }
-            out.push(b'}');
-        } else {
-            write_json(value, out);
-        }
-    }
-    out.push(b'}');
 }
 
 /// Metadata alone.

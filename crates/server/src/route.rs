@@ -17,7 +17,8 @@ use crate::{
     options::{self, call},
     plain::plain,
     registry::{Applied, Patch, PatchType, revision},
-    respond::{many, no_method, no_page, one, status_as},
+    respond::{many, no_method, no_page, one, status_as, stored},
+    watch_socket,
 };
 
 pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Reply, Status>> + Send + 'a>>;
@@ -134,7 +135,8 @@ async fn object(
             newest(registry, &served, &request.query).await?;
             let wanted = request.query.get("resourceVersion").unwrap_or_default();
             fresh(&served, revision(wanted)?).await?;
-            one(&served, 200, &*registry.read(&served, key.0, key.1).await?, form, now)?
+            let found = registry.read(&served, key.0, key.1).await?;
+            stored(&server.encodings, &served, &found, form, now)?
         }
         "list" => {
             let selection = selection(&served, &request)?;
@@ -142,7 +144,13 @@ async fn object(
             let page = page(&served, &request.query).await?;
             let mut list = registry.list(&served, &selection, &page)?;
             list.items = registry.converted(&served, list.items).await?;
-            many(&served, &list, form, now)?
+            many(&server.encodings, &served, list, form, now)?
+        }
+        "watch" if watch_socket::is_wanted(&request.head.headers) => {
+            let reply = watch(server, &served, &request).await?;
+            let mut incoming = hyper::Request::from_parts(request.head, ());
+            let upgrade = hyper::upgrade::on(&mut incoming);
+            watch_socket::socket(server, incoming.headers(), upgrade, reply)?
         }
         "watch" => watch(server, &served, &request).await?,
         "create" => {
@@ -171,7 +179,7 @@ async fn object(
             let selection = selection(&served, &request)?;
             let delete = options::delete(server, request, &mut call).await?;
             let list = registry.delete_collection(&mut call, &served, &selection, &delete).await?;
-            many(&served, &list, form, now)?
+            many(&server.encodings, &served, list, form, now)?
         }
         _ => return Err(no_method()),
     };

@@ -1,39 +1,57 @@
 //! A server: what it serves, to whom, and how.
 
-use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Once,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use http::{HeaderMap, header::ACCEPT_ENCODING, request::Parts};
+use http::{
+    HeaderMap, HeaderValue, Method, Version,
+    header::{ACCEPT_ENCODING, CONNECTION, RETRY_AFTER},
+    request::Parts,
+};
 use http_body_util::BodyExt;
 use hyper::{
     body::{Body as _, Incoming},
     service::service_fn,
 };
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
 use object::Status;
 use schema::Definition;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    time::{Instant, timeout},
+    sync::Notify,
+    time::{Instant, sleep_until, timeout},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 use tracing::debug;
 
 use crate::{
-    Aggregate, Audit, AuditStage, Authenticate, Authorize, Check, Config, Flow, Handler, Peer,
-    Query, Registry, Reply, Request, RequestInfo, Seat, User,
+    Aggregate, Audit, AuditStage, Authenticate, Authorize, Check, Config, Edge, Flow, Handler,
+    Peer, Query, Registry, Reply, Request, RequestInfo, Seat, Shutdown, User,
     audit::{Trail, recorded},
-    body::full,
+    bell::Bell,
+    body::{counted, full},
+    codec::media_type,
     compress::compressed,
     encodings::Encodings,
     filters::{Passed, Refused, Seats, pass},
-    metrics::{Labels, Metrics},
+    metrics::{Held, Labels, Metrics},
     negotiate::negotiate_failure,
     openapi::Documents,
-    respond::{status_as, warn},
+    respond::{raw, status_as, warn},
     route,
+    streams::Streams,
 };
 
 #[derive(Debug)]
@@ -62,18 +80,32 @@ pub struct Server {
     pub(crate) documents: Documents,
     pub(crate) encodings: Arc<Encodings>,
     pub(crate) stop: CancellationToken,
+    bell: Arc<Bell>,
+    rings: Once,
+    /// Whether it is about to end.
+    ending: Arc<AtomicBool>,
+    /// Whether whoever comes is told to come again.
+    refusing: AtomicBool,
+    /// Requests under way, watches not among them once they have begun.
+    under_way: Arc<()>,
     tasks: TaskTracker,
 }
 
 impl Server {
     pub fn new(registry: Arc<Registry>, config: Config) -> Self {
+        let ending = Arc::new(AtomicBool::new(false));
+        let ends = ending.clone();
+        let shutdown = Check::new("shutdown", false, move || match ends.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err("process is shutting down".to_owned()),
+        });
         Self {
             seats: Seats::new(&config.limits),
             registry,
             config,
             authenticators: Vec::new(),
             authorizers: Vec::new(),
-            checks: Vec::new(),
+            checks: vec![shutdown],
             aggregate: None,
             audit: None,
             flow: None,
@@ -84,16 +116,35 @@ impl Server {
             documents: Documents::default(),
             encodings: Arc::default(),
             stop: CancellationToken::new(),
+            bell: Arc::default(),
+            rings: Once::new(),
+            ending,
+            refusing: AtomicBool::new(false),
+            under_way: Arc::default(),
             tasks: TaskTracker::new(),
         }
     }
 
-    /// Ends everything: watches at once, other requests when they are answered or
-    /// the deadline is over.
+    /// Ends everything: first nobody is sent here any more, then requests end when they are
+    /// answered and watches one after the other, until the deadline is over.
     pub async fn stop(&self, deadline: Duration) {
+        let Shutdown { delay, retry_after, watches } = self.config.shutdown;
+        self.ending.store(true, Ordering::Release);
+        tokio::time::sleep(delay).await;
+        self.refusing.store(retry_after, Ordering::Release);
+        let until = Instant::now() + deadline;
+        while retry_after && Arc::strong_count(&self.under_way) > 1 && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.bell.end(watches);
         self.stop.cancel();
         self.tasks.close();
-        if timeout(deadline, self.tasks.wait()).await.is_err() {
+        let ended = tokio::select! {
+            () = self.tasks.wait() => true,
+            () = self.bell.run() => false,
+            () = sleep_until(until + watches) => false,
+        };
+        if !ended {
             debug!("connections were still open at the end");
         }
     }
@@ -119,18 +170,30 @@ impl Server {
         });
     }
 
+    /// Wakes those who wait, as long as the server runs.
+    pub(crate) fn bell(&self) -> Arc<Bell> {
+        self.rings.call_once(|| {
+            let bell = self.bell.clone();
+            self.background(async move { bell.run().await });
+        });
+        self.bell.clone()
+    }
+
     /// Serves one connection to its end, in HTTP/1.1 or HTTP/2.
     pub async fn connection(
         self: Arc<Self>,
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         peer: Peer,
     ) {
-        let server = self.clone();
+        let (server, leave) = (self.clone(), Arc::new(Notify::new()));
+        let left = leave.clone();
         let service = service_fn(move |request| {
-            let (server, peer) = (server.clone(), peer.clone());
-            async move { Ok::<_, Infallible>(server.answer(request, peer).await) }
+            let answer = server.clone().answer(request, peer.clone(), left.clone());
+            let answer = AbortOnDropHandle::new(server.tasks.spawn(answer));
+            async move { answer.await }
         });
-        let mut builder = Builder::new(TokioExecutor::new());
+        let streams = Streams::default();
+        let mut builder = Builder::new(streams.clone());
         let headers = self.config.limits.headers;
         builder.http1().timer(TokioTimer::new()).max_buf_size(headers.max(8192));
         builder
@@ -140,12 +203,12 @@ impl Server {
             .max_concurrent_streams(1000)
             .adaptive_window(true);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
-        tokio::pin!(connection);
+        let mut driving = streams.drive(Box::pin(connection.into_owned()));
         let ended = tokio::select! {
-            ended = &mut connection => ended,
-            () = self.stop.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+            ended = &mut driving => ended,
+            () = async { tokio::select! { () = self.stop.cancelled() => {}, () = leave.notified() => {} } } => {
+                driving.connection.as_mut().graceful_shutdown();
+                driving.await
             }
         };
         if let Err(error) = ended {
@@ -153,14 +216,56 @@ impl Server {
         }
     }
 
-    async fn answer(self: Arc<Self>, request: hyper::Request<Incoming>, peer: Peer) -> Reply {
-        let began = Instant::now();
+    async fn answer(
+        self: Arc<Self>,
+        request: hyper::Request<Incoming>,
+        peer: Peer,
+        leave: Arc<Notify>,
+    ) -> Reply {
         let (head, body) = request.into_parts();
+        let edge = &self.config.edge;
+        let origin = edge.origin(&head);
+        if head.version == Version::HTTP_2 && edge.says_goodbye() {
+            leave.notify_one();
+        }
+        let mut reply = match Edge::preflight(&head, origin.as_ref()) {
+            Some(reply) => reply,
+            None if self.refuses(&head) => {
+                leave.notify_one();
+                come_again()
+            }
+            None => {
+                let _under_way = self.under_way.clone();
+                self.clone().decide(head, body, peer).await
+            }
+        };
+        edge.mark(reply.headers_mut(), origin);
+        reply
+    }
+
+    /// Whether the request is turned away since the server ends. Those who look after it may
+    /// still ask.
+    fn refuses(&self, head: &Parts) -> bool {
+        let path = head.uri.path();
+        self.refusing.load(Ordering::Acquire)
+            && !["/readyz", "/livez", "/healthz", "/metrics"]
+                .iter()
+                .any(|own| path.starts_with(own))
+    }
+
+    async fn decide(self: Arc<Self>, head: Parts, body: Incoming, peer: Peer) -> Reply {
+        let began = Instant::now();
         let id = crate::registry::uid();
-        let mut labels = Labels { verb: head.method.as_str().to_owned(), ..Labels::default() };
+        let method = match media_type(&head.headers) {
+            "application/apply-patch+yaml" if head.method == Method::PATCH => "APPLY".to_owned(),
+            _ => head.method.as_str().to_owned(),
+        };
+        let labels;
         let passed = pass(&self, &head, &peer).await;
         let mut reply = match passed {
             Err(Refused { status, who }) => {
+                let info = who.as_ref().map(|(_, info)| info.clone()).unwrap_or_default();
+                labels = Labels::of(&info, &method, false, false);
                 let trail =
                     who.and_then(|(user, info)| self.trail(&id, &user, &info, &head, &peer));
                 let query = Query::parse(head.uri.query().unwrap_or_default());
@@ -168,27 +273,38 @@ impl Server {
                 self.told(trail, reply, false).await
             }
             Ok(Passed { info, query, user, seat }) => {
-                labels = Labels {
-                    verb: info.verb.to_uppercase().into(),
-                    group: info.group.to_string(),
-                    version: info.version.to_string(),
-                    resource: info.resource.to_string(),
-                    subresource: info.subresource.to_string(),
-                    code: 0,
-                };
+                let known = self.registry.kinds().has(&info.group, &info.version, &info.resource);
+                let dry_run = query.get("dryRun").is_some();
+                labels = Labels::of(&info, &method, info.is_resource && known, dry_run);
+                let writes = !matches!(&*info.verb, "get" | "list" | "watch" | "head");
+                let metrics = &self.metrics;
+                let under_way = if writes { &metrics.writing } else { &metrics.reading };
+                let _under_way = Held::new(under_way);
                 let trail = self.trail(&id, &user, &info, &head, &peer);
+                let accepted = head.headers.get(ACCEPT_ENCODING).cloned();
+                let (lists, gets) = (info.verb == "list", info.verb == "get");
                 let request = Request { head, body, peer, info, query, user };
                 let reply = match &trail {
                     Some(trail) => recorded(trail.record.clone(), self.handle(request)).await,
                     None => self.handle(request).await,
                 };
-                let mut reply = self.told(trail, reply, true).await;
+                let reply = self.told(trail, reply, true).await;
+                let mut reply = if lists || gets {
+                    compressed(reply, lists, accepted.as_ref()).await
+                } else {
+                    reply
+                };
                 mark(reply.headers_mut(), &seat);
                 reply
             }
         };
-        labels.code = reply.status().as_u16();
-        self.metrics.observe(labels, began.elapsed());
+        let size = reply.body().size_hint().exact();
+        self.metrics.observe(labels.clone(), reply.status().as_u16(), began.elapsed(), size);
+        if size.is_none() && labels.verb == "LIST" {
+            let server = self.clone();
+            reply = reply
+                .map(|body| counted(body, move |sent| server.metrics.observe_size(&labels, sent)));
+        }
         if let Ok(id) = id.parse() {
             reply.headers_mut().insert("audit-id", id);
         }
@@ -214,8 +330,11 @@ impl Server {
         let Some(mut trail) = trail else { return reply };
         trail.decided(allowed);
         let (now, code) = (self.registry.clock().micros(), reply.status().as_u16());
-        if reply.body().size_hint().exact().is_none() {
-            trail.end(AuditStage::ResponseStarted, code, None, now);
+        if reply.body().size_hint().exact().is_none() && !(trail.lists() && trail.is_whole()) {
+            let ends = trail.lists();
+            let stage =
+                if ends { AuditStage::ResponseComplete } else { AuditStage::ResponseStarted };
+            trail.end(stage, code, None, now);
             return reply;
         }
         let (head, body) = reply.into_parts();
@@ -227,8 +346,6 @@ impl Server {
 
     async fn handle(self: &Arc<Self>, request: Request) -> Reply {
         let mut warnings = Vec::new();
-        let accepted = request.head.headers.get(ACCEPT_ENCODING).cloned();
-        let reads = matches!(&*request.info.verb, "get" | "list");
         let limit = self.config.limits.request;
         let failure = negotiate_failure(&request.head.headers, &request.query);
         let routed = timeout(limit, route::route(self, request, &mut warnings)).await;
@@ -241,8 +358,18 @@ impl Server {
             }
         };
         warn(reply.headers_mut(), &warnings);
-        if reads { compressed(reply, accepted.as_ref()).await } else { reply }
+        reply
     }
+}
+
+/// What is said at the end.
+fn come_again() -> Reply {
+    let said = "The apiserver is shutting down, please try again later.\n";
+    let mut reply = raw(429, "text/plain; charset=utf-8", said);
+    let headers = reply.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    reply
 }
 
 /// Says whose seat it was.

@@ -2,10 +2,9 @@
 //! when the connection can take more.
 
 use std::{
-    future::Future,
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll},
     time::Duration,
 };
@@ -15,16 +14,17 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame};
 use object::{Clock, Object, Status, Value};
 use ref_cast::RefCast;
-use schema::protobuf::encode_event;
+use schema::protobuf::{encode_event, seal};
 use store::Version;
-use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio::time::Instant;
 
 use crate::{
     Body, Notice, Reply, Watch,
-    encodings::{self, Encodings},
+    bell::{Alarm, Bell},
+    encodings::{Encodings, write_kind},
+    metrics::Watched,
     negotiate::{As, Form, Format},
-    respond::{partial, sealed, sealed_partial, sealed_status, shown, streaming, write_item},
+    respond::{partial, sealed, sealed_partial, sealed_status, shown, streaming},
     table,
 };
 
@@ -38,12 +38,18 @@ pub(crate) struct Watching {
     form: Form,
     bookmarks: bool,
     ends: Instant,
-    timer: Pin<Box<Sleep>>,
-    stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    alarm: Alarm,
     told: bool,
     over: bool,
     clock: Arc<dyn Clock>,
     encodings: Arc<Encodings>,
+    watched: Arc<Watched>,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.watched.open.fetch_sub(1, Relaxed);
+    }
 }
 
 impl std::fmt::Debug for Watching {
@@ -56,13 +62,15 @@ pub(crate) struct Terms {
     pub(crate) form: Form,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
-    pub(crate) stop: WaitForCancellationFutureOwned,
+    pub(crate) bell: Arc<Bell>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) encodings: Arc<Encodings>,
+    pub(crate) watched: Arc<Watched>,
 }
 
 pub(crate) fn reply(watch: Watch, terms: Terms) -> Reply {
-    let Terms { form, bookmarks, timeout, stop, clock, encodings } = terms;
+    let Terms { form, bookmarks, timeout, bell, clock, encodings, watched } = terms;
+    watched.open.fetch_add(1, Relaxed);
     let ends = Instant::now() + timeout;
     let media_type = match form.format {
         Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -73,12 +81,12 @@ pub(crate) fn reply(watch: Watch, terms: Terms) -> Reply {
         form,
         bookmarks,
         ends,
-        timer: Box::pin(sleep_until(ends)),
-        stop: Box::pin(stop),
+        alarm: bell.alarm(ends),
         told: false,
         over: false,
         clock,
         encodings,
+        watched,
     };
     watching.rearm();
     let body: Body = watching.boxed_unsync();
@@ -88,16 +96,19 @@ pub(crate) fn reply(watch: Watch, terms: Terms) -> Reply {
 impl Watching {
     fn rearm(&mut self) {
         let next = if self.bookmarks { Instant::now() + BOOKMARK } else { self.ends };
-        self.timer.as_mut().reset(next.min(self.ends));
+        self.alarm.reset(next.min(self.ends));
     }
 
     fn write(&mut self, notice: &Notice, out: &mut Vec<u8>) {
+        let before = out.len();
         match notice {
             Notice::Added(revision, version) => self.event("ADDED", *revision, version, out),
             Notice::Modified(revision, version) => self.event("MODIFIED", *revision, version, out),
             Notice::Deleted(revision, version) => self.event("DELETED", *revision, version, out),
             Notice::Initial(revision) => self.bookmark(*revision, true, out),
         }
+        let size = u32::try_from(out.len() - before).unwrap_or(u32::MAX);
+        self.watched.events.observe(size.into());
     }
 
     fn event(
@@ -133,27 +144,21 @@ impl Watching {
         out: &mut Vec<u8>,
     ) {
         let served = self.watch.served();
-        let form = encodings::Form {
-            event,
-            revision,
-            version: version.clone(),
-            definition: served.definition.clone(),
-            format: self.form.format,
-        };
-        let bytes = self.encodings.get(form, || {
-            let mut bytes = Vec::new();
-            if self.form.format == Format::Json && served.is_same() {
-                bytes.extend_from_slice(b"{\"type\":\"");
-                bytes.extend_from_slice(event.as_bytes());
-                bytes.extend_from_slice(b"\",\"object\":");
-                write_item(revision, &version.object, true, &mut bytes);
-                bytes.extend_from_slice(b"}\n");
-            } else {
-                self.put(event, &shown(served, revision, &version.object), &mut bytes);
-            }
-            bytes
-        });
+        if self.form.format == Format::Yaml {
+            return self.put(event, &shown(served, revision, &version.object), out);
+        }
+        let bytes = self.encodings.one(served, self.form.format, revision, version);
+        if self.form.format == Format::Protobuf {
+            let names = &served.definition.names;
+            return frame(event, &seal(&names.api_version(), names.kind, &bytes), out);
+        }
+        out.reserve(bytes.len() + 128);
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(event.as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        write_kind(served, out);
         out.extend_from_slice(&bytes);
+        out.extend_from_slice(b"}\n");
     }
 
     fn bookmark(&mut self, revision: u64, initial: bool, out: &mut Vec<u8>) {
@@ -178,10 +183,7 @@ impl Watching {
                 (_, As::Object) => sealed(&self.watch.served().definition, object),
                 _ => sealed_partial(object, self.form),
             };
-            let frame = encode_event(event, &sealed);
-            out.extend_from_slice(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
-            out.extend_from_slice(&frame);
-            return;
+            return frame(event, &sealed, out);
         }
         let mut line = Value::object();
         line["type"] = event.into();
@@ -200,6 +202,13 @@ impl Watching {
     }
 }
 
+/// An event in protobuf, behind its length.
+fn frame(event: &str, sealed: &[u8], out: &mut Vec<u8>) {
+    let frame = encode_event(event, sealed);
+    out.extend_from_slice(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
+    out.extend_from_slice(&frame);
+}
+
 impl HttpBody for Watching {
     type Data = Bytes;
     type Error = io::Error;
@@ -216,14 +225,12 @@ impl HttpBody for Watching {
                 Poll::Ready(Some(Err(status))) => this.error(status, &mut out),
                 Poll::Ready(None) => this.over = true,
                 Poll::Pending if out.is_empty() => {
-                    if this.stop.as_mut().poll(cx).is_ready() {
+                    if this.alarm.is_over() || Instant::now() >= this.ends {
                         return Poll::Ready(None);
                     }
-                    if this.timer.as_mut().poll(cx).is_pending() {
+                    if !this.alarm.is_due() {
+                        this.alarm.set(cx.waker());
                         return Poll::Pending;
-                    }
-                    if Instant::now() >= this.ends {
-                        return Poll::Ready(None);
                     }
                     let revision = this.watch.complete_through();
                     this.bookmark(revision, false, &mut out);

@@ -7,7 +7,7 @@ use object::{
 
 use super::{
     MAGIC,
-    wire::{put_bytes, put_double, put_message, put_number},
+    wire::{put_bytes, put_double, put_length, put_message, put_number},
 };
 
 /// Encodes an object without its envelope.
@@ -24,6 +24,38 @@ pub fn encode_list(meta: &Value, items: impl Iterator<Item = Vec<u8>>) -> Vec<u8
     items.for_each(|item| put_bytes(2, &item, &mut out));
     out
 }
+
+/// The beginning of a list in its envelope, whose items are so large when encoded. Each
+/// follows behind its `item_head`; `END` is behind the last.
+pub fn list_head(
+    (api_version, kind): (&str, &str),
+    meta: &Value,
+    items: impl Iterator<Item = usize>,
+) -> Vec<u8> {
+    let mut message = Vec::with_capacity(64);
+    put_message(1, &mut message, |out| fields(<ListMeta as Lens>::SHAPE, meta, out));
+    let mut head = Vec::with_capacity(16);
+    let items: usize = items
+        .map(|size| {
+            head.clear();
+            item_head(size, &mut head);
+            head.len() + size
+        })
+        .sum();
+    let mut out = Vec::with_capacity(message.len() + 128);
+    envelope(api_version, kind, &mut out);
+    put_length(2, message.len() + items, &mut out);
+    out.extend_from_slice(&message);
+    out
+}
+
+/// What stands before an item of a list that is so large when encoded.
+pub fn item_head(size: usize, out: &mut Vec<u8>) {
+    put_length(2, size, out);
+}
+
+/// The empty rest of an envelope, behind its message.
+pub const END: &[u8] = &[3 << 3 | 2, 0, 4 << 3 | 2, 0];
 
 /// An object of which only the metadata is known.
 pub fn encode_partial(meta: &Value) -> Vec<u8> {
@@ -43,15 +75,18 @@ pub fn encode_event(event: &str, object: &[u8]) -> Vec<u8> {
 /// Puts the envelope around an encoded object: what is stored, and sent.
 pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 64);
+    envelope(api_version, kind, &mut out);
+    put_bytes(2, message, &mut out);
+    out.extend_from_slice(END);
+    out
+}
+
+fn envelope(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(MAGIC);
-    put_message(1, &mut out, |out| {
+    put_message(1, out, |out| {
         put_bytes(1, api_version.as_bytes(), out);
         put_bytes(2, kind.as_bytes(), out);
     });
-    put_bytes(2, message, &mut out);
-    put_bytes(3, b"", &mut out);
-    put_bytes(4, b"", &mut out);
-    out
 }
 
 fn fields(shape: &Struct, object: &Value, out: &mut Vec<u8>) {

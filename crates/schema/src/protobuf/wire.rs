@@ -80,9 +80,14 @@ pub(super) fn put_double(tag: u32, n: f64, out: &mut Vec<u8>) {
 }
 
 pub(super) fn put_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    put_varint(u64::from(tag) << 3 | BYTES, out);
-    put_varint(bytes.len() as u64, out);
+    put_length(tag, bytes.len(), out);
     out.extend_from_slice(bytes);
+}
+
+/// What stands before so many bytes.
+pub(super) fn put_length(tag: u32, length: usize, out: &mut Vec<u8>) {
+    put_varint(u64::from(tag) << 3 | BYTES, out);
+    put_varint(length as u64, out);
 }
 
 /// A nested message, written in place. Its length is known only afterwards, so

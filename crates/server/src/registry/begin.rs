@@ -110,6 +110,11 @@ pub fn uid() -> Text {
     parts.join("-").into()
 }
 
+/// Between 0 and 1.
+pub(crate) fn chance() -> f64 {
+    f64::from(u32::from_le_bytes(random())) / (f64::from(u32::MAX) + 1.0)
+}
+
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).expect("the system has randomness");

@@ -1,0 +1,225 @@
+//! Many who watch: what each takes while nothing happens, how soon all hear of one
+//! write, and whether they go on where they were when the server was killed.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use client::{Auth, Client, Config, Tcp, Tls};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
+use object::from_json;
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+    time::sleep,
+};
+
+use crate::{line::Line, load::post, peer::Peer};
+
+const OBJECTS: &str = "/api/v1/namespaces/default/configmaps";
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Connections that are being opened at once.
+const AT_ONCE: usize = 64;
+/// Watches on one connection.
+const A_LINE: usize = 1_000;
+/// Writes before, and after, the server is killed.
+const WRITES: usize = 50;
+
+/// What all watchers share.
+struct Watchers {
+    port: u16,
+    token: String,
+    watching: AtomicUsize,
+    heard: AtomicUsize,
+    relists: AtomicUsize,
+    moved: Notify,
+    opening: Semaphore,
+    /// What each has heard of, in order.
+    logs: Vec<Mutex<Vec<u64>>>,
+}
+
+/// Connections with a watch each.
+pub(crate) async fn connections(peer: Peer, count: usize) -> Result<Peer> {
+    let client = client(&peer);
+    make(&client, "w").await?;
+    let first = write(&client, 0).await?;
+    let before = settled(&peer).await;
+    let watchers = Arc::new(Watchers {
+        port: peer.port,
+        token: peer.token.clone(),
+        watching: AtomicUsize::new(0),
+        heard: AtomicUsize::new(0),
+        relists: AtomicUsize::new(0),
+        moved: Notify::new(),
+        opening: Semaphore::new(AT_ONCE),
+        logs: (0..count).map(|_| Mutex::default()).collect(),
+    });
+    let mut tasks = JoinSet::new();
+    for number in 0..count {
+        tasks.spawn(watchers.clone().watch(number, first));
+    }
+    let began = Instant::now();
+    watchers.until(|own| own.watching.load(SeqCst) == count).await.context("opening")?;
+    println!("{count} connections with a watch each, opened in {:.1} s", seconds(began));
+    let after = settled(&peer).await;
+    each("memory of a connection with an idle watch", after.saturating_sub(before), count);
+
+    let began = Instant::now();
+    let mut written = vec![write(&client, 1).await?];
+    watchers.until(|own| own.heard.load(SeqCst) == count).await.context("one write")?;
+    println!("one write to {count} watchers: all have heard after {:.2} s", seconds(began));
+
+    for number in 0..WRITES {
+        written.push(write(&client, number).await?);
+    }
+    let began = Instant::now();
+    let peer = peer.restart().await?;
+    println!("killed and ready again after {:.2} s", seconds(began));
+    let client = self::client(&peer);
+    watchers.until(|own| own.watching.load(SeqCst) == count).await.context("resuming")?;
+    println!("all {count} watches resumed {:.1} s after the kill", seconds(began));
+    for number in 0..WRITES {
+        written.push(write(&client, number).await?);
+    }
+    let all = count * written.len();
+    watchers.until(|own| own.heard.load(SeqCst) >= all).await.context("after the restart")?;
+    let wrong = watchers.logs.iter().filter(|log| *log.lock().expect("not poisoned") != written);
+    println!(
+        "lists anew: {}; watchers that missed an event or heard one twice: {}",
+        watchers.relists.load(SeqCst),
+        wrong.count()
+    );
+    tasks.abort_all();
+    Ok(peer)
+}
+
+/// Watches that share connections.
+pub(crate) async fn streams(peer: Peer, count: usize) -> Result<()> {
+    let client = client(&peer);
+    make(&client, "w").await?;
+    let first = write(&client, 0).await?;
+    let path = format!("{OBJECTS}?watch=1&resourceVersion={first}");
+    let mut lines = Vec::new();
+    for _ in 0..count.div_ceil(A_LINE) {
+        let mut line = Line::open(peer.port, &peer.token).await?;
+        let (status, watch) = line.watch(&path).await?;
+        ensure!(status == StatusCode::OK, "{status}");
+        lines.push((line, vec![watch]));
+    }
+    let before = settled(&peer).await;
+    let mut open = lines.len();
+    for (line, watches) in &mut lines {
+        while watches.len() < A_LINE && open < count {
+            let (status, watch) = line.watch(&path).await?;
+            ensure!(status == StatusCode::OK, "{status}");
+            watches.push(watch);
+            open += 1;
+        }
+    }
+    let after = settled(&peer).await;
+    let more = open - lines.len();
+    each(&format!("memory of a further idle watch, of {open}"), after.saturating_sub(before), more);
+    peer.stop();
+    Ok(())
+}
+
+impl Watchers {
+    /// Watches for ever, from where it was whenever it is interrupted.
+    async fn watch(self: Arc<Self>, number: usize, mut revision: u64) {
+        loop {
+            let begun = self.clone().once(number, &mut revision).await;
+            if begun.unwrap_or_default() {
+                self.watching.fetch_sub(1, SeqCst);
+            }
+            // Not all at once, as clients do.
+            sleep(Duration::from_millis(200 + 37 * (number as u64 % 64))).await;
+        }
+    }
+
+    /// Watches until the end. Gives whether it has begun.
+    async fn once(self: Arc<Self>, number: usize, revision: &mut u64) -> Result<bool> {
+        let permit = self.opening.acquire().await?;
+        let mut line = Line::open(self.port, &self.token).await?;
+        let path = format!("{OBJECTS}?watch=1&resourceVersion={revision}");
+        let (status, mut lines) = line.watch(&path).await?;
+        drop(permit);
+        if status != StatusCode::OK {
+            self.relists.fetch_add(usize::from(status == StatusCode::GONE), SeqCst);
+            bail!("{status}");
+        }
+        self.watching.fetch_add(1, SeqCst);
+        self.moved.notify_one();
+        while let Ok(Some(event)) = lines.next().await {
+            let Ok(event) = from_json(&event) else { break };
+            let version = event["object"]["metadata"]["resourceVersion"].as_str();
+            let Some(told) = version.and_then(|text| text.parse().ok()) else { break };
+            *revision = told;
+            self.logs[number].lock().expect("not poisoned").push(told);
+            self.heard.fetch_add(1, SeqCst);
+            self.moved.notify_one();
+        }
+        Ok(true)
+    }
+
+    async fn until(&self, holds: impl Fn(&Self) -> bool) -> Result<()> {
+        let began = Instant::now();
+        while !holds(self) {
+            ensure!(began.elapsed() < PATIENCE, "it takes too long");
+            let _ = tokio::time::timeout(Duration::from_secs(1), self.moved.notified()).await;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn client(peer: &Peer) -> Client {
+    let tls = Arc::new(Tls { insecure: true, ..Tls::default() });
+    let tcp = Tcp::new("127.0.0.1", peer.port, Some(tls));
+    Client::new(Config::new(Arc::new(tcp)).auth(Auth::Token(peer.token.clone())))
+}
+
+pub(crate) async fn make(client: &Client, name: &str) -> Result<()> {
+    let body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"n":"-1"}}}}"#);
+    post(client, OBJECTS, body).await
+}
+
+/// Writes the object that is watched. Gives its revision.
+async fn write(client: &Client, number: usize) -> Result<u64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
+    let body = format!(r#"{{"data":{{"n":"{number}-{since}"}}}}"#);
+    patch(client, "w", &body).await
+}
+
+/// Changes an object. Gives its revision.
+pub(crate) async fn patch(client: &Client, name: &str, body: &str) -> Result<u64> {
+    let mut headers = HeaderMap::new();
+    let merge = HeaderValue::from_static("application/merge-patch+json");
+    headers.insert(CONTENT_TYPE, merge);
+    let path = format!("{OBJECTS}/{name}");
+    let body = Bytes::from(body.to_owned());
+    let answer = client.request(Method::PATCH, &path, headers, body).await?;
+    let bytes = answer.success().await?.bytes().await?;
+    let object = from_json(&bytes)?;
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    Ok(version.parse()?)
+}
+
+/// Memory once it has come to rest.
+async fn settled(peer: &Peer) -> u64 {
+    sleep(Duration::from_secs(3)).await;
+    peer.usage().memory
+}
+
+fn each(what: &str, bytes: u64, count: usize) {
+    let kib = bytes / 1024 * 100 / count.max(1) as u64;
+    println!("{what}: {}.{:02} KiB", kib / 100, kib % 100);
+}
+
+fn seconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64()
+}

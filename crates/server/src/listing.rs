@@ -1,0 +1,139 @@
+//! A list as the body of an answer: its objects are encoded as it is sent, so that a
+//! list takes no more memory than what is on its way.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    vec,
+};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame};
+use object::{Value, write_json};
+use schema::protobuf;
+use store::Version;
+
+use crate::{
+    Body, Served,
+    encodings::{Encodings, write_kind},
+    negotiate::Format,
+};
+
+/// As much is sent at once.
+const FRAME: usize = 64 << 10;
+/// So many objects are encoded at once: less than a frame of most kinds.
+const BATCH: usize = 16;
+
+struct Listing {
+    served: Served,
+    format: Format,
+    encodings: Arc<Encodings>,
+    /// What is on its way out.
+    out: Vec<u8>,
+    items: Items,
+    first: bool,
+    /// Whether the end is in `out`, or sent.
+    over: bool,
+}
+
+enum Items {
+    Objects(vec::IntoIter<Arc<Version<Value>>>),
+    /// In protobuf the size of all stands before the first.
+    Encoded(vec::IntoIter<Bytes>),
+}
+
+/// The list with these items, in JSON or protobuf.
+pub(crate) fn listing(
+    encodings: &Arc<Encodings>,
+    served: &Served,
+    format: Format,
+    meta: &Value,
+    items: Vec<Arc<Version<Value>>>,
+) -> Body {
+    let kind = served.definition.list_kind();
+    let api_version = served.definition.names.api_version();
+    let (out, items) = if format == Format::Protobuf {
+        let encoded: Vec<Bytes> = items
+            .chunks(BATCH)
+            .flat_map(|batch| encodings.several(served, format, batch))
+            .collect();
+        let sizes = encoded.iter().map(Bytes::len);
+        (
+            protobuf::list_head((&api_version, &kind), meta, sizes),
+            Items::Encoded(encoded.into_iter()),
+        )
+    } else {
+        let begin = format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":"#);
+        let mut out = begin.into_bytes();
+        write_json(meta, &mut out);
+        out.extend_from_slice(b",\"items\":[");
+        (out, Items::Objects(items.into_iter()))
+    };
+    let (served, encodings) = (served.clone(), encodings.clone());
+    Listing { served, format, encodings, out, items, first: true, over: false }.boxed_unsync()
+}
+
+impl Listing {
+    /// Writes the next few items, or the end.
+    fn more(&mut self) {
+        match &mut self.items {
+            Items::Objects(objects) if objects.len() > 0 => {
+                let count = objects.len().min(BATCH);
+                let batch = &objects.as_slice()[..count];
+                for bytes in self.encodings.several(&self.served, self.format, batch) {
+                    if !std::mem::take(&mut self.first) {
+                        self.out.push(b',');
+                    }
+                    // Items of custom kinds name their kind, those of others do not.
+                    match self.served.definition.custom {
+                        Some(_) => write_kind(&self.served, &mut self.out),
+                        None => self.out.push(b'{'),
+                    }
+                    self.out.extend_from_slice(&bytes);
+                }
+                objects.nth(count - 1);
+            }
+            Items::Encoded(encoded) if encoded.len() > 0 => {
+                for bytes in encoded.take(BATCH) {
+                    protobuf::item_head(bytes.len(), &mut self.out);
+                    self.out.extend_from_slice(&bytes);
+                }
+            }
+            Items::Objects(_) => {
+                self.out.extend_from_slice(b"]}\n");
+                self.over = true;
+            }
+            Items::Encoded(_) => {
+                self.out.extend_from_slice(protobuf::END);
+                self.over = true;
+            }
+        }
+    }
+}
+
+impl HttpBody for Listing {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.out.reserve(FRAME);
+        while !self.over && self.out.len() < FRAME {
+            self.more();
+        }
+        if self.out.is_empty() {
+            return Poll::Ready(None);
+        }
+        let out = std::mem::take(&mut self.out);
+        Poll::Ready(Some(Ok(Frame::data(out.into()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.over && self.out.is_empty()
+    }
+}

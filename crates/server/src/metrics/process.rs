@@ -1,0 +1,44 @@
+//! What the process uses, as the kernel counts it.
+
+use std::fmt::Write;
+
+use super::head;
+
+/// As /proc counts.
+const TICKS: f64 = 100.0;
+const PAGE: u64 = 4096;
+
+pub(super) fn write(out: &mut String) {
+    let read =
+        |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
+    let stat = read("stat");
+    let fields: Vec<&str> =
+        stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
+    let field = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+    let pages = read("statm");
+    let page = |at: usize| {
+        let count = pages.split(' ').nth(at).and_then(|text| text.trim().parse::<u64>().ok());
+        count.unwrap_or_default() * PAGE
+    };
+    let booted = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let booted = booted.lines().find_map(|line| line.strip_prefix("btime "));
+    let booted = booted.and_then(|text| text.parse::<f64>().ok()).unwrap_or_default();
+    let limits = read("limits");
+    let limit = |name: &str| {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line[name.len().min(line.len())..].split_whitespace().next().unwrap_or("0").to_owned()
+    };
+    let files = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let mut put = |name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display| {
+        head(name, kind, help, out);
+        let _ = writeln!(out, "{name} {value}");
+    };
+    let cpu = (field(11) + field(12)) / TICKS;
+    put("process_cpu_seconds_total", "counter", "Processor time used.", &cpu);
+    put("process_max_fds", "gauge", "Files that may be open.", &limit("Max open files"));
+    put("process_open_fds", "gauge", "Files that are open.", &files);
+    put("process_resident_memory_bytes", "gauge", "Memory in use.", &page(1));
+    let started = booted + field(19) / TICKS;
+    put("process_start_time_seconds", "gauge", "When the process began.", &started);
+    put("process_virtual_memory_bytes", "gauge", "Memory set aside.", &page(0));
+}
