@@ -19,6 +19,8 @@ pub(crate) struct Environment {
     pub(crate) kubeconfig: String,
     pub(crate) home: String,
     pub(crate) editor: String,
+    /// The program that shows differences, with its arguments.
+    pub(crate) external_diff: String,
     pub(crate) path: String,
     pub(crate) service_host: String,
     pub(crate) service_port: String,
@@ -89,6 +91,13 @@ impl<'a> Call<'a> {
     #[expect(clippy::unused_self, reason = "a call is what speaks")]
     pub(crate) fn say(&self, text: &str) {
         let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    /// A warning as the log has it.
+    pub(crate) fn log_warning(&self, text: &str) {
+        let now = jiff::Timestamp::from_microsecond(SystemClock.micros()).unwrap_or_default();
+        let (now, pid) = (now.strftime("%m%d %H:%M:%S.%6f"), std::process::id());
+        self.say(&format!("W{now} {pid:7} kubectl:1] {text}"));
     }
 
     #[expect(clippy::unused_self, reason = "a call is what knows the time")]

@@ -4,11 +4,15 @@ mod annotate;
 mod api;
 mod apply;
 mod auth;
+mod autoscale;
+mod certificate;
 mod cluster_info;
+mod completion;
 mod config;
 mod create;
 mod delete;
 mod describe;
+mod diff;
 mod drain;
 mod edit;
 mod events;
@@ -20,12 +24,16 @@ mod get;
 mod get_watch;
 mod logs;
 mod patch;
+pub(crate) mod plugin;
 mod port_forward;
+mod prune;
 mod replace;
 mod rollout;
 mod run;
 mod scale;
+mod set;
 mod taint;
+mod top;
 mod version;
 mod wait;
 
@@ -44,6 +52,8 @@ pub(crate) struct Command {
     pub(crate) flags: &'static [&'static [Flag]],
     pub(crate) run: fn(&Call<'_>) -> Result,
     pub(crate) inner: &'static [Command],
+    /// The exit code of failures, where 1 means something else.
+    pub(crate) failure: u8,
 }
 
 impl Command {
@@ -52,11 +62,15 @@ impl Command {
         flags: &'static [&'static [Flag]],
         run: fn(&Call<'_>) -> Result,
     ) -> Self {
-        Self { name, aliases: &[], flags, run, inner: &[] }
+        Self { name, aliases: &[], flags, run, inner: &[], failure: 1 }
     }
 
     pub(crate) const fn aliases(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
+    }
+
+    pub(crate) const fn failure(self, failure: u8) -> Self {
+        Self { failure, ..self }
     }
 
     pub(crate) const fn inner(self, inner: &'static [Command]) -> Self {
@@ -65,7 +79,7 @@ impl Command {
 
     /// A command that only leads to others.
     pub(crate) const fn group(name: &'static str, inner: &'static [Command]) -> Self {
-        Self { name, aliases: &[], flags: &[], run: needs_more, inner }
+        Self { name, aliases: &[], flags: &[], run: needs_more, inner, failure: 1 }
     }
 }
 
@@ -79,9 +93,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     patch::COMMAND,
     edit::COMMAND,
     delete::COMMAND,
+    diff::COMMAND,
     annotate::LABEL,
     annotate::ANNOTATE,
     scale::COMMAND,
+    autoscale::COMMAND,
+    set::COMMAND,
     rollout::COMMAND,
     run::COMMAND,
     expose::COMMAND,
@@ -99,9 +116,14 @@ pub(crate) const COMMANDS: &[Command] = &[
     drain::UNCORDON,
     drain::DRAIN,
     taint::COMMAND,
+    certificate::COMMAND,
+    top::COMMAND,
     config::COMMAND,
     cluster_info::COMMAND,
     version::COMMAND,
+    completion::COMMAND,
+    plugin::COMMAND,
+    Command::new("alpha", &[], alpha),
 ];
 
 /// Finds the command in `args` and runs it.
@@ -126,6 +148,7 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
     let Some(command) = found else {
         let given = flags::parse("", &[GLOBAL], &rest)?;
         return if let Some(word) = given.words.first() {
+            plugin::run(environment, args, &[])?;
             Err(Fail::Plain(format!(
                 "error: unknown command {} for \"kubectl\"",
                 object::quote::quote(word)
@@ -144,15 +167,19 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
             Ok(())
         };
     };
+    if command.name == "create" && next_word(&rest, found).is_some() {
+        plugin::run(environment, args, &["create"])?;
+    }
     let mut all: Vec<&[Flag]> = command.flags.to_vec();
     all.push(GLOBAL);
-    let given = flags::parse(&line, &all, &rest)?;
+    let given = flags::parse(&line, &all, &rest).map_err(|fail| fail.with_code(command.failure))?;
     let call = Call::new(environment, line, given);
+    call.flags.notes.iter().for_each(|note| call.say(note));
     if call.flags.on("help") {
         help(&call, command);
         return Ok(());
     }
-    (command.run)(&call)
+    (command.run)(&call).map_err(|fail| fail.with_code(command.failure))
 }
 
 /// The first word that is no flag and no flag's value.
@@ -204,6 +231,11 @@ fn help(call: &Call<'_>, command: &Command) {
     call.out(&text);
 }
 
+fn alpha(call: &Call<'_>) -> Result {
+    call.say("No alpha commands are available in this version of kubectl");
+    Ok(())
+}
+
 fn needs_more(call: &Call<'_>) -> Result {
     if let Some(word) = call.words().first() {
         Err(call.usage(format!("unknown command {}", object::quote::quote(word))))
@@ -244,10 +276,9 @@ impl DryRun {
             "client" => Ok(Self::Client),
             "server" => Ok(Self::Server),
             "unchanged" | "true" => {
-                let micros = object::Clock::micros(&object::SystemClock);
-                let now = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
-                let (now, pid) = (now.strftime("%m%d %H:%M:%S.%6f"), std::process::id());
-                call.say(&format!("W{now} {pid:7} helpers.go:1] --dry-run is deprecated and can be replaced with --dry-run=client."));
+                call.log_warning(
+                    "--dry-run is deprecated and can be replaced with --dry-run=client.",
+                );
                 Ok(Self::Client)
             }
             other => Err(Fail::error(format!(

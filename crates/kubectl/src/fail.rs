@@ -16,6 +16,8 @@ pub(crate) enum Fail {
     Server { status: Status, doing: String },
     /// Several, each printed on its own.
     Many(Vec<Fail>),
+    /// One with an exit code of its own.
+    Coded { fail: Box<Fail>, code: u8 },
     /// Nothing more to say; the code of a remote process, or of `diff`.
     Code(u8),
 }
@@ -60,9 +62,9 @@ impl Fail {
     /// What goes to stderr, and the exit code.
     pub(crate) fn report(&self) -> (String, u8) {
         match self {
-            Self::Error(says) if says.starts_with("error: ") => (format!("{says}\n"), 1),
-            Self::Error(says) => (format!("error: {says}\n"), 1),
-            Self::Plain(says) => (format!("{says}\n"), 1),
+            Self::Error(says) if says.starts_with("error: ") => (line(says), 1),
+            Self::Error(says) => (line(&format!("error: {says}")), 1),
+            Self::Plain(says) => (line(says), 1),
             Self::Usage { says, command, help } => (
                 format!("error: {says}\nSee 'kubectl {command} {help}\n")
                     .replace("kubectl  ", "kubectl "),
@@ -74,7 +76,20 @@ impl Fail {
                 let texts: String = reports.iter().map(|report| report.0.as_str()).collect();
                 (texts, reports.iter().map(|report| report.1).max().unwrap_or(1))
             }
+            Self::Coded { fail, code } => (fail.report().0, *code),
             Self::Code(code) => (String::new(), *code),
+        }
+    }
+
+    /// The same with another exit code; wrong use is then told as the command itself does.
+    pub(crate) fn with_code(self, code: u8) -> Self {
+        match self {
+            same if code == 1 => same,
+            Self::Code(_) => self,
+            Self::Usage { says, command, .. } => {
+                Self::Coded { fail: Box::new(Self::usage(&command, says)), code }
+            }
+            fail => Self::Coded { fail: Box::new(fail), code },
         }
     }
 
@@ -87,6 +102,7 @@ impl Fail {
                 let texts: Vec<String> = all.iter().map(Fail::words).collect();
                 format!("[{}]", texts.join(", "))
             }
+            Self::Coded { fail, .. } => fail.words(),
             Self::Code(code) => format!("exit code {code}"),
         }
     }
@@ -100,6 +116,10 @@ impl From<Error> for Fail {
             other => Self::Error(other.to_string()),
         }
     }
+}
+
+fn line(text: &str) -> String {
+    if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 
 fn server(status: &Status, doing: &str) -> String {

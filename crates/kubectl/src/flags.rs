@@ -17,6 +17,8 @@ pub(crate) struct Flag {
     pub(crate) default: &'static str,
     /// What it is when it is given without value (only then may the value be left out).
     pub(crate) bare: Option<&'static str>,
+    /// What is said when it is used, if it is going away.
+    pub(crate) deprecated: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +43,7 @@ impl Flag {
             Kind::Duration => "0s",
             _ => "",
         };
-        Self { name, short: None, kind, default, bare }
+        Self { name, short: None, kind, default, bare, deprecated: "" }
     }
 
     pub(crate) const fn bool(name: &'static str) -> Self {
@@ -58,6 +60,10 @@ impl Flag {
 
     pub(crate) const fn default(self, default: &'static str) -> Self {
         Self { default, ..self }
+    }
+
+    pub(crate) const fn deprecated(self, deprecated: &'static str) -> Self {
+        Self { deprecated, ..self }
     }
 
     pub(crate) const fn bare(self, bare: &'static str) -> Self {
@@ -88,6 +94,10 @@ impl Flag {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     values: BTreeMap<&'static str, Vec<String>>,
+    /// Every flag in the order in which it was given.
+    pub(crate) order: Vec<(&'static str, String)>,
+    /// What there is to say about flags that were given.
+    pub(crate) notes: Vec<String>,
     defaults: BTreeMap<&'static str, &'static str>,
     pub(crate) words: Vec<String>,
     /// Global flags whose names the command uses for something else.
@@ -219,6 +229,11 @@ impl Given {
         flag.check(&value).map_err(|why| {
             format!("invalid argument {} for \"{shown}\" flag: {why}", quote(&value))
         })?;
+        self.order.push((flag.name, value.clone()));
+        if !flag.deprecated.is_empty() {
+            self.notes
+                .push(format!("Flag --{} has been deprecated, {}", flag.name, flag.deprecated));
+        }
         let values = self.values.entry(flag.name).or_default();
         match flag.kind {
             Kind::List => {

@@ -21,11 +21,13 @@ mod flags;
 mod kubeconfig;
 mod merge;
 mod print;
+mod record;
 mod resources;
 mod select;
 mod server;
 mod streams;
 mod watching;
+mod workload;
 
 use std::{ffi::OsString, io::Write as _, process::ExitCode};
 
@@ -53,6 +55,7 @@ fn environment() -> Environment {
     Environment {
         kubeconfig: read("KUBECONFIG"),
         home: read("HOME"),
+        external_diff: read("KUBECTL_EXTERNAL_DIFF"),
         editor: editor.unwrap_or_else(|| "vi".to_owned()),
         path: read("PATH"),
         service_host: read("KUBERNETES_SERVICE_HOST"),

@@ -7,6 +7,7 @@ pub(crate) mod jsonpath;
 pub(crate) mod table;
 pub(crate) mod tabs;
 mod template;
+pub(crate) mod typed;
 
 use std::fs;
 

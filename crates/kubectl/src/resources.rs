@@ -34,6 +34,26 @@ pub(crate) struct Resources {
 }
 
 impl Resource {
+    /// What there is to know of a kind without asking a server.
+    pub(crate) fn guess(api_version: &str, kind: &str) -> Self {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let singular = kind.to_lowercase();
+        let plural = match singular.as_bytes() {
+            [.., b's' | b'x'] | [.., b'c' | b's', b'h'] => format!("{singular}es"),
+            [.., b'y'] => format!("{}ies", &singular[..singular.len() - 1]),
+            _ => format!("{singular}s"),
+        };
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural,
+            singular,
+            kind: kind.to_owned(),
+            namespaced: true,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()

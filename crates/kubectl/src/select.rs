@@ -143,7 +143,7 @@ impl Call<'_> {
         if self.has_files() { self.read_files(how) } else { self.select_words(words, how, false) }
     }
 
-    fn select_words(
+    pub(crate) fn select_words(
         &self,
         words: &[String],
         how: How,
@@ -363,7 +363,12 @@ impl Call<'_> {
             object["apiVersion"].as_str().unwrap_or_default(),
             object["kind"].as_str().unwrap_or_default(),
         );
-        let Some(resource) = self.resources()?.of_kind(version, kind).cloned() else {
+        let known = if self.flags.on("local") {
+            Some(Resource::guess(version, kind))
+        } else {
+            self.resources()?.of_kind(version, kind).cloned()
+        };
+        let Some(resource) = known else {
             return Err(Fail::Plain(format!(
                 "resource mapping not found for name: {} namespace: {} from {}: no matches for kind {} in version {}\nensure CRDs are installed first",
                 quote(&name),

@@ -1,10 +1,13 @@
 //! `apply`: makes the server's objects what files say.
 
+mod migrate;
+
 use object::{Value, quote::quote};
 
 use super::{
     ALL, Command, DRY_RUN, DryRun, FILES, SELECTOR, VALIDATE,
     create::{last_applied, while_creating},
+    prune::{self, Seen},
 };
 use crate::{
     call::Call,
@@ -12,7 +15,7 @@ use crate::{
     flags::{Flag, Kind},
     merge::{LAST_APPLIED, Lists, three_way},
     print::{self, Output},
-    resources::escape,
+    resources::{Resource, escape},
     select::{How, Info},
     server::PatchType,
 };
@@ -32,6 +35,13 @@ pub(crate) const COMMAND: Command = Command::new(
             Flag::text("field-manager"),
             Flag::bool("prune"),
             Flag::new("prune-allowlist", Kind::Each),
+            Flag::text("cascade").default("background").bare("background"),
+            Flag::bool("force"),
+            Flag::new("grace-period", Kind::Int32).default("-1"),
+            Flag::new("timeout", Kind::Duration),
+            Flag::bool("wait"),
+            Flag::bool("overwrite").default("true"),
+            Flag::bool("openapi-patch").default("true"),
         ],
     ],
     run,
@@ -69,8 +79,9 @@ fn run(call: &Call<'_>) -> Result {
                 "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all flag. If you did not mean to prune all resources, specify a label selector",
             ));
         }
-        return Err(Fail::error("--prune is not supported"));
     }
+    check(call, dry_run)?;
+    let allowed = if call.flags.on("prune") { prune::resources(call)? } else { Vec::new() };
     if !call.has_files() {
         return Err(Fail::error("must specify one of -f and -k"));
     }
@@ -80,13 +91,16 @@ fn run(call: &Call<'_>) -> Result {
         return Err(Fail::error("no objects passed to apply"));
     }
     let several = infos.len() > 1;
-    let mut shown = Vec::new();
+    let (mut shown, mut seen) = (Vec::new(), Seen::default());
     for info in &infos {
         let applied = if server_side {
             apply_on_server(call, info, dry_run)
         } else {
             apply_here(call, info, dry_run)
         };
+        if let Ok((object, _)) = &applied {
+            seen.note(info, object);
+        }
         match applied {
             Ok((object, done)) if output.is_human() || matches!(output, Output::Name) => {
                 output.print(call, &object, &format!("{done}{}", dry_run.suffix()))?;
@@ -100,7 +114,66 @@ fn run(call: &Call<'_>) -> Result {
     } else if let Some(object) = shown.first() {
         output.print(call, object, "")?;
     }
-    Fail::collect(fails)
+    Fail::collect(fails)?;
+    if call.flags.on("prune") {
+        prune_all(call, &allowed, &seen, dry_run, &output)?;
+    }
+    Ok(())
+}
+
+fn check(call: &Call<'_>, dry_run: DryRun) -> Result {
+    if call.flags.on("force") && dry_run == DryRun::Server {
+        return Err(Fail::error("--dry-run=server cannot be used with --force"));
+    }
+    if call.flags.on("force") && call.flags.on("server-side") {
+        return Err(Fail::error("--force cannot be used with --server-side"));
+    }
+    if !call.flags.on("overwrite") {
+        return Err(Fail::error("--overwrite=false is not supported"));
+    }
+    if call.flags.int("grace-period") == 0 && !call.flags.on("force") {
+        return Err(Fail::error("--grace-period=0 can only be used with --force"));
+    }
+    Ok(())
+}
+
+/// How `--cascade` and `--grace-period` say an object is to be deleted.
+fn deletion(call: &Call<'_>, dry_run: DryRun) -> Result<Value> {
+    let mut options = Value::object();
+    options["propagationPolicy"] = match call.flags.text("cascade") {
+        "background" | "true" => "Background".into(),
+        "foreground" => "Foreground".into(),
+        "orphan" | "false" => "Orphan".into(),
+        other => {
+            return Err(Fail::error(format!(
+                "Invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
+            )));
+        }
+    };
+    if call.flags.int("grace-period") >= 0 {
+        options["gracePeriodSeconds"] = call.flags.int("grace-period").into();
+    }
+    if dry_run == DryRun::Server {
+        options["dryRun"] = ["All"].into_iter().collect();
+    }
+    Ok(options)
+}
+
+fn prune_all(
+    call: &Call<'_>,
+    allowed: &[Resource],
+    seen: &Seen,
+    dry_run: DryRun,
+    output: &Output,
+) -> Result {
+    let options = deletion(call, dry_run)?;
+    for info in prune::candidates(call, allowed, seen)? {
+        if dry_run != DryRun::Client {
+            call.server()?.delete(&info.path(), &options)?;
+        }
+        output.print(call, &info.object, &format!("pruned{}", dry_run.suffix()))?;
+    }
+    Ok(())
 }
 
 fn apply_on_server(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &'static str)> {
@@ -131,6 +204,18 @@ fn apply_on_server(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Val
         }
         _ => fail,
     })?;
+    let mut object = object;
+    let moved = migrate::migrate(call, info, object.clone(), manager, &query);
+    match moved {
+        Ok((moved, false)) => object = moved,
+        Ok((_, true)) => {
+            object = call.server()?.patch(&(info.path() + &query), PatchType::Apply, &info.object)?;
+        }
+        Err(fail) => call.say(&format!(
+            "Warning: server rejected managed fields migration to Server-Side Apply. This is non-fatal and will be retried next time you apply. Error: {}",
+            fail.words()
+        )),
+    }
     Ok((object, "serverside-applied"))
 }
 
@@ -197,18 +282,7 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
             info.resource.plural, info.name
         ));
     }
-    let original = if last.is_empty() {
-        Value::Null
-    } else {
-        object::from_json(last.as_bytes()).unwrap_or_default()
-    };
-    let custom = info.resource.group.contains('.') && !info.resource.group.ends_with(".k8s.io");
-    let (lists, kind) = if custom {
-        (Lists::Replace, PatchType::Merge)
-    } else {
-        (Lists::Merge, PatchType::Strategic)
-    };
-    let patch = three_way(&original, &modified, &current, lists);
+    let (patch, kind) = patch_of(info, &modified, &current);
     if patch.entries().len() == 0 {
         return Ok((current, "unchanged"));
     }
@@ -228,6 +302,23 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
         }
     })?;
     Ok((patched, "configured"))
+}
+
+/// The patch that makes `current` what `modified` says, and how it is to be sent.
+pub(super) fn patch_of(info: &Info, modified: &Value, current: &Value) -> (Value, PatchType) {
+    let last = current["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
+    let original = if last.is_empty() {
+        Value::Null
+    } else {
+        object::from_json(last.as_bytes()).unwrap_or_default()
+    };
+    let custom = info.resource.group.contains('.') && !info.resource.group.ends_with(".k8s.io");
+    let (lists, kind) = if custom {
+        (Lists::Replace, PatchType::Merge)
+    } else {
+        (Lists::Merge, PatchType::Strategic)
+    };
+    (three_way(&original, modified, current, lists), kind)
 }
 
 fn describe(info: &Info) -> String {

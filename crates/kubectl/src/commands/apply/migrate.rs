@@ -1,0 +1,151 @@
+//! From applying here to applying on the server: fields that an earlier `apply` wrote become
+//! those of the server-side manager, so that they can be dropped later.
+
+use std::collections::BTreeSet;
+
+use object::Value;
+
+use super::{LAST_APPLIED, PatchType, describe};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    select::Info,
+    workload::{items_mut, list},
+};
+
+/// The manager that keeps the annotation of what was applied last.
+const KEEPER: &str = "kubectl-last-applied";
+/// How often an object that changes meanwhile is tried again.
+const TRIES: usize = 5;
+
+/// Hands over the annotation, then the fields; the object afterwards, if anything was done,
+/// and whether the configuration must be sent again.
+pub(super) fn migrate(
+    call: &Call<'_>,
+    info: &Info,
+    mut object: Value,
+    manager: &str,
+    query: &str,
+) -> Result<(Value, bool)> {
+    if manager == "kubectl" {
+        object = keep_annotation(call, info, object, query).map_err(|fail| {
+            Fail::error(format!(
+                "Warning: failed to re-apply configuration after performing Server-Side Apply migration. This is non-fatal and will be retried next time you apply. Error: {}",
+                fail.words()
+            ))
+        })?;
+    }
+    let old: BTreeSet<String> = owners(&object, "Update")
+        .map(|entry| entry["manager"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    for _ in 0..TRIES {
+        let there = &object["metadata"]["managedFields"];
+        let wanted = old.iter().fold(there.clone(), |all, name| handed_over(&all, name, manager));
+        if wanted == *there {
+            return Ok((object, false));
+        }
+        let change = |path: &str, value: &Value| {
+            let mut change = Value::object();
+            change["op"] = "replace".into();
+            change["path"] = path.into();
+            change["value"] = value.clone();
+            change
+        };
+        let patch = list(vec![
+            change("/metadata/managedFields", &wanted),
+            change("/metadata/resourceVersion", &object["metadata"]["resourceVersion"]),
+        ]);
+        match call.server()?.patch(&(info.path() + query), PatchType::Json, &patch) {
+            Ok(object) => return Ok((object, true)),
+            Err(Fail::Server { status, .. }) if status.is("Conflict") => {
+                object = call.server()?.get(&info.path())?;
+            }
+            Err(fail) => return Err(fail),
+        }
+    }
+    Err(Fail::error(format!("the object keeps changing:\n{}", describe(info))))
+}
+
+/// The entries that own the annotation by this kind of write.
+fn owners<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = &'a Value> {
+    let owns = |entry: &&Value| {
+        let annotations = &entry["fieldsV1"]["f:metadata"]["f:annotations"];
+        !annotations[&*format!("f:{LAST_APPLIED}")].is_null()
+    };
+    let entries = object["metadata"]["managedFields"].items().iter();
+    entries.filter(move |entry| entry["operation"].as_str() == Some(operation)).filter(owns)
+}
+
+/// Makes the annotation the field of a manager of its own.
+fn keep_annotation(call: &Call<'_>, info: &Info, object: Value, query: &str) -> Result<Value> {
+    let there = object["metadata"]["annotations"][LAST_APPLIED].clone();
+    if there.is_null() || owners(&object, "Apply").next().is_some() {
+        return Ok(object);
+    }
+    let mut only = Value::object();
+    only["apiVersion"] = info.resource.api_version().into();
+    only["kind"] = info.resource.kind.as_str().into();
+    only["metadata"]["name"] = info.name.as_str().into();
+    if !info.namespace.is_empty() {
+        only["metadata"]["namespace"] = info.namespace.as_str().into();
+    }
+    only["metadata"]["annotations"][LAST_APPLIED] = there;
+    let query = query.split_once("fieldManager=").map_or(String::new(), |(before, rest)| {
+        let rest = rest.split_once('&').map_or(String::new(), |(_, rest)| format!("&{rest}"));
+        format!("{before}fieldManager={KEEPER}{rest}")
+    });
+    call.server()?.patch(&(info.path() + &query), PatchType::Apply, &only)
+}
+
+/// The managers with the fields of `old` given to the server-side `new`.
+fn handed_over(managers: &Value, old: &str, new: &str) -> Value {
+    let mut entries = managers.clone();
+    let is = |entry: &Value, name: &str, operation: &str| {
+        entry["manager"].as_str() == Some(name)
+            && entry["operation"].as_str() == Some(operation)
+            && entry["subresource"].as_str().unwrap_or_default().is_empty()
+    };
+    let find = |name: &str, operation: &str| {
+        managers.items().iter().position(|entry| is(entry, name, operation))
+    };
+    let source = managers.items().iter().find(|entry| is(entry, old, "Update")).cloned();
+    let target = if let Some(at) = find(new, "Apply") {
+        at
+    } else if let Some(at) = find(old, "Update") {
+        let entry = &mut items_mut(&mut entries)[at];
+        entry["operation"] = "Apply".into();
+        entry["manager"] = new.into();
+        at
+    } else {
+        return entries;
+    };
+    if let Some(source) = source {
+        let entry = &mut items_mut(&mut entries)[target];
+        union(&mut entry["fieldsV1"], &source["fieldsV1"]);
+    }
+    list(entries.items().iter().filter(|entry| !is(entry, old, "Update")).cloned().collect())
+}
+
+/// Adds the fields of `more` to `fields`.
+fn union(fields: &mut Value, more: &Value) {
+    for (name, inner) in more.entries() {
+        if fields.get(name).is_null() {
+            fields[name] = inner.clone();
+        } else {
+            union(fields.get_mut(name), inner);
+        }
+    }
+}
+
+#[test]
+fn fields_go_over() {
+    let read = |text: &str| object::yaml::from_yaml(text).expect("YAML");
+    let there = read(
+        "[{manager: kubectl, operation: Apply, fieldsV1: {'f:data': {'f:a': {}}}}, {manager: old, operation: Update, fieldsV1: {'f:data': {'f:b': {}}}}]",
+    );
+    let wanted = read(
+        "[{manager: kubectl, operation: Apply, fieldsV1: {'f:data': {'f:a': {}, 'f:b': {}}}}]",
+    );
+    assert_eq!(handed_over(&there, "old", "kubectl"), wanted);
+    assert_eq!(handed_over(&there, "nobody", "kubectl"), there);
+}

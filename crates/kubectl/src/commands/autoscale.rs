@@ -1,0 +1,186 @@
+//! `autoscale`: a `HorizontalPodAutoscaler` for something that can be scaled.
+
+use object::{Quantity, Value};
+
+use super::{
+    Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES,
+    create::{annotate, tree},
+    write_query,
+};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::{Flag, Kind},
+    print::{self, Output},
+    record::{self, Record},
+    select::{How, Info},
+    workload::push,
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "autoscale",
+    &[
+        FILES,
+        DRY_RUN,
+        FIELD_MANAGER,
+        record::FLAGS,
+        print::FLAGS,
+        &[
+            Flag::new("min", Kind::Int32).default("-1"),
+            Flag::new("max", Kind::Int32).default("-1"),
+            Flag::new("cpu-percent", Kind::Int32).default("-1").deprecated(
+                "Use --cpu with percentage or resource quantity format (e.g., '70%' for utilization or '500m' for milliCPU).",
+            ),
+            Flag::text("cpu"),
+            Flag::text("memory"),
+            Flag::text("name"),
+            Flag::bool("save-config"),
+        ],
+    ],
+    run,
+);
+
+fn run(call: &Call<'_>) -> Result {
+    let (min, max) = (call.flags.int("min"), call.flags.int("max"));
+    if !call.flags.has("max") {
+        return Err(Fail::error("required flag(s) \"max\" not set"));
+    }
+    if max < 1 {
+        return Err(Fail::error(format!(
+            "--max=MAXPODS is required and must be at least 1, max: {max}"
+        )));
+    }
+    if max < min {
+        return Err(Fail::error(format!(
+            "--max=MAXPODS must be larger or equal to --min=MINPODS, max: {max}, min: {min}"
+        )));
+    }
+    let metrics = metrics(call)?;
+    let dry_run = DryRun::of(call)?;
+    let output = Output::of(call, false)?;
+    let query = write_query(call, dry_run, "kubectl-autoscale")?;
+    let how = How { fetch: true, local: true, ..How::default() };
+    let (infos, fails) = call.select(call.words(), how)?;
+    Fail::collect(fails)?;
+    if infos.is_empty() {
+        return Err(Fail::error("no objects passed to autoscale"));
+    }
+    for info in infos {
+        if !info.resource.subresources.iter().any(|sub| sub == "scale") {
+            return Err(Fail::error(format!(
+                "cannot autoscale a {}: could not find scale subresource for {} in discovery information",
+                info.resource.kind,
+                info.resource.gvr()
+            )));
+        }
+        let mut scaler = scaler(call, &info, &metrics)?;
+        Record::of(call).note(&mut scaler);
+        if dry_run == DryRun::Client {
+            output.print(call, &scaler, "created (dry run)")?;
+            continue;
+        }
+        if call.flags.on("save-config") {
+            annotate(&mut scaler);
+        }
+        let path = format!(
+            "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers{query}",
+            call.namespace()?
+        );
+        let made = call.server()?.post(&path, &scaler);
+        let made = made.map_err(|fail| refused(call, fail))?;
+        output.print(call, &made, &format!("autoscaled{}", dry_run.suffix()))?;
+    }
+    Ok(())
+}
+
+/// What is said when the server refuses: that an older version would do as little, unless
+/// that one could have said the same.
+fn refused(call: &Call<'_>, fail: Fail) -> Fail {
+    let (cpu, memory) = (call.flags.text("cpu"), call.flags.text("memory"));
+    let why = match (cpu, memory) {
+        ("", _) => "empty input",
+        (cpu, "") if cpu.ends_with('%') => return fail,
+        _ => "%!w(<nil>)",
+    };
+    Fail::error(format!(
+        "failed to create autoscaling/v2 HPA and the configuration is incompatible with autoscaling/v1: {why}"
+    ))
+}
+
+fn scaler(call: &Call<'_>, info: &Info, metrics: &Value) -> Result<Value> {
+    let mut scaler = tree(
+        "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, status: {desiredReplicas: 0}}",
+    );
+    *scaler["status"].get_mut("currentMetrics") = Value::Null;
+    scaler["metadata"]["name"] = match call.flags.text("name") {
+        "" => info.name.as_str().into(),
+        name => name.into(),
+    };
+    if call.namespace_given() {
+        scaler["metadata"]["namespace"] = call.namespace()?.into();
+    }
+    let spec = scaler.get_mut("spec");
+    spec["maxReplicas"] = call.flags.int("max").into();
+    if call.flags.int("min") > 0 {
+        spec["minReplicas"] = call.flags.int("min").into();
+    }
+    if !metrics.is_null() {
+        spec["metrics"] = metrics.clone();
+    }
+    spec["scaleTargetRef"]["apiVersion"] = info.resource.api_version().into();
+    spec["scaleTargetRef"]["kind"] = info.resource.kind.as_str().into();
+    spec["scaleTargetRef"]["name"] = info.name.as_str().into();
+    Ok(scaler)
+}
+
+/// What `--cpu-percent`, `--cpu` and `--memory` ask for, as metrics.
+fn metrics(call: &Call<'_>) -> Result<Value> {
+    let (percent, cpu) = (call.flags.int("cpu-percent"), call.flags.text("cpu"));
+    if percent > 0 && !cpu.is_empty() {
+        return Err(Fail::error("--cpu-percent and --cpu are mutually exclusive"));
+    }
+    let mut metrics = Value::Null;
+    if percent > 0 {
+        push(&mut metrics, metric("cpu", utilization(percent)));
+    }
+    for (name, unit) in [("cpu", "m"), ("memory", "Mi")] {
+        let given = call.flags.text(name);
+        if given.is_empty() {
+            continue;
+        }
+        let wrong = || Fail::error(format!("invalid resource {name} value: {given}"));
+        let target = if let Some(percent) = given.strip_suffix('%') {
+            let number = percent
+                .parse::<i32>()
+                .ok()
+                .filter(|number| *number >= 0)
+                .ok_or_else(|| Fail::error(format!("invalid percentage value: {percent}")))?;
+            utilization(number.into())
+        } else {
+            let spelled = if given.parse::<f64>().is_ok() {
+                format!("{given}{unit}")
+            } else {
+                given.to_owned()
+            };
+            let amount: Quantity = spelled.parse().map_err(|_| wrong())?;
+            let mut target = tree("{type: AverageValue}");
+            target["averageValue"] = amount.to_string().into();
+            target
+        };
+        push(&mut metrics, metric(name, target));
+    }
+    Ok(metrics)
+}
+
+fn utilization(percent: i64) -> Value {
+    let mut target = tree("{type: Utilization}");
+    target["averageUtilization"] = percent.into();
+    target
+}
+
+fn metric(name: &str, target: Value) -> Value {
+    let mut metric = tree("{type: Resource}");
+    metric["resource"]["name"] = name.into();
+    metric["resource"]["target"] = target;
+    metric
+}

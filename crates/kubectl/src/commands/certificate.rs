@@ -1,0 +1,130 @@
+//! `certificate`: approves and denies requests for certificates.
+
+use object::{Value, quote::quote};
+
+use super::{Command, FILES, create::tree};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::Flag,
+    print::{self, Output},
+    resources::escape,
+    select::How,
+    workload::push,
+};
+
+const FLAGS: &[&[Flag]] = &[FILES, print::FLAGS, &[Flag::bool("force")]];
+
+pub(crate) const COMMAND: Command = Command::group(
+    "certificate",
+    &[
+        Command::new("approve", FLAGS, |call| run(call, &APPROVE)),
+        Command::new("deny", FLAGS, |call| run(call, &DENY)),
+    ],
+);
+
+/// What is decided, and how the request says so.
+struct Decision {
+    condition: &'static str,
+    opposite: &'static str,
+    reason: &'static str,
+    message: &'static str,
+    done: &'static str,
+}
+
+const APPROVE: Decision = Decision {
+    condition: "Approved",
+    opposite: "Denied",
+    reason: "KubectlApprove",
+    message: "This CSR was approved by kubectl certificate approve.",
+    done: "approved",
+};
+const DENY: Decision = Decision {
+    condition: "Denied",
+    opposite: "Approved",
+    reason: "KubectlDeny",
+    message: "This CSR was denied by kubectl certificate deny.",
+    done: "denied",
+};
+
+/// How often a request that changes meanwhile is tried again.
+const TRIES: usize = 10;
+
+fn run(call: &Call<'_>, decision: &Decision) -> Result {
+    let output = Output::of(call, false)?;
+    if call.words().is_empty() && !call.has_files() {
+        return Err(Fail::error("one or more CSRs must be specified as <name> or -f <filename>"));
+    }
+    let how = How { fetch: true, local: true, ..How::default() };
+    let (mut infos, mut fails) = (Vec::new(), Vec::new());
+    if call.has_files() {
+        (infos, fails) = call.select_plain(&[], how)?;
+    }
+    if !call.words().is_empty() {
+        let words: Vec<String> = std::iter::once("certificatesigningrequests".to_owned())
+            .chain(call.words().iter().cloned())
+            .collect();
+        let (more, wrong) = call.select_words(&words, how, false)?;
+        infos.extend(more);
+        fails.extend(wrong);
+    }
+    if infos.is_empty() && fails.is_empty() {
+        call.out("No resources found\n");
+    }
+    for info in infos {
+        if info.resource.kind != "CertificateSigningRequest" {
+            fails.push(Fail::error(format!(
+                "can only handle CertificateSigningRequest.certificates.k8s.io objects, got {}",
+                kind_and_group(&info.resource.kind, &info.resource.group)
+            )));
+            continue;
+        }
+        match decide(call, &info.name, decision) {
+            Ok(()) => output.print(call, &info.object, decision.done)?,
+            Err(fail) => fails.push(fail),
+        }
+    }
+    Fail::collect(fails)
+}
+
+fn kind_and_group(kind: &str, group: &str) -> String {
+    if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
+}
+
+fn decide(call: &Call<'_>, name: &str, decision: &Decision) -> Result {
+    let path = format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{}", escape(name));
+    let mut tries = 0;
+    loop {
+        let mut request = call.server()?.get(&path)?;
+        let has = |request: &Value, kind: &str| {
+            request["status"]["conditions"].items().iter().any(|c| c["type"].as_str() == Some(kind))
+        };
+        if has(&request, decision.opposite) {
+            return Err(Fail::error(format!(
+                "certificate signing request {} is already {}",
+                quote(name),
+                decision.opposite
+            )));
+        }
+        let there = has(&request, decision.condition);
+        if there && !call.flags.on("force") {
+            return Ok(());
+        }
+        if !there {
+            let mut condition = tree("{status: \"True\"}");
+            condition["type"] = decision.condition.into();
+            condition["reason"] = decision.reason.into();
+            condition["message"] = decision.message.into();
+            condition["lastUpdateTime"] =
+                jiff::Timestamp::from_second(call.now()).unwrap_or_default().to_string().into();
+            push(&mut request["status"]["conditions"], condition);
+        }
+        match call.server()?.put(&format!("{path}/approval"), &request) {
+            Ok(_) => return Ok(()),
+            Err(Fail::Server { status, .. }) if status.is("Conflict") && tries < TRIES => {
+                tries += 1;
+            }
+            Err(fail) => return Err(fail),
+        }
+    }
+}

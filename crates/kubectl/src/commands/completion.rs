@@ -1,0 +1,26 @@
+//! `completion`: a script that lets a shell complete command lines. It asks kubectl itself.
+
+use super::Command;
+use crate::{call::Call, fail::Result};
+
+pub(crate) const COMMAND: Command = Command::new("completion", &[], run);
+
+fn run(call: &Call<'_>) -> Result {
+    let shell = match call.words() {
+        [] => return Err(call.usage("Shell not specified.")),
+        [shell] => shell.as_str(),
+        _ => return Err(call.usage("Too many arguments. Expected only the shell type.")),
+    };
+    call.out(match shell {
+        "bash" => include_str!("completion/bash.sh"),
+        "zsh" => include_str!("completion/zsh.sh"),
+        "fish" => include_str!("completion/fish.sh"),
+        "powershell" => include_str!("completion/powershell.ps1"),
+        other => {
+            return Err(
+                call.usage(format!("Unsupported shell type {}.", object::quote::quote(other)))
+            );
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! `diff`: what applying files would change, shown by a program for differences.
+
+use std::{
+    fs,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::Command as Process,
+};
+
+use object::{Value, quote::quote, yaml};
+
+use super::{
+    Command, FIELD_MANAGER, FILES, SELECTOR,
+    apply::patch_of,
+    create::last_applied,
+    prune::{self, Seen},
+};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::{Flag, Kind},
+    resources::escape,
+    select::{How, Info, plain},
+    server::PatchType,
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "diff",
+    &[
+        FILES,
+        SELECTOR,
+        FIELD_MANAGER,
+        &[
+            Flag::bool("server-side"),
+            Flag::bool("force-conflicts"),
+            Flag::bool("show-managed-fields"),
+            Flag::bool("show-secrets"),
+            Flag::bool("prune"),
+            Flag::new("prune-allowlist", Kind::Each),
+            Flag::new("concurrency", Kind::Int32).default("1"),
+        ],
+    ],
+    run,
+)
+.failure(2);
+
+/// What stands for a value that is not to be seen.
+const MASK: &str = "***";
+
+fn run(call: &Call<'_>) -> Result {
+    if !call.words().is_empty() {
+        return Err(call.usage(format!("Unexpected args: [{}]", call.words().join(" "))));
+    }
+    if !call.has_files() {
+        return Err(Fail::error("must specify one of -f and -k"));
+    }
+    if call.flags.on("force-conflicts") && !call.flags.on("server-side") {
+        return Err(Fail::error("--force-conflicts only works with --server-side"));
+    }
+    let pruned = if call.flags.on("prune") { Some(prune::resources(call)?) } else { None };
+    let (live, merged) = (Folder::new("LIVE")?, Folder::new("MERGED")?);
+    let (infos, fails) = call.select(&[], How::default())?;
+    Fail::collect(fails)?;
+    let mut seen = Seen::default();
+    for info in infos {
+        if info.name.is_empty() {
+            return Err(Fail::error("resource name may not be empty"));
+        }
+        let mut from = match call.server()?.get(&info.path()) {
+            Ok(object) => object,
+            Err(fail) if fail.is_not_found() => Value::Null,
+            Err(fail) => return Err(fail),
+        };
+        seen.note(&info, &from);
+        let mut to = wanted(call, &info, &from)?;
+        if !call.flags.on("show-managed-fields") {
+            for object in [&mut from, &mut to] {
+                if !object["metadata"].is_null() {
+                    object["metadata"].remove("managedFields");
+                }
+            }
+        }
+        if info.resource.kind == "Secret"
+            && info.resource.version == "v1"
+            && !call.flags.on("show-secrets")
+        {
+            mask(&mut from, &mut to);
+        }
+        let name = file_name(&info);
+        live.write(&name, &from)?;
+        merged.write(&name, &to)?;
+    }
+    if let Some(resources) = pruned {
+        for info in prune::candidates(call, &resources, &seen)? {
+            live.write(&file_name(&info), &info.object)?;
+        }
+    }
+    show(call, &live.0, &merged.0)
+}
+
+/// `apps.v1.Deployment.shop.web`.
+fn file_name(info: &Info) -> String {
+    let resource = &info.resource;
+    let name = format!("{}.{}.{}.{}", resource.version, resource.kind, info.namespace, info.name);
+    if resource.group.is_empty() { name } else { format!("{}.{name}", resource.group) }
+}
+
+/// The object as it would be, from a dry run.
+fn wanted(call: &Call<'_>, info: &Info, current: &Value) -> Result<Value> {
+    let server_side = call.flags.on("server-side");
+    let manager = match (call.flags.text("field-manager"), server_side) {
+        ("", true) => "kubectl",
+        ("", false) => "kubectl-client-side-apply",
+        (given, _) => given,
+    };
+    let query = format!("?dryRun=All&fieldManager={}", escape(manager));
+    if server_side {
+        let query = format!("{query}&force={}", call.flags.on("force-conflicts"));
+        return call.server()?.patch(&(info.path() + &query), PatchType::Apply, &info.object);
+    }
+    if current.is_null() {
+        let path = info.resource.path(&info.namespace, "") + &query;
+        return call.server()?.post(&path, &info.object);
+    }
+    let modified = object::from_json(last_applied(&info.object, true).as_bytes())
+        .map_err(|error| Fail::error(error.to_string()))?;
+    let (patch, kind) = patch_of(info, &modified, current);
+    if patch.entries().len() == 0 {
+        return Ok(current.clone());
+    }
+    call.server()?.patch(&(info.path() + &query), kind, &patch)
+}
+
+/// Hides the values of a secret, but not which of them differ.
+fn mask(from: &mut Value, to: &mut Value) {
+    let (old, new) = (from["data"].clone(), to["data"].clone());
+    for (name, value) in old.entries() {
+        let changed = !new.get(name).is_null() && new.get(name) != value;
+        from["data"][name] = if changed { format!("{MASK} (before)") } else { MASK.into() }.into();
+        if changed {
+            to["data"][name] = format!("{MASK} (after)").into();
+        }
+    }
+    for (name, value) in new.entries() {
+        if old.get(name).is_null() || old.get(name) == value {
+            to["data"][name] = MASK.into();
+        }
+    }
+}
+
+/// Runs the program; that it found differences is exit code 1.
+fn show(call: &Call<'_>, from: &Path, to: &Path) -> Result {
+    let external = &call.environment.external_diff;
+    let mut words = external.split(' ');
+    let (program, options): (&str, Vec<&str>) = if external.is_empty() {
+        ("diff", Vec::new())
+    } else {
+        let plain = |word: &&str| {
+            !word.is_empty()
+                && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '=')
+        };
+        (words.next().unwrap_or_default(), words.filter(plain).collect())
+    };
+    let mut process = Process::new(program);
+    if external.is_empty() {
+        process.args(["-u", "-N"]);
+    }
+    let failed = |why: String| Fail::error(format!("failed to run {}: {why}", quote(program)));
+    let status = process.arg(from).arg(to).args(options).status();
+    let status = status.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            failed(format!("exec: {}: executable file not found in $PATH", quote(program)))
+        }
+        _ => failed(plain(&error)),
+    })?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(1) => Err(Fail::Code(1)),
+        Some(code) => Err(failed(format!("exit status {code}"))),
+        None => Err(failed("it was ended by a signal".to_owned())),
+    }
+}
+
+/// A folder for one side of the comparison, which is gone when it is no longer needed.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Result<Self> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let mut number = object::Clock::micros(&object::SystemClock).unsigned_abs();
+        loop {
+            let path = std::env::temp_dir().join(format!("{name}-{}", number % 10_000_000_000));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(Fail::error(plain(&error))),
+            }
+        }
+    }
+
+    fn write(&self, name: &str, object: &Value) -> Result {
+        let text = if object.is_null() { String::new() } else { yaml::to_yaml(object) };
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o700);
+        let opened = file.open(self.0.join(name));
+        opened
+            .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
+            .map_err(|error| Fail::error(plain(&error)))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn masks_values_but_not_changes() {
+    let read = |text: &str| yaml::from_yaml(text).expect("YAML");
+    let (mut from, mut to) = (read("data: {a: x, b: y, c: z}"), read("data: {a: q, b: y, d: w}"));
+    mask(&mut from, &mut to);
+    assert_eq!(from, read("data: {a: '*** (before)', b: '***', c: '***'}"));
+    assert_eq!(to, read("data: {a: '*** (after)', b: '***', d: '***'}"));
+}

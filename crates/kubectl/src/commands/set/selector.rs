@@ -1,0 +1,94 @@
+//! `set selector`: which pods a service leads to.
+
+use object::{
+    Value,
+    selector::{Operator, Requirement, Selector},
+};
+
+use super::{ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, objects, print, typed};
+use crate::{
+    call::Call,
+    commands::{DryRun, write_query},
+    fail::{Fail, Result},
+    flags::Flag,
+    merge::{Lists, three_way},
+    print::Output,
+    record::{self, Record},
+    server::PatchType,
+};
+
+pub(super) const COMMAND: Command = Command::new(
+    "selector",
+    &[
+        FILES,
+        ALL,
+        LOCAL,
+        DRY_RUN,
+        FIELD_MANAGER,
+        record::FLAGS,
+        print::FLAGS,
+        &[Flag::text("resource-version")],
+    ],
+    run,
+);
+
+fn run(call: &Call<'_>) -> Result {
+    let dry_run = DryRun::of(call)?;
+    let output = Output::of(call, false)?;
+    let query = write_query(call, dry_run, "kubectl-set")?;
+    let Some((last, words)) = call.words().split_last() else {
+        return Err(Fail::error("one selector is required"));
+    };
+    let wanted = Selector::parse(last).map_err(|error| {
+        Fail::error(format!("couldn't parse the selector string \"{last}\": {error}"))
+    })?;
+    let (labels, expressions) = parts(&wanted);
+    let version = call.flags.text("resource-version");
+    for info in objects(call, words)? {
+        let mut object = info.object.clone();
+        if object["kind"].as_str() != Some("Service") {
+            return Err(Fail::error("setting a selector is only supported for Services"));
+        }
+        if !expressions.is_empty() {
+            return Err(Fail::error(format!(
+                "match expression [{}] not supported on this object",
+                expressions.join(" ")
+            )));
+        }
+        object["spec"]["selector"] = labels.clone();
+        Record::of(call).note(&mut object);
+        if call.flags.on("local") || dry_run == DryRun::Client {
+            typed::complete(&mut object);
+        } else {
+            let mut patch = three_way(&info.object, &object, &info.object, Lists::Merge);
+            if !version.is_empty() {
+                patch["metadata"]["resourceVersion"] = version.into();
+            }
+            object = call.server()?.patch(&(info.path() + &query), PatchType::Strategic, &patch)?;
+        }
+        output.print(call, &object, &format!("selector updated{}", dry_run.suffix()))?;
+    }
+    Ok(())
+}
+
+/// The labels that must be equal, and everything else in words.
+fn parts(selector: &Selector) -> (Value, Vec<String>) {
+    let (mut labels, mut rest) = (Value::object(), Vec::new());
+    for Requirement { key, operator, values } in selector.requirements() {
+        let name = match operator {
+            Operator::Equals | Operator::DoubleEquals => {
+                labels[key.as_str()] = values.first().map_or("", |value| value.as_str()).into();
+                continue;
+            }
+            Operator::NotIn | Operator::NotEquals => "NotIn",
+            Operator::In => "In",
+            Operator::Exists => "Exists",
+            Operator::DoesNotExist => "DoesNotExist",
+            Operator::GreaterThan => "Gt",
+            Operator::LessThan => "Lt",
+        };
+        let values: Vec<&str> = values.iter().map(|value| value.as_str()).collect();
+        rest.push(format!("{{{key} {name} [{}]}}", values.join(" ")));
+    }
+    (labels, rest)
+}

@@ -1,0 +1,37 @@
+//! `set serviceaccount`: who pods are.
+
+use super::{
+    ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, Setting, change_all, check_dry_run,
+    objects, print,
+};
+use crate::{
+    call::Call,
+    commands::DryRun,
+    fail::{Fail, Result},
+    record,
+    workload::pod_spec,
+};
+
+pub(super) const COMMAND: Command = Command::new(
+    "serviceaccount",
+    &[FILES, ALL, LOCAL, DRY_RUN, FIELD_MANAGER, record::FLAGS, print::FLAGS],
+    run,
+)
+.aliases(&["sa"]);
+
+fn run(call: &Call<'_>) -> Result {
+    check_dry_run(call, DryRun::of(call)?)?;
+    let Some((name, words)) = call.words().split_last() else {
+        return Err(Fail::error("serviceaccount is required"));
+    };
+    let infos = objects(call, words)?;
+    let setting = Setting {
+        done: "serviceaccount updated",
+        failed: "failed to patch ServiceAccountName",
+        always: true,
+    };
+    change_all(call, infos, &setting, |object, _| {
+        pod_spec(object)?["serviceAccountName"] = name.as_str().into();
+        Ok(true)
+    })
+}
