@@ -154,7 +154,8 @@ impl Client {
         headers: &HeaderMap,
         body: Bytes,
     ) -> Result<Request<Body>, Error> {
-        let uri = Uri::try_from(path_and_query)
+        let uri = format!("{}{path_and_query}", self.config.base);
+        let uri = Uri::try_from(uri)
             .map_err(|error| Error::Invalid(format!("{path_and_query:?}: {error}")))?;
         let mut request = Request::new(Body::new(body));
         *request.method_mut() = method.clone();

@@ -12,6 +12,8 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug)]
 pub struct Config {
     pub connect: Arc<dyn Connect>,
+    /// Below what path the server is; mostly empty.
+    pub base: String,
     pub auth: Auth,
     /// Sent with every request.
     pub headers: HeaderMap,
@@ -39,6 +41,7 @@ impl Config {
     pub fn new(connect: Arc<dyn Connect>) -> Self {
         Self {
             connect,
+            base: String::new(),
             auth: Auth::None,
             headers: HeaderMap::new(),
             user_agent: concat!("tiphys/", env!("CARGO_PKG_VERSION")).into(),

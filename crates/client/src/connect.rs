@@ -21,7 +21,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::{Tls, resolve::resolve};
+use crate::{Proxy, Tls, proxy::Kind, resolve::resolve};
 
 const DIAL: Duration = Duration::from_secs(10);
 /// A socket's address has room for no more.
@@ -75,6 +75,8 @@ pub struct Tcp {
     pub host: String,
     pub port: u16,
     pub tls: Option<Arc<Tls>>,
+    /// Who stands between.
+    pub proxy: Option<Proxy>,
     authority: String,
 }
 
@@ -93,13 +95,39 @@ impl Tcp {
         let standard = if tls.is_some() { 443 } else { 80 };
         let name = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let authority = if port == standard { name } else { format!("{name}:{port}") };
-        Self { host: host.to_owned(), port, tls, authority }
+        Self { host: host.to_owned(), port, tls, proxy: None, authority }
     }
 
-    async fn dial(&self) -> io::Result<TcpStream> {
+    /// The same, through somebody in between.
+    #[must_use]
+    pub fn through(self, proxy: Option<Proxy>) -> Self {
+        Self { proxy, ..self }
+    }
+
+    /// A connection to the server, or to who stands between and has made way.
+    async fn dial(&self) -> io::Result<Box<dyn Io>> {
+        let Some(proxy) = &self.proxy else {
+            return Ok(Box::new(self.reach(&self.host, self.port).await?));
+        };
+        let stream = self.reach(&proxy.host, proxy.port).await?;
+        let mut io: Box<dyn Io> = match proxy.kind {
+            Kind::Https => {
+                let config = Tls::default().config().await.map_err(io::Error::other)?;
+                let name = ServerName::try_from(proxy.host.clone()).map_err(io::Error::other)?;
+                let shake = TlsConnector::from(Arc::new(config)).connect(name, stream);
+                Box::new(timeout(DIAL, shake).await.map_err(|_| ErrorKind::TimedOut)??)
+            }
+            Kind::Http | Kind::Socks5 => Box::new(stream),
+        };
+        let asked = timeout(DIAL, proxy.ask(&mut *io, &self.host, self.port)).await;
+        asked.map_err(|_| ErrorKind::TimedOut)??;
+        Ok(io)
+    }
+
+    async fn reach(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in resolve(&self.host).await? {
-            match timeout(DIAL, TcpStream::connect((address, self.port))).await {
+        for address in resolve(host).await? {
+            match timeout(DIAL, TcpStream::connect((address, port))).await {
                 Ok(Ok(stream)) => {
                     stream.set_nodelay(true)?;
                     return Ok(stream);
@@ -135,7 +163,7 @@ impl Connect for Tcp {
             if let Some(tls) = &self.tls {
                 return self.secure(tls, purpose).await;
             }
-            let io = Box::new(self.dial().await?);
+            let io = self.dial().await?;
             Ok(Connected { io, http2: false, remote: true })
         })
     }

@@ -1,6 +1,6 @@
 //! Credentials from a program (client.authentication.k8s.io/v1).
 
-use std::{fmt, process::Stdio, sync::Arc, time::Duration};
+use std::{fmt, io::IsTerminal, path::Path, process::Stdio, sync::Arc, time::Duration};
 
 use object::{Clock, SystemClock, Time, Value, from_json, to_json};
 use tokio::{io::AsyncReadExt, process::Command, sync::Mutex, time::timeout};
@@ -17,11 +17,21 @@ pub struct Exec {
     pub api_version: String,
     pub install_hint: String,
     /// Whether the program may talk with the user.
-    pub interactive: bool,
+    pub interactive: Interactive,
     /// The cluster, told to programs that want to know.
     pub cluster: Option<Value>,
     pub clock: Arc<dyn Clock>,
     known: Mutex<Option<Credential>>,
+}
+
+/// Whether a program may talk with the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interactive {
+    Never,
+    /// If there is somebody.
+    IfAvailable,
+    /// There must be somebody.
+    Always,
 }
 
 #[derive(Clone, Default)]
@@ -39,7 +49,7 @@ impl fmt::Debug for Exec {
 
 impl Exec {
     /// From the `exec` of a kubeconfig user.
-    pub(crate) fn parse(tree: &Value, cluster: Value) -> Result<Self, Error> {
+    pub(crate) fn parse(tree: &Value, folder: &Path, cluster: Value) -> Result<Self, Error> {
         let text = |name: &str| tree[name].as_str().unwrap_or_default().to_owned();
         let api_version = text("apiVersion");
         if !matches!(
@@ -51,17 +61,39 @@ impl Exec {
         if text("command").is_empty() {
             return Err(Error::Invalid("exec plugin: command must be specified".into()));
         }
+        let interactive = match (&*text("interactiveMode"), &*api_version) {
+            ("Never", _) => Interactive::Never,
+            ("IfAvailable", _) | ("", "client.authentication.k8s.io/v1beta1") => {
+                Interactive::IfAvailable
+            }
+            ("Always", _) => Interactive::Always,
+            ("", _) => {
+                let why = "exec plugin: interactiveMode must be specified to use exec \
+                           authentication plugin";
+                return Err(Error::Invalid(why.into()));
+            }
+            (other, _) => {
+                let why = format!("exec plugin: invalid interactiveMode {other:?}");
+                return Err(Error::Invalid(why));
+            }
+        };
+        // A path in a file begins where the file is; a name is looked for.
+        let command = text("command");
+        let command = match command.contains('/') {
+            true => folder.join(command).to_string_lossy().into_owned(),
+            false => command,
+        };
         let entry = |pair: &Value| {
             let part = |name: &str| pair[name].as_str().unwrap_or_default().to_owned();
             (part("name"), part("value"))
         };
         Ok(Self {
-            command: text("command"),
+            command,
             args: tree["args"].items().iter().filter_map(Value::as_str).map(Into::into).collect(),
             env: tree["env"].items().iter().map(entry).collect(),
             api_version,
             install_hint: text("installHint"),
-            interactive: tree["interactiveMode"].as_str() != Some("Never"),
+            interactive,
             cluster: (tree["provideClusterInfo"].as_bool() == Some(true)).then_some(cluster),
             clock: Arc::new(SystemClock),
             known: Mutex::default(),
@@ -91,11 +123,12 @@ impl Exec {
             let Self { command, install_hint, .. } = self;
             Error::Invalid(format!("getting credentials: {command}: {why}{hint}{install_hint}"))
         };
-        let stdin = if self.interactive { Stdio::inherit() } else { Stdio::null() };
+        let talks = self.talks().map_err(|why| failed(&why))?;
+        let stdin = if talks { Stdio::inherit() } else { Stdio::null() };
         let mut child = Command::new(&self.command)
             .args(&self.args)
             .envs(self.env.iter().cloned())
-            .env("KUBERNETES_EXEC_INFO", self.info())
+            .env("KUBERNETES_EXEC_INFO", self.info(talks))
             .stdin(stdin)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -116,11 +149,22 @@ impl Exec {
         read(&said, &self.api_version).map_err(|why| failed(&why))
     }
 
-    fn info(&self) -> String {
+    /// Whether the program can talk with the user, if it may.
+    fn talks(&self) -> Result<bool, &'static str> {
+        let there = std::io::stdin().is_terminal();
+        match self.interactive {
+            Interactive::Never => Ok(false),
+            Interactive::IfAvailable => Ok(there),
+            Interactive::Always if there => Ok(true),
+            Interactive::Always => Err("it must talk with a user, but stdin is not a terminal"),
+        }
+    }
+
+    fn info(&self, talks: bool) -> String {
         let mut info = Value::object();
         info["apiVersion"] = (&*self.api_version).into();
         info["kind"] = "ExecCredential".into();
-        info["spec"]["interactive"] = self.interactive.into();
+        info["spec"]["interactive"] = talks.into();
         if let Some(cluster) = &self.cluster {
             info["spec"]["cluster"] = cluster.clone();
         }
@@ -157,7 +201,7 @@ mod tests {
         tree["command"] = "sh".into();
         tree["interactiveMode"] = "Never".into();
         tree["args"] = ["-c", script].into_iter().collect();
-        Exec::parse(&tree, Value::Null).unwrap()
+        Exec::parse(&tree, Path::new(""), Value::Null).unwrap()
     }
 
     #[tokio::test]
@@ -176,6 +220,22 @@ mod tests {
         exec.forget().await;
         exec.credential().await.unwrap();
         assert_eq!(std::fs::read_to_string(&count).unwrap(), "x\nx\n");
+    }
+
+    #[test]
+    fn how_it_may_talk_must_be_said() {
+        let mut tree = Value::object();
+        tree["apiVersion"] = "client.authentication.k8s.io/v1".into();
+        tree["command"] = "./give".into();
+        let parse = |tree: &Value| Exec::parse(tree, Path::new("/home/me"), Value::Null);
+        assert!(parse(&tree).is_err());
+        tree["interactiveMode"] = "Sometimes".into();
+        assert!(parse(&tree).is_err());
+        tree["interactiveMode"] = "IfAvailable".into();
+        assert_eq!(parse(&tree).unwrap().command, "/home/me/./give");
+        tree["interactiveMode"] = Value::Null;
+        tree["apiVersion"] = "client.authentication.k8s.io/v1beta1".into();
+        assert_eq!(parse(&tree).unwrap().interactive, Interactive::IfAvailable);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use object::{Value, yaml};
 
-use crate::{Auth, Config, Error, Tcp, Tls, Unix, exec::Exec, tls::Pem};
+use crate::{Auth, Config, Error, Proxy, Tcp, Tls, Unix, exec::Exec, oidc::Oidc, tls::Pem};
 
 /// One or several files, read as one: of a name given twice the first counts.
 #[derive(Clone, Debug, Default)]
@@ -52,16 +52,22 @@ impl Kubeconfig {
             .ok_or_else(|| Error::Invalid(format!("cluster {cluster:?} does not exist")))?;
         let cluster = Cluster { folder, tree: cluster };
         let user = match part("user") {
-            "" => User { folder, tree: &object::NULL },
-            user => {
-                let (folder, tree) = self
-                    .entry("users", "user", user)
-                    .ok_or_else(|| Error::Invalid(format!("auth info {user:?} does not exist")))?;
-                User { folder, tree }
+            "" => User { folder, file: folder, name: "", tree: &object::NULL },
+            name => {
+                let missing = || Error::Invalid(format!("auth info {name:?} does not exist"));
+                let (folder, tree) = self.entry("users", "user", name).ok_or_else(missing)?;
+                let file = self.file("users", name).unwrap_or(folder);
+                User { folder, file, name, tree }
             }
         };
         let config = connect(&cluster, &user)?;
         Ok(config.namespace(part("namespace")).headers(user.impersonation()?))
+    }
+
+    fn file(&self, list: &str, name: &str) -> Option<&Path> {
+        let is = |entry: &Value| entry["name"].as_str() == Some(name);
+        let found = self.files.iter().find(|(_, tree)| tree[list].items().iter().any(is));
+        found.map(|(path, _)| &**path)
     }
 
     fn entry(&self, list: &str, of: &str, name: &str) -> Option<(&Path, &Value)> {
@@ -79,14 +85,16 @@ struct Cluster<'a> {
 
 struct User<'a> {
     folder: &'a Path,
+    /// Where it is written, and under which name.
+    file: &'a Path,
+    name: &'a str,
     tree: &'a Value,
 }
 
 fn connect(cluster: &Cluster<'_>, user: &User<'_>) -> Result<Config, Error> {
     let server = cluster.tree["server"].as_str().unwrap_or_default();
-    if cluster.tree["proxy-url"].as_str().is_some_and(|url| !url.is_empty()) {
-        return Err(Error::Invalid("proxy-url is not supported".into()));
-    }
+    let proxy = cluster.tree["proxy-url"].as_str().filter(|url| !url.is_empty());
+    let proxy = proxy.map(Proxy::parse).transpose()?;
     let auth = user.auth(cluster)?;
     if let Some(path) = server.strip_prefix("unix://") {
         return Ok(Config::new(Arc::new(Unix(path.into()))).auth(auth));
@@ -95,19 +103,43 @@ fn connect(cluster: &Cluster<'_>, user: &User<'_>) -> Result<Config, Error> {
     let wrong = || Error::Invalid(format!("{server:?} is not the address of a server"));
     let uri: Uri = full.parse().map_err(|_| wrong())?;
     let host = uri.host().ok_or_else(wrong)?.trim_matches(['[', ']']).to_owned();
-    if !uri.path().trim_end_matches('/').is_empty() {
-        return Err(Error::Invalid(format!("{server:?}: servers below a path are not supported")));
-    }
+    let base = uri.path().trim_end_matches('/').to_owned();
     let (tls, port) = match uri.scheme_str() {
         Some("https") => (Some(cluster.tls(user, auth.clone())?), 443),
         Some("http") => (None, 80),
         _ => return Err(wrong()),
     };
-    let tcp = Tcp::new(&host, uri.port_u16().unwrap_or(port), tls.map(Arc::new));
-    Ok(Config::new(Arc::new(tcp)).auth(auth))
+    let tcp = Tcp::new(&host, uri.port_u16().unwrap_or(port), tls.map(Arc::new)).through(proxy);
+    Ok(Config { base, ..Config::new(Arc::new(tcp)).auth(auth) })
 }
 
 impl Cluster<'_> {
+    /// What a program that gives credentials is told of the cluster, if it asks.
+    fn told(&self) -> Result<Value, Error> {
+        let mut told = Value::object();
+        for name in ["server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url"] {
+            if !self.tree[name].is_null() {
+                told[name] = self.tree[name].clone();
+            }
+        }
+        let authorities = match pem(self.folder, self.tree, "certificate-authority")? {
+            Some(Pem::Data(data)) => Some(data),
+            Some(Pem::File(path)) => Some(
+                std::fs::read(&path)
+                    .map_err(|error| Error::Invalid(format!("{}: {error}", path.display())))?,
+            ),
+            None => None,
+        };
+        if let Some(data) = authorities {
+            told["certificate-authority-data"] = BASE64_STANDARD.encode(data).into();
+        }
+        let ours = |one: &&Value| one["name"].as_str() == Some("client.authentication.k8s.io/exec");
+        if let Some(extension) = self.tree["extensions"].items().iter().find(ours) {
+            told["config"] = extension["extension"].clone();
+        }
+        Ok(told)
+    }
+
     fn tls(&self, user: &User<'_>, auth: Auth) -> Result<Tls, Error> {
         let certificate = pem(user.folder, user.tree, "client-certificate")?;
         let key = pem(user.folder, user.tree, "client-key")?;
@@ -129,8 +161,9 @@ impl Cluster<'_> {
 impl User<'_> {
     fn auth(&self, cluster: &Cluster<'_>) -> Result<Auth, Error> {
         let text = |name: &str| self.tree[name].as_str().filter(|text| !text.is_empty());
-        if !self.tree["auth-provider"].is_null() {
-            return Err(Error::Invalid("auth-provider is not supported: use exec".into()));
+        let provider = &self.tree["auth-provider"];
+        if !provider.is_null() {
+            return Ok(Auth::Issued(Arc::new(Oidc::parse(provider, self.file, self.name)?)));
         }
         if let Some(file) = text("tokenFile") {
             return Ok(Auth::TokenFile(self.folder.join(file)));
@@ -146,7 +179,7 @@ impl User<'_> {
         if exec.is_null() {
             return Ok(Auth::None);
         }
-        Ok(Auth::Exec(Arc::new(Exec::parse(exec, cluster.tree.clone())?)))
+        Ok(Auth::Exec(Arc::new(Exec::parse(exec, self.folder, cluster.told()?)?)))
     }
 
     fn impersonation(&self) -> Result<HeaderMap, Error> {
@@ -171,11 +204,20 @@ impl User<'_> {
         }
         for (name, values) in self.tree["as-user-extra"].entries() {
             for value in texts(values) {
-                add(&format!("impersonate-extra-{}", name.to_ascii_lowercase()), &value)?;
+                add(&format!("impersonate-extra-{}", escaped(name)), &value)?;
             }
         }
         Ok(headers)
     }
+}
+
+/// As a part of a header's name, which may not hold everything.
+fn escaped(name: &str) -> String {
+    let legal = |c: u8| c.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&c);
+    let one = |c: u8| {
+        if legal(c) { char::from(c).to_ascii_lowercase().to_string() } else { format!("%{c:02X}") }
+    };
+    name.bytes().map(one).collect()
 }
 
 /// `NAME-data`, or else the file in `NAME`.

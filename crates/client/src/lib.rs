@@ -19,11 +19,14 @@ mod error;
 mod exec;
 mod kubeconfig;
 mod line;
+mod oidc;
 mod options;
 mod pool;
+mod proxy;
 mod resolve;
 mod resource;
 mod response;
+mod resume;
 mod tls;
 mod upgrade;
 mod watch;
@@ -39,8 +42,10 @@ pub use self::{
     error::Error,
     kubeconfig::Kubeconfig,
     options::{Delete, Deletion, List, Page, Patch, Propagation, Selection},
+    proxy::Proxy,
     resource::Resource,
     response::Response,
+    resume::{Followed, Resumed},
     tls::{Pem, Tls},
     upgrade::{Tunnel, WebSocket},
     watch::{Notice, Start, Watch},

@@ -15,6 +15,7 @@ use futures_util::{SinkExt, StreamExt};
 use http::{HeaderMap, Method};
 use pki::{Authority, Leaf, Trust};
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, UnixListener},
     task::JoinSet,
 };
@@ -180,4 +181,38 @@ async fn a_refused_upgrade_says_why() {
     let client = server.on_pipe(&mut tasks);
     assert!(client.upgrade("/exec", &[]).await.unwrap_err().is_forbidden());
     assert_eq!(server.asked()[0].headers["upgrade"], "websocket");
+}
+
+/// A server below a path, behind a proxy, known by another user.
+#[tokio::test]
+async fn a_proxy_stands_between() {
+    let server = Server::new(|_| Say::Json(200, "{}"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut tasks = JoinSet::new();
+    let serving = server.clone();
+    tasks.spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        assert!(head.starts_with(b"CONNECT api.test:8080 HTTP/1.1\r\n"));
+        stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.unwrap();
+        serving.serve(stream).await;
+    });
+    let text = format!(
+        "{{current-context: c, contexts: [{{name: c, context: {{cluster: k, user: u}}}}],
+        clusters: [{{name: k, cluster: {{server: \"http://api.test:8080/below/it/\",
+            proxy-url: \"http://127.0.0.1:{port}\"}}}}],
+        users: [{{name: u, user: {{token: t, as: other, as-user-extra: {{\"a/B\": [x]}}}}}}]}}"
+    );
+    let mut files = Kubeconfig::default();
+    files.add(std::path::Path::new("config"), &text).unwrap();
+    let client = Client::new(files.config(None).unwrap());
+    get(&client, "/api").await.unwrap();
+    let asked = &server.asked()[0];
+    assert_eq!(asked.uri, "/below/it/api");
+    assert_eq!(asked.headers["impersonate-user"], "other");
+    assert_eq!(asked.headers["impersonate-extra-a%2fb"], "x");
 }

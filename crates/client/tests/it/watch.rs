@@ -1,6 +1,8 @@
 //! Watches: how they begin, what they tell, how they end.
 
-use client::{Api, Notice, Selection, Start};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use client::{Api, Followed, Notice, Selection, Start};
 use object::{Key, Value};
 use tokio::task::JoinSet;
 
@@ -105,4 +107,29 @@ async fn a_watch_that_falls_silent_ends() {
         watch.next().await.unwrap().unwrap();
     }
     assert!(watch.next().await.unwrap_err().is_transient());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_followed_watch_goes_on_by_itself() {
+    let count = AtomicUsize::new(0);
+    let server = Server::new(move |_| match count.fetch_add(1, Ordering::Relaxed) {
+        1 => Say::Json(503, "{}"),
+        2 => Say::Json(200, EXPIRED),
+        _ => Say::Json(200, EVENTS),
+    });
+    let mut tasks = JoinSet::new();
+    let api = Api::<Value>::of(&server.on_pipe(&mut tasks), deployments());
+    let mut followed = api.follow(&Selection::default(), Start::List);
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        told.push(match followed.next().await.unwrap() {
+            Followed::Told(notice) => names(&notice).0,
+            Followed::Again => "again",
+        });
+    }
+    assert_eq!(told, ["added", "bookmark", "deleted", "again", "added"]);
+    let asked: Vec<_> = server.asked().into_iter().map(|asked| asked.uri).collect();
+    assert!(asked[1].ends_with("&resourceVersion=8"), "after a failure: {}", asked[1]);
+    assert!(asked[2].ends_with("&resourceVersion=8"), "the same again: {}", asked[2]);
+    assert!(asked[3].contains("sendInitialEvents=true"), "and from the beginning: {}", asked[3]);
 }
