@@ -1,11 +1,15 @@
 //! What `describe` says of an object: a sheet of names and values.
 
+mod autoscaler;
 mod containers;
 mod core;
 mod more;
+mod network;
 mod node;
 mod pod;
 mod sheet;
+mod storage;
+mod volumes;
 mod workload;
 
 use object::Value;
@@ -47,6 +51,29 @@ pub(crate) fn describe(call: &Call<'_>, info: &Info, events_too: bool) -> Result
         ("scheduling.k8s.io", "PriorityClass") => more::priority_class(object, &mut sheet),
         ("storage.k8s.io", "StorageClass") => more::storage_class(object, &mut sheet),
         ("batch", "Job") => workload::job(object, &mut sheet),
+        ("", "ReplicationController") => {
+            workload::replication_controller(call, object, &mut sheet)?;
+        }
+        ("", "PersistentVolume") => storage::volume(call, object, &mut sheet),
+        ("storage.k8s.io", "CSINode") => storage::csi_node(object, &mut sheet),
+        ("storage.k8s.io", "VolumeAttributesClass") => {
+            storage::attributes_class(object, &mut sheet);
+        }
+        ("", "LimitRange") => more::limit_range(object, &mut sheet),
+        ("", "Endpoints") => network::endpoints(object, &mut sheet),
+        ("discovery.k8s.io", "EndpointSlice") => network::slice(object, &mut sheet),
+        ("networking.k8s.io", "Ingress") => network::ingress(call, object, &mut sheet),
+        ("networking.k8s.io", "IngressClass") => network::ingress_class(object, &mut sheet),
+        ("networking.k8s.io", "NetworkPolicy") => network::network_policy(object, &mut sheet),
+        ("networking.k8s.io", "ServiceCIDR") => network::service_cidr(object, &mut sheet),
+        ("networking.k8s.io", "IPAddress") => network::ip_address(object, &mut sheet),
+        ("autoscaling", "HorizontalPodAutoscaler") => {
+            let object = match info.resource.version.as_str() {
+                "v2" => object.clone(),
+                _ => call.server()?.get(&info.path().replace("/v1/", "/v2/"))?,
+            };
+            autoscaler::describe(&object, &mut sheet);
+        }
         _ => generic(object, &mut sheet),
     }
     let without_events = [
@@ -57,6 +84,8 @@ pub(crate) fn describe(call: &Call<'_>, info: &Info, events_too: bool) -> Result
         "ClusterRole",
         "RoleBinding",
         "ClusterRoleBinding",
+        "LimitRange",
+        "NetworkPolicy",
     ];
     if events_too && !without_events.contains(&info.resource.kind.as_str()) {
         events(call, info, &mut sheet)?;

@@ -1,5 +1,7 @@
 //! `auth`: what one may do, and who one is.
 
+mod reconcile;
+
 use object::Value;
 
 use super::{ALL_NAMESPACES, Command, create::tree};
@@ -28,6 +30,7 @@ pub(crate) const COMMAND: Command = Command::group(
             can_i,
         ),
         Command::new("whoami", &[print::FLAGS], whoami),
+        reconcile::COMMAND,
     ],
 );
 

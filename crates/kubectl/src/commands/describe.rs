@@ -31,8 +31,8 @@ fn run(call: &Call<'_>) -> Result {
         }
     }
     // Of several objects it is told only when it is asked for.
-    let events =
-        call.flags.on("show-events") && (infos.len() == 1 || call.flags.has("show-events"));
+    let alone = infos.len() == 1 && fails.is_empty();
+    let events = call.flags.on("show-events") && (alone || call.flags.has("show-events"));
     for (at, info) in infos.iter().enumerate() {
         match describe::describe(call, info, events) {
             Ok(text) if at == 0 => call.out(&text),

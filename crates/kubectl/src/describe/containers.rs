@@ -2,7 +2,7 @@
 
 use object::{Value, quantity::Quantity, quote::quote};
 
-use super::{either, moment, number, sheet::Sheet, text};
+use super::{either, moment, number, sheet::Sheet, storage, text, volumes};
 
 /// Containers, with what is known of their state.
 pub(super) fn containers(
@@ -304,12 +304,13 @@ pub(super) fn volumes(volumes: &Value, indent: &str, sheet: &mut Sheet) {
 }
 
 fn source(volume: &Value, sheet: &mut Sheet) {
-    let mut say = |name: &str, value: &str| sheet.line(2, &format!("{name}:\t{value}"));
     let bool_of = |value: &Value| value.as_bool().unwrap_or(false).to_string();
-    if let Some(path) = volume.some_field("hostPath") {
-        say("Type", "HostPath (bare host directory volume)");
-        say("Path", text(&path["path"]));
-        say("HostPathType", path["type"].as_str().unwrap_or("<none>"));
+    if volumes::plain(volume, false, sheet) {
+        return;
+    }
+    let mut say = |name: &str, value: &str| sheet.line(2, &format!("{name}:\t{value}"));
+    if let Some(claim) = volume.some_field("ephemeral") {
+        storage::inline_claim(&claim["volumeClaimTemplate"], sheet);
     } else if let Some(dir) = volume.some_field("emptyDir") {
         say("Type", "EmptyDir (a temporary directory that shares a pod's lifetime)");
         say("Medium", text(&dir["medium"]));
@@ -335,11 +336,6 @@ fn source(volume: &Value, sheet: &mut Sheet) {
         );
         say("ClaimName", text(&claim["claimName"]));
         say("ReadOnly", &bool_of(&claim["readOnly"]));
-    } else if let Some(nfs) = volume.some_field("nfs") {
-        say("Type", "NFS (an NFS mount that lasts the lifetime of a pod)");
-        say("Server", text(&nfs["server"]));
-        say("Path", text(&nfs["path"]));
-        say("ReadOnly", &bool_of(&nfs["readOnly"]));
     } else if let Some(api) = volume.some_field("downwardAPI") {
         say("Type", "DownwardAPI (a volume populated by information about the pod)");
         sheet.line(2, "Items:");
@@ -367,10 +363,7 @@ fn source(volume: &Value, sheet: &mut Sheet) {
         say("Driver", text(&csi["driver"]));
         say("FSType", text(&csi["fsType"]));
         say("ReadOnly", &bool_of(&csi["readOnly"]));
-        for (at, (name, value)) in csi["volumeAttributes"].entries().enumerate() {
-            let title = if at == 0 { "VolumeAttributes:" } else { "" };
-            sheet.line(2, &format!("{title}\t    {name}={}", text(value)));
-        }
+        storage::attributes(&csi["volumeAttributes"], sheet);
     } else if let Some(image) = volume.some_field("image") {
         say("Type", "Image (a container image or OCI artifact)");
         say("Reference", text(&image["reference"]));

@@ -3,7 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::Value;
 
-use super::{either, moment, number, sheet::Sheet, text};
+use super::{either, moment, number, sheet::Sheet, text, volumes::access_modes};
 use crate::{call::Call, fail::Result, print::table, resources::escape};
 
 /// What every sheet begins with.
@@ -61,7 +61,7 @@ pub(super) fn service(call: &Call<'_>, service: &Value, sheet: &mut Sheet) -> Re
         if number(&port["nodePort"]) != 0 {
             sheet.put("NodePort", format!("{name}\t{}/{protocol}", number(&port["nodePort"])));
         }
-        sheet.put("Endpoints", endpoints(slices["items"].items(), text(&port["name"])));
+        sheet.put("Endpoints", endpoints_of(slices["items"].items(), text(&port["name"])));
     }
     sheet.put("Session Affinity", text(&spec["sessionAffinity"]));
     sheet.some("External Traffic Policy", &spec["externalTrafficPolicy"]);
@@ -76,7 +76,7 @@ pub(super) fn service(call: &Call<'_>, service: &Value, sheet: &mut Sheet) -> Re
     Ok(())
 }
 
-fn endpoints(slices: &[Value], name: &str) -> String {
+pub(super) fn endpoints_of(slices: &[Value], name: &str) -> String {
     if slices.is_empty() {
         return "<none>".to_owned();
     }
@@ -284,22 +284,12 @@ pub(super) fn claim(call: &Call<'_>, claim: &Value, sheet: &mut Sheet) -> Result
     let finalizers: Vec<&str> = meta["finalizers"].items().iter().map(text).collect();
     sheet.put("Finalizers", format!("[{}]", finalizers.join(" ")));
     let bound = !text(&spec["volumeName"]).is_empty();
-    let modes: Vec<&str> = status["accessModes"]
-        .items()
-        .iter()
-        .map(|mode| match text(mode) {
-            "ReadWriteOnce" => "RWO",
-            "ReadOnlyMany" => "ROX",
-            "ReadWriteMany" => "RWX",
-            "ReadWriteOncePod" => "RWOP",
-            other => other,
-        })
-        .collect();
+    let modes = access_modes(&status["accessModes"]);
     sheet.put(
         "Capacity",
         if bound { either(&status["capacity"]["storage"]) } else { String::new() },
     );
-    sheet.put("Access Modes", if bound { modes.join(",") } else { String::new() });
+    sheet.put("Access Modes", if bound { modes } else { String::new() });
     sheet.some("VolumeMode", &spec["volumeMode"]);
     let source = &spec["dataSource"];
     if !source.is_null() {

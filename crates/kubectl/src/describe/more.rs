@@ -77,6 +77,31 @@ pub(super) fn quota(object: &Value, sheet: &mut Sheet) {
     }
 }
 
+pub(super) fn limit_range(object: &Value, sheet: &mut Sheet) {
+    const FIELDS: [&str; 5] = ["min", "max", "defaultRequest", "default", "maxLimitRequestRatio"];
+    sheet.put("Name", text(&object["metadata"]["name"]));
+    sheet.put("Namespace", text(&object["metadata"]["namespace"]));
+    sheet.line(
+        0,
+        "Type\tResource\tMin\tMax\tDefault Request\tDefault Limit\tMax Limit/Request Ratio",
+    );
+    sheet.line(
+        0,
+        "----\t--------\t---\t---\t---------------\t-------------\t-----------------------",
+    );
+    for limit in object["spec"]["limits"].items() {
+        let names: std::collections::BTreeSet<&str> =
+            FIELDS.iter().flat_map(|field| limit[*field].entries().map(|(name, _)| name)).collect();
+        for name in names {
+            let cells = FIELDS.map(|field| match either(&limit[field][name]).as_str() {
+                "" => "-".to_owned(),
+                amount => amount.to_owned(),
+            });
+            sheet.line(0, &format!("{}\t{name}\t{}", text(&limit["type"]), cells.join("\t")));
+        }
+    }
+}
+
 pub(super) fn role(object: &Value, sheet: &mut Sheet) {
     let meta = &object["metadata"];
     sheet.put("Name", text(&meta["name"]));
@@ -107,6 +132,7 @@ pub(crate) fn rows(rules: &[Value]) -> Vec<(String, String)> {
         }
         None => found.push((what, verbs.to_vec())),
     };
+    let mut addresses = Vec::new();
     for rule in rules {
         let verbs = texts(&rule["verbs"]);
         let names = match texts(&rule["resourceNames"]) {
@@ -120,10 +146,15 @@ pub(crate) fn rows(rules: &[Value]) -> Vec<(String, String)> {
                 }
             }
         }
+        // Addresses stay apart, as they were given.
         for url in texts(&rule["nonResourceURLs"]) {
-            add([String::new(), String::new(), String::new(), url], &verbs);
+            for verb in &verbs {
+                let what = [String::new(), String::new(), String::new(), url.clone()];
+                addresses.push((what, vec![verb.clone()]));
+            }
         }
     }
+    found.extend(addresses);
     let line = |([group, resource, name, url], verbs): ([String; 4], Vec<String>)| {
         let verbs = verbs.join(" ");
         let full = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
@@ -223,4 +254,5 @@ pub(super) fn storage_class(object: &Value, sheet: &mut Sheet) {
     }
     sheet.some("ReclaimPolicy", &object["reclaimPolicy"]);
     sheet.some("VolumeBindingMode", &object["volumeBindingMode"]);
+    super::storage::topologies(&object["allowedTopologies"], sheet);
 }

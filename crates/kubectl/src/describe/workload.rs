@@ -182,6 +182,29 @@ pub(super) fn replica_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) ->
     Ok(())
 }
 
+pub(super) fn replication_controller(
+    call: &Call<'_>,
+    object: &Value,
+    sheet: &mut Sheet,
+) -> Result {
+    let (meta, spec) = (&object["metadata"], &object["spec"]);
+    sheet.put("Name", text(&meta["name"]));
+    sheet.put("Namespace", text(&meta["namespace"]));
+    sheet.put("Selector", table::labels(&spec["selector"]));
+    sheet.labels("Labels", &meta["labels"]);
+    sheet.annotations("Annotations", &meta["annotations"]);
+    let (current, desired) = (number(&object["status"]["replicas"]), number(&spec["replicas"]));
+    sheet.put("Replicas", format!("{current} current / {desired} desired"));
+    // Its selector is a plain map of labels.
+    let mut labelled = object.clone();
+    let labels = std::mem::take(&mut labelled["spec"]["selector"]);
+    labelled["spec"]["selector"]["matchLabels"] = labels;
+    sheet.put("Pods Status", pods(call, &labelled)?);
+    template(&spec["template"], sheet);
+    conditions(object, sheet);
+    Ok(())
+}
+
 pub(super) fn stateful_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -> Result {
     let (meta, spec) = (&object["metadata"], &object["spec"]);
     sheet.put("Name", text(&meta["name"]));

@@ -55,6 +55,8 @@ pub(super) fn migrate(
             change("/metadata/managedFields", &wanted),
             change("/metadata/resourceVersion", &object["metadata"]["resourceVersion"]),
         ]);
+        // Only an apply may be forced.
+        let query = query.split("&force=").next().unwrap_or_default();
         match call.server()?.patch(&(info.path() + query), PatchType::Json, &patch) {
             Ok(object) => return Ok((object, true)),
             Err(Fail::Server { status, .. }) if status.is("Conflict") => {
