@@ -178,6 +178,10 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         server.background(opened.forget(interval));
     }
     if let Some(at_rest) = opened.at_rest {
+        let encryption = at_rest.encryption.clone();
+        if encryption.asks_kms() {
+            server.checks.push(Check::new("kms-providers", true, move || encryption.health()));
+        }
         server.background(at_rest.follow(registry.clone()));
     }
     let server = Arc::new(server);

@@ -6,11 +6,13 @@
 //! ```text
 //!  k8s:enc:secretbox:v1:key2:… nonce, tag, text     the first provider, its first key
 //!  k8s:enc:aescbc:v1:key1:…    vector, text         still readable
+//!  k8s:enc:kms:v2:name:…       key, text            by a key that somebody else keeps
 //!  k8s\0…                      plain                 readable while `identity` is in the list
 //! ```
 
 mod ciphers;
 mod config;
+mod kms;
 
 use std::{
     collections::HashMap,
@@ -21,8 +23,8 @@ use std::{
 use bytes::Bytes;
 use object::Status;
 
-use self::ciphers::Cipher;
 pub use self::config::EncryptionConfig;
+use self::{ciphers::Cipher, kms::Kms};
 use crate::Transform;
 
 /// What every encrypted value begins with.
@@ -53,6 +55,17 @@ impl Encryption {
     /// From now on values are written and read by `config`.
     pub fn replace(&self, config: &EncryptionConfig) {
         *self.rules.write().expect("not poisoned") = Rules::new(config, &self.places);
+    }
+
+    /// Whether keys are kept by somebody else.
+    pub fn asks_kms(&self) -> bool {
+        !self.rules.read().expect("not poisoned").kms.is_empty()
+    }
+
+    /// Why values cannot be written: a KMS that does not answer.
+    pub fn health(&self) -> Result<(), String> {
+        let kms = self.rules.read().expect("not poisoned").kms.clone();
+        kms.iter().try_for_each(|kms| kms.health())
     }
 
     /// The places whose values are written encrypted.
@@ -102,11 +115,13 @@ struct Rules {
     by_prefix: HashMap<String, Arc<Chain>>,
     /// As they are written: `secrets`, `*.apps`, `*.*`.
     by_name: Vec<(String, Arc<Chain>)>,
+    kms: Vec<Arc<Kms>>,
 }
 
 impl Rules {
     fn new(config: &EncryptionConfig, places: &[Place]) -> Self {
-        let mut this = Self::default();
+        let mut this = Self { kms: config.kms().cloned().collect(), ..Self::default() };
+        this.kms.iter().for_each(|kms| kms.start());
         for (names, ciphers) in &config.resources {
             let chain = Arc::new(Chain(ciphers.clone()));
             this.by_name.extend(names.iter().map(|name| (name.clone(), chain.clone())));

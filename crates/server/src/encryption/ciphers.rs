@@ -1,6 +1,6 @@
 //! The ciphers, each as upstream stores it.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use aes::{Aes128, Aes192, Aes256};
 use aes_gcm::{
@@ -14,13 +14,26 @@ use poly1305::Poly1305;
 use ring::rand::{SecureRandom, SystemRandom};
 use salsa20::XSalsa20;
 
+use super::kms::Kms;
+
 /// One key of a provider.
 #[derive(Clone)]
 pub(super) enum Cipher {
     Identity,
-    AesGcm { prefix: String, key: Vec<u8> },
-    AesCbc { prefix: String, key: Vec<u8> },
-    Secretbox { prefix: String, key: [u8; 32] },
+    AesGcm {
+        prefix: String,
+        key: Vec<u8>,
+    },
+    AesCbc {
+        prefix: String,
+        key: Vec<u8>,
+    },
+    Secretbox {
+        prefix: String,
+        key: [u8; 32],
+    },
+    /// Somebody else has the key.
+    Kms(Arc<Kms>),
 }
 
 /// Keys are not for logs.
@@ -34,6 +47,7 @@ impl Cipher {
     pub(super) fn prefix(&self) -> &str {
         match self {
             Self::Identity => "identity",
+            Self::Kms(kms) => &kms.prefix,
             Self::AesGcm { prefix, .. }
             | Self::AesCbc { prefix, .. }
             | Self::Secretbox { prefix, .. } => prefix,
@@ -45,11 +59,8 @@ impl Cipher {
         let mut out = self.prefix().as_bytes().to_vec();
         match self {
             Self::Identity => return None,
-            Self::AesGcm { key, .. } => {
-                let nonce = random::<12>()?;
-                out.extend_from_slice(&nonce);
-                out.extend(gcm(key, &nonce, Payload { msg: text, aad: at.as_bytes() }, true)?);
-            }
+            Self::Kms(kms) => return kms.seal(at, text),
+            Self::AesGcm { key, .. } => out.extend(seal_gcm(key, at, text)?),
             Self::AesCbc { key, .. } => {
                 let vector = random::<16>()?;
                 out.extend_from_slice(&vector);
@@ -83,10 +94,8 @@ impl Cipher {
         let sealed = stored.strip_prefix(self.prefix().as_bytes())?;
         match self {
             Self::Identity => None,
-            Self::AesGcm { key, .. } => {
-                let (nonce, sealed) = sealed.split_at_checked(12)?;
-                gcm(key, nonce, Payload { msg: sealed, aad: at.as_bytes() }, false)
-            }
+            Self::Kms(kms) => kms.open(at, stored),
+            Self::AesGcm { key, .. } => open_gcm(key, at, sealed),
             Self::AesCbc { key, .. } => {
                 let (vector, sealed) = sealed.split_at_checked(16)?;
                 match key.len() {
@@ -116,6 +125,18 @@ impl Cipher {
             }
         }
     }
+}
+
+/// A nonce, and what AES-GCM makes of the text, bound to its place.
+pub(super) fn seal_gcm(key: &[u8], at: &str, text: &[u8]) -> Option<Vec<u8>> {
+    let nonce = random::<12>()?;
+    let sealed = gcm(key, &nonce, Payload { msg: text, aad: at.as_bytes() }, true)?;
+    Some([&nonce[..], &sealed].concat())
+}
+
+pub(super) fn open_gcm(key: &[u8], at: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+    let (nonce, sealed) = sealed.split_at_checked(12)?;
+    gcm(key, nonce, Payload { msg: sealed, aad: at.as_bytes() }, false)
 }
 
 fn gcm(key: &[u8], nonce: &[u8], payload: Payload<'_, '_>, seals: bool) -> Option<Vec<u8>> {
@@ -149,7 +170,7 @@ fn secretbox(key: &[u8; 32], nonce: &[u8; 24]) -> (XSalsa20, Poly1305) {
     (stream, mac)
 }
 
-fn random<const N: usize>() -> Option<[u8; N]> {
+pub(super) fn random<const N: usize>() -> Option<[u8; N]> {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).ok()?;
     Some(bytes)

@@ -1,10 +1,15 @@
 //! The configuration: which kinds, which providers, which keys.
 
+use std::{sync::Arc, time::Duration};
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use object::{Value, yaml::from_yaml};
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::ciphers::Cipher;
+use super::{
+    ciphers::Cipher,
+    kms::{self, Kms},
+};
 
 const API_VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "EncryptionConfiguration";
@@ -43,6 +48,11 @@ impl EncryptionConfig {
 
     /// A new key before all others, for each list of kinds that is encrypted.
     pub fn rotate(&mut self) -> Result<(), Wrong> {
+        let of_kms = |cipher: &Cipher| matches!(cipher, Cipher::Kms(_));
+        if self.resources.iter().any(|(_, ciphers)| ciphers.first().is_some_and(of_kms)) {
+            let what = "the keys are a KMS's: change them there, and it is noticed here";
+            return Err(wrong("a new key", what));
+        }
         for (_, ciphers) in &mut self.resources {
             let number = |cipher: &Cipher| {
                 cipher.prefix().split(':').nth(4)?.strip_prefix("key")?.parse().ok()
@@ -74,7 +84,18 @@ impl EncryptionConfig {
             .iter()
             .enumerate()
             .map(|(nth, entry)| resource(entry, &format!("resources[{nth}]")));
-        Ok(Self { resources: resources.collect::<Result<_, _>>()? })
+        let this = Self { resources: resources.collect::<Result<_, _>>()? };
+        let mut names: Vec<_> = this.kms().map(|kms| &kms.config.name).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|two| two[0] == two[1]) {
+            Some(two) => Err(wrong("kms", format!("two have the name {:?}", two[0]))),
+            None => Ok(this),
+        }
+    }
+
+    pub(super) fn kms(&self) -> impl Iterator<Item = &Arc<Kms>> {
+        let ciphers = self.resources.iter().flat_map(|(_, ciphers)| ciphers);
+        ciphers.filter_map(|cipher| if let Cipher::Kms(kms) = cipher { Some(kms) } else { None })
     }
 
     /// The same as a file.
@@ -93,6 +114,14 @@ impl EncryptionConfig {
 fn provider_yaml(cipher: &Cipher) -> String {
     let (provider, key): (_, &[u8]) = match cipher {
         Cipher::Identity => return "  - identity: {}".to_owned(),
+        Cipher::Kms(kms) => {
+            let kms::Config { name, endpoint, timeout } = &kms.config;
+            let timeout = timeout.as_millis();
+            return format!(
+                "  - kms:\n      apiVersion: v2\n      name: '{name}'\n      endpoint: '{endpoint}'\n      \
+                 timeout: {timeout}ms"
+            );
+        }
         Cipher::AesGcm { key, .. } => ("aesgcm", key),
         Cipher::AesCbc { key, .. } => ("aescbc", key),
         Cipher::Secretbox { key, .. } => ("secretbox", key),
@@ -138,9 +167,41 @@ fn provider(entry: &Value, at: &str) -> Result<Vec<Cipher>, Wrong> {
     match name {
         "identity" => Ok(vec![Cipher::Identity]),
         "aesgcm" | "aescbc" | "secretbox" => keys(name, value, &at),
-        "kms" => Err(wrong(&at, "KMS plugins are not supported yet: use secretbox or aesgcm")),
-        _ => Err(wrong(&at, "is no provider: aesgcm, aescbc, secretbox and identity are")),
+        "kms" => {
+            kms_provider(value, &at).map(|config| vec![Cipher::Kms(Arc::new(Kms::new(config)))])
+        }
+        _ => Err(wrong(&at, "is no provider: aesgcm, aescbc, secretbox, kms and identity are")),
     }
+}
+
+fn kms_provider(value: &Value, at: &str) -> Result<kms::Config, Wrong> {
+    only(value, at, &["apiVersion", "name", "endpoint", "timeout", "cachesize"])?;
+    let text = |name: &str| value.get(name).as_str().unwrap_or_default().to_owned();
+    if text("apiVersion") != "v2" {
+        return Err(wrong(&format!("{at}.apiVersion"), "must be v2: v1 is not supported"));
+    } else if value.entries().any(|(name, _)| name == "cachesize") {
+        return Err(wrong(&format!("{at}.cachesize"), "v2 has none"));
+    }
+    let (name, endpoint) = (text("name"), text("endpoint"));
+    if name.is_empty() || name.contains(':') {
+        return Err(wrong(&format!("{at}.name"), "a name is needed, without colons"));
+    }
+    let path = endpoint.strip_prefix("unix://").unwrap_or_default();
+    if !path.starts_with('/') || path.starts_with("/@") {
+        return Err(wrong(&format!("{at}.endpoint"), "must be a path, as unix:///run/kms.sock"));
+    }
+    let timeout = match text("timeout") {
+        none if none.is_empty() => Duration::from_secs(3),
+        text => {
+            let nanos =
+                object::Duration::nanos(&text).ok().and_then(|nanos| u64::try_from(nanos).ok());
+            let nanos = nanos.filter(|nanos| *nanos > 0);
+            let nanos =
+                nanos.ok_or(wrong(&format!("{at}.timeout"), "must be a duration above 0"))?;
+            Duration::from_nanos(nanos)
+        }
+    };
+    Ok(kms::Config { name, endpoint, timeout })
 }
 
 fn keys(provider: &str, value: &Value, at: &str) -> Result<Vec<Cipher>, Wrong> {
@@ -206,8 +267,30 @@ mod tests {
             short,
             "resources[0].providers[0].secretbox.keys[0]: the secret has 5 bytes, not 32"
         );
-        assert!(refused(&list("kms: {name: a}")).contains("not supported"));
+        assert!(refused(&list("kms: {name: a}")).contains("v1 is not supported"));
+        let kms = |rest: &str| list(&format!("kms: {{apiVersion: v2, {rest}}}"));
+        assert!(refused(&kms("name: 'a:b'")).contains("without colons"));
+        assert!(refused(&kms("name: a, endpoint: 'http://x'")).contains("must be a path"));
+        let good = "name: a, endpoint: 'unix:///run/a.sock'";
+        assert!(refused(&kms(&format!("{good}, cachesize: 3"))).contains("v2 has none"));
+        assert!(refused(&kms(&format!("{good}, timeout: 0s"))).contains("above 0"));
+        let twice = format!("{}  - kms: {{apiVersion: v2, {good}}}\n", kms(good));
+        assert!(refused(&twice).contains("two have the name"));
         assert!(refused(&list("aesgcm: {keys: [], cache: 3}")).contains("unknown field"));
+    }
+
+    #[test]
+    fn a_kms_is_written_as_it_was_read_and_keeps_its_keys() {
+        let text = format!(
+            "apiVersion: {API_VERSION}\nkind: {KIND}\nresources:\n- resources: [secrets]\n  providers:\n  - kms:\n      \
+             {{apiVersion: v2, name: a, endpoint: 'unix:///run/a.sock', timeout: 1.5s}}\n  - identity: {{}}\n"
+        );
+        let mut config = EncryptionConfig::parse(&text).unwrap();
+        let again = EncryptionConfig::parse(&config.to_yaml()).unwrap();
+        let read = again.kms().next().unwrap();
+        assert_eq!(read.config, config.kms().next().unwrap().config);
+        assert_eq!(read.config.timeout, Duration::from_millis(1_500));
+        assert!(config.rotate().unwrap_err().to_string().contains("a KMS's"));
     }
 
     #[test]

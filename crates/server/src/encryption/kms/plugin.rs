@@ -1,0 +1,153 @@
+//! Who asks a KMS: how it is, once a minute; for a new seed when its key is another; and
+//! for seeds that others have written with.
+
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use http::uri::PathAndQuery;
+use tokio::runtime::Runtime;
+use tonic::{
+    client::Grpc,
+    transport::{Channel, Endpoint},
+};
+use tonic_prost::ProstCodec;
+use tracing::{info, warn};
+
+use super::{
+    Config, Secret, Shared, Writing,
+    messages::{
+        DecryptRequest, DecryptResponse, EncryptRequest, EncryptResponse, EncryptedObject, SEED,
+        StatusRequest, StatusResponse,
+    },
+};
+use crate::encryption::ciphers::random;
+
+/// How often it is asked how it is: while it is well, and while it is not.
+const WELL: Duration = Duration::from_mins(1);
+const UNWELL: Duration = Duration::from_secs(10);
+/// How long is written on though it does not answer.
+const SILENT: Duration = Duration::from_mins(3);
+/// How many may wait for an answer.
+const WAITING: usize = 256;
+
+/// A seed that somebody wants to know.
+pub(super) struct Ask {
+    pub(super) request: DecryptRequest,
+    pub(super) answer: mpsc::SyncSender<Result<Vec<u8>, String>>,
+}
+
+pub(super) struct Plugin {
+    config: Config,
+    shared: Arc<Shared>,
+    runtime: Runtime,
+    grpc: Grpc<Channel>,
+}
+
+impl Plugin {
+    /// It ends when nobody can ask any more.
+    pub(super) fn start(config: &Config, shared: Arc<Shared>) -> io::Result<mpsc::SyncSender<Ask>> {
+        let endpoint = Endpoint::from_shared(config.endpoint.clone()).map_err(io::Error::other)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let channel = {
+            let _inside = runtime.enter();
+            endpoint.connect_timeout(config.timeout).connect_lazy()
+        };
+        let (sender, asked) = mpsc::sync_channel(WAITING);
+        let this = Self { config: config.clone(), shared, runtime, grpc: Grpc::new(channel) };
+        thread::Builder::new().name("kms".into()).spawn(move || this.run(&asked))?;
+        Ok(sender)
+    }
+
+    fn run(mut self, asked: &mpsc::Receiver<Ask>) {
+        loop {
+            let outcome = self.look();
+            let pause = if outcome.is_ok() { WELL } else { UNWELL };
+            if let Err(error) = &outcome {
+                warn!(kms = self.config.name, error, "it is not well");
+            }
+            self.shared.state().trouble = outcome.err();
+            self.shared.changed.notify_all();
+            let next = Instant::now() + pause;
+            loop {
+                match asked.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                    Ok(Ask { request, answer }) => {
+                        let plain = self.call("Decrypt", request);
+                        let plain = plain.map(|plain: DecryptResponse| plain.plaintext);
+                        let _ = answer.send(plain); // who asked may have given up
+                    }
+                    Err(mpsc::RecvTimeoutError::Timeout) => break,
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        }
+    }
+
+    /// Asks how it is, and for a new seed if it has another key than before.
+    fn look(&mut self) -> Result<(), String> {
+        let status: StatusResponse = self.call("Status", StatusRequest {})?;
+        if status.healthz != "ok" {
+            return Err(format!("it says {:?} of itself", status.healthz));
+        } else if status.version != "v2" && status.version != "v2beta1" {
+            return Err(format!("it speaks {:?}, not v2", status.version));
+        } else if status.key_id.is_empty() {
+            return Err("it does not say which key it has".to_owned());
+        }
+        let until = Instant::now() + SILENT;
+        if let Some(writing) = &mut self.shared.state().writing
+            && writing.object.key_id == status.key_id
+        {
+            writing.until = until;
+            return Ok(());
+        }
+        let seed = random::<32>().ok_or("there is no randomness")?.to_vec();
+        let request = EncryptRequest { plaintext: seed.clone(), uid: uid() };
+        let sealed: EncryptResponse = self.call("Encrypt", request)?;
+        let mut object = EncryptedObject {
+            encrypted_data: vec![0],
+            key_id: sealed.key_id,
+            encrypted_dek_source: sealed.ciphertext,
+            annotations: sealed.annotations,
+            encrypted_dek_source_type: SEED,
+        };
+        object.check()?;
+        if object.key_id != status.key_id {
+            return Err("it encrypts with another key than it says".to_owned());
+        }
+        object.encrypted_data.clear();
+        info!(kms = self.config.name, "writing with a new seed");
+        let secret = Arc::new(Secret::Seed(seed));
+        let mut state = self.shared.state();
+        state.remember(object.sealed(), secret.clone());
+        state.writing = Some(Writing { secret, object, until });
+        Ok(())
+    }
+
+    fn call<Q, A>(&mut self, method: &'static str, request: Q) -> Result<A, String>
+    where
+        Q: prost::Message + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        let path = format!("/v2.KeyManagementService/{method}");
+        let path = PathAndQuery::try_from(path).map_err(|error| error.to_string())?;
+        let (grpc, timeout) = (&mut self.grpc, self.config.timeout);
+        let asking = async {
+            grpc.ready().await.map_err(|error| error.to_string())?;
+            let codec = ProstCodec::<Q, A>::default();
+            let answer = grpc.unary(tonic::Request::new(request), path, codec).await;
+            answer.map(tonic::Response::into_inner).map_err(|status| status.message().to_owned())
+        };
+        let answer = async { tokio::time::timeout(timeout, asking).await };
+        self.runtime.block_on(answer).unwrap_or_else(|_| Err(format!("no answer in {timeout:?}")))
+    }
+}
+
+/// A number for the KMS's own log.
+pub(super) fn uid() -> String {
+    let bytes = random::<16>().unwrap_or_default();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
