@@ -13,8 +13,12 @@ use client::Pipe;
 use object::{Clock, SystemClock};
 use pki::{Cluster, PublicKey, Signer, Verifier};
 use schema::custom::CompileRules;
-use server::{Audit, Check, Listening, Registry, Server, User};
-use tokio::net::{TcpListener, UnixListener};
+use server::{Audit, Listening, Registry, Server, User};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    time::timeout,
+};
+use tracing::warn;
 
 use crate::{
     Config, Entry, Ground, admission,
@@ -29,9 +33,14 @@ use crate::{
     expressions,
     flow::Fairness,
     handlers::{self, Issuer, Kubelets, Tools},
+    health::{Part, Progress},
     identities,
+    peers::{Identity, Peer},
     serving::{self, Serving},
 };
+
+/// How long others are told that a server goes away.
+const GOODBYE: Duration = Duration::from_secs(3);
 
 /// A server that runs, and what others in the process need of it.
 #[derive(Debug)]
@@ -42,6 +51,7 @@ pub struct Running {
     pub port: u16,
     /// The address of the `kubernetes` service.
     pub service_ip: IpAddr,
+    peer: Peer,
 }
 
 impl Running {
@@ -69,7 +79,12 @@ impl Running {
         serving::kubeconfig(&self.cluster, user, groups, (server, SystemClock.now()))
     }
 
+    /// Tells the others that this server goes away, and ends it.
     pub async fn stop(&self) {
+        let left = timeout(GOODBYE, self.peer.leave(&self.server.registry)).await;
+        if !matches!(left, Ok(Ok(()))) {
+            warn!("others could not be told that this server goes away: they will find out");
+        }
         self.server.stop(Duration::from_secs(10)).await;
     }
 }
@@ -143,14 +158,16 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         address: SocketAddr::new(advertise, port),
     });
     server.parts = handlers::parts();
-    server.checks.splice(0..0, checks(&registry));
+    let progress = Progress::default();
+    server.checks.splice(0..0, progress.checks(&registry));
+    progress.done(&[Part::Storage, Part::Admission]);
 
     bootstrap(&registry)
         .await
         .map_err(|status| anyhow::anyhow!("bootstrap: {}", status.message()))?;
+    progress.done(&[Part::Namespaces, Part::PriorityClasses, Part::FlowObjects, Part::Roles]);
     let (client_ca, front_proxy_ca) = serving::authorities(flags, &cluster)?;
     let facts = Facts {
-        advertise,
         port,
         service_ip,
         service_range: config.services.to_string(),
@@ -161,15 +178,24 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     publish(&registry, &facts)
         .await
         .map_err(|status| anyhow::anyhow!("the kubernetes service: {}", status.message()))?;
+    progress.done(&[Part::ServiceRanges, Part::Authentication, Part::TokenTracking]);
+    let peer = Peer::new(&registry, (advertise, port), own_identity(port))?;
+    peer.join(&registry)
+        .await
+        .map_err(|status| anyhow::anyhow!("the endpoints of kubernetes: {}", status.message()))?;
+    server.background(peer.clone().run(Arc::downgrade(&registry)));
+    progress.done(&[Part::Service, Part::Identity, Part::Collector]);
 
     if flags.enable_priority_and_fairness {
         let seats = flags.max_requests_inflight + flags.max_mutating_requests_inflight;
         server.flow = Some(Arc::new(Fairness::new(&registry, seats)));
     }
+    progress.done(&[Part::FlowControl]);
     let aggregation = Arc::new(Aggregation::new(&registry, serving::to_aggregated(flags)));
     server.aggregate = Some(aggregation.clone());
     server.background(aggregation::run(aggregation));
     server.background(follow_addresses(Arc::downgrade(&registry)));
+    progress.done(&[Part::AddressRepair, Part::LocalServices, Part::RemoteServices]);
     let (audit, sender) = auditor(&config)?;
     server.audit = audit;
     let custom = Crds::open(&registry, compile)
@@ -180,12 +206,13 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     if let Some(at_rest) = opened.at_rest {
         let encryption = at_rest.encryption.clone();
         if encryption.asks_kms() {
-            server.checks.push(Check::new("kms-providers", true, move || encryption.health()));
+            server.checks.push(server::Check::new("kms-providers", true, move || encryption.health()));
         }
         server.background(at_rest.follow(registry.clone()));
     }
     let server = Arc::new(server);
     custom.run(&server);
+    progress.done(&[Part::CustomKinds]);
     if let Some(sender) = sender {
         sender.start(&server);
     }
@@ -196,7 +223,8 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         server.background(task);
     }
     server.background(serving.run());
-    Ok(Running { server, cluster, advertise, port, service_ip })
+    progress.done(&[Part::ProxyCertificate]);
+    Ok(Running { server, cluster, advertise, port, service_ip, peer })
 }
 
 /// Who is told what is done, and what sends it to others.
@@ -286,11 +314,9 @@ fn signing_key(config: &Config) -> Result<pki::Key> {
     Ok(pki::Key::from_pem(&pem)?)
 }
 
-fn checks(registry: &Arc<Registry>) -> Vec<Check> {
-    let engine = registry.engine().clone();
-    vec![
-        Check::new("ping", true, || Ok(())),
-        Check::new("log", true, || Ok(())),
-        Check::new("etcd", true, move || engine.health().map_err(|error| error.to_string())),
-    ]
+/// Who this server is among all: by its host, and by its port where that is another than usual.
+fn own_identity(port: u16) -> Identity {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let more = if port == 6443 { String::new() } else { format!(":{port}") };
+    Identity::new(host.trim(), &more)
 }

@@ -48,10 +48,29 @@ pub struct Reinvocation {
     pub round: u8,
     /// Whether somebody asks for the second round.
     pub wanted: bool,
-    /// Those who were asked in the first round and want to be asked again.
+    /// Those who were asked, and want to be asked again if others change something.
     pub invoked: Vec<Text>,
-    /// What they left behind.
-    pub last: Option<Value>,
+    /// Those of them about whom that has come true.
+    pub again: Vec<Text>,
+    /// What each plugin left behind.
+    pub last: BTreeMap<&'static str, Value>,
+}
+
+impl Reinvocation {
+    /// Somebody changed the object: those who were asked before are asked again.
+    pub fn changed(&mut self) {
+        self.wanted = true;
+        self.again.append(&mut self.invoked);
+    }
+
+    /// Whether a plugin begins its second round, and others changed the object since its first.
+    pub fn resumes(&mut self, plugin: &'static str, object: &Value) -> bool {
+        let again = self.round > 0;
+        if again && self.last.remove(plugin).as_ref() != Some(object) {
+            self.again.append(&mut self.invoked);
+        }
+        again
+    }
 }
 
 /// What plugins say besides yes.

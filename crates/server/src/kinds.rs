@@ -220,7 +220,7 @@ fn name_of(served: &Served) -> (Text, Text, Text) {
 }
 
 /// The objects of a kind, in memory.
-fn resource(
+pub(crate) fn resource(
     hub: &Arc<Definition>,
     engine: &dyn Engine<Value>,
     mirror: &Mirror<Value>,

@@ -11,6 +11,7 @@ mod deny_service_external_ips;
 mod device_admin_access;
 mod event_rate_limit;
 mod extended_resource_toleration;
+mod image_policy_webhook;
 mod limit_pod_hard_anti_affinity_topology;
 mod limit_ranger;
 mod namespace_existence;
@@ -99,7 +100,14 @@ const PLUGINS: &[Entry] = &[
     on("NodeRestriction", |_| Ok(Arc::new(node_restriction::NodeRestriction))),
     on("TaintNodesByCondition", |_| Ok(Arc::new(taint_nodes_by_condition::TaintNodesByCondition))),
     off("AlwaysPullImages", |_| Ok(Arc::new(always_pull_images::AlwaysPullImages))),
-    on("PodSecurity", |_| Ok(Arc::new(pod_security::PodSecurity))),
+    off("ImagePolicyWebhook", |tools| {
+        let config = tools.configs.get("ImagePolicyWebhook");
+        Ok(Arc::new(image_policy_webhook::ImagePolicyWebhook::new(&config)?))
+    }),
+    on("PodSecurity", |tools| {
+        let config = tools.configs.get("PodSecurity");
+        Ok(Arc::new(pod_security::PodSecurity::new(&config)?))
+    }),
     off("PodNodeSelector", |tools| {
         let config = tools.configs.get("PodNodeSelector");
         Ok(Arc::new(pod_node_selector::PodNodeSelector::new(&config)))

@@ -44,22 +44,6 @@ const SCHEMAS: &[Schema] = &[
         What::Some(&[("coordination.k8s.io", &["leases"], &["get", "create", "update"], false)]),
     ),
     (
-        "endpoint-controller",
-        "workload-high",
-        150,
-        "ByUser",
-        &[MANAGER, "s:endpoint-controller", "s:endpointslicemirroring-controller"],
-        What::Some(&[("", &["endpoints"], &["get", "create", "update"], false)]),
-    ),
-    (
-        "workload-leader-election",
-        "leader-election",
-        200,
-        "ByUser",
-        &["s:*"],
-        What::Some(&[("coordination.k8s.io", &["leases"], &["get", "create", "update"], false)]),
-    ),
-    (
         "system-node-high",
         "node-high",
         400,

@@ -11,7 +11,6 @@ use crate::Flags;
 /// What is known only once the server has an address.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    pub(crate) advertise: IpAddr,
     pub(crate) port: u16,
     pub(crate) service_ip: IpAddr,
     pub(crate) service_range: String,
@@ -37,10 +36,10 @@ pub(super) fn objects() -> Vec<Value> {
     namespaces.iter().chain(&classes).map(|text| tree(text)).collect()
 }
 
-/// Makes the `kubernetes` service with its endpoints, the service range, and the
-/// configuration that extension servers read.
+/// Makes the `kubernetes` service, the service range, the configuration that extension
+/// servers read, and the day since which it is noted when tokens in secrets are used.
 pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), Status> {
-    let Facts { advertise, port, service_ip, service_range, .. } = facts;
+    let Facts { port, service_ip, service_range, .. } = facts;
     let mut range = tree(
         r#"{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"}}"#,
     );
@@ -55,26 +54,13 @@ pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), St
         "ipFamilies":["{family}"],"ipFamilyPolicy":"SingleStack","sessionAffinity":"None",
         "ports":[{{"name":"https","port":443,"protocol":"TCP","targetPort":{port}}}]}}}}"#
     ))).await?;
-    put(registry, tree(&format!(
-        r#"{{"apiVersion":"v1","kind":"Endpoints","metadata":{{"name":"kubernetes","namespace":"default",
-        "labels":{{"endpointslice.kubernetes.io/skip-mirror":"true"}}}},
-        "subsets":[{{"addresses":[{{"ip":"{advertise}"}}],
-        "ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}]}}"#
-    )), "", "endpoints").await?;
-    put(
-        registry,
-        tree(&format!(
-            r#"{{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","addressType":"{family}",
-        "metadata":{{"name":"kubernetes","namespace":"default",
-        "labels":{{"kubernetes.io/service-name":"kubernetes"}}}},
-        "endpoints":[{{"addresses":["{advertise}"],"conditions":{{"ready":true}}}}],
-        "ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#
-        )),
-        "discovery.k8s.io",
-        "endpointslices",
-    )
-    .await?;
-    put(registry, authentication(facts), "", "configmaps").await
+    put(registry, authentication(facts), "", "configmaps").await?;
+    let mut tracking = tree(
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"kube-system",
+        "name":"kube-apiserver-legacy-service-account-token-tracking"}}"#,
+    );
+    tracking["data"]["since"] = Time::text(registry.clock().now())[..10].into();
+    make(registry, tracking).await
 }
 
 /// Says that services may have addresses of the range, which needs nobody's help.

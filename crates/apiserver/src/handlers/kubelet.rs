@@ -11,6 +11,8 @@ use object::{Status, View};
 use schema::{Errors, Path};
 use server::{Handle, Handling, Query, Reply, Request, Server, object_reply, proxy};
 
+use super::connect;
+
 /// How kubelets are called.
 #[derive(Clone, Debug)]
 pub(crate) struct Kubelets {
@@ -86,8 +88,9 @@ pub(super) struct OfPod {
 }
 
 impl Handle for OfPod {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, mut request: Request) -> Handling<'a> {
         Box::pin(async move {
+            connect::admit(server, &mut request).await?;
             let info = request.info.clone();
             let kind = server.registry.kind("", "pods")?;
             let (name, scheme, port) = match self.verb {
@@ -235,8 +238,9 @@ pub(super) struct OfNode {
 }
 
 impl Handle for OfNode {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, mut request: Request) -> Handling<'a> {
         Box::pin(async move {
+            connect::admit(server, &mut request).await?;
             let info = request.info.clone();
             let query =
                 request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -258,8 +262,9 @@ impl fmt::Debug for OfService {
 }
 
 impl Handle for OfService {
-    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, mut request: Request) -> Handling<'a> {
         Box::pin(async move {
+            connect::admit(server, &mut request).await?;
             let info = request.info.clone();
             let (name, scheme, port) = split(&info.name);
             let (ip, port) = endpoint(server, &info.namespace, &name, &port)?;

@@ -1,6 +1,7 @@
 //! Subresources and kinds that are no plain objects, each in a file of its own.
 
 mod binding;
+mod connect;
 mod custom_scale;
 mod eviction;
 mod issuer;

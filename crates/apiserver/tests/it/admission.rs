@@ -5,11 +5,7 @@ use client::Patch;
 use object::{Key, Value};
 use testkit::Cluster;
 
-use crate::{code, config_map, default_account, of, pod, tree};
-
-fn message<T: std::fmt::Debug>(result: Result<T, client::Error>) -> String {
-    result.expect_err("must be refused").status().expect("its words").message().to_owned()
-}
+use crate::{code, config_map, default_account, message, of, pod, tree};
 
 #[tokio::test]
 async fn a_restricted_namespace_takes_no_loose_pods() {

@@ -2,11 +2,17 @@
 
 use std::{fs, sync::Arc};
 
-use api::core::{ConfigMap, Secret};
+use api::{
+    admissionregistration::{
+        MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    },
+    core::{ConfigMap, Secret},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use object::{SystemClock, Value, from_json};
 use testkit::Cluster;
 
-use crate::{config_map, of, tree};
+use crate::{backend::Backend, config_map, of, tree, ways_in::kubeconfig};
 
 #[tokio::test]
 async fn a_policy_says_how_much_is_told() {
@@ -44,4 +50,98 @@ async fn a_policy_says_how_much_is_told() {
     assert_eq!(refused["responseStatus"]["code"].as_i64(), Some(403));
     let decision = refused["annotations"]["authorization.k8s.io/decision"].as_str();
     assert_eq!(decision, Some("forbid"));
+}
+
+const EVERYTHING: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
+                          rules: [{level: Metadata}]\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plugins_say_why_to_those_who_audit() {
+    let backend = Backend::start(|_, request| {
+        let uid = request["request"]["uid"].as_str().unwrap_or_default();
+        let patch = STANDARD.encode(r#"[{"op":"add","path":"/data/by","value":"hook"}]"#);
+        tree(&format!(
+            r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{{"uid":"{uid}",
+            "allowed":true,"auditAnnotations":{{"who":"me"}},"patchType":"JSONPatch","patch":"{patch}"}}}}"#
+        ))
+    })
+    .await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let (policy, log) = (folder.path().join("policy"), folder.path().join("audit.log"));
+    fs::write(&policy, EVERYTHING).unwrap();
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        flags.audit_policy_file = Some(policy);
+        flags.audit_log_path = Some(log.clone());
+    })
+    .await;
+    let admin = cluster.admin();
+    let rules = r#"[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]"#;
+    let hook = format!(
+        r#"{{"metadata":{{"name":"h"}},"webhooks":[{{"name":"h.example.com","sideEffects":"None",
+        "admissionReviewVersions":["v1"],"clientConfig":{{"url":"{}","caBundle":"{}"}},"rules":{rules}}}]}}"#,
+        backend.url("/"),
+        STANDARD.encode(&backend.authority)
+    );
+    of::<MutatingWebhookConfiguration>(&admin).create(tree(&hook)).await.unwrap();
+    let expressions = format!(
+        r#"{{"metadata":{{"name":"p"}},"spec":{{"matchConstraints":{{"resourceRules":{rules}}},
+        "validations":[{{"expression":"false","message":"never"}}],
+        "auditAnnotations":[{{"key":"name","valueExpression":"string(object.metadata.name)"}}]}}}}"#
+    );
+    of::<ValidatingAdmissionPolicy>(&admin).create(tree(&expressions)).await.unwrap();
+    let binding = r#"{"metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Audit","Deny"]}}"#;
+    of::<ValidatingAdmissionPolicyBinding>(&admin).create(tree(binding)).await.unwrap();
+    assert!(of::<ConfigMap>(&admin).create(config_map("a")).await.is_err());
+    let text = fs::read_to_string(&log).unwrap();
+    let event = text.lines().find(|line| line.contains(r#""resource":"configmaps""#)).unwrap();
+    let event = from_json(event.as_bytes()).unwrap();
+    let said = |key: &str| event["annotations"].get(key).as_str().unwrap_or_default().to_owned();
+    assert_eq!(said("h.example.com/who"), "me");
+    assert_eq!(
+        from_json(said("mutation.webhook.admission.k8s.io/round_0_index_0").as_bytes()).unwrap(),
+        tree(r#"{"configuration":"h","webhook":"h.example.com","mutated":true}"#)
+    );
+    assert_eq!(said("p/name"), "a", "{event:?}");
+    let failures = said("validation.policy.admission.k8s.io/validation_failure");
+    assert_eq!(
+        from_json(failures.as_bytes()).unwrap(),
+        tree(
+            r#"[{"message":"never","policy":"p","binding":"b","expressionIndex":0,
+            "validationActions":["Audit","Deny"]}]"#
+        )
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_sent_to_a_webhook() {
+    let (sender, mut batches) = tokio::sync::mpsc::unbounded_channel();
+    let backend = Backend::start(move |_, list| {
+        let _ = sender.send(list);
+        tree("{}")
+    })
+    .await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let (policy, config) = (folder.path().join("policy"), folder.path().join("kubeconfig"));
+    fs::write(&policy, EVERYTHING).unwrap();
+    fs::write(&config, kubeconfig(&backend)).unwrap();
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        flags.audit_policy_file = Some(policy);
+        flags.audit_webhook_config_file = Some(config);
+        flags.audit_webhook_batch_max_size = 3;
+        flags.audit_webhook_batch_max_wait = "60s".to_owned();
+    })
+    .await;
+    let maps = of::<ConfigMap>(&cluster.admin());
+    for name in ["a", "b", "c"] {
+        maps.create(config_map(name)).await.unwrap();
+    }
+    let waiting = tokio::time::timeout(std::time::Duration::from_secs(50), batches.recv()).await;
+    let batch = waiting.expect("a full batch does not wait").unwrap();
+    assert_eq!(batch["kind"].as_str(), Some("EventList"));
+    let names: Vec<_> = batch["items"]
+        .items()
+        .iter()
+        .map(|event| event.get("objectRef").get("name").clone())
+        .collect();
+    assert_eq!(names.len(), 3, "{names:?}");
 }

@@ -5,6 +5,7 @@ mod aggregation;
 mod allocation;
 mod audit;
 mod backend;
+mod connections;
 mod crds;
 mod deletion;
 mod identity;
@@ -12,6 +13,8 @@ mod limits;
 mod lists;
 mod objects;
 mod oidc;
+mod peers;
+mod plugins;
 mod policies;
 mod restart;
 mod rotation;
@@ -66,4 +69,10 @@ pub(crate) fn revision(object: &Value) -> u64 {
 #[track_caller]
 pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> i32 {
     result.expect_err("must be refused").status().expect("the server's own words").code()
+}
+
+#[track_caller]
+pub(crate) fn message<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+    let refused = result.expect_err("must be refused");
+    refused.status().expect("the server's own words").message().to_owned()
 }

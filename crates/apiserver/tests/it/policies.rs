@@ -74,3 +74,29 @@ async fn expressions_must_compile() {
     let refused = of::<ValidatingAdmissionPolicy>(&cluster.admin()).create(tree(&policy)).await;
     assert!(message(refused).contains("undeclared reference to 'objct' (in container '')"));
 }
+
+#[tokio::test]
+async fn a_policy_is_asked_again_about_what_others_changed() {
+    for (reinvocation, seen) in [("Never", "1"), ("IfNeeded", "2")] {
+        let cluster = Cluster::start().await;
+        let admin = cluster.admin();
+        let counts = format!(
+            r#"{{"metadata":{{"name":"a"}},"spec":{{{RULES},"reinvocationPolicy":"{reinvocation}","mutations":[
+            {{"patchType":"JSONPatch","jsonPatch":{{"expression":
+            "[JSONPatch{{op: 'add', path: '/metadata/annotations', value: {{'seen': string(size(object.data))}}}}]"}}}}]}}}}"#
+        );
+        let adds = format!(
+            r#"{{"metadata":{{"name":"b"}},"spec":{{{RULES},"reinvocationPolicy":"Never","mutations":[
+            {{"patchType":"JSONPatch","jsonPatch":{{"expression":
+            "[JSONPatch{{op: 'add', path: '/data/by', value: 'b'}}]"}}}}]}}}}"#
+        );
+        for (name, policy) in [("a", counts), ("b", adds)] {
+            of::<MutatingAdmissionPolicy>(&admin).create(tree(&policy)).await.unwrap();
+            let binding =
+                format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"policyName":"{name}"}}}}"#);
+            of::<MutatingAdmissionPolicyBinding>(&admin).create(tree(&binding)).await.unwrap();
+        }
+        let made = of::<ConfigMap>(&admin).create(config_map("m")).await.unwrap();
+        assert_eq!(made["metadata"]["annotations"]["seen"].as_str(), Some(seen), "{reinvocation}");
+    }
+}

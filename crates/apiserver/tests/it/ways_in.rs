@@ -10,7 +10,7 @@ use testkit::Cluster;
 
 use crate::{backend::Backend, code, config_map, of, tree};
 
-fn kubeconfig(backend: &Backend) -> String {
+pub(crate) fn kubeconfig(backend: &Backend) -> String {
     let (url, bundle) = (backend.url("/review"), STANDARD.encode(&backend.authority));
     format!(
         "kind: Config\ncurrent-context: c\ncontexts:\n- name: c\n  context: {{cluster: k, user: u}}\n\

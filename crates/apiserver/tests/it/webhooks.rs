@@ -110,3 +110,97 @@ async fn conditions_decide_whether_a_hook_is_asked() {
     let failed = maps.create(broken).await.unwrap_err();
     assert!(failed.to_string().contains("no such key: missing"), "{failed}");
 }
+
+/// A hook that is asked about a resource, and what else is said of it.
+fn about(backend: &Backend, name: &str, rule: &str, more: &str) -> Value {
+    let (url, bundle) = (backend.url(&format!("/{name}")), STANDARD.encode(&backend.authority));
+    tree(&format!(
+        r#"{{"metadata":{{"name":"{name}"}},"webhooks":[{{"name":"{name}.example.com","sideEffects":"None",
+        "admissionReviewVersions":["v1"],"clientConfig":{{"url":"{url}","caBundle":"{bundle}"}},
+        "rules":[{rule}]{more}}}]}}"#
+    ))
+}
+
+const MAPS: &str =
+    r#"{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_is_asked_again_about_what_others_changed() {
+    // The first counts what it sees; the second adds to it.
+    let backend = Backend::start(|path, request| {
+        let patch = if path.starts_with("/a") {
+            let seen = request["request"]["object"]["data"].entries().len();
+            format!(
+                r#"[{{"op":"add","path":"/metadata/annotations","value":{{"seen":"{seen}"}}}}]"#
+            )
+        } else {
+            r#"[{"op":"add","path":"/data/by","value":"b"}]"#.to_owned()
+        };
+        let patch = STANDARD.encode(patch);
+        review(&request, &format!(r#""allowed":true,"patchType":"JSONPatch","patch":"{patch}""#))
+    })
+    .await;
+    for (policy, seen) in [("Never", "1"), ("IfNeeded", "2")] {
+        let cluster = Cluster::start().await;
+        let admin = cluster.admin();
+        let more = format!(r#","reinvocationPolicy":"{policy}""#);
+        configure::<MutatingWebhookConfiguration>(&admin, about(&backend, "a", MAPS, &more)).await;
+        configure::<MutatingWebhookConfiguration>(&admin, about(&backend, "b", MAPS, "")).await;
+        let made = of::<ConfigMap>(&admin).create(config_map("m")).await.unwrap();
+        assert_eq!(made["metadata"]["annotations"]["seen"].as_str(), Some(seen), "{policy}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_sees_the_version_that_it_names() {
+    let no = |request: Value| {
+        let version = request["request"]["object"]["apiVersion"].as_str().unwrap_or_default();
+        let no = format!(r#""allowed":false,"status":{{"code":403,"message":"{version}"}}"#);
+        review(&request, &no)
+    };
+    let backend = Backend::start(move |_, request| no(request)).await;
+    let scaler = r#"{"metadata":{"name":"s"},"spec":{"maxReplicas":3,
+        "scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}"#;
+    let rule = r#"{"operations":["CREATE"],"apiGroups":["autoscaling"],"apiVersions":["v1"],
+        "resources":["horizontalpodautoscalers"]}"#;
+    for (policy, asked) in [("Exact", false), ("Equivalent", true)] {
+        let cluster = Cluster::start().await;
+        let admin = cluster.admin();
+        let more = format!(r#","matchPolicy":"{policy}""#);
+        configure::<ValidatingWebhookConfiguration>(&admin, about(&backend, "v", rule, &more))
+            .await;
+        let made =
+            of::<api::autoscaling::HorizontalPodAutoscaler>(&admin).create(tree(scaler)).await;
+        match asked {
+            true => assert!(
+                made.unwrap_err().to_string().ends_with("denied the request: autoscaling/v1")
+            ),
+            false => assert!(made.is_ok(), "it is about another version"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_may_be_a_service() {
+    let backend = Backend::named("hooks.default.svc", |path, request| {
+        let no = format!(r#""allowed":false,"status":{{"code":403,"message":"{path}"}}"#);
+        review(&request, &no)
+    })
+    .await;
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    // Endpoints cannot be on the loopback; a name can.
+    let service = r#"{"metadata":{"name":"hooks"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
+    of::<api::core::Service>(&admin).create(tree(service)).await.unwrap();
+    let mut hook = about(&backend, "s", MAPS, "");
+    let mut tree_of = hook["webhooks"].items()[0].clone();
+    tree_of["clientConfig"] = tree(&format!(
+        r#"{{"service":{{"namespace":"default","name":"hooks","path":"/check","port":{}}},"caBundle":"{}"}}"#,
+        backend.port,
+        STANDARD.encode(&backend.authority)
+    ));
+    hook["webhooks"] = [tree_of].into_iter().collect();
+    configure::<ValidatingWebhookConfiguration>(&admin, hook).await;
+    let refused = of::<ConfigMap>(&admin).create(config_map("m")).await.unwrap_err().to_string();
+    assert!(refused.contains("denied the request: /check?timeout=10s"), "{refused}");
+}

@@ -2,12 +2,14 @@
 //! list, watch.
 
 mod begin;
+mod connect;
 mod continuation;
 mod create;
 mod delete;
 mod list;
 mod manage;
 mod note;
+mod own;
 mod part;
 mod patch;
 mod rewrite;

@@ -32,18 +32,11 @@ impl Registry {
         object: Value,
     ) -> Result<Value, Status> {
         let mut admission = self.admission(call, step, object);
-        for plugin in self.plugins() {
-            plugin.mutate(&mut admission).await?;
-        }
-        if admission.reinvocation.wanted {
-            admission.reinvocation.round = 1;
-            for plugin in self.plugins() {
-                plugin.mutate(&mut admission).await?;
-            }
-        }
+        let decided = self.run_mutating(&mut admission).await;
         let said = admission.take_said();
         let mut object = admission.object;
         call.hear(said);
+        decided?;
         if step.operation != Operation::Delete {
             step.served.hub.fill(&mut object);
             if let Some(old) = step.old {
@@ -51,6 +44,20 @@ impl Registry {
             }
         }
         Ok(object)
+    }
+
+    /// All in their order; again, if one of them asks for it.
+    pub(super) async fn run_mutating(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
+        for plugin in self.plugins() {
+            plugin.mutate(admission).await?;
+        }
+        if admission.reinvocation.wanted {
+            admission.reinvocation.round = 1;
+            for plugin in self.plugins() {
+                plugin.mutate(admission).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks the object, and lets the validating plugins see it.
@@ -97,13 +104,17 @@ impl Registry {
         }
         call.warnings = warnings.0;
         let mut admission = self.admission(call, step, object);
+        let mut decided = Ok(());
         for plugin in self.plugins() {
-            plugin.validate(&admission).await?;
+            decided = plugin.validate(&admission).await;
+            if decided.is_err() {
+                break;
+            }
         }
         let said = admission.take_said();
         let object = admission.object;
         call.hear(said);
-        Ok(object)
+        decided.map(|()| object)
     }
 
     pub(super) fn admission<'a>(

@@ -1,11 +1,13 @@
 //! PodSecurity: pods keep the rules that the labels of their namespace name.
 
 mod checks;
+mod config;
 mod policy;
 mod words;
 
 use std::collections::{BTreeMap, HashSet};
 
+use anyhow::Result as Configured;
 use api::core::Namespace;
 use object::{Object, ObjectMeta, Status, Value, View};
 use schema::Errors;
@@ -13,6 +15,7 @@ use server::{Admission, Admit, Admitting, Operation, Page, Selection};
 
 use self::{
     checks::violations,
+    config::Configuration,
     policy::{Level, Policy, Rules},
 };
 
@@ -23,7 +26,16 @@ const HARMLESS: [&str; 8] =
     ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
 
 #[derive(Debug)]
-pub(super) struct PodSecurity;
+pub(super) struct PodSecurity {
+    config: Configuration,
+}
+
+impl PodSecurity {
+    /// From a `PodSecurityConfiguration`; without one, namespaces that say nothing are free.
+    pub(super) fn new(config: &Value) -> Configured<Self> {
+        Ok(Self { config: Configuration::read(config)? })
+    }
+}
 
 impl Admit for PodSecurity {
     fn name(&self) -> &'static str {
@@ -31,27 +43,95 @@ impl Admit for PodSecurity {
     }
 
     fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
-        let decided = decide(admission);
+        let decided = self.decide(admission);
         Box::pin(async move { decided })
     }
 }
 
-fn decide(admission: &Admission) -> Result<(), Status> {
-    if !matches!(admission.operation, Operation::Create | Operation::Update) {
-        return Ok(());
-    }
-    let names = &admission.served.definition.names;
-    match (names.group, names.plural, admission.subresource) {
-        ("", "namespaces", "") => namespace(admission),
-        ("", "pods", part) if !HARMLESS.contains(&part) => {
-            let changed = admission.old.is_none_or(|old| runs_other(&admission.object, old));
-            if changed { pod(admission, &admission.object, true) } else { Ok(()) }
+impl PodSecurity {
+    fn decide(&self, admission: &Admission) -> Result<(), Status> {
+        if !matches!(admission.operation, Operation::Create | Operation::Update) {
+            return Ok(());
         }
-        (group, plural, "") => match template(group, plural, &admission.object) {
-            Some(template) if template.get("spec").is_object() => pod(admission, template, false),
+        let names = &admission.served.definition.names;
+        match (names.group, names.plural, admission.subresource) {
+            ("", "namespaces", "") => self.namespace(admission),
+            ("", "pods", part) if !HARMLESS.contains(&part) => {
+                let changed = admission.old.is_none_or(|old| runs_other(&admission.object, old));
+                if changed { self.pod(admission, &admission.object, true) } else { Ok(()) }
+            }
+            (group, plural, "") => match template(group, plural, &admission.object) {
+                Some(template) if template.get("spec").is_object() => {
+                    self.pod(admission, template, false)
+                }
+                _ => Ok(()),
+            },
             _ => Ok(()),
-        },
-        _ => Ok(()),
+        }
+    }
+
+    fn pod(&self, admission: &Admission, pod: &Value, enforce: bool) -> Result<(), Status> {
+        if let Some(because) = self.config.exempts(admission, pod) {
+            admission.annotate("pod-security.kubernetes.io/exempt", because.to_owned());
+            return Ok(());
+        }
+        let kind = admission.registry.kind("", "namespaces")?;
+        let found = admission.registry.get(&kind, "", &admission.namespace).map_err(|_| {
+            let name = &admission.namespace;
+            Status::internal(format!("failed to lookup namespace {name:?}"))
+        })?;
+        let labels = Namespace::view(&found.object).metadata().labels();
+        let policy = Policy::of(labels, self.config.defaults, &mut Errors::default());
+        if policy.is_privileged() {
+            return Ok(());
+        }
+        let meta = Object::view(pod).metadata();
+        if enforce {
+            let key = "pod-security.kubernetes.io/enforce-policy";
+            admission.annotate(key, policy.enforce.to_string());
+            let broken = violations(policy.enforce, meta, pod.get("spec"));
+            if !broken.is_empty() {
+                let (rules, broken) = (policy.enforce, words::detailed(&broken));
+                return Err(
+                    admission.forbid(&format!("violates PodSecurity \"{rules}\": {broken}"))
+                );
+            }
+        }
+        let broken = violations(policy.audit, meta, pod.get("spec"));
+        if !broken.is_empty() {
+            let (rules, broken) = (policy.audit, words::detailed(&broken));
+            let text = format!("would violate PodSecurity \"{rules}\": {broken}");
+            admission.annotate("pod-security.kubernetes.io/audit-violations", text);
+        }
+        let broken = violations(policy.warn, meta, pod.get("spec"));
+        if !broken.is_empty() {
+            let (rules, broken) = (policy.warn, words::detailed(&broken));
+            admission.warn(format!("would violate PodSecurity \"{rules}\": {broken}"));
+        }
+        Ok(())
+    }
+
+    fn namespace(&self, admission: &Admission) -> Result<(), Status> {
+        let (mut errs, mut before) = (Errors::default(), Errors::default());
+        let defaults = self.config.defaults;
+        let policy = Policy::of(admission.meta().labels(), defaults, &mut errs);
+        let old = admission
+            .old
+            .map(|old| Policy::of(Object::view(old).metadata().labels(), defaults, &mut before));
+        if !errs.is_empty() && errs != before {
+            return Err(errs.status("", "Namespace", &admission.name));
+        }
+        let Some(old) = old else { return Ok(()) };
+        let (new, old) = (policy.enforce, old.enforce);
+        let laxer = new.minor == old.minor && new.level <= old.level;
+        let exempt = self.config.namespaces.iter().any(|own| *own == *admission.name);
+        if new.level == Level::Privileged || laxer || exempt {
+            return Ok(());
+        }
+        for warning in broken_by(admission, new)? {
+            admission.warn(warning);
+        }
+        Ok(())
     }
 }
 
@@ -83,59 +163,6 @@ fn runs_other(new: &Value, old: &Value) -> bool {
     };
     ["containers", "initContainers"].iter().any(|name| list(new, name) != list(old, name))
         || !new.get("spec").get("ephemeralContainers").items().iter().all(same)
-}
-
-fn pod(admission: &Admission, pod: &Value, enforce: bool) -> Result<(), Status> {
-    let kind = admission.registry.kind("", "namespaces")?;
-    let found = admission.registry.get(&kind, "", &admission.namespace).map_err(|_| {
-        let name = &admission.namespace;
-        Status::internal(format!("failed to lookup namespace {name:?}"))
-    })?;
-    let labels = Namespace::view(&found.object).metadata().labels();
-    let policy = Policy::of(labels, &mut Errors::default());
-    if policy.is_privileged() {
-        return Ok(());
-    }
-    let meta = Object::view(pod).metadata();
-    if enforce {
-        let broken = violations(policy.enforce, meta, pod.get("spec"));
-        if !broken.is_empty() {
-            let (rules, broken) = (policy.enforce, words::detailed(&broken));
-            return Err(admission.forbid(&format!("violates PodSecurity \"{rules}\": {broken}")));
-        }
-    }
-    let broken = violations(policy.audit, meta, pod.get("spec"));
-    if !broken.is_empty() {
-        let (rules, broken) = (policy.audit, words::detailed(&broken));
-        let text = format!("would violate PodSecurity \"{rules}\": {broken}");
-        admission.annotate("pod-security.kubernetes.io/audit-violations", text);
-    }
-    let broken = violations(policy.warn, meta, pod.get("spec"));
-    if !broken.is_empty() {
-        let (rules, broken) = (policy.warn, words::detailed(&broken));
-        admission.warn(format!("would violate PodSecurity \"{rules}\": {broken}"));
-    }
-    Ok(())
-}
-
-fn namespace(admission: &Admission) -> Result<(), Status> {
-    let (mut errs, mut before) = (Errors::default(), Errors::default());
-    let policy = Policy::of(admission.meta().labels(), &mut errs);
-    let old =
-        admission.old.map(|old| Policy::of(Object::view(old).metadata().labels(), &mut before));
-    if !errs.is_empty() && errs != before {
-        return Err(errs.status("", "Namespace", &admission.name));
-    }
-    let Some(old) = old else { return Ok(()) };
-    let (new, old) = (policy.enforce, old.enforce);
-    let laxer = new.minor == old.minor && new.level <= old.level;
-    if new.level == Level::Privileged || laxer {
-        return Ok(());
-    }
-    for warning in broken_by(admission, new)? {
-        admission.warn(warning);
-    }
-    Ok(())
 }
 
 /// What to say of the pods that are there already. Of those that one controller made,

@@ -17,6 +17,20 @@ pub(super) enum Level {
     Restricted,
 }
 
+pub(super) const LEVELS: &str = "must be one of privileged, baseline, restricted";
+pub(super) const VERSIONS: &str = "must be \"latest\" or \"v1.x\"";
+
+impl Level {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "privileged" => Self::Privileged,
+            "baseline" => Self::Baseline,
+            "restricted" => Self::Restricted,
+            _ => return None,
+        })
+    }
+}
+
 /// The rules of one level, as they were in one version; `None`: as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
@@ -54,13 +68,14 @@ pub(super) struct Policy {
 impl Policy {
     /// Reads the labels of a namespace. What cannot be read is as strict as can be where
     /// it is enforced, and nothing elsewhere.
-    pub(super) fn of(labels: &Map<String>, errs: &mut Errors) -> Self {
+    /// What is not said is as `defaults` say.
+    pub(super) fn of(labels: &Map<String>, defaults: Self, errs: &mut Errors) -> Self {
         let before = errs.0.len();
-        let enforce = rules(labels, "enforce", Level::Restricted, errs);
+        let enforce = rules(labels, "enforce", (defaults.enforce, Level::Restricted), errs);
         let enforced = labels.get(&format!("{LABELS}/enforce")).is_some()
             && errs.0[before..].iter().all(|error| error.path.contains("-version"));
-        let audit = rules(labels, "audit", Level::Privileged, errs);
-        let mut warn = rules(labels, "warn", Level::Privileged, errs);
+        let audit = rules(labels, "audit", (defaults.audit, Level::Privileged), errs);
+        let mut warn = rules(labels, "warn", (defaults.warn, Level::Privileged), errs);
         let silent = labels.get(&format!("{LABELS}/warn")).is_none();
         if silent && enforced && enforce.level > warn.level {
             warn.level = enforce.level;
@@ -76,33 +91,40 @@ impl Policy {
     }
 }
 
-fn rules(labels: &Map<String>, mode: &str, otherwise: Level, errs: &mut Errors) -> Rules {
+fn rules(
+    labels: &Map<String>,
+    mode: &str,
+    (default, otherwise): (Rules, Level),
+    errs: &mut Errors,
+) -> Rules {
     let metadata = Path::Root.field("metadata");
     let at = metadata.field("labels");
-    let mut rules = Rules::default();
+    let mut rules = default;
     let label = format!("{LABELS}/{mode}");
     if let Some(text) = labels.get(&label) {
-        rules.level = match text {
-            "privileged" => Level::Privileged,
-            "baseline" => Level::Baseline,
-            "restricted" => Level::Restricted,
-            _ => {
-                let why = "must be one of privileged, baseline, restricted";
-                errs.invalid(&at.key(&label), text, why);
-                otherwise
-            }
-        };
+        rules.level = Level::parse(text).unwrap_or_else(|| {
+            errs.invalid(&at.key(&label), text, LEVELS);
+            otherwise
+        });
     }
     let label = format!("{LABELS}/{mode}-version");
-    if let Some(text) = labels.get(&label).filter(|text| *text != "latest") {
-        let digits = text.strip_prefix("v1.").filter(|rest| *rest == "0" || !rest.starts_with('0'));
-        let digits = digits.filter(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
-        rules.minor = digits.and_then(|rest| rest.parse().ok());
-        if rules.minor.is_none() {
-            errs.invalid(&at.key(&label), text, "must be \"latest\" or \"v1.x\"");
-        }
+    if let Some(text) = labels.get(&label) {
+        rules.minor = minor(text).unwrap_or_else(|| {
+            errs.invalid(&at.key(&label), text, VERSIONS);
+            None
+        });
     }
     rules
+}
+
+/// The version `v1.x`; `Some(None)`: the newest.
+pub(super) fn minor(text: &str) -> Option<Option<u32>> {
+    if text == "latest" {
+        return Some(None);
+    }
+    let digits = text.strip_prefix("v1.").filter(|rest| *rest == "0" || !rest.starts_with('0'));
+    let digits = digits.filter(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
+    digits.and_then(|rest| rest.parse().ok()).map(Some)
 }
 
 #[cfg(test)]
@@ -116,13 +138,13 @@ mod tests {
             ("pod-security.kubernetes.io/enforce", "baseline"),
             ("pod-security.kubernetes.io/enforce-version", "v1.30"),
         ]);
-        let policy = Policy::of(&labels, &mut errs);
+        let policy = Policy::of(&labels, Policy::default(), &mut errs);
         assert_eq!(policy.enforce.to_string(), "baseline:v1.30");
         assert_eq!(policy.warn, policy.enforce);
         assert_eq!(policy.audit.level, Level::Privileged);
         assert!(errs.is_empty());
         let labels = Map::<String>::from([("pod-security.kubernetes.io/enforce", "nope")]);
-        let policy = Policy::of(&labels, &mut errs);
+        let policy = Policy::of(&labels, Policy::default(), &mut errs);
         assert_eq!((policy.enforce.level, errs.0.len()), (Level::Restricted, 1));
     }
 }

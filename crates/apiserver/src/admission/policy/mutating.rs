@@ -1,7 +1,7 @@
 //! MutatingAdmissionPolicy.
 
 use cel::policy::{MutatingPolicy, Mutation};
-use object::{Status, StatusCause, StatusDetails};
+use object::{Status, StatusCause, StatusDetails, Text};
 use schema::{apply::overlay, conform, normalize, patch};
 use server::{Admission, Admit, Admitting, Served};
 
@@ -45,6 +45,7 @@ impl Mutating {
             policies(admission, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")?;
         let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
         self.compiled.keep(&policies);
+        let again = admission.reinvocation.resumes(self.name(), &admission.object);
         let mut errors = Vec::new();
         for (policy, bindings) in &all {
             let spec = policy.object.get("spec");
@@ -81,12 +82,25 @@ impl Mutating {
                         continue;
                     }
                 };
+                let id = Text::from(format!("policy {name}/{bound}"));
+                if again && !admission.reinvocation.again.contains(&id) {
+                    continue;
+                }
+                let before = admission.object.clone();
                 for param in &params {
                     let done = self.invoke(&compiled, admission, &served, param)?;
                     done.iter().for_each(|why| failed(says(why)));
                 }
+                if before != admission.object {
+                    admission.reinvocation.changed();
+                }
+                if spec.get("reinvocationPolicy").as_str() == Some("IfNeeded") {
+                    admission.reinvocation.invoked.push(id);
+                }
             }
         }
+        let left = admission.object.clone();
+        admission.reinvocation.last.insert(self.name(), left);
         if errors.is_empty() { Ok(()) } else { Err(refusal(admission, &errors)) }
     }
 

@@ -1,7 +1,7 @@
 //! ValidatingAdmissionPolicy.
 
 use cel::policy::ValidatingPolicy;
-use object::{Status, StatusCause, StatusDetails, Value};
+use object::{Status, StatusCause, StatusDetails, Value, to_json};
 use server::{Admission, Admit, Admitting};
 
 use super::{Compiled, Evaluation, Nodes, matching::matches, named, params, policies};
@@ -47,7 +47,7 @@ impl Validating {
             "validatingadmissionpolicies",
             "validatingadmissionpolicybindings",
         )?;
-        let mut denied = None;
+        let (mut denied, mut failures) = (None, Vec::new());
         let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
         self.compiled.keep(&policies);
         for (policy, bindings) in &all {
@@ -102,7 +102,7 @@ impl Validating {
                             denied.get_or_insert_with(|| deny(message, decision.reason.clone()));
                         }
                         if acts("Audit") {
-                            audit(admission, (name, named(binding)), at, message, actions);
+                            failures.push(failure((name, named(binding)), at, message, actions));
                         }
                         if acts("Warn") {
                             admission.warn(format!(
@@ -120,6 +120,11 @@ impl Validating {
                     }
                 }
             }
+        }
+        if !failures.is_empty() {
+            let text = to_json(&failures.into_iter().collect());
+            let text = String::from_utf8_lossy(&text).into_owned();
+            admission.annotate("validation.policy.admission.k8s.io/validation_failure", text);
         }
         denied.map_or(Ok(()), |denied| Err(refusal(admission, &denied)))
     }
@@ -143,21 +148,13 @@ fn refusal(admission: &Admission<'_>, denied: &Denied) -> Status {
     status
 }
 
-/// Notes a failure for those who audit.
-fn audit(
-    admission: &Admission<'_>,
-    (policy, binding): (&str, &str),
-    at: usize,
-    message: &str,
-    actions: &Value,
-) {
+/// A failure, as those who audit are told of it.
+fn failure((policy, binding): (&str, &str), at: usize, message: &str, actions: &Value) -> Value {
     let mut failure = Value::object();
     failure["message"] = message.into();
     failure["policy"] = policy.into();
     failure["binding"] = binding.into();
     failure["expressionIndex"] = i64::try_from(at).unwrap_or(i64::MAX).into();
     failure["validationActions"] = actions.clone();
-    let failures: Value = [failure].into_iter().collect();
-    let text = String::from_utf8_lossy(&object::to_json(&failures)).into_owned();
-    admission.annotate("validation.policy.admission.k8s.io/validation_failure", text);
+    failure
 }

@@ -14,6 +14,7 @@ pub(super) struct Hook {
     /// Unique among all hooks.
     pub(super) id: Text,
     pub(super) name: String,
+    pub(super) configuration: String,
     pub(super) tree: Value,
 }
 
@@ -37,7 +38,8 @@ pub(super) fn hooks(admission: &Admission, plural: &str) -> Result<Vec<Hook>, St
         for (at, tree) in configuration.object.get("webhooks").items().iter().enumerate() {
             let name = tree.get("name").as_str().unwrap_or_default().to_owned();
             let id = format!("{}/{at}/{name}", meta.name()).into();
-            hooks.push(Hook { id, name, tree: tree.clone() });
+            let configuration = meta.name().to_owned();
+            hooks.push(Hook { id, name, configuration, tree: tree.clone() });
         }
     }
     Ok(hooks)

@@ -8,7 +8,7 @@ mod review;
 
 use std::sync::Arc;
 
-use object::Status;
+use object::{Status, Value, to_json};
 use server::{Admission, Admit, Admitting};
 use tracing::warn;
 
@@ -49,45 +49,75 @@ impl Mutating {
     /// One hook after the other, each seeing what those before it made. In the second
     /// round only those that want it are asked, if anything has changed since.
     async fn run(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
-        let again = admission.reinvocation.round > 0;
-        let last = admission.reinvocation.last.take();
-        let mut changed = again && last.as_ref() != Some(&admission.object);
+        let again = admission.reinvocation.resumes(self.name(), &admission.object);
+        let mut index = 0;
         for hook in hooks(admission, "mutatingwebhookconfigurations")? {
             let Some(invocation) = hook.matches(admission, &self.0)? else { continue };
-            let known = admission.reinvocation.invoked.contains(&hook.id);
-            if again && !(changed && known) {
+            if again && !admission.reinvocation.again.contains(&hook.id) {
                 continue;
             }
             let reinvocable = hook.is("reinvocationPolicy", "IfNeeded");
+            let place = Place { round: admission.reinvocation.round, index };
+            index += 1;
             match mutate_once(admission, &hook, &invocation).await {
-                Ok(true) => {
-                    changed = true;
-                    admission.reinvocation.wanted = true;
+                Ok(patch) => {
+                    if patch.is_some() {
+                        admission.reinvocation.changed();
+                    }
+                    place.note(admission, &hook, patch.as_ref());
                 }
-                Ok(false) => {}
-                Err(failure) => failed(&hook, failure)?,
+                Err(failure) => failed(admission, &hook, failure, Some(place))?,
             }
-            if reinvocable && !known {
+            if reinvocable {
                 admission.reinvocation.invoked.push(hook.id.clone());
             }
         }
-        admission.reinvocation.last = Some(admission.object.clone());
+        let left = admission.object.clone();
+        admission.reinvocation.last.insert(self.name(), left);
         Ok(())
     }
 }
 
+/// Which question it was, as those who audit are told.
+struct Place {
+    round: u8,
+    index: usize,
+}
+
+impl Place {
+    /// Tells who was asked, whether it changed anything, and how.
+    fn note(&self, admission: &Admission<'_>, hook: &Hook, patch: Option<&Value>) {
+        let Self { round, index } = self;
+        let mut told = Value::object();
+        told["configuration"] = hook.configuration.as_str().into();
+        told["webhook"] = hook.name.as_str().into();
+        let mut mutation = told.clone();
+        mutation["mutated"] = patch.is_some().into();
+        let text = |tree: &Value| String::from_utf8_lossy(&to_json(tree)).into_owned();
+        let key =
+            |kind: &str| format!("{kind}.webhook.admission.k8s.io/round_{round}_index_{index}");
+        admission.annotate(&key("mutation"), text(&mutation));
+        if let Some(patch) = patch {
+            told["patch"] = patch.clone();
+            told["patchType"] = "JSONPatch".into();
+            admission.annotate(&key("patch"), text(&told));
+        }
+    }
+}
+
+/// Asks a hook, and does what it wants; gives the patch, if that changed anything.
 async fn mutate_once(
     admission: &mut Admission<'_>,
     hook: &Hook,
     invocation: &Invocation,
-) -> Result<bool, Failure> {
+) -> Result<Option<Value>, Failure> {
     let verdict = ask(admission, hook, invocation, true).await?;
     if verdict.patch.is_null() {
-        return Ok(false);
+        return Ok(None);
     }
     let before = admission.object.clone();
     apply(admission, hook, invocation, &verdict.patch)?;
-    Ok(before != admission.object)
+    Ok((before != admission.object).then_some(verdict.patch))
 }
 
 impl Validating {
@@ -102,7 +132,7 @@ impl Validating {
         let asking = asked.iter().map(|(hook, invocation)| async move {
             match ask(admission, hook, invocation, false).await {
                 Ok(_) => Ok(()),
-                Err(failure) => failed(hook, failure),
+                Err(failure) => failed(admission, hook, failure, None),
             }
         });
         let mut asking: Vec<_> = asking.map(Box::pin).collect();
@@ -154,13 +184,27 @@ async fn ask(
 }
 
 /// A hook that says no has said no; one that does not answer counts as its policy says.
-fn failed(hook: &Hook, failure: Failure) -> Result<(), Status> {
+fn failed(
+    admission: &Admission<'_>,
+    hook: &Hook,
+    failure: Failure,
+    place: Option<Place>,
+) -> Result<(), Status> {
     match failure {
         Failure::Refused(status) => Err(status),
         Failure::Calling(why) => {
             let why = format!("failed calling webhook {:?}: {why}", hook.name);
             if hook.is("failurePolicy", "Ignore") {
                 warn!(%why, "going on without it");
+                let key = match place {
+                    Some(Place { round, index }) => format!(
+                        "failed-open.mutation.webhook.admission.k8s.io/round_{round}_index_{index}"
+                    ),
+                    None => {
+                        "failed-open.validating.webhook.admission.k8s.io/round_0_index_0".to_owned()
+                    }
+                };
+                admission.annotate(&key, hook.name.clone());
                 return Ok(());
             }
             Err(Status::internal(why))

@@ -26,9 +26,9 @@ pub(super) fn request(admission: &Admission, invocation: &Invocation) -> (Text, 
     let (own, seen) = (admission.served, &invocation.served);
     let mut request = Value::object();
     request["uid"] = uid.clone().into();
-    request["kind"] = kind(seen);
+    request["kind"] = kind(seen, &admission.object);
     request["resource"] = resource(seen);
-    request["requestKind"] = kind(own);
+    request["requestKind"] = kind(own, &admission.object);
     request["requestResource"] = resource(own);
     if !admission.subresource.is_empty() {
         request["subResource"] = admission.subresource.into();
@@ -70,12 +70,20 @@ pub(super) fn request(admission: &Admission, invocation: &Invocation) -> (Text, 
     (uid, review)
 }
 
-fn kind(served: &Served) -> Value {
-    let names = &served.definition.names;
+/// The kind of the object: that of the resource, or what a part of it takes.
+fn kind(served: &Served, object: &Value) -> Value {
+    let (names, view) = (&served.definition.names, Object::view(object));
+    let (group, version) = match view.api_version().split_once('/') {
+        Some((group, version)) => (group, version),
+        None => ("", view.api_version()),
+    };
+    let own = [names.group, names.version, names.kind];
+    let part = !view.kind().is_empty() && view.kind() != served.hub.names.kind;
+    let [group, version, name] = if part { [group, version, view.kind()] } else { own };
     let mut kind = Value::object();
-    kind["group"] = names.group.into();
-    kind["version"] = names.version.into();
-    kind["kind"] = names.kind.into();
+    kind["group"] = group.into();
+    kind["version"] = version.into();
+    kind["kind"] = name.into();
     kind
 }
 

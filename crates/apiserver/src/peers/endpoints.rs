@@ -1,0 +1,119 @@
+//! Which servers there are, and the endpoints of the `kubernetes` service that follow them.
+
+use std::net::IpAddr;
+
+use object::{Object, Status, Value, View, from_json};
+use server::{Page, Registry, Selection, Served};
+
+use crate::bootstrap::{make, own_call};
+
+/// Says that the server at this address is there.
+pub(super) async fn renew(
+    registry: &Registry,
+    leases: &Served,
+    address: IpAddr,
+) -> Result<(), Status> {
+    let name = address.to_string();
+    let before = registry.get(leases, "", &name).ok();
+    let generation = before.map_or(0, |own| Object::view(&own.object).metadata().generation());
+    let mut lease = tree(&format!(
+        r#"{{"apiVersion":"v1","kind":"Endpoints","metadata":{{}},"subsets":[{{"addresses":[{{"ip":"{name}"}}]}}]}}"#
+    ));
+    // Upstream's servers renew by changing something, too.
+    lease["metadata"]["generation"] = (generation + 1).into();
+    registry.put_own(leases, &name, lease).await
+}
+
+/// The addresses of all who are there.
+fn addresses(registry: &Registry, leases: &Served) -> Result<Vec<String>, Status> {
+    let list = registry.list(leases, &Selection::default(), &Page::default())?;
+    let ip = |lease: &Value| {
+        let first = lease.get("subsets").items().first()?.get("addresses").items().first()?;
+        first.get("ip").as_str().map(str::to_owned)
+    };
+    let mut all: Vec<_> = list.items.iter().filter_map(|version| ip(&version.object)).collect();
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+/// Brings Endpoints and EndpointSlice in line. `last`: there may be nobody left.
+pub(super) async fn reconcile(
+    registry: &Registry,
+    leases: &Served,
+    port: u16,
+    last: bool,
+) -> Result<(), Status> {
+    let all = addresses(registry, leases)?;
+    if all.is_empty() && !last {
+        return Err(Status::internal(
+            "no API server IP addresses were listed in storage, refusing to erase all endpoints for the kubernetes Service",
+        ));
+    }
+    let (endpoints, slice) = (endpoints(&all, port), slice(&all, port));
+    put(registry, endpoints, "", "endpoints", &["subsets"]).await?;
+    put(registry, slice, "discovery.k8s.io", "endpointslices", &["endpoints", "ports"]).await
+}
+
+fn endpoints(all: &[String], port: u16) -> Value {
+    let mut object = tree(
+        r#"{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"kubernetes","namespace":"default",
+        "labels":{"endpointslice.kubernetes.io/skip-mirror":"true"}}}"#,
+    );
+    if !all.is_empty() {
+        let address = |ip: &String| tree(&format!(r#"{{"ip":"{ip}"}}"#));
+        let mut subset =
+            tree(&format!(r#"{{"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#));
+        subset["addresses"] = all.iter().map(address).collect();
+        object["subsets"] = [subset].into_iter().collect();
+    }
+    object
+}
+
+fn slice(all: &[String], port: u16) -> Value {
+    let family = if all.iter().any(|ip| ip.contains(':')) { "IPv6" } else { "IPv4" };
+    let mut object = tree(&format!(
+        r#"{{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","addressType":"{family}",
+        "metadata":{{"name":"kubernetes","namespace":"default",
+        "labels":{{"kubernetes.io/service-name":"kubernetes"}}}},
+        "ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#
+    ));
+    let endpoint =
+        |ip: &String| tree(&format!(r#"{{"addresses":["{ip}"],"conditions":{{"ready":true}}}}"#));
+    object["endpoints"] = all.iter().map(endpoint).collect();
+    object
+}
+
+/// Makes the object, or gives it these fields, unless it has them.
+async fn put(
+    registry: &Registry,
+    object: Value,
+    group: &str,
+    plural: &str,
+    fields: &[&str],
+) -> Result<(), Status> {
+    let kind = registry.kind(group, plural)?;
+    let key = ("default", "kubernetes");
+    let Ok(found) = registry.get(&kind, key.0, key.1) else { return make(registry, object).await };
+    let labels = |of: &Value| of.get("metadata").get("labels").clone();
+    let same = |name: &&str| found.object.get(name) == object.get(name);
+    if fields.iter().all(same) && labels(&found.object) == labels(&object) {
+        return Ok(());
+    }
+    let change = |old: &store::Version<Value>| {
+        let mut new = old.object.clone();
+        for name in fields {
+            new.remove(name);
+            if !object.get(name).is_null() {
+                new[*name] = object.get(name).clone();
+            }
+        }
+        new["metadata"]["labels"] = labels(&object);
+        Ok(new)
+    };
+    registry.change(&mut own_call(), &kind, key, "", change).await.map(drop)
+}
+
+fn tree(text: &str) -> Value {
+    from_json(text.as_bytes()).expect("addresses and numbers need no escapes")
+}

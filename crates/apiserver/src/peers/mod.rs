@@ -1,0 +1,88 @@
+//! Several API servers on one store: each tells that it is there, and the endpoints of the
+//! `kubernetes` service are those that do. Keys and objects are upstream's, whose servers may
+//! be among them.
+
+mod endpoints;
+mod identity;
+
+use std::{net::IpAddr, sync::Weak, time::Duration};
+
+use api::core::Endpoints;
+use object::{Lens, Status};
+use schema::{Definition, Names, Scope, Storage};
+use server::{Registry, Served};
+use tracing::warn;
+
+pub(crate) use self::identity::Identity;
+
+/// How often a server says that it is there.
+const AGAIN: Duration = Duration::from_secs(10);
+/// How long it is believed.
+const BELIEVED: Duration = Duration::from_secs(15);
+const LEASES: &str = "masterleases";
+
+/// This server among all.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    address: IpAddr,
+    port: u16,
+    identity: Identity,
+    leases: Served,
+}
+
+/// The kind in which servers say that they are there: nobody can ask for it.
+fn kind() -> Definition {
+    let names = Names {
+        group: "",
+        version: "v1",
+        kind: "Endpoints",
+        plural: LEASES,
+        singular: "",
+        short: &[],
+        categories: &[],
+    };
+    Definition {
+        scope: Scope::Cluster,
+        storage: Storage::new(LEASES, "v1"),
+        ttl: Some(BELIEVED),
+        served: false,
+        ..Definition::bare(names, Endpoints::SHAPE)
+    }
+}
+
+impl Peer {
+    pub(crate) fn new(
+        registry: &Registry,
+        (address, port): (IpAddr, u16),
+        identity: Identity,
+    ) -> Result<Self, store::Error> {
+        Ok(Self { address, port, identity, leases: registry.open_own(kind())? })
+    }
+
+    /// Says that this server is there, and brings the endpoints in line.
+    pub(crate) async fn join(&self, registry: &Registry) -> Result<(), Status> {
+        endpoints::renew(registry, &self.leases, self.address).await?;
+        endpoints::reconcile(registry, &self.leases, self.port, false).await?;
+        self.identity.renew(registry).await
+    }
+
+    /// The same, for as long as the registry is there.
+    pub(crate) async fn run(self, registry: Weak<Registry>) {
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            let Some(strong) = registry.upgrade() else { return };
+            if let Err(status) = self.join(&strong).await {
+                warn!(error = status.message(), "others cannot be told that this server is there");
+            }
+            if let Err(status) = self.identity.collect(&strong).await {
+                warn!(error = status.message(), "servers that are gone cannot be forgotten");
+            }
+        }
+    }
+
+    /// Says that this server goes away.
+    pub(crate) async fn leave(&self, registry: &Registry) -> Result<(), Status> {
+        registry.remove_own(&self.leases, &self.address.to_string()).await?;
+        endpoints::reconcile(registry, &self.leases, self.port, true).await
+    }
+}

@@ -1,0 +1,133 @@
+//! Connections are admitted as writes are, and go where the server sends them only.
+
+use std::sync::{Arc, Mutex};
+
+use api::{
+    admissionregistration::{
+        MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    },
+    core::{Node, Pod},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use client::{Client, Patch};
+use http::{HeaderMap, Method};
+use object::{Key, SystemClock, from_json};
+use testkit::Cluster;
+
+use crate::{backend::Backend, default_account, of, pod, tree};
+
+async fn ask(client: &Client, method: Method, path: &str) -> (u16, String) {
+    let answer = client.request(method, path, HeaderMap::new(), Bytes::new()).await.unwrap();
+    let code = answer.status.as_u16();
+    (code, String::from_utf8_lossy(&answer.bytes().await.unwrap()).into_owned())
+}
+
+#[tokio::test]
+async fn a_policy_refuses_a_shell() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    of::<Pod>(&admin).create(pod("p", "n1")).await.unwrap();
+    let policy = r#"{"metadata":{"name":"no-shell"},"spec":{
+        "matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],
+            "operations":["CONNECT"],"resources":["pods/exec","pods/portforward"]}]},
+        "validations":[{"expression":"request.subResource != 'exec' || object.command[0] != 'sh'",
+            "messageExpression":"request.kind.kind + ' of ' + request.name + ' wants a shell'"},
+            {"expression":"request.subResource != 'portforward' || !(22 in object.ports)"}]}}"#;
+    of::<ValidatingAdmissionPolicy>(&admin).create(tree(policy)).await.unwrap();
+    let binding = r#"{"metadata":{"name":"b"},"spec":{"policyName":"no-shell","validationActions":["Deny"]}}"#;
+    of::<ValidatingAdmissionPolicyBinding>(&admin).create(tree(binding)).await.unwrap();
+    let pods = "/api/v1/namespaces/default/pods/p";
+    let (code, body) = ask(&admin, Method::POST, &format!("{pods}/exec?command=sh&stdout=1")).await;
+    assert_eq!(code, 422, "{body}");
+    let status = from_json(body.as_bytes()).unwrap();
+    assert_eq!(
+        status["message"].as_str(),
+        Some(
+            "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'no-shell' with binding 'b' denied \
+             request: PodExecOptions of p wants a shell"
+        )
+    );
+    // The node is not there: that is found out after the policy was asked.
+    let (code, _) = ask(&admin, Method::POST, &format!("{pods}/exec?command=ls&stdout=1")).await;
+    assert_eq!(code, 404);
+    let (code, _) = ask(&admin, Method::POST, &format!("{pods}/portforward?ports=22")).await;
+    assert_eq!(code, 422);
+    let (code, _) = ask(&admin, Method::POST, &format!("{pods}/portforward?ports=80")).await;
+    assert_eq!(code, 404);
+}
+
+/// A kubelet on the loopback that notes what it is asked, and a pod on its node.
+async fn with_kubelet(backend: &Backend, cluster: &Cluster) {
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    of::<Node>(&admin).create(tree(r#"{"metadata":{"name":"n1"}}"#)).await.unwrap();
+    let status = format!(
+        r#"{{"status":{{"addresses":[{{"type":"InternalIP","address":"127.0.0.1"}}],
+        "daemonEndpoints":{{"kubeletEndpoint":{{"Port":{}}}}}}}}}"#,
+        backend.port
+    );
+    let key = Key::new("", "n1");
+    of::<Node>(&admin).patch_status(&key, &Patch::Merge(tree(&status))).await.unwrap();
+    of::<Pod>(&admin).create(pod("p", "n1")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_changes_what_is_asked_of_a_kubelet() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let kubelet = Backend::start(move |path, _| {
+        seen.lock().unwrap().push(path.to_owned());
+        tree("{}")
+    })
+    .await;
+    let hook = Backend::start(|_, review| {
+        let uid = review["request"]["uid"].as_str().unwrap_or_default();
+        let good = review["request"]["operation"].as_str() == Some("CONNECT")
+            && review["request"]["kind"]["kind"].as_str() == Some("PodExecOptions")
+            && review["request"]["subResource"].as_str() == Some("exec");
+        let patch = STANDARD.encode(r#"[{"op":"replace","path":"/command/0","value":"audited sh"}]"#);
+        tree(&format!(
+            r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{{"uid":"{uid}",
+            "allowed":{good},"patchType":"JSONPatch","patch":"{patch}"}}}}"#
+        ))
+    })
+    .await;
+    let cluster = Cluster::start().await;
+    with_kubelet(&kubelet, &cluster).await;
+    let admin = cluster.admin();
+    let (url, bundle) = (hook.url("/"), STANDARD.encode(&hook.authority));
+    let configuration = tree(&format!(
+        r#"{{"metadata":{{"name":"h"}},"webhooks":[{{"name":"h.example.com","sideEffects":"None",
+        "admissionReviewVersions":["v1"],"clientConfig":{{"url":"{url}","caBundle":"{bundle}"}},
+        "rules":[{{"operations":["CONNECT"],"apiGroups":[""],"apiVersions":["v1"],
+        "resources":["pods/exec"]}}]}}]}}"#
+    ));
+    of::<MutatingWebhookConfiguration>(&admin).create(configuration).await.unwrap();
+    let path = "/api/v1/namespaces/default/pods/p/exec?command=sh&stdout=true";
+    ask(&admin, Method::POST, path).await;
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!(asked, ["/exec/default/p/c?stdout=true&command=audited%20sh"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubelet_certificate_authority() {
+    let kubelet = Backend::start(|_, _| tree(r#"{"fine":true}"#)).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let other = pki::Authority::create("other", object::Clock::now(&SystemClock)).unwrap();
+    let (own, foreign) = (folder.path().join("own.pem"), folder.path().join("other.pem"));
+    std::fs::write(&own, &kubelet.authority).unwrap();
+    std::fs::write(&foreign, other.certificate_pem()).unwrap();
+    for (file, expected) in [(None, 200), (Some(own), 200), (Some(foreign), 503)] {
+        let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+            flags.kubelet_certificate_authority = file.clone();
+        })
+        .await;
+        with_kubelet(&kubelet, &cluster).await;
+        let admin = cluster.admin();
+        let log = "/api/v1/namespaces/default/pods/p/log";
+        let (code, body) = ask(&admin, Method::GET, log).await;
+        assert_eq!(code, expected, "{file:?}: {body}");
+    }
+}

@@ -1,0 +1,180 @@
+//! Several servers on one store: they agree, and the endpoints of `kubernetes` follow them.
+
+use std::{collections::HashSet, path::Path, sync::Arc, thread, time::Duration};
+
+use api::{
+    coordination::Lease,
+    core::{ConfigMap, Endpoints},
+    discovery::EndpointSlice,
+};
+use apiserver::{Config, Entry, Flags, Ground, Running, Storage, start_with};
+use bytes::Bytes;
+use client::Client;
+use http::{HeaderMap, Method};
+use object::{Key, SystemClock};
+use server::User;
+use store::{
+    MemoryLog,
+    face::{Compaction, Limits, Listening, Setup},
+};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use crate::{config_map, of};
+
+async fn start(folder: &Path, etcd: &str, address: [u8; 4], port: u16) -> Running {
+    let mut flags = Flags::new(folder);
+    flags.etcd_servers = vec![etcd.to_owned()];
+    flags.advertise_address = Some(address.into());
+    flags.secure_port = port;
+    let ground =
+        Ground { storage: Storage::Disk, entry: Entry::Pipes, clock: Arc::new(SystemClock) };
+    start_with(Config::new(flags).unwrap(), ground).await.unwrap()
+}
+
+fn admin(running: &Running) -> Client {
+    let user = User::new("admin", &["system:masters"]);
+    Client::new(client::Config::pipe(running.pipe(user)).user_agent("test"))
+}
+
+async fn addresses(client: &Client) -> Vec<String> {
+    let key = Key::new("default", "kubernetes");
+    let endpoints = of::<Endpoints>(client).get(&key).await.unwrap();
+    let subset = endpoints["subsets"].items().first().cloned().unwrap_or_default();
+    let ips = subset.get("addresses").items().iter().filter_map(|own| own.get("ip").as_str());
+    let ips: Vec<String> = ips.map(str::to_owned).collect();
+    let slice = of::<EndpointSlice>(client).get(&key).await.unwrap();
+    assert_eq!(slice["endpoints"].items().len(), ips.len(), "both say the same");
+    ips
+}
+
+async fn until(holds: impl AsyncFn() -> bool) {
+    for _ in 0..600 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("it did not happen within two minutes");
+}
+
+/// A store of ours that speaks as etcd does, until it is dropped.
+struct Etcd {
+    url: String,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Etcd {
+    fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        listener.set_nonblocking(true).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let setup = Setup {
+            identity: store::face::Identity {
+                name: "one".into(),
+                peer_urls: vec!["http://peer:2380".into()],
+                client_urls: vec![url.clone()],
+                token: "t".into(),
+            },
+            limits: Limits { progress: Duration::from_millis(100), ..Limits::default() },
+            quota: 0,
+            scratch: std::env::temp_dir(),
+            compaction: Compaction::Never,
+        };
+        let thread = thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            runtime.unwrap().block_on(async move {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                let log = Arc::new(MemoryLog::default());
+                let etcd = store::face::Etcd::open(log, Arc::new(SystemClock), setup).unwrap();
+                let stop = async { drop(stopped.await) };
+                etcd.serve(vec![Listening { listener, tls: None }], stop).await;
+            });
+        });
+        Self { url, stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.thread.take().map(thread::JoinHandle::join);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_come_and_go() {
+    let folder = TempDir::new().unwrap();
+    let etcd = Etcd::start();
+    let first = start(&folder.path().join("one"), &etcd.url, [192, 0, 2, 10], 7541).await;
+    let second = start(&folder.path().join("two"), &etcd.url, [192, 0, 2, 11], 7542).await;
+    let (one, two) = (admin(&first), admin(&second));
+    until(async || addresses(&one).await == ["192.0.2.10", "192.0.2.11"]).await;
+    let leases = of::<Lease>(&two).namespaced("kube-system");
+    let names: HashSet<String> = leases
+        .list_all(&client::Selection::default())
+        .await
+        .unwrap()
+        .items
+        .iter()
+        .map(|lease| crate::name(lease).to_owned())
+        .collect();
+    assert_eq!(names.len(), 2, "each has a lease of its own: {names:?}");
+    for at in 0..20 {
+        of::<ConfigMap>(&one).create(config_map(&format!("m{at}"))).await.unwrap();
+    }
+    // Killed: nothing is said, nobody resigns.
+    first.server.stop(Duration::ZERO).await;
+    for at in 0..20 {
+        let key = Key::new("default", &format!("m{at}"));
+        assert!(of::<ConfigMap>(&two).get(&key).await.is_ok(), "m{at} was acknowledged");
+    }
+    until(async || addresses(&two).await == ["192.0.2.11"]).await;
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_says_so() {
+    let folder = TempDir::new().unwrap();
+    let etcd = Etcd::start();
+    let first = start(&folder.path().join("one"), &etcd.url, [192, 0, 2, 10], 7543).await;
+    let second = start(&folder.path().join("two"), &etcd.url, [192, 0, 2, 11], 7544).await;
+    let two = admin(&second);
+    until(async || addresses(&two).await.len() == 2).await;
+    first.stop().await;
+    until(async || addresses(&two).await == ["192.0.2.11"]).await;
+}
+
+#[tokio::test]
+async fn a_server_tells_how_far_it_is() {
+    let cluster = testkit::Cluster::start().await;
+    let admin = cluster.admin();
+    let get = async |path: &str| {
+        let answer = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new());
+        let answer = answer.await.unwrap();
+        (answer.status.as_u16(), String::from_utf8(answer.bytes().await.unwrap().to_vec()).unwrap())
+    };
+    let (code, text) = get("/readyz?verbose").await;
+    assert_eq!(code, 200, "{text}");
+    for name in [
+        "etcd",
+        "etcd-readiness",
+        "informer-sync",
+        "poststarthook/rbac/bootstrap-roles",
+        "poststarthook/start-kube-apiserver-identity-lease-controller",
+        "poststarthook/bootstrap-controller",
+        "shutdown",
+    ] {
+        assert!(text.contains(&format!("[+]{name} ok\n")), "{name}: {text}");
+    }
+    assert_eq!(get("/readyz/poststarthook/rbac/bootstrap-roles").await, (200, "ok".to_owned()));
+    assert_eq!(get("/livez/poststarthook/bootstrap-controller").await.0, 200);
+    assert_eq!(get("/livez/shutdown").await.0, 404, "that is no reason to restart it");
+    let map = "kube-apiserver-legacy-service-account-token-tracking";
+    let maps = of::<ConfigMap>(&admin).namespaced("kube-system");
+    let tracking = maps.get(&Key::new("kube-system", map)).await.unwrap();
+    assert_eq!(tracking["data"]["since"].as_str().map(str::len), Some(10));
+}

@@ -1,0 +1,243 @@
+//! Admission plugins that are off unless they are asked for: one story each.
+
+use std::{fs, sync::Arc};
+
+use api::{
+    core::{ConfigMap, Namespace, Pod, Service},
+    rbac::{ClusterRole, ClusterRoleBinding},
+};
+use apiserver::Flags;
+use client::Patch;
+use object::{Key, SystemClock, Value};
+use tempfile::TempDir;
+use testkit::Cluster;
+
+use crate::{
+    backend::Backend, code, config_map, default_account, message, of, pod, tree,
+    ways_in::kubeconfig,
+};
+
+async fn with(change: impl FnOnce(&mut Flags)) -> Cluster {
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), change).await;
+    default_account(&cluster.admin()).await;
+    cluster
+}
+
+async fn enabled(plugin: &str) -> Cluster {
+    with(|flags| flags.enable_admission_plugins = vec![plugin.to_owned()]).await
+}
+
+/// A cluster in which a plugin has this configuration.
+async fn configured(folder: &TempDir, plugin: &str, configuration: &str) -> Cluster {
+    let path = folder.path().join("admission.yaml");
+    let configuration = configuration.replace('\n', "\n    ");
+    let text = format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n\
+         - name: {plugin}\n  configuration:\n    {configuration}\n"
+    );
+    fs::write(&path, text).unwrap();
+    with(|flags| {
+        flags.enable_admission_plugins = vec![plugin.to_owned()];
+        flags.admission_control_config_file = Some(path);
+    })
+    .await
+}
+
+fn tolerations(pod: &Value) -> Vec<&str> {
+    let all = pod.get("spec").get("tolerations").items();
+    all.iter().filter_map(|own| own.get("key").as_str()).collect()
+}
+
+#[tokio::test]
+async fn always_deny() {
+    let cluster = with(|_| {}).await;
+    assert!(of::<ConfigMap>(&cluster.admin()).create(config_map("a")).await.is_ok());
+    let clock = Arc::new(SystemClock);
+    let cluster = Cluster::start_flags(clock, |flags| {
+        flags.enable_admission_plugins = vec!["AlwaysAdmit".to_owned(), "AlwaysDeny".to_owned()];
+    })
+    .await;
+    assert_eq!(
+        message(of::<ConfigMap>(&cluster.admin()).create(config_map("a")).await),
+        "configmaps \"a\" is forbidden: admission control is denying all modifications"
+    );
+}
+
+#[tokio::test]
+async fn deny_service_external_ips() {
+    let cluster = enabled("DenyServiceExternalIPs").await;
+    let services = of::<Service>(&cluster.admin());
+    let service = r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;
+    services.create(tree(service)).await.unwrap();
+    let outside = Patch::Merge(tree(r#"{"spec":{"externalIPs":["192.0.2.1"]}}"#));
+    assert_eq!(
+        message(services.patch(&Key::new("default", "s"), &outside).await),
+        "services \"s\" is forbidden: Use of external IPs is denied by admission control."
+    );
+}
+
+#[tokio::test]
+async fn extended_resource_toleration() {
+    let cluster = enabled("ExtendedResourceToleration").await;
+    let mut asked = pod("a", "");
+    let container = r#"[{"name":"c","image":"i","resources":{"limits":{"example.com/gpu":"1"}}}]"#;
+    asked["spec"]["containers"] = tree(container);
+    let made = of::<Pod>(&cluster.admin()).create(asked).await.unwrap();
+    assert!(tolerations(&made).contains(&"example.com/gpu"), "{made:?}");
+}
+
+#[tokio::test]
+async fn limit_pod_hard_anti_affinity_topology() {
+    let cluster = enabled("LimitPodHardAntiAffinityTopology").await;
+    let away = |key: &str| {
+        let mut asked = pod("a", "");
+        asked["spec"]["affinity"] = tree(&format!(
+            r#"{{"podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[
+            {{"topologyKey":"{key}","labelSelector":{{"matchLabels":{{"a":"b"}}}}}}]}}}}"#
+        ));
+        asked
+    };
+    let pods = of::<Pod>(&cluster.admin());
+    assert!(pods.create(away("kubernetes.io/hostname")).await.is_ok());
+    let said = message(pods.create(away("topology.kubernetes.io/zone")).await);
+    assert!(said.contains("has TopologyKey topology.kubernetes.io/zone but only key"), "{said}");
+}
+
+#[tokio::test]
+async fn namespace_auto_provision() {
+    let cluster = enabled("NamespaceAutoProvision").await;
+    let admin = cluster.admin();
+    let maps = of::<ConfigMap>(&admin).namespaced("fresh");
+    assert!(maps.create(config_map("a")).await.is_ok());
+    assert!(of::<Namespace>(&admin).get(&Key::new("", "fresh")).await.is_ok());
+}
+
+#[tokio::test]
+async fn namespace_exists() {
+    let cluster = with(|flags| {
+        flags.enable_admission_plugins = vec!["NamespaceExists".to_owned()];
+        flags.disable_admission_plugins = vec!["NamespaceLifecycle".to_owned()];
+    })
+    .await;
+    let maps = of::<ConfigMap>(&cluster.admin()).namespaced("missing");
+    assert_eq!(message(maps.create(config_map("a")).await), "namespaces \"missing\" not found");
+}
+
+#[tokio::test]
+async fn owner_references_permission_enforcement() {
+    let cluster = enabled("OwnerReferencesPermissionEnforcement").await;
+    let admin = cluster.admin();
+    let owner = of::<ConfigMap>(&admin).create(config_map("owner")).await.unwrap();
+    let uid = owner["metadata"]["uid"].as_str().unwrap();
+    let role = r#"{"metadata":{"name":"maps"},"rules":[{"apiGroups":[""],"resources":["configmaps"],
+        "verbs":["create","delete"]}]}"#;
+    of::<ClusterRole>(&admin).create(tree(role)).await.unwrap();
+    let binding = r#"{"metadata":{"name":"maps"},
+        "roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"maps"},
+        "subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"bob"}]}"#;
+    of::<ClusterRoleBinding>(&admin).create(tree(binding)).await.unwrap();
+    let owned = |name: &str, blocks: bool| {
+        tree(&format!(
+            r#"{{"metadata":{{"name":"{name}","ownerReferences":[{{"apiVersion":"v1","kind":"ConfigMap",
+            "name":"owner","uid":"{uid}","blockOwnerDeletion":{blocks}}}]}}}}"#
+        ))
+    };
+    let maps = of::<ConfigMap>(&cluster.client("bob", &[]));
+    assert!(maps.create(owned("a", false)).await.is_ok());
+    let said = message(maps.create(owned("b", true)).await);
+    assert!(said.contains("cannot set blockOwnerDeletion if an ownerReference refers"), "{said}");
+    assert!(of::<ConfigMap>(&admin).create(owned("c", true)).await.is_ok());
+}
+
+#[tokio::test]
+async fn pod_toleration_restriction() {
+    let cluster = enabled("PodTolerationRestriction").await;
+    let admin = cluster.admin();
+    let annotations = r#"{"metadata":{"annotations":{
+        "scheduler.alpha.kubernetes.io/defaultTolerations":"[{\"key\":\"mine\",\"operator\":\"Exists\"}]",
+        "scheduler.alpha.kubernetes.io/tolerationsWhitelist":"[{\"key\":\"mine\",\"operator\":\"Exists\"},{\"key\":\"node.kubernetes.io/not-ready\",\"operator\":\"Exists\"},{\"key\":\"node.kubernetes.io/unreachable\",\"operator\":\"Exists\"}]"}}}"#;
+    let key = Key::new("", "default");
+    of::<Namespace>(&admin).patch(&key, &Patch::Merge(tree(annotations))).await.unwrap();
+    let made = of::<Pod>(&admin).create(pod("a", "")).await.unwrap();
+    assert!(tolerations(&made).contains(&"mine"), "{made:?}");
+    let mut other = pod("b", "");
+    other["spec"]["tolerations"] = tree(r#"[{"key":"other","operator":"Exists"}]"#);
+    assert_eq!(code(of::<Pod>(&admin).create(other).await), 403);
+}
+
+#[tokio::test]
+async fn pod_security_defaults_and_exemptions() {
+    let folder = TempDir::new().unwrap();
+    let text = "apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\n\
+                defaults: {enforce: baseline, enforce-version: latest}\n\
+                exemptions: {usernames: [root], namespaces: [kube-system]}";
+    let cluster = configured(&folder, "PodSecurity", text).await;
+    let privileged = || {
+        let mut asked = pod("a", "");
+        asked["spec"]["hostNetwork"] = true.into();
+        asked
+    };
+    let admin = cluster.admin();
+    let said = message(of::<Pod>(&admin).create(privileged()).await);
+    assert!(said.contains("violates PodSecurity \"baseline:latest\": host namespaces"), "{said}");
+    let root = cluster.client("root", &["system:masters"]);
+    assert!(of::<Pod>(&root).create(privileged()).await.is_ok(), "a user is exempt");
+    let account = tree(r#"{"metadata":{"name":"default"}}"#);
+    let accounts = of::<api::core::ServiceAccount>(&admin).namespaced("kube-system");
+    accounts.create(account).await.unwrap();
+    let system = of::<Pod>(&admin).namespaced("kube-system");
+    assert!(system.create(privileged()).await.is_ok(), "a namespace is exempt");
+    let label = r#"{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}"#;
+    let free = Patch::Merge(tree(label));
+    of::<Namespace>(&admin).patch(&Key::new("", "default"), &free).await.unwrap();
+    let mut other = privileged();
+    other["metadata"]["name"] = "b".into();
+    assert!(of::<Pod>(&admin).create(other).await.is_ok(), "labels come before defaults");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn image_policy_webhook() {
+    let backend = Backend::start(|_, mut review| {
+        let images = review["spec"]["containers"].items().to_vec();
+        let bad = images.iter().any(|own| own.get("image").as_str() == Some("bad"));
+        let broken = review["spec"]["annotations"].get("a.image-policy.k8s.io/break").as_str();
+        if broken.is_none() || review["apiVersion"].as_str() != Some("imagepolicy.k8s.io/v1alpha1")
+        {
+            review["status"]["allowed"] = (!bad).into();
+            review["status"]["reason"] = if bad { "not signed".into() } else { Value::Null };
+        }
+        review
+    })
+    .await;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("images.kubeconfig");
+    fs::write(&path, kubeconfig(&backend)).unwrap();
+    let config = |allow: bool| {
+        format!(
+            "imagePolicy: {{kubeConfigFile: {}, allowTTL: 30, retryBackoff: 1, defaultAllow: {allow}}}",
+            path.display()
+        )
+    };
+    let cluster = configured(&folder, "ImagePolicyWebhook", &config(false)).await;
+    let pods = of::<Pod>(&cluster.admin());
+    let of_image = |image: &str| {
+        let mut asked = pod(image, "");
+        asked["spec"]["containers"] = tree(&format!(r#"[{{"name":"c","image":"{image}"}}]"#));
+        asked
+    };
+    assert!(pods.create(of_image("good")).await.is_ok());
+    assert_eq!(
+        message(pods.create(of_image("bad")).await),
+        "pods \"bad\" is forbidden: image policy webhook backend denied one or more images: not signed"
+    );
+    let mut told = of_image("told");
+    told["metadata"]["annotations"] = tree(r#"{"a.image-policy.k8s.io/break":"glass"}"#);
+    assert_eq!(
+        message(pods.create(told).await),
+        "pods \"told\" is forbidden: one or more images rejected by webhook backend"
+    );
+    drop(backend);
+    assert_eq!(code(pods.create(of_image("late")).await), 403, "nobody answers");
+    let cluster = configured(&folder, "ImagePolicyWebhook", &config(true)).await;
+    assert!(of::<Pod>(&cluster.admin()).create(of_image("late")).await.is_ok());
+}

@@ -1,0 +1,36 @@
+//! Objects that are the servers' own matter, in nobody's API: no plugin is asked about them.
+
+use std::sync::Arc;
+
+use object::{Status, Value};
+use schema::Definition;
+use store::Write;
+
+use super::{Registry, store_status};
+use crate::{Served, kinds::resource};
+
+impl Registry {
+    /// A kind that only this server and others like it know.
+    pub fn open_own(&self, definition: Definition) -> Result<Served, store::Error> {
+        let hub = Arc::new(definition);
+        let objects = resource(&hub, &*self.engine, &self.mirror, &self.transform)?;
+        Ok(Served { definition: hub.clone(), hub, kept: None, objects: Some(objects) })
+    }
+
+    /// Writes an object of the server's own, whatever was there before.
+    pub async fn put_own(&self, served: &Served, name: &str, object: Value) -> Result<(), Status> {
+        let key = served.path("", name);
+        let expect = served.objects()?.get(&key).map_or(0, |version| version.revision);
+        let bytes = self.to_bytes(served, &key, &object)?;
+        let write = Write::put(key, expect, bytes, object).with_ttl(served.hub.ttl);
+        self.engine.write(write).await.map(drop).map_err(|error| store_status(&error))
+    }
+
+    /// Removes one, if it is there.
+    pub async fn remove_own(&self, served: &Served, name: &str) -> Result<(), Status> {
+        let key = served.path("", name);
+        let Some(version) = served.objects()?.get(&key) else { return Ok(()) };
+        let write = Write::delete(key, version.revision);
+        self.engine.write(write).await.map(drop).map_err(|error| store_status(&error))
+    }
+}
