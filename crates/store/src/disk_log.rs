@@ -190,6 +190,19 @@ impl Log for DiskLog {
         Ok(base)
     }
 
+    fn read_until(&self, revision: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+        let (snapshot, segments) = {
+            let files = self.inner.files();
+            let before = files.snapshots.iter().rfind(|snapshot| snapshot.revision <= revision);
+            let snapshot = before.or(files.snapshots.first()).cloned();
+            let until = files.segments.partition_point(|segment| segment.base < revision);
+            (snapshot, files.segments[..until].to_vec())
+        };
+        let base = snapshot.map(|snapshot| snapshot.read(take)).transpose()?.unwrap_or_default();
+        read(&segments, base.through, take)?;
+        Ok(base)
+    }
+
     fn blocks(&self) -> bool {
         true
     }

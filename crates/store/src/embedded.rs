@@ -96,7 +96,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
 
     fn past(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
         let mut state = BTreeMap::new();
-        let base = self.core.log.read(0, &mut |record| {
+        let base = self.core.log.read_until(revision, &mut |record| {
             let counts = record.revision <= revision && record.key.starts_with(prefix);
             if counts && record.bytes.is_some() {
                 state.insert(record.key.clone(), record);

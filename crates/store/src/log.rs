@@ -32,6 +32,12 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// Gives everything it holds from behind a revision, oldest first.
     fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error>;
 
+    /// Gives what the state at a revision follows from: the nearest state before it, and
+    /// what happened since; maybe more.
+    fn read_until(&self, _revision: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+        self.read(0, take)
+    }
+
     /// Whether `append` waits for a device. Then the engine gives it a thread.
     fn blocks(&self) -> bool;
 

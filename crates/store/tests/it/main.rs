@@ -7,6 +7,7 @@ mod crowd;
 mod face;
 mod fixture;
 mod full;
+mod http2;
 mod kills;
 mod linear;
 mod read;

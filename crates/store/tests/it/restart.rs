@@ -3,9 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use store::{Bounds, Cursor, DiskLog, Error, Folder, MemoryLog, Options, Simulated, Topic};
+use store::{
+    Bounds, Cursor, Disk as _, DiskLog, Engine as _, Error, Failpoints, Folder, Harm, MemoryLog,
+    Options, Simulated, Topic,
+};
 
-use crate::fixture::{Still, cursor, delete, events, keys, on_disk, open, put, small, text_topic};
+use crate::fixture::{
+    Still, cursor, delete, events, keys, on_disk, open, open_at, put, small, text_topic,
+};
 
 const X: &str = "/registry/pods/a/x";
 const Y: &str = "/registry/pods/a/y";
@@ -96,4 +101,28 @@ fn one_process_has_the_folder() {
     drop(first);
     let second = open(log().unwrap(), Bounds::default()).unwrap();
     assert_eq!(second.pods.get(X).unwrap().revision, made);
+}
+
+#[test]
+fn the_past_is_read_from_the_nearest_state_and_no_further() {
+    let disk = Simulated::default();
+    let points = Failpoints::new(Arc::new(disk.clone()));
+    let clock = Arc::new(Still::default());
+    let options = Options { retain: Duration::from_secs(1 << 30), ..small() };
+    let log = DiskLog::open(Arc::new(points.clone()), clock.clone(), options).unwrap();
+    let store = open_at(log, events(2), clock).unwrap();
+    let mut revisions = Vec::new();
+    for nth in 0..200 {
+        let expect = revisions.last().copied().unwrap_or_default();
+        revisions.push(store.write(put(X, expect, &format!("{nth:0>200}"))).unwrap());
+    }
+    let named = |start: &str| disk.list().unwrap().iter().filter(|n| n.starts_with(start)).count();
+    assert!(named("log-") > 15 && named("state-") > 2, "{} {}", named("log-"), named("state-"));
+    for nth in [40, 80, 120, 199] {
+        points.arm("nothing", Harm::Error, 1); // counts from now on
+        let past = store.engine.past("/registry/pods/", revisions[nth]).unwrap();
+        assert_eq!(past[0].bytes.as_deref(), Some(format!("{nth:0>200}").as_bytes()));
+        let files = points.passed().get("log.read").copied().unwrap_or_default();
+        assert!(files < 8, "{files} files of the log were read for {nth}");
+    }
 }

@@ -201,3 +201,36 @@ impl Place {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_newest_are_kept_and_nothing_else_is_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, saved) = (folder.path().join("data"), folder.path().join("saved"));
+        fs::create_dir_all(data.join("store")).unwrap();
+        fs::create_dir_all(&saved).unwrap();
+        let disk = Arc::new(Folder::open(data.join("store")).unwrap());
+        store::DiskLog::open(disk, Arc::new(SystemClock), store::Options::default()).unwrap();
+        let place =
+            Place { data_dir: data, endpoints: vec![], cacert: None, cert: None, key: None };
+        for hour in 1..=4 {
+            let name = format!("snapshot-2026-01-01T0{hour}0000Z.db");
+            save(&saved.join(name), &place).await.unwrap();
+            prune(&saved, 2).unwrap();
+        }
+        fs::write(saved.join("mine.db"), "x").unwrap();
+        fs::write(saved.join("snapshot-note.txt"), "x").unwrap();
+        prune(&saved, 2).unwrap();
+        let names = fs::read_dir(&saved).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort_unstable();
+        let kept = ["snapshot-2026-01-01T030000Z.db", "snapshot-2026-01-01T040000Z.db"];
+        assert_eq!(names, ["mine.db", kept[0], kept[1], "snapshot-note.txt"]);
+        assert!(Archive::read(&saved.join(kept[1])).is_ok(), "it can be restored");
+        let again = save(&saved.join(kept[1]), &place).await.unwrap_err();
+        assert!(again.to_string().contains("already"), "{again}");
+    }
+}
