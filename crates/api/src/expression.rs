@@ -13,8 +13,8 @@ pub struct Environment {
     pub params: bool,
     /// Whether it may ask what users may do.
     pub authorizer: bool,
-    /// The variables before it, by name, with their expressions.
-    pub variables: Vec<(String, String)>,
+    /// The variables before it, by name, with their expressions; `None`: it has none at all.
+    pub variables: Option<Vec<(String, String)>>,
     /// Whether it was stored before: then what older servers know not may be used.
     pub stored: bool,
 }

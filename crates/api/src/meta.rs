@@ -5,18 +5,22 @@ use object::List;
 
 #[api]
 pub struct FieldSelectorRequirement {
-    #[api(tag = 1, required, always)]
+    /// The field, as a selector names it.
+    #[api(required, always)]
     key: String,
-    #[api(tag = 2, required, always, go = "v1.FieldSelectorOperator")]
+    /// How the value is compared: In, NotIn, Exists or DoesNotExist.
+    #[api(required, always, go = "v1.FieldSelectorOperator")]
     operator: String,
-    #[api(tag = 3)]
+    /// What it is compared with.
     values: List<String>,
 }
 
 #[api]
 pub struct GroupResource {
-    #[api(tag = 1, required, always)]
+    /// The group.
+    #[api(required, always)]
     group: String,
-    #[api(tag = 2, required, always)]
+    /// The resource, in the plural.
+    #[api(required, always)]
     resource: String,
 }

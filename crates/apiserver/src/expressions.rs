@@ -21,7 +21,8 @@ pub(crate) fn compile(text: &str, of: &Environment) -> Result<(), Wrong> {
         Gives::Device => return about_devices(Selector::compile(text)),
         Gives::DeviceAttribute => return about_devices(Selector::compile_attribute(text)),
     };
-    let scope = Scope { params: of.params, authorizer: of.authorizer, mutation };
+    let variables = of.variables.is_some();
+    let scope = Scope { params: of.params, authorizer: of.authorizer, mutation, variables };
     let environment = scope.environment(&types(of));
     match Expression::compile(&environment, text, expected).program {
         Ok(_) => Ok(()),
@@ -42,9 +43,9 @@ fn about_devices(compiled: Result<Selector, String>) -> Result<(), Wrong> {
 
 /// The types of the variables before an expression; each sees those before it.
 fn types(of: &Environment) -> Vec<(String, Type)> {
-    let scope = Scope { params: of.params, authorizer: true, mutation: false };
+    let scope = Scope { params: of.params, authorizer: true, mutation: false, variables: true };
     let mut types = Vec::new();
-    for (name, text) in &of.variables {
+    for (name, text) in of.variables.iter().flatten() {
         let environment = scope.environment(&types);
         let ty = Expression::compile(&environment, text, Expected::Anything).ty();
         types.push((name.clone(), ty));
@@ -59,7 +60,13 @@ mod tests {
     fn of(gives: Gives, variables: &[(&str, &str)]) -> Environment {
         let variables =
             variables.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-        Environment { gives, params: false, authorizer: true, variables, stored: false }
+        Environment {
+            gives,
+            params: false,
+            authorizer: true,
+            variables: Some(variables),
+            stored: false,
+        }
     }
 
     #[test]

@@ -501,7 +501,7 @@ pub(crate) fn read(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
         }
     } else {
         for document in yaml::split(text).map_err(|error| wrong(error.to_string()))? {
-            let object = yaml::from_yaml_with(document, yaml::Duplicates::Last)
+            let object = yaml::from_yaml_lenient(document)
                 .map_err(|error| wrong(format!("error converting YAML to JSON: {error}")))?;
             objects.push(object);
         }

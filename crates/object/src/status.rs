@@ -7,53 +7,48 @@ use crate::{List, ListMeta, Text};
 /// The answer to a call that returns no object.
 #[api]
 pub struct Status {
-    #[api(tag = 1)]
+    /// The version of the store, and where a list goes on.
     metadata: ListMeta,
     /// Success or Failure.
-    #[api(tag = 2)]
     status: String,
     /// What happened, for people.
-    #[api(tag = 3)]
     message: String,
     /// Why, as one word for programs.
-    #[api(tag = 4, go = "v1.StatusReason")]
+    #[api(go = "v1.StatusReason")]
     reason: String,
     /// More about it, depending on the reason.
-    #[api(tag = 5)]
     details: Option<StatusDetails>,
     /// The HTTP status code.
-    #[api(tag = 6)]
     code: i32,
 }
 
 /// What a status is about.
 #[api]
 pub struct StatusDetails {
-    #[api(tag = 1)]
+    /// The object that the answer is about.
     name: String,
-    #[api(tag = 2)]
+    /// The group of that object's kind.
     group: String,
     /// The resource or kind.
-    #[api(tag = 3)]
     kind: String,
-    #[api(tag = 4)]
+    /// What is wrong, one by one.
     causes: List<StatusCause>,
     /// How long to wait before the next try.
-    #[api(tag = 5)]
     retry_after_seconds: i32,
-    #[api(tag = 6, go = "types.UID")]
+    /// The uid of that object.
+    #[api(go = "types.UID")]
     uid: String,
 }
 
 /// One of several reasons.
 #[api]
 pub struct StatusCause {
-    #[api(tag = 1, go = "v1.CauseType")]
+    /// What kind of mistake it is, for programs.
+    #[api(go = "v1.CauseType")]
     reason: String,
-    #[api(tag = 2)]
+    /// What is wrong, for people.
     message: String,
     /// The field at fault.
-    #[api(tag = 3)]
     field: String,
 }
 

@@ -13,22 +13,22 @@ use crate::Value;
 #[error("yaml: {0}")]
 pub struct YamlError(String);
 
-/// What is done about a name that an object has twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duplicates {
-    Refuse,
-    /// The last one counts, as when a client reads a file.
-    Last,
-}
-
 /// Reads one document. Names given twice are refused.
 pub fn from_yaml(text: &str) -> Result<Value, YamlError> {
-    read::read(text, Duplicates::Refuse)
+    match read::read(text)? {
+        (value, twice) if twice.is_empty() => Ok(value),
+        (_, twice) => Err(YamlError(format!("unmarshal errors:\n  {}", twice.join("\n  ")))),
+    }
 }
 
-/// Reads one document.
-pub fn from_yaml_with(text: &str, duplicates: Duplicates) -> Result<Value, YamlError> {
-    read::read(text, duplicates)
+/// Reads one document. Of a name given twice the last counts, as when a client reads a file.
+pub fn from_yaml_lenient(text: &str) -> Result<Value, YamlError> {
+    Ok(read::read(text)?.0)
+}
+
+/// The same, and where names are given twice.
+pub fn from_yaml_noting(text: &str) -> Result<(Value, Vec<String>), YamlError> {
+    read::read(text)
 }
 
 /// The texts of the documents in a file: what stands between lines of `---`.

@@ -12,6 +12,7 @@ mod form;
 mod last_applied;
 mod manager;
 mod merge;
+mod scale;
 
 use object::{Struct, Text, Value};
 
@@ -26,6 +27,7 @@ use self::{
 pub use self::{
     error::{ApplyError, Conflict},
     fields::Fields,
+    scale::{from_scale, to_scale},
 };
 
 /// Who writes what kind of object, and when.

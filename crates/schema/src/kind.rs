@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use object::{Cause, Key, Lens, ObjectMeta, OwnerReference, Text, Value};
+use object::{Cause, Key, Lens, Object, ObjectMeta, OwnerReference, Text, Value, View as _};
 
 use crate::{Errors, Path, Warnings};
 
@@ -18,6 +18,26 @@ pub struct Names {
 }
 
 impl Names {
+    pub const fn new(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        singular: &'static str,
+    ) -> Self {
+        Self { group, version, kind, plural, singular, short: &[], categories: &[] }
+    }
+
+    /// What the command line takes for it.
+    pub const fn short(self, short: &'static [&'static str]) -> Self {
+        Self { short, ..self }
+    }
+
+    /// What it is listed with.
+    pub const fn categories(self, categories: &'static [&'static str]) -> Self {
+        Self { categories, ..self }
+    }
+
     /// Group and version as objects spell them: `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
         match self.group {
@@ -72,6 +92,11 @@ impl Subresource {
         verbs: &'static [&'static str],
     ) -> Self {
         Self { name, kind, verbs }
+    }
+
+    /// The status by itself, of this kind.
+    pub const fn status(kind: &'static str) -> Self {
+        Self::new("status", kind, &["get", "patch", "update"])
     }
 }
 
@@ -207,7 +232,7 @@ pub enum Grace {
     Seconds(i64),
 }
 
-/// A built-in kind. Implement the two required items; override a hook only
+/// A built-in kind. Say what it is called; override a hook only
 /// where the kind differs from the default. Hooks see the object as a type, but
 /// it is the server's own tree: nothing is decoded, copied or lost.
 pub trait Kind: Lens {
@@ -240,7 +265,9 @@ pub trait Kind: Lens {
     const INDEXES: &'static [Index<Self>] = &[];
     const NAME: NameRule = names::dns_subdomain;
 
-    fn meta(&self) -> &ObjectMeta;
+    fn meta(&self) -> &ObjectMeta {
+        Object::view(self.tree()).metadata()
+    }
 
     /// Whether the object is on its way out.
     fn is_terminating(&self) -> bool {

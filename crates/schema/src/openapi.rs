@@ -1,15 +1,18 @@
 //! The API described to programs, as OpenAPI: a document for each group and version
 //! (v3), and one for everything (v2). All of it follows from the definitions.
 
-mod facts;
 mod operation;
 pub(crate) mod packages;
 mod paths;
+mod plain;
 mod schemas;
 mod v2;
 mod v3;
 
-pub use self::{v2::v2, v3::v3};
+pub use self::{
+    v2::v2,
+    v3::{others, v3},
+};
 
 /// The release of the API that the documents name.
 const VERSION: &str = "1.37";

@@ -11,11 +11,19 @@ mod merge;
 mod place;
 mod strategic;
 mod three_way;
+mod told;
 
 use object::{NULL, Status, StatusDetails, Value};
 
 pub(crate) use self::place::replaces;
-pub use self::{json::json, merge::merge, strategic::strategic, three_way::three_way};
+pub use self::{
+    json::json,
+    merge::merge,
+    place::shown as printed,
+    strategic::strategic,
+    three_way::three_way,
+    told::{as_written, misfit, odd_operations},
+};
 
 /// Why a patch was refused, by what the server answers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,7 @@ pub(crate) fn default_of(field: &Field) -> Option<Value> {
     }
     match ty {
         Type::Object(_) if !rules.omit_zero => Some(Value::object()),
-        _ if !rules.always && !rules.implied => None,
+        _ if !rules.always => None,
         Type::Bool => Some(false.into()),
         Type::Int32 | Type::Int64 | Type::UInt64 | Type::Float => Some(0.into()),
         Type::Text | Type::Enum(_) => Some("".into()),

@@ -1,14 +1,16 @@
 //! Between bodies and trees.
 
 use http::{HeaderMap, header::CONTENT_TYPE};
-use object::{Object, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_with};
+use object::{
+    Object, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_lenient,
+};
 use schema::{Definition, Errors, Path, protobuf};
 
 use crate::{Kinds, Query};
 
 /// What is done about fields that are unknown or given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Validation {
+pub(crate) enum Validation {
     Ignore,
     Warn,
     Strict,
@@ -97,8 +99,7 @@ fn parse(
         }
         "application/yaml" => {
             let text = std::str::from_utf8(body).map_err(|error| unreadable(&error))?;
-            from_yaml_with(text, object::yaml::Duplicates::Last)
-                .map_err(|error| unreadable(&error))?
+            from_yaml_lenient(text).map_err(|error| unreadable(&error))?
         }
         "application/vnd.kubernetes.protobuf" => {
             let opened = protobuf::open(body).map_err(|_| {
@@ -194,9 +195,8 @@ pub(crate) fn unsupported_patch(definition: &Definition) -> Status {
     if definition.custom.is_some() {
         let said = "the body of the request was in an unknown format - accepted media types \
                     include: application/json-patch+json, application/merge-patch+json, \
-                    application/apply-patch+yaml, application/apply-patch+cbor";
-        return Status::failure(415, "UnsupportedMediaType", said)
-            .with_details(StatusDetails::new());
+                    application/apply-patch+yaml";
+        return Status::failure(415, "UnsupportedMediaType", said);
     }
     Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
         .with_details(StatusDetails::new())
@@ -255,7 +255,7 @@ fn check_type(kinds: &Kinds, object: &Value, definition: &Definition) -> Result<
 }
 
 /// Another word is refused with the other options.
-fn validation(query: &Query) -> Validation {
+pub(crate) fn validation(query: &Query) -> Validation {
     match query.get("fieldValidation").unwrap_or_default() {
         "Ignore" => Validation::Ignore,
         "Strict" => Validation::Strict,

@@ -125,6 +125,11 @@ fn make(all: &[Arc<Definition>], before: &[Made]) -> Vec<Made> {
         }
     }
     let known = owned(all);
+    let plain = schema::openapi::others(&known).into_iter().map(|(name, document)| {
+        let same = before.iter().find(|made| made.1.name == name);
+        let made = || Arc::new(Document::new(name.clone(), &document));
+        (Vec::new(), same.map_or_else(made, |(_, document)| document.clone()))
+    });
     let made = names.into_iter().map(|(name, group, version)| {
         let is = |definition: &&Arc<Definition>| {
             definition.names.group == group && definition.names.version == version
@@ -141,7 +146,7 @@ fn make(all: &[Arc<Definition>], before: &[Made]) -> Vec<Made> {
         let document = schema::openapi::v3(&known, group, version);
         (of, Arc::new(Document::new(name, &document)))
     });
-    made.collect()
+    plain.chain(made).collect()
 }
 
 fn owned(definitions: &[Arc<Definition>]) -> Vec<Definition> {

@@ -3,14 +3,14 @@
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use http::Method;
-use object::{Object, Status, StatusDetails, Text, Value, View, from_json};
+use object::{Object, Status, StatusDetails, Text, Value, View, from_json_strict};
 use schema::{Errors, Path};
 use store::Version;
 
 use crate::{
     Attributes, Call, Deleted, Reply, Request, Served, Server, aggregate,
     body::read,
-    codec::{Decoded, decode_body, media_type, unsupported_patch},
+    codec::{Decoded, Validation, decode_body, media_type, unsupported_patch, validation},
     filters::authorize,
     list_options::{fresh, newest, page, selection, watch},
     negotiate::{Form, Offer, negotiate},
@@ -107,11 +107,24 @@ fn place(served: &Served, request: &Request) -> Result<(), Status> {
     }
 }
 
+/// What was noticed on the way is said, however it ends.
 async fn object(
     server: &Arc<Server>,
     served: Served,
     request: Request,
     warnings: &mut Vec<String>,
+) -> Result<Reply, Status> {
+    let mut call = call(&request)?;
+    let reply = answer(server, served, request, &mut call).await;
+    warnings.append(&mut call.warnings);
+    reply
+}
+
+async fn answer(
+    server: &Arc<Server>,
+    served: Served,
+    request: Request,
+    call: &mut Call,
 ) -> Result<Reply, Status> {
     let offer = match (&*request.info.verb, &*request.info.subresource) {
         ("watch", _) => Offer::Watch,
@@ -129,8 +142,7 @@ async fn object(
     };
     let name = request.info.name.clone();
     let key = (&*namespace, &*name);
-    let mut call = call(&request)?;
-    let reply = match &*verb {
+    Ok(match &*verb {
         "get" => {
             newest(registry, &served, &request.query).await?;
             let wanted = request.query.get("resourceVersion").unwrap_or_default();
@@ -157,34 +169,32 @@ async fn object(
             let Decoded { object, warnings } = body(server, &served, request).await?;
             call.warnings = warnings;
             named(&object, &namespace, &name)?;
-            let made = registry.create(&mut call, &served, &namespace, object).await?;
+            let made = registry.create(call, &served, &namespace, object).await?;
             one(&served, 201, &made, form, now)?
         }
         "update" => {
-            let made = update(server, &served, request, &mut call).await?;
+            let made = update(server, &served, request, call).await?;
             one(&served, made.0, &made.1, form, now)?
         }
         "patch" => {
-            let made = patch(server, &served, request, &mut call).await?;
+            let made = patch(server, &served, request, call).await?;
             one(&served, made.0, &made.1, form, now)?
         }
         "delete" => {
-            let delete = options::delete(server, request, &mut call).await?;
-            match registry.delete(&mut call, &served, key, &delete).await? {
+            let delete = options::delete(server, request, call).await?;
+            match registry.delete(call, &served, key, &delete).await? {
                 Deleted::Terminating(marked) => one(&served, 200, &marked, form, now)?,
                 Deleted::Gone(gone) => gone_reply(&served, &gone, form, now)?,
             }
         }
         "deletecollection" => {
             let selection = selection(&served, &request)?;
-            let delete = options::delete(server, request, &mut call).await?;
-            let list = registry.delete_collection(&mut call, &served, &selection, &delete).await?;
+            let delete = options::delete(server, request, call).await?;
+            let list = registry.delete_collection(call, &served, &selection, &delete).await?;
             many(&server.encodings, &served, list, form, now)?
         }
         _ => return Err(no_method()),
-    };
-    warnings.append(&mut call.warnings);
-    Ok(reply)
+    })
 }
 
 fn gone_reply(
@@ -274,7 +284,7 @@ async fn patch(
         let force = query.flag("force");
         let text = std::str::from_utf8(&bytes)
             .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
-        let applied = object::yaml::from_yaml_with(text, object::yaml::Duplicates::Last)
+        let (applied, twice) = object::yaml::from_yaml_noting(text)
             .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
         if !applied.is_object() {
             return Err(Status::bad_request(format!(
@@ -289,7 +299,19 @@ async fn patch(
         }
         named(&applied, namespace, &info.name)?;
         let applied = Applied { object: &applied, force };
-        return server.registry.apply(call, served, key, &info.subresource, applied).await;
+        let made = server.registry.apply(call, served, key, &info.subresource, applied).await?;
+        match validation(&query) {
+            Validation::Strict if !twice.is_empty() => {
+                let lines = twice.join("\n  ");
+                return Err(Status::bad_request(format!(
+                    "error strict decoding patch: error converting YAML to JSON: yaml: unmarshal \
+                     errors:\n  {lines}"
+                )));
+            }
+            Validation::Warn => call.warnings.extend(twice),
+            _ => {}
+        }
+        return Ok(made);
     }
     let ty = PatchType::of(&media_type).ok_or_else(|| unsupported_patch(&served.definition))?;
     if ty == PatchType::Strategic && served.definition.custom.is_some() {
@@ -300,8 +322,10 @@ async fn patch(
         errs.forbidden(&Path::Root.field("force"), "may not be specified for non-apply patch");
         return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
     }
-    let patch = from_json(&bytes).map_err(|_| Status::bad_request("invalid JSON patch"))?;
-    let patch = Patch { ty, patch: &patch, query: &query };
+    let mut twice = Vec::new();
+    let patch = from_json_strict(&bytes, &mut twice)
+        .map_err(|_| Status::bad_request("invalid JSON patch"))?;
+    let patch = Patch { ty, patch: &patch, twice: &twice, query: &query };
     let made = server.registry.patch(call, served, key, &info.subresource, patch).await?;
     Ok((200, made))
 }

@@ -13,41 +13,30 @@ use crate::expression::{self, Environment, Gives};
 /// A rule that changes objects on their way in.
 #[api]
 pub struct MutatingAdmissionPolicy {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is changed, and when.
-    #[api(tag = 2)]
     spec: MutatingAdmissionPolicySpec,
 }
 
 #[api]
 pub struct MutatingAdmissionPolicySpec {
     /// The kind of the parameters, if there are any.
-    #[api(tag = 1)]
     param_kind: Option<ParamKind>,
     /// The requests that the policy is for.
-    #[api(tag = 2)]
     match_constraints: Option<MatchResources>,
     /// Values that expressions can name.
-    #[api(tag = 3)]
     variables: List<Variable>,
     /// The changes, one after the other.
-    #[api(tag = 4)]
     mutations: List<Mutation>,
     /// What follows from errors: Fail, Ignore.
-    #[api(
-        tag = 5,
-        default = "Fail",
-        implied,
-        go = "$.FailurePolicyType",
-        values("Fail", "Ignore")
-    )]
+    #[api(default = "Fail", implied, go = "$.FailurePolicyType", values("Fail", "Ignore"))]
     failure_policy: Option<String>,
     /// What else must hold for the policy to apply.
-    #[api(tag = 6, keys("name"), merge, merge_key = "name")]
+    #[api(keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
     /// Whether it runs again after later changes: Never, IfNeeded.
-    #[api(tag = 7, go = "v1.ReinvocationPolicyType", values("IfNeeded", "Never"))]
+    #[api(go = "v1.ReinvocationPolicyType", values("IfNeeded", "Never"))]
     reinvocation_policy: String,
 }
 
@@ -63,37 +52,32 @@ pub struct Mutation {
     )]
     patch_type: String,
     /// An object that is applied.
-    #[api(tag = 3)]
     apply_configuration: Option<ApplyConfiguration>,
     /// A list of single changes.
-    #[api(tag = 4)]
     json_patch: Option<JSONPatch>,
 }
 
 #[api]
 pub struct ApplyConfiguration {
     /// An expression that gives the object.
-    #[api(tag = 1)]
     expression: String,
 }
 
 #[api]
 pub struct JSONPatch {
     /// An expression that gives the list.
-    #[api(tag = 1)]
     expression: String,
 }
 
 impl Kind for MutatingAdmissionPolicy {
-    const NAMES: Names = Names {
-        group: "admissionregistration.k8s.io",
-        version: "v1",
-        kind: "MutatingAdmissionPolicy",
-        plural: "mutatingadmissionpolicies",
-        singular: "mutatingadmissionpolicy",
-        short: &[],
-        categories: &["api-extensions"],
-    };
+    const NAMES: Names = Names::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingAdmissionPolicy",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicy",
+    )
+    .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const STORAGE: Storage = Storage::new("mutatingadmissionpolicies", "v1");
@@ -108,10 +92,6 @@ impl Kind for MutatingAdmissionPolicy {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         if self.spec().match_constraints().is_some() {
@@ -161,7 +141,7 @@ impl MutatingAdmissionPolicySpec {
                 gives,
                 params,
                 authorizer: true,
-                variables: variables.clone(),
+                variables: Some(variables.clone()),
                 stored,
             };
             mutation.check(&environment, &at.field("mutations").index(i), errs);

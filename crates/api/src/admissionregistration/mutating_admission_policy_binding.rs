@@ -10,36 +10,31 @@ use crate::rules::Rules;
 /// Where a mutating policy applies, and with which parameters.
 #[api]
 pub struct MutatingAdmissionPolicyBinding {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is bound.
-    #[api(tag = 2)]
     spec: MutatingAdmissionPolicyBindingSpec,
 }
 
 #[api]
 pub struct MutatingAdmissionPolicyBindingSpec {
     /// The policy.
-    #[api(tag = 1)]
     policy_name: String,
     /// Its parameters.
-    #[api(tag = 2)]
     param_ref: Option<ParamRef>,
     /// What further limits the requests that it is for.
-    #[api(tag = 3)]
     match_resources: Option<MatchResources>,
 }
 
 impl Kind for MutatingAdmissionPolicyBinding {
-    const NAMES: Names = Names {
-        group: "admissionregistration.k8s.io",
-        version: "v1",
-        kind: "MutatingAdmissionPolicyBinding",
-        plural: "mutatingadmissionpolicybindings",
-        singular: "mutatingadmissionpolicybinding",
-        short: &[],
-        categories: &["api-extensions"],
-    };
+    const NAMES: Names = Names::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+        "mutatingadmissionpolicybinding",
+    )
+    .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const STORAGE: Storage = Storage::new("mutatingadmissionpolicybindings", "v1");
@@ -52,10 +47,6 @@ impl Kind for MutatingAdmissionPolicyBinding {
         Column::new("ParamRef", "string", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         if self.spec().match_resources().is_some() {

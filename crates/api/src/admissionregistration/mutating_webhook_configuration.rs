@@ -12,32 +12,25 @@ use crate::generation;
 /// Services that may change objects before they are written.
 #[api]
 pub struct MutatingWebhookConfiguration {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The services.
-    #[api(tag = 2, keys("name"), merge, merge_key = "name")]
+    #[api(keys("name"), merge, merge_key = "name")]
     webhooks: List<MutatingWebhook>,
 }
 
 #[api]
 pub struct MutatingWebhook {
     /// The webhook's full name: `name.example.com`.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// Where it is reached.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     client_config: WebhookClientConfig,
     /// The operations and resources that it is asked about.
-    #[api(tag = 3)]
     rules: List<RuleWithOperations>,
     /// What follows from errors: Fail, Ignore.
-    #[api(
-        tag = 4,
-        default = "Fail",
-        implied,
-        go = "$.FailurePolicyType",
-        values("Fail", "Ignore")
-    )]
+    #[api(default = "Fail", implied, go = "$.FailurePolicyType", values("Fail", "Ignore"))]
     failure_policy: Option<String>,
     /// Whether other versions of a resource match as well: Exact, Equivalent.
     #[api(
@@ -63,10 +56,10 @@ pub struct MutatingWebhook {
     )]
     side_effects: Option<String>,
     /// How long to wait for its answer.
-    #[api(tag = 7, default = 10, implied)]
+    #[api(default = 10, implied)]
     timeout_seconds: Option<i32>,
     /// The versions of reviews that it understands, the best first.
-    #[api(tag = 8, required, always)]
+    #[api(required, always)]
     admission_review_versions: List<String>,
     /// Whether it is asked again after later changes: Never, IfNeeded.
     #[api(
@@ -83,15 +76,14 @@ pub struct MutatingWebhook {
 }
 
 impl Kind for MutatingWebhookConfiguration {
-    const NAMES: Names = Names {
-        group: "admissionregistration.k8s.io",
-        version: "v1",
-        kind: "MutatingWebhookConfiguration",
-        plural: "mutatingwebhookconfigurations",
-        singular: "mutatingwebhookconfiguration",
-        short: &[],
-        categories: &["api-extensions"],
-    };
+    const NAMES: Names = Names::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        "mutatingwebhookconfiguration",
+    )
+    .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("mutatingwebhookconfigurations", "v1");
     const BLIND_UPDATES: bool = false;
@@ -103,10 +95,6 @@ impl Kind for MutatingWebhookConfiguration {
         Column::new("Webhooks", "integer", |this, _| count(this.webhooks().len()).into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         if self.webhooks().is_empty() {

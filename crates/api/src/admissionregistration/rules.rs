@@ -292,7 +292,7 @@ pub(super) fn check_conditions(
                 gives: Gives::Truth,
                 params,
                 authorizer: true,
-                variables: Vec::new(),
+                variables: None,
                 stored: old.iter().any(|old| old.expression() == text),
             };
             expression::check(text, &environment, &at.field("expression"), errs);
@@ -331,7 +331,7 @@ pub(super) fn check_variables(
                 gives: Gives::Anything,
                 params,
                 authorizer: true,
-                variables: all.clone(),
+                variables: Some(all.clone()),
                 stored: false,
             };
             expression::check(text, &environment, &at.field("expression"), errs);

@@ -9,10 +9,9 @@ use super::{MutatingAdmissionPolicyBindingSpec, ParamRef};
 /// Where a mutating policy applies, and with which parameters.
 #[api]
 pub struct MutatingAdmissionPolicyBinding {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is bound.
-    #[api(tag = 2)]
     spec: MutatingAdmissionPolicyBindingSpec,
 }
 
@@ -30,10 +29,6 @@ impl Kind for MutatingAdmissionPolicyBinding {
         Column::new("ParamRef", "string", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         let param = self.spec().param_ref();

@@ -16,33 +16,28 @@ use crate::{
 /// A rule that refuses objects, in the expression language.
 #[api]
 pub struct ValidatingAdmissionPolicy {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is checked, and when.
-    #[api(tag = 2)]
     spec: ValidatingAdmissionPolicySpec,
     /// What the server makes of it.
-    #[api(tag = 3)]
     status: ValidatingAdmissionPolicyStatus,
 }
 
 #[api]
 pub struct ValidatingAdmissionPolicyStatus {
     /// The generation that was looked at.
-    #[api(tag = 1)]
     observed_generation: i64,
     /// What type checks have found.
-    #[api(tag = 2)]
     type_checking: Option<TypeChecking>,
     /// What holds of the policy.
-    #[api(tag = 3, keys("type"))]
+    #[api(keys("type"))]
     conditions: List<Condition>,
 }
 
 #[api]
 pub struct TypeChecking {
     /// What may be wrong with expressions.
-    #[api(tag = 1)]
     expression_warnings: List<ExpressionWarning>,
 }
 
@@ -52,100 +47,82 @@ pub struct ExpressionWarning {
     #[api(tag = 2, required, always)]
     field_ref: String,
     /// What may be wrong with it.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     warning: String,
 }
 
 #[api]
 pub struct ValidatingAdmissionPolicySpec {
     /// The kind of the parameters, if there are any.
-    #[api(tag = 1)]
     param_kind: Option<ParamKind>,
     /// The requests that the policy is for.
-    #[api(tag = 2)]
     match_constraints: Option<MatchResources>,
     /// What must hold.
-    #[api(tag = 3)]
     validations: List<Validation>,
     /// What follows from errors: Fail, Ignore.
-    #[api(
-        tag = 4,
-        default = "Fail",
-        implied,
-        go = "$.FailurePolicyType",
-        values("Fail", "Ignore")
-    )]
+    #[api(default = "Fail", implied, go = "$.FailurePolicyType", values("Fail", "Ignore"))]
     failure_policy: Option<String>,
     /// What is written into the audit log.
-    #[api(tag = 5)]
     audit_annotations: List<AuditAnnotation>,
     /// What else must hold for the policy to apply.
-    #[api(tag = 6, keys("name"), merge, merge_key = "name")]
+    #[api(keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
     /// Values that expressions can name.
-    #[api(tag = 7, keys("name"), merge, merge_key = "name")]
+    #[api(keys("name"), merge, merge_key = "name")]
     variables: List<Variable>,
 }
 
 #[api(atomic)]
 pub struct ParamKind {
     /// The group and version of the parameters.
-    #[api(tag = 1)]
     api_version: String,
     /// The kind of the parameters.
-    #[api(tag = 2)]
     kind: String,
 }
 
 #[api]
 pub struct Validation {
     /// What must be true.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     expression: String,
     /// What is said when it is not.
-    #[api(tag = 2)]
     message: String,
     /// The reason that the answer gives.
-    #[api(tag = 3, go = "v1.StatusReason")]
+    #[api(go = "v1.StatusReason")]
     reason: Option<String>,
     /// An expression that makes the message.
-    #[api(tag = 4)]
     message_expression: String,
 }
 
 #[api(atomic)]
 pub struct Variable {
     /// What the value is called: `variables.name`.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// How the value is computed.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     expression: String,
 }
 
 #[api]
 pub struct AuditAnnotation {
     /// The annotation's name, after that of the policy.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     key: String,
     /// How its value is computed.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     value_expression: String,
 }
 
 #[api(atomic)]
 pub struct MatchResources {
     /// The namespaces whose objects match.
-    #[api(tag = 1)]
     namespace_selector: Option<LabelSelector>,
     /// The objects that match, by their labels.
-    #[api(tag = 2)]
     object_selector: Option<LabelSelector>,
     /// The operations and resources that match.
-    #[api(tag = 3)]
     resource_rules: List<NamedRuleWithOperations>,
     /// Those that do not match nevertheless.
-    #[api(tag = 4)]
     exclude_resource_rules: List<NamedRuleWithOperations>,
     /// Whether other versions of a resource match as well: Exact, Equivalent.
     #[api(
@@ -161,69 +138,54 @@ pub struct MatchResources {
 #[api(atomic)]
 pub struct NamedRuleWithOperations {
     /// The names that match; none: all.
-    #[api(tag = 1)]
     resource_names: List<String>,
     /// The operations and resources.
-    #[api(tag = 2, inline)]
+    #[api(inline)]
     rule_with_operations: RuleWithOperations,
 }
 
 #[api]
 pub struct RuleWithOperations {
     /// The operations: CREATE, UPDATE, DELETE, CONNECT, or *.
-    #[api(
-        tag = 1,
-        go = "[]v1.OperationType",
-        values("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-    )]
+    #[api(go = "[]v1.OperationType", values("*", "CONNECT", "CREATE", "DELETE", "UPDATE"))]
     operations: List<String>,
     /// The resources.
-    #[api(tag = 2, inline)]
+    #[api(inline)]
     rule: Rule,
 }
 
 #[api]
 pub struct Rule {
     /// The groups, or *.
-    #[api(tag = 1)]
     api_groups: List<String>,
     /// The versions, or *.
-    #[api(tag = 2)]
     api_versions: List<String>,
     /// The resources, perhaps with subresources: pods, pods/log, */scale.
-    #[api(tag = 3)]
     resources: List<String>,
     /// Cluster, Namespaced, or *.
-    #[api(
-        tag = 4,
-        default = "*",
-        implied,
-        go = "v1.ScopeType",
-        values("*", "Cluster", "Namespaced")
-    )]
+    #[api(default = "*", implied, go = "v1.ScopeType", values("*", "Cluster", "Namespaced"))]
     scope: Option<String>,
 }
 
 #[api]
 pub struct MatchCondition {
     /// What the condition is called.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// What must be true for a request to match.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     expression: String,
 }
 
 impl Kind for ValidatingAdmissionPolicy {
-    const NAMES: Names = Names {
-        group: "admissionregistration.k8s.io",
-        version: "v1",
-        kind: "ValidatingAdmissionPolicy",
-        plural: "validatingadmissionpolicies",
-        singular: "validatingadmissionpolicy",
-        short: &[],
-        categories: &["api-extensions"],
-    };
+    const NAMES: Names = Names::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicy",
+    )
+    .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("validatingadmissionpolicies", "v1");
     const BLIND_UPDATES: bool = false;
@@ -231,7 +193,7 @@ impl Kind for ValidatingAdmissionPolicy {
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "ValidatingAdmissionPolicy", &["get", "patch", "update"])];
+        &[Subresource::status("ValidatingAdmissionPolicy")];
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -243,10 +205,6 @@ impl Kind for ValidatingAdmissionPolicy {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         if self.spec().match_constraints().is_some() {
@@ -308,7 +266,7 @@ impl ValidatingAdmissionPolicy {
             gives,
             params,
             authorizer,
-            variables: variables.clone(),
+            variables: (!spec.variables().is_empty()).then(|| variables.clone()),
             stored,
         };
         for (i, validation) in spec.validations().iter().enumerate() {

@@ -11,27 +11,24 @@ use super::{MatchResources, rules::check_policy_name};
 /// Where a validating policy applies, with which parameters, and what follows.
 #[api]
 pub struct ValidatingAdmissionPolicyBinding {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is bound.
-    #[api(tag = 2, required)]
+    #[api(required)]
     spec: ValidatingAdmissionPolicyBindingSpec,
 }
 
 #[api]
 pub struct ValidatingAdmissionPolicyBindingSpec {
     /// The policy.
-    #[api(tag = 1, required, checks(Filled))]
+    #[api(required, checks(Filled))]
     policy_name: String,
     /// Its parameters.
-    #[api(tag = 2)]
     param_ref: Option<ParamRef>,
     /// What further limits the requests that it is for.
-    #[api(tag = 3)]
     match_resources: Option<MatchResources>,
     /// What follows from a refusal: Deny, Warn, Audit.
     #[api(
-        tag = 4,
         required,
         set,
         go = "[]$.ValidationAction",
@@ -44,29 +41,25 @@ pub struct ValidatingAdmissionPolicyBindingSpec {
 #[api(atomic)]
 pub struct ParamRef {
     /// The parameters' name.
-    #[api(tag = 1)]
     name: String,
     /// The parameters' namespace; absent: that of the object.
-    #[api(tag = 2)]
     namespace: String,
     /// The parameters by their labels.
-    #[api(tag = 3)]
     selector: Option<LabelSelector>,
     /// What follows if there are none: Allow, Deny.
-    #[api(tag = 4, go = "$.ParameterNotFoundActionType")]
+    #[api(go = "$.ParameterNotFoundActionType")]
     parameter_not_found_action: Option<String>,
 }
 
 impl Kind for ValidatingAdmissionPolicyBinding {
-    const NAMES: Names = Names {
-        group: "admissionregistration.k8s.io",
-        version: "v1",
-        kind: "ValidatingAdmissionPolicyBinding",
-        plural: "validatingadmissionpolicybindings",
-        singular: "validatingadmissionpolicybinding",
-        short: &[],
-        categories: &["api-extensions"],
-    };
+    const NAMES: Names = Names::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        "validatingadmissionpolicybinding",
+    )
+    .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const STORAGE: Storage = Storage::new("validatingadmissionpolicybindings", "v1");
@@ -79,10 +72,6 @@ impl Kind for ValidatingAdmissionPolicyBinding {
         Column::new("ParamRef", "string", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         if self.spec().match_resources().is_some() {

@@ -10,32 +10,25 @@ use crate::generation;
 /// Services that are asked whether objects may be written.
 #[api]
 pub struct ValidatingWebhookConfiguration {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The services.
-    #[api(tag = 2, keys("name"), merge, merge_key = "name")]
+    #[api(keys("name"), merge, merge_key = "name")]
     webhooks: List<ValidatingWebhook>,
 }
 
 #[api]
 pub struct ValidatingWebhook {
     /// The webhook's full name: `name.example.com`.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// Where it is reached.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     client_config: WebhookClientConfig,
     /// The operations and resources that it is asked about.
-    #[api(tag = 3)]
     rules: List<RuleWithOperations>,
     /// What follows from errors: Fail, Ignore.
-    #[api(
-        tag = 4,
-        default = "Fail",
-        implied,
-        go = "$.FailurePolicyType",
-        values("Fail", "Ignore")
-    )]
+    #[api(default = "Fail", implied, go = "$.FailurePolicyType", values("Fail", "Ignore"))]
     failure_policy: Option<String>,
     /// Whether other versions of a resource match as well: Exact, Equivalent.
     #[api(
@@ -61,10 +54,10 @@ pub struct ValidatingWebhook {
     )]
     side_effects: Option<String>,
     /// How long to wait for its answer.
-    #[api(tag = 7, default = 10, implied)]
+    #[api(default = 10, implied)]
     timeout_seconds: Option<i32>,
     /// The versions of reviews that it understands, the best first.
-    #[api(tag = 8, required, always)]
+    #[api(required, always)]
     admission_review_versions: List<String>,
     /// What else must hold for it to be asked.
     #[api(tag = 11, keys("name"), merge, merge_key = "name")]
@@ -80,36 +73,33 @@ pub struct WebhookClientConfig {
     #[api(tag = 1)]
     service: Option<ServiceReference>,
     /// The certificates that vouch for it, as PEM.
-    #[api(tag = 2)]
     ca_bundle: Bytes,
 }
 
 #[api]
 pub struct ServiceReference {
     /// The service's namespace.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     namespace: String,
     /// The service's name.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     name: String,
     /// The path to ask at.
-    #[api(tag = 3)]
     path: Option<String>,
     /// The service's port.
-    #[api(tag = 4, default = 443, implied)]
+    #[api(default = 443, implied)]
     port: Option<i32>,
 }
 
 impl Kind for ValidatingWebhookConfiguration {
-    const NAMES: Names = Names {
-        group: "admissionregistration.k8s.io",
-        version: "v1",
-        kind: "ValidatingWebhookConfiguration",
-        plural: "validatingwebhookconfigurations",
-        singular: "validatingwebhookconfiguration",
-        short: &[],
-        categories: &["api-extensions"],
-    };
+    const NAMES: Names = Names::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        "validatingwebhookconfiguration",
+    )
+    .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("validatingwebhookconfigurations", "v1");
     const BLIND_UPDATES: bool = false;
@@ -121,10 +111,6 @@ impl Kind for ValidatingWebhookConfiguration {
         Column::new("Webhooks", "integer", |this, _| count(this.webhooks().len()).into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         if self.webhooks().is_empty() {

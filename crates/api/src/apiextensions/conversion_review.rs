@@ -5,28 +5,34 @@ use object::{List, Status, Value};
 
 #[api]
 pub struct ConversionReview {
-    #[api(tag = 1)]
+    /// What is to be converted.
     request: Option<ConversionRequest>,
-    #[api(tag = 2)]
+    /// What came of it.
     response: Option<ConversionResponse>,
 }
 
 #[api]
 pub struct ConversionRequest {
-    #[api(tag = 1, required, always)]
+    /// Names the request; the answer repeats it.
+    #[api(required, always)]
     uid: String,
-    #[api(tag = 2, name = "desiredAPIVersion", required, always)]
+    /// The version to convert to.
+    #[api(name = "desiredAPIVersion", required, always)]
     desired_api_version: String,
-    #[api(tag = 3, required, always)]
+    /// The objects to convert.
+    #[api(required, always)]
     objects: List<Value>,
 }
 
 #[api]
 pub struct ConversionResponse {
-    #[api(tag = 1, required, always)]
+    /// The uid of the request.
+    #[api(required, always)]
     uid: String,
-    #[api(tag = 2, required, always)]
+    /// The objects in the new version, in the same order.
+    #[api(required, always)]
     converted_objects: List<Value>,
-    #[api(tag = 3, required, always)]
+    /// Whether it worked, and why not.
+    #[api(required, always)]
     result: Status,
 }

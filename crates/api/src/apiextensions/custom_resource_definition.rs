@@ -7,251 +7,295 @@ use schema::{Column, Errors, Kind, Names, Scope, Storage, Subresource, Warnings}
 use super::{rules, warn};
 use crate::columns::join;
 
+/// A new kind of object that the API server serves.
 #[api]
 pub struct CustomResourceDefinition {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// What is wanted.
+    #[api(required, always)]
     spec: CustomResourceDefinitionSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: CustomResourceDefinitionStatus,
 }
 
 #[api]
 pub struct CustomResourceDefinitionSpec {
-    #[api(tag = 1, required, always)]
+    /// The group that the new kind belongs to.
+    #[api(required, always)]
     group: String,
+    /// What the new kind is called.
     #[api(tag = 3, required, always)]
     names: CustomResourceDefinitionNames,
-    #[api(tag = 4, required, always)]
+    /// Whether its objects live in namespaces: Namespaced or Cluster.
+    #[api(required, always)]
     scope: String,
+    /// The versions of the new kind.
     #[api(tag = 7, required, always)]
     versions: List<CustomResourceDefinitionVersion>,
+    /// How objects go from one version to another.
     #[api(tag = 9)]
     conversion: Option<CustomResourceConversion>,
-    #[api(tag = 10)]
+    /// No longer of use: must be false.
     preserve_unknown_fields: bool,
 }
 
 #[api]
 pub struct CustomResourceConversion {
-    #[api(tag = 1, required, always)]
+    /// None changes the version only; Webhook asks a server.
+    #[api(required, always)]
     strategy: String,
-    #[api(tag = 2)]
+    /// The server that converts.
     webhook: Option<WebhookConversion>,
 }
 
 #[api]
 pub struct WebhookConversion {
+    /// How to reach the server.
     #[api(tag = 2)]
     client_config: Option<WebhookClientConfig>,
-    #[api(tag = 3, required, always)]
+    /// The versions of ConversionReview that the server reads, best first.
+    #[api(required, always)]
     conversion_review_versions: List<String>,
 }
 
 #[api]
 pub struct WebhookClientConfig {
+    /// The address, where the server is no service of the cluster.
     #[api(tag = 3)]
     url: Option<String>,
+    /// The service, where it is one.
     #[api(tag = 1)]
     service: Option<ServiceReference>,
-    #[api(tag = 2)]
+    /// The authorities, as PEM, that the server's certificate must come from.
     ca_bundle: Bytes,
 }
 
 #[api]
 pub struct ServiceReference {
-    #[api(tag = 1, required, always)]
+    /// The namespace of the service.
+    #[api(required, always)]
     namespace: String,
-    #[api(tag = 2, required, always)]
+    /// The name of the service.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 3)]
+    /// The path to send requests to.
     path: Option<String>,
-    #[api(tag = 4)]
+    /// The port of the service.
     port: Option<i32>,
 }
 
 #[api]
 pub struct CustomResourceDefinitionVersion {
-    #[api(tag = 1, required, always)]
+    /// The version, like v1beta1.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// Whether clients may ask for it.
+    #[api(required, always)]
     served: bool,
-    #[api(tag = 3, required, always)]
+    /// Whether objects are stored in it; exactly one version is.
+    #[api(required, always)]
     storage: bool,
+    /// Whether clients are warned of using it.
     #[api(tag = 7)]
     deprecated: bool,
-    #[api(tag = 8)]
+    /// The words of that warning.
     deprecation_warning: Option<String>,
+    /// What an object of this version looks like.
     #[api(tag = 4)]
     schema: Option<CustomResourceValidation>,
-    #[api(tag = 5)]
+    /// Which further paths its objects have.
     subresources: Option<CustomResourceSubresources>,
-    #[api(tag = 6)]
+    /// What a table shows besides the name.
     additional_printer_columns: List<CustomResourceColumnDefinition>,
+    /// Which fields lists can be selected by.
     #[api(tag = 9)]
     selectable_fields: List<SelectableField>,
 }
 
 #[api]
 pub struct SelectableField {
-    #[api(tag = 1, required, always)]
+    /// The path of the field.
+    #[api(required, always)]
     json_path: String,
 }
 
 #[api]
 pub struct CustomResourceColumnDefinition {
-    #[api(tag = 1, required, always)]
+    /// The column's heading.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// What the cells hold: integer, number, string, boolean or date.
+    #[api(required, always)]
     type_: String,
-    #[api(tag = 3)]
+    /// How the value is written.
     format: String,
-    #[api(tag = 4)]
+    /// What the column is about.
     description: String,
-    #[api(tag = 5)]
+    /// 0 is always shown, more only when wide.
     priority: i32,
-    #[api(tag = 6, required, always)]
+    /// Where the value is found in an object.
+    #[api(required, always)]
     json_path: String,
 }
 
 #[api]
 pub struct CustomResourceValidation {
-    #[api(tag = 1, name = "openAPIV3Schema")]
+    /// The schema of objects.
+    #[api(name = "openAPIV3Schema")]
     open_apiv3_schema: Option<JSONSchemaProps>,
 }
 
 #[api]
 pub struct JSONSchemaProps {
-    #[api(tag = 1)]
+    /// Not used.
     id: String,
-    #[api(tag = 2, name = "$schema")]
+    /// Not used.
+    #[api(name = "$schema")]
     schema: String,
-    #[api(tag = 3, name = "$ref")]
+    /// Not allowed.
+    #[api(name = "$ref")]
     ref_: Option<String>,
-    #[api(tag = 4)]
+    /// What the value means.
     description: String,
-    #[api(tag = 5)]
+    /// What the value is: object, array, string, integer, number or boolean.
     type_: String,
-    #[api(tag = 6)]
+    /// How a string or number is written.
     format: String,
-    #[api(tag = 7)]
+    /// A short name for the value.
     title: String,
-    #[api(tag = 8)]
+    /// What the value is when nobody has set it.
     default: Option<Value>,
-    #[api(tag = 9)]
+    /// The largest number allowed.
     maximum: Option<f64>,
-    #[api(tag = 10)]
+    /// Whether the number must be less than the maximum.
     exclusive_maximum: bool,
-    #[api(tag = 11)]
+    /// The smallest number allowed.
     minimum: Option<f64>,
-    #[api(tag = 12)]
+    /// Whether the number must be more than the minimum.
     exclusive_minimum: bool,
-    #[api(tag = 13)]
+    /// How many characters there may be.
     max_length: Option<i64>,
-    #[api(tag = 14)]
+    /// How many characters there must be.
     min_length: Option<i64>,
-    #[api(tag = 15)]
+    /// What a string must match.
     pattern: String,
-    #[api(tag = 16)]
+    /// How many items there may be.
     max_items: Option<i64>,
-    #[api(tag = 17)]
+    /// How many items there must be.
     min_items: Option<i64>,
-    #[api(tag = 18)]
+    /// Not allowed to be true: make it a set instead.
     unique_items: bool,
-    #[api(tag = 19)]
+    /// What a number must be a multiple of.
     multiple_of: Option<f64>,
-    #[api(tag = 20, go = "[]v1.JSON")]
+    /// The values that are allowed.
+    #[api(go = "[]v1.JSON")]
     enum_: List<Value>,
-    #[api(tag = 21)]
+    /// How many entries there may be.
     max_properties: Option<i64>,
-    #[api(tag = 22)]
+    /// How many entries there must be.
     min_properties: Option<i64>,
-    #[api(tag = 23)]
+    /// The entries that must be there.
     required: List<String>,
-    #[api(tag = 24)]
+    /// The schema of the items.
     items: Option<OrList<JSONSchemaProps>>,
-    #[api(tag = 25)]
+    /// All of these must hold, too.
     all_of: List<JSONSchemaProps>,
-    #[api(tag = 26)]
+    /// Exactly one of these must hold, too.
     one_of: List<JSONSchemaProps>,
-    #[api(tag = 27)]
+    /// At least one of these must hold, too.
     any_of: List<JSONSchemaProps>,
-    #[api(tag = 28)]
+    /// This must not hold.
     not: Option<JSONSchemaProps>,
-    #[api(tag = 29)]
+    /// The schemas of the named entries.
     properties: Map<JSONSchemaProps>,
-    #[api(tag = 30)]
+    /// The schema of all other entries.
     additional_properties: Option<OrBool<JSONSchemaProps>>,
-    #[api(tag = 31)]
+    /// Not allowed.
     pattern_properties: Map<JSONSchemaProps>,
-    #[api(tag = 32)]
+    /// Not allowed.
     dependencies: Map<OrTexts<JSONSchemaProps>>,
-    #[api(tag = 33)]
-    additional_items: Option<OrList<JSONSchemaProps>>,
-    #[api(tag = 34)]
+    /// Not allowed.
+    additional_items: Option<OrBool<JSONSchemaProps>>,
+    /// Not allowed.
     definitions: Map<JSONSchemaProps>,
-    #[api(tag = 35)]
+    /// Where more is written about it.
     external_docs: Option<ExternalDocumentation>,
-    #[api(tag = 36)]
+    /// An example of the value.
     example: Option<Value>,
-    #[api(tag = 37)]
+    /// Whether null is allowed.
     nullable: bool,
-    #[api(tag = 38, name = "x-kubernetes-preserve-unknown-fields")]
+    /// Whether entries without a schema are kept.
+    #[api(name = "x-kubernetes-preserve-unknown-fields")]
     x_kubernetes_preserve_unknown_fields: Option<bool>,
-    #[api(tag = 39, name = "x-kubernetes-embedded-resource")]
+    /// Whether the value is a whole object with kind and metadata.
+    #[api(name = "x-kubernetes-embedded-resource")]
     x_kubernetes_embedded_resource: bool,
-    #[api(tag = 40, name = "x-kubernetes-int-or-string")]
+    /// Whether the value is a number or a string.
+    #[api(name = "x-kubernetes-int-or-string")]
     x_kubernetes_int_or_string: bool,
-    #[api(tag = 41, name = "x-kubernetes-list-map-keys")]
+    /// The entries by which items of the list are told apart.
+    #[api(name = "x-kubernetes-list-map-keys")]
     x_kubernetes_list_map_keys: List<String>,
-    #[api(tag = 42, name = "x-kubernetes-list-type")]
+    /// How apply merges the list: atomic, set or map.
+    #[api(name = "x-kubernetes-list-type")]
     x_kubernetes_list_type: Option<String>,
-    #[api(tag = 43, name = "x-kubernetes-map-type")]
+    /// How apply merges the object: granular or atomic.
+    #[api(name = "x-kubernetes-map-type")]
     x_kubernetes_map_type: Option<String>,
-    #[api(tag = 44, name = "x-kubernetes-validations", keys("rule"), merge, merge_key = "rule")]
+    /// Expressions that must hold of the value.
+    #[api(name = "x-kubernetes-validations", keys("rule"), merge, merge_key = "rule")]
     x_kubernetes_validations: List<ValidationRule>,
 }
 
 #[api]
 pub struct ValidationRule {
-    #[api(tag = 1, required, always)]
+    /// The expression in CEL; `self` is the value.
+    #[api(required, always)]
     rule: String,
-    #[api(tag = 2)]
+    /// What is said when it does not hold.
     message: String,
-    #[api(tag = 3)]
+    /// An expression that makes the message.
     message_expression: String,
-    #[api(tag = 4)]
+    /// What kind of mistake it is.
+    #[api(values(
+        "FieldValueDuplicate",
+        "FieldValueForbidden",
+        "FieldValueInvalid",
+        "FieldValueRequired"
+    ))]
     reason: Option<String>,
-    #[api(tag = 5)]
+    /// The field that is to blame, below the value.
     field_path: String,
-    #[api(tag = 6)]
+    /// Whether the rule also runs on creation, with `oldSelf` as an optional.
     optional_old_self: Option<bool>,
 }
 
 #[api]
 pub struct ExternalDocumentation {
-    #[api(tag = 1)]
+    /// What is found there.
     description: String,
-    #[api(tag = 2)]
+    /// Where it is found.
     url: String,
 }
 
 #[api]
 pub struct CustomResourceSubresources {
-    #[api(tag = 1)]
+    /// Whether the status has a path of its own.
     status: Option<CustomResourceSubresourceStatus>,
-    #[api(tag = 2)]
+    /// Whether objects can be scaled, and by which fields.
     scale: Option<CustomResourceSubresourceScale>,
 }
 
 #[api]
 pub struct CustomResourceSubresourceScale {
-    #[api(tag = 1, required, always)]
+    /// Where the wanted number is.
+    #[api(required, always)]
     spec_replicas_path: String,
-    #[api(tag = 2, required, always)]
+    /// Where the actual number is.
+    #[api(required, always)]
     status_replicas_path: String,
-    #[api(tag = 3)]
+    /// Where the selector of the pods is, as a string.
     label_selector_path: Option<String>,
 }
 
@@ -260,65 +304,71 @@ pub struct CustomResourceSubresourceStatus {}
 
 #[api]
 pub struct CustomResourceDefinitionNames {
-    #[api(tag = 1, required, always)]
+    /// The name in paths.
+    #[api(required, always)]
     plural: String,
-    #[api(tag = 2)]
+    /// The name of one, on the command line.
     singular: String,
-    #[api(tag = 3)]
+    /// Abbreviations for the command line.
     short_names: List<String>,
-    #[api(tag = 4, required, always)]
+    /// The name in objects.
+    #[api(required, always)]
     kind: String,
-    #[api(tag = 5)]
+    /// The name of lists of it.
     list_kind: String,
-    #[api(tag = 6)]
+    /// The groups of resources it is listed with, like all.
     categories: List<String>,
 }
 
 #[api]
 pub struct CustomResourceDefinitionStatus {
-    #[api(tag = 1, keys("type"), always)]
+    /// What holds of the object at present.
+    #[api(keys("type"), always)]
     conditions: List<CustomResourceDefinitionCondition>,
-    #[api(tag = 2, always)]
+    /// The names that are in use.
+    #[api(always)]
     accepted_names: CustomResourceDefinitionNames,
-    #[api(tag = 3, always)]
+    /// The versions in which objects have ever been stored.
+    #[api(always)]
     stored_versions: List<String>,
-    #[api(tag = 4)]
+    /// The generation of the object that the status is about.
     observed_generation: i64,
 }
 
 #[api]
 pub struct CustomResourceDefinitionCondition {
-    #[api(tag = 1, required, always)]
+    /// Which condition this is.
+    #[api(required, always)]
     type_: String,
-    #[api(tag = 2, required, always)]
+    /// Whether it holds: True, False or Unknown.
+    #[api(required, always)]
     status: String,
-    #[api(tag = 3)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 4)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 5)]
+    /// Why, as a sentence for people.
     message: String,
-    #[api(tag = 6)]
+    /// The generation of the object that this was found out about.
     observed_generation: i64,
 }
 
 impl Kind for CustomResourceDefinition {
-    const NAMES: Names = Names {
-        group: "apiextensions.k8s.io",
-        version: "v1",
-        kind: "CustomResourceDefinition",
-        plural: "customresourcedefinitions",
-        singular: "customresourcedefinition",
-        short: &["crd", "crds"],
-        categories: &["api-extensions"],
-    };
+    const NAMES: Names = Names::new(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        "customresourcedefinition",
+    )
+    .short(&["crd", "crds"])
+    .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::json("apiextensions.k8s.io/customresourcedefinitions", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "CustomResourceDefinition", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CustomResourceDefinition")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Scope", "string", |crd: &Self, _| crd.spec().scope().into()),
@@ -333,10 +383,6 @@ impl Kind for CustomResourceDefinition {
         Column::new("Established", "boolean", |crd: &Self, _| crd.is_true("Established").into())
             .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         let names = self.spec().names();

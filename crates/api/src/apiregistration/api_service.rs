@@ -11,96 +11,79 @@ use crate::rules::Rules;
 /// Which server serves a group and version.
 #[api]
 pub struct APIService {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is served, and where.
-    #[api(tag = 2)]
     spec: APIServiceSpec,
     /// Whether it can be reached.
-    #[api(tag = 3)]
     status: APIServiceStatus,
 }
 
 #[api]
 pub struct APIServiceSpec {
     /// The service that serves it; absent: this server.
-    #[api(tag = 1)]
     service: Option<ServiceReference>,
     /// The group.
-    #[api(tag = 2)]
     group: String,
     /// The version.
-    #[api(tag = 3)]
     version: String,
     /// Whether its certificate is not looked at.
-    #[api(tag = 4, name = "insecureSkipTLSVerify")]
+    #[api(name = "insecureSkipTLSVerify")]
     insecure_skip_tls_verify: bool,
     /// The certificates that vouch for it, as PEM.
-    #[api(tag = 5)]
+    #[api(atomic)]
     ca_bundle: Bytes,
     /// How the group ranks among others.
     #[api(tag = 7, required, always)]
     group_priority_minimum: i32,
     /// How the version ranks in its group.
-    #[api(tag = 8, required, always)]
+    #[api(required, always)]
     version_priority: i32,
 }
 
 #[api]
 pub struct ServiceReference {
     /// The service's namespace.
-    #[api(tag = 1)]
     namespace: String,
     /// The service's name.
-    #[api(tag = 2)]
     name: String,
     /// The service's port.
-    #[api(tag = 3, default = 443, implied)]
+    #[api(default = 443, implied)]
     port: Option<i32>,
 }
 
 #[api]
 pub struct APIServiceStatus {
     /// What holds of the service.
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<APIServiceCondition>,
 }
 
 #[api]
 pub struct APIServiceCondition {
     /// What it is about.
-    #[api(tag = 1, required, always, go = "v1.APIServiceConditionType")]
+    #[api(required, always, go = "v1.APIServiceConditionType")]
     type_: String,
     /// Whether it holds: True, False, Unknown.
-    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
+    #[api(required, always, go = "v1.ConditionStatus")]
     status: String,
     /// When it last changed.
-    #[api(tag = 3)]
     last_transition_time: Time,
     /// Why, in a word.
-    #[api(tag = 4)]
     reason: String,
     /// Why, for people.
-    #[api(tag = 5)]
     message: String,
 }
 
 impl Kind for APIService {
-    const NAMES: Names = Names {
-        group: "apiregistration.k8s.io",
-        version: "v1",
-        kind: "APIService",
-        plural: "apiservices",
-        singular: "apiservice",
-        short: &[],
-        categories: &["api-extensions"],
-    };
+    const NAMES: Names =
+        Names::new("apiregistration.k8s.io", "v1", "APIService", "apiservices", "apiservice")
+            .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::json("apiregistration.k8s.io/apiservices", "v1");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "APIService", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("APIService")];
 
     const NAME: NameRule = |_, _| Vec::new(); // it follows from what is served
     const COLUMNS: &'static [Column<Self>] = &[
@@ -112,10 +95,6 @@ impl Kind for APIService {
         Column::new("Available", "string", |this, _| this.status().available().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.set_status(APIServiceStatus::new());

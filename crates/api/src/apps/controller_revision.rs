@@ -6,26 +6,22 @@ use schema::{Column, Errors, Kind, Names, Path, Storage};
 
 use crate::columns;
 
+/// A past state of a DaemonSet or StatefulSet, kept to go back to.
 #[api]
 pub struct ControllerRevision {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// The state, as its owner wrote it.
+    #[api(required, always)]
     data: Value,
-    #[api(tag = 3, always)]
+    /// Its number among the revisions.
+    #[api(always)]
     revision: i64,
 }
 
 impl Kind for ControllerRevision {
-    const NAMES: Names = Names {
-        group: "apps",
-        version: "v1",
-        kind: "ControllerRevision",
-        plural: "controllerrevisions",
-        singular: "controllerrevision",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("apps", "v1", "ControllerRevision", "controllerrevisions", "controllerrevision");
     const STORAGE: Storage = Storage::new("controllerrevisions", "v1");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -33,10 +29,6 @@ impl Kind for ControllerRevision {
         Column::new("Revision", "string", |revision, _| revision.revision().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         errs.non_negative(&Path::Root.field("revision"), self.revision());

@@ -16,32 +16,29 @@ use crate::core::PodTemplateSpec;
 /// Counts changes of the template; nobody reads it any more.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
+/// Runs one pod on every node that fits.
 #[api]
 pub struct DaemonSet {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What the set should be.
-    #[api(tag = 2)]
+    #[api(required)]
     spec: DaemonSetSpec,
     /// How far it is.
-    #[api(tag = 3)]
     status: DaemonSetStatus,
 }
 
 #[api]
 pub struct DaemonSetSpec {
     /// Which pods belong to it.
-    #[api(tag = 1, always)]
+    #[api(always, required)]
     selector: Option<LabelSelector>,
     /// What the pods are made from, one for each node.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     template: PodTemplateSpec,
     /// How old pods are replaced by new ones.
-    #[api(tag = 3)]
     update_strategy: DaemonSetUpdateStrategy,
     /// How long a pod must be ready before it counts as available.
-    #[api(tag = 4)]
     min_ready_seconds: i32,
     /// How many old revisions are kept.
     #[api(tag = 6, default = 10, implied)]
@@ -50,72 +47,78 @@ pub struct DaemonSetSpec {
 
 #[api]
 pub struct DaemonSetUpdateStrategy {
-    #[api(tag = 1, default = "RollingUpdate", implied, go = "v1.DaemonSetUpdateStrategyType")]
+    /// RollingUpdate replaces pods one after the other, OnDelete only those that are deleted.
+    #[api(
+        default = "RollingUpdate",
+        implied,
+        go = "v1.DaemonSetUpdateStrategyType",
+        values("OnDelete", "RollingUpdate")
+    )]
     type_: String,
-    #[api(tag = 2)]
+    /// How a rolling update proceeds.
     rolling_update: Option<RollingUpdateDaemonSet>,
 }
 
 #[api]
 pub struct RollingUpdateDaemonSet {
-    #[api(tag = 1)]
+    /// How many pods may be missing during the update, as a number or percentage.
     max_unavailable: Option<IntOrString>,
-    #[api(tag = 2)]
+    /// How many nodes may have a second pod during the update, as a number or percentage.
     max_surge: Option<IntOrString>,
 }
 
 #[api]
 pub struct DaemonSetStatus {
-    #[api(tag = 1, required, always)]
+    /// How many nodes run a pod and should.
+    #[api(required, always)]
     current_number_scheduled: i32,
-    #[api(tag = 2, required, always)]
+    /// How many nodes run a pod and should not.
+    #[api(required, always)]
     number_misscheduled: i32,
-    #[api(tag = 3, required, always)]
+    /// How many nodes should run a pod.
+    #[api(required, always)]
     desired_number_scheduled: i32,
-    #[api(tag = 4, required, always)]
+    /// How many of them have a ready pod.
+    #[api(required, always)]
     number_ready: i32,
-    #[api(tag = 5)]
+    /// The generation of the object that the status is about.
     observed_generation: i64,
-    #[api(tag = 6)]
+    /// How many of them run the newest pod.
     updated_number_scheduled: i32,
-    #[api(tag = 7)]
+    /// How many of them have an available pod.
     number_available: i32,
-    #[api(tag = 8)]
+    /// How many of them have none.
     number_unavailable: i32,
-    #[api(tag = 9)]
+    /// How often the hash of a template was already taken.
     collision_count: Option<i32>,
-    #[api(tag = 10, keys("type"), merge, merge_key = "type")]
+    /// What holds of the object at present.
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<DaemonSetCondition>,
 }
 
 #[api]
 pub struct DaemonSetCondition {
-    #[api(tag = 1, always, go = "v1.DaemonSetConditionType")]
+    /// Which condition this is.
+    #[api(always, go = "v1.DaemonSetConditionType")]
     type_: String,
-    #[api(tag = 2, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 4)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 5)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 impl Kind for DaemonSet {
-    const NAMES: Names = Names {
-        group: "apps",
-        version: "v1",
-        kind: "DaemonSet",
-        plural: "daemonsets",
-        singular: "daemonset",
-        short: &["ds"],
-        categories: &["all"],
-    };
+    const NAMES: Names = Names::new("apps", "v1", "DaemonSet", "daemonsets", "daemonset")
+        .short(&["ds"])
+        .categories(&["all"]);
     const STORAGE: Storage = Storage::new("daemonsets", "v1");
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "DaemonSet", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("DaemonSet")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Desired", "integer", |set, _| set.status().desired_number_scheduled().into()),
@@ -133,19 +136,13 @@ impl Kind for DaemonSet {
             columns::containers(this.spec().template().spec())
         })
         .wide(),
-        Column::new("Images", "string", |this: &Self, _| {
-            columns::images(this.spec().template().spec())
+        Column::new("Images", "string", |it: &Self, _| {
+            columns::images(it.spec().template().spec())
         })
         .wide(),
-        Column::new("Selector", "string", |this: &Self, _| {
-            columns::selector(this.spec().selector())
-        })
-        .wide(),
+        Column::new("Selector", "string", |it: &Self, _| columns::selector(it.spec().selector()))
+            .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         let template = self.spec().template();

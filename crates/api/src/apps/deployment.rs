@@ -17,41 +17,38 @@ use crate::{columns, generation};
 
 use crate::core::PodTemplateSpec;
 
+/// Keeps a number of like pods, and replaces them step by step when they change.
 #[api]
 pub struct Deployment {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What the deployment should be.
-    #[api(tag = 2)]
+    #[api(required)]
     spec: DeploymentSpec,
     /// How far it is.
-    #[api(tag = 3)]
     status: DeploymentStatus,
 }
 
 #[api]
 pub struct DeploymentSpec {
     /// How many pods there should be.
-    #[api(tag = 1, default = 1, implied)]
+    #[api(default = 1, implied)]
     replicas: Option<i32>,
     /// Which pods belong to it.
-    #[api(tag = 2, always)]
+    #[api(always, required)]
     selector: Option<LabelSelector>,
     /// What the pods are made from.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     template: PodTemplateSpec,
     /// How old pods are replaced by new ones.
-    #[api(tag = 4, retain_keys)]
+    #[api(retain_keys)]
     strategy: DeploymentStrategy,
     /// How long a pod must be ready before it counts as available.
-    #[api(tag = 5)]
     min_ready_seconds: i32,
     /// How many old ReplicaSets are kept, to go back to.
-    #[api(tag = 6, default = 10, implied)]
+    #[api(default = 10, implied)]
     revision_history_limit: Option<i32>,
     /// Whether changes of the template wait.
-    #[api(tag = 7)]
     paused: bool,
     /// After how long without progress it is said to have failed.
     #[api(tag = 9, default = 600, implied)]
@@ -61,33 +58,32 @@ pub struct DeploymentSpec {
 #[api]
 pub struct DeploymentStrategy {
     /// RollingUpdate or Recreate.
-    #[api(tag = 1, default = "RollingUpdate", implied, go = "v1.DeploymentStrategyType")]
+    #[api(
+        default = "RollingUpdate",
+        implied,
+        go = "v1.DeploymentStrategyType",
+        values("Recreate", "RollingUpdate")
+    )]
     type_: String,
     /// How many pods come and go at a time.
-    #[api(tag = 2)]
     rolling_update: Option<RollingUpdateDeployment>,
 }
 
 #[api]
 pub struct RollingUpdateDeployment {
     /// How many pods may be missing meanwhile.
-    #[api(tag = 1)]
     max_unavailable: Option<IntOrString>,
     /// How many pods may be there beyond those that are wanted.
-    #[api(tag = 2)]
     max_surge: Option<IntOrString>,
 }
 
 #[api]
 pub struct DeploymentStatus {
     /// The generation that this status is about.
-    #[api(tag = 1)]
     observed_generation: i64,
     /// Pods that there are.
-    #[api(tag = 2)]
     replicas: i32,
     /// Pods of the newest template.
-    #[api(tag = 3)]
     updated_replicas: i32,
     /// Pods that are ready.
     #[api(tag = 7)]
@@ -96,7 +92,6 @@ pub struct DeploymentStatus {
     #[api(tag = 4)]
     available_replicas: i32,
     /// Pods that are still missing.
-    #[api(tag = 5)]
     unavailable_replicas: i32,
     /// Pods on their way out.
     #[api(tag = 9)]
@@ -111,36 +106,34 @@ pub struct DeploymentStatus {
 
 #[api]
 pub struct DeploymentCondition {
-    #[api(tag = 1, always, go = "v1.DeploymentConditionType")]
+    /// Which condition this is.
+    #[api(always, go = "v1.DeploymentConditionType")]
     type_: String,
-    #[api(tag = 2, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(always, go = "v1.ConditionStatus")]
     status: String,
+    /// When the condition was last written.
     #[api(tag = 6)]
     last_update_time: Time,
-    #[api(tag = 7)]
+    /// When the status last changed.
     last_transition_time: Time,
+    /// Why, as one word for programs.
     #[api(tag = 4)]
     reason: String,
-    #[api(tag = 5)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 impl Kind for Deployment {
-    const NAMES: Names = Names {
-        group: "apps",
-        version: "v1",
-        kind: "Deployment",
-        plural: "deployments",
-        singular: "deployment",
-        short: &["deploy"],
-        categories: &["all"],
-    };
+    const NAMES: Names = Names::new("apps", "v1", "Deployment", "deployments", "deployment")
+        .short(&["deploy"])
+        .categories(&["all"]);
     const STORAGE: Storage = Storage::new("deployments", "v1");
     const STATUS_KEEPS: &'static [&'static str] = &["labels"];
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("scale", "Scale", &["get", "patch", "update"]),
-        Subresource::new("status", "Deployment", &["get", "patch", "update"]),
+        Subresource::status("Deployment"),
     ];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -154,8 +147,8 @@ impl Kind for Deployment {
             columns::containers(this.spec().template().spec())
         })
         .wide(),
-        Column::new("Images", "string", |this: &Self, _| {
-            columns::images(this.spec().template().spec())
+        Column::new("Images", "string", |it: &Self, _| {
+            columns::images(it.spec().template().spec())
         })
         .wide(),
         Column::new("Selector", "string", |this: &Self, _| {
@@ -166,10 +159,6 @@ impl Kind for Deployment {
         })
         .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         if old.is_none() {

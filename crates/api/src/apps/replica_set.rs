@@ -14,82 +14,81 @@ use crate::columns;
 
 use crate::core::PodTemplateSpec;
 
+/// Keeps a number of like pods.
 #[api]
 pub struct ReplicaSet {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What the set should be.
-    #[api(tag = 2)]
+    #[api(required)]
     spec: ReplicaSetSpec,
     /// How far it is.
-    #[api(tag = 3)]
     status: ReplicaSetStatus,
 }
 
 #[api]
 pub struct ReplicaSetSpec {
     /// How many pods there should be.
-    #[api(tag = 1, default = 1, implied)]
+    #[api(default = 1, implied)]
     replicas: Option<i32>,
     /// How long a pod must be ready before it counts as available.
     #[api(tag = 4)]
     min_ready_seconds: i32,
     /// Which pods belong to it.
-    #[api(tag = 2, always)]
+    #[api(tag = 2, always, required)]
     selector: Option<LabelSelector>,
     /// What the pods are made from.
-    #[api(tag = 3)]
     template: PodTemplateSpec,
 }
 
 #[api]
 pub struct ReplicaSetStatus {
-    #[api(tag = 1, required, always)]
+    /// How many pods there are.
+    #[api(required, always)]
     replicas: i32,
-    #[api(tag = 2)]
+    /// How many of them have all labels of the template.
     fully_labeled_replicas: i32,
+    /// How many of them are ready.
     #[api(tag = 4)]
     ready_replicas: i32,
-    #[api(tag = 5)]
+    /// How many of them have been ready for long enough.
     available_replicas: i32,
+    /// How many pods are on their way out.
     #[api(tag = 7)]
     terminating_replicas: Option<i32>,
+    /// The generation of the object that the status is about.
     #[api(tag = 3)]
     observed_generation: i64,
+    /// What holds of the object at present.
     #[api(tag = 6, keys("type"), merge, merge_key = "type")]
     conditions: List<ReplicaSetCondition>,
 }
 
 #[api]
 pub struct ReplicaSetCondition {
-    #[api(tag = 1, always, go = "v1.ReplicaSetConditionType")]
+    /// Which condition this is.
+    #[api(always, go = "v1.ReplicaSetConditionType")]
     type_: String,
-    #[api(tag = 2, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 4)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 5)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 impl Kind for ReplicaSet {
-    const NAMES: Names = Names {
-        group: "apps",
-        version: "v1",
-        kind: "ReplicaSet",
-        plural: "replicasets",
-        singular: "replicaset",
-        short: &["rs"],
-        categories: &["all"],
-    };
+    const NAMES: Names = Names::new("apps", "v1", "ReplicaSet", "replicasets", "replicaset")
+        .short(&["rs"])
+        .categories(&["all"]);
     const STORAGE: Storage = Storage::new("replicasets", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("scale", "Scale", &["get", "patch", "update"]),
-        Subresource::new("status", "ReplicaSet", &["get", "patch", "update"]),
+        Subresource::status("ReplicaSet"),
     ];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -101,19 +100,13 @@ impl Kind for ReplicaSet {
             columns::containers(this.spec().template().spec())
         })
         .wide(),
-        Column::new("Images", "string", |this: &Self, _| {
-            columns::images(this.spec().template().spec())
+        Column::new("Images", "string", |it: &Self, _| {
+            columns::images(it.spec().template().spec())
         })
         .wide(),
-        Column::new("Selector", "string", |this: &Self, _| {
-            columns::selector(this.spec().selector())
-        })
-        .wide(),
+        Column::new("Selector", "string", |it: &Self, _| columns::selector(it.spec().selector()))
+            .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         if old.is_none() {

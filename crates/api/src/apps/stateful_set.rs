@@ -19,149 +19,146 @@ use crate::{
     rules::{Rules, go_struct, or_null, shown_selector},
 };
 
+/// Keeps a number of pods that each have a name and volumes of their own.
 #[api]
 pub struct StatefulSet {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What the set should be.
-    #[api(tag = 2)]
+    #[api(required)]
     spec: StatefulSetSpec,
     /// How far it is.
-    #[api(tag = 3)]
     status: StatefulSetStatus,
 }
 
 #[api]
 pub struct StatefulSetSpec {
     /// How many pods there should be.
-    #[api(tag = 1, default = 1, implied)]
+    #[api(default = 1, implied)]
     replicas: Option<i32>,
     /// Which pods belong to it.
-    #[api(tag = 2, always)]
+    #[api(always, required)]
     selector: Option<LabelSelector>,
     /// What the pods are made from.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     template: PodTemplateSpec,
     /// Claims that each pod gets for itself.
-    #[api(tag = 4)]
     volume_claim_templates: List<PersistentVolumeClaim>,
     /// The service that names the pods.
-    #[api(tag = 5, always)]
+    #[api(always)]
     service_name: String,
     /// Whether pods come and go one by one: OrderedReady or Parallel.
-    #[api(tag = 6, default = "OrderedReady", implied, go = "v1.PodManagementPolicyType")]
+    #[api(
+        default = "OrderedReady",
+        implied,
+        go = "v1.PodManagementPolicyType",
+        values("OrderedReady", "Parallel")
+    )]
     pod_management_policy: String,
     /// How old pods are replaced by new ones.
-    #[api(tag = 7)]
     update_strategy: StatefulSetUpdateStrategy,
     /// How many old revisions are kept.
-    #[api(tag = 8, default = 10, implied)]
+    #[api(default = 10, implied)]
     revision_history_limit: Option<i32>,
     /// How long a pod must be ready before it counts as available.
-    #[api(tag = 9)]
     min_ready_seconds: i32,
-    #[api(tag = 10)]
+    /// What becomes of the claims when the set, or a pod of it, goes.
     persistent_volume_claim_retention_policy:
         Option<StatefulSetPersistentVolumeClaimRetentionPolicy>,
     /// With which number the pods begin.
-    #[api(tag = 11)]
     ordinals: Option<StatefulSetOrdinals>,
 }
 
 #[api]
 pub struct StatefulSetUpdateStrategy {
-    #[api(tag = 1, go = "v1.StatefulSetUpdateStrategyType")]
+    /// RollingUpdate replaces pods from the last to the first, OnDelete deleted ones only.
+    #[api(
+        go = "v1.StatefulSetUpdateStrategyType",
+        values("OnDelete", "Recreate", "RollingUpdate")
+    )]
     type_: String,
-    #[api(tag = 2)]
+    /// How a rolling update proceeds.
     rolling_update: Option<RollingUpdateStatefulSetStrategy>,
 }
 
 #[api]
 pub struct RollingUpdateStatefulSetStrategy {
-    #[api(tag = 1)]
+    /// Pods with a lower number are left as they are.
     partition: Option<i32>,
-    #[api(tag = 2)]
+    /// How many pods may be missing during the update, as a number or percentage.
     max_unavailable: Option<IntOrString>,
 }
 
 #[api]
 pub struct StatefulSetPersistentVolumeClaimRetentionPolicy {
-    #[api(
-        tag = 1,
-        default = "Retain",
-        implied,
-        go = "v1.PersistentVolumeClaimRetentionPolicyType"
-    )]
+    /// Whether claims go with the set: Retain or Delete.
+    #[api(default = "Retain", implied, go = "v1.PersistentVolumeClaimRetentionPolicyType")]
     when_deleted: String,
-    #[api(
-        tag = 2,
-        default = "Retain",
-        implied,
-        go = "v1.PersistentVolumeClaimRetentionPolicyType"
-    )]
+    /// Whether claims go with pods that are scaled away: Retain or Delete.
+    #[api(default = "Retain", implied, go = "v1.PersistentVolumeClaimRetentionPolicyType")]
     when_scaled: String,
 }
 
 #[api]
 pub struct StatefulSetOrdinals {
-    #[api(tag = 1, always)]
+    /// The number of the first pod.
+    #[api(always)]
     start: i32,
 }
 
 #[api]
 pub struct StatefulSetStatus {
-    #[api(tag = 1)]
+    /// The generation of the object that the status is about.
     observed_generation: i64,
-    #[api(tag = 2, required, always)]
+    /// How many pods there are.
+    #[api(required, always)]
     replicas: i32,
-    #[api(tag = 3)]
+    /// How many of them are ready.
     ready_replicas: i32,
-    #[api(tag = 4)]
+    /// How many pods are of the current revision.
     current_replicas: i32,
-    #[api(tag = 5)]
+    /// How many pods are of the new revision.
     updated_replicas: i32,
-    #[api(tag = 6)]
+    /// The revision that pods came from before the update.
     current_revision: String,
-    #[api(tag = 7)]
+    /// The revision that pods come from now.
     update_revision: String,
+    /// How often the hash of a template was already taken.
     #[api(tag = 9)]
     collision_count: Option<i32>,
-    #[api(tag = 10, keys("type"), merge, merge_key = "type")]
+    /// What holds of the object at present.
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<StatefulSetCondition>,
-    #[api(tag = 11, always)]
+    /// How many of them have been ready for long enough.
+    #[api(always)]
     available_replicas: i32,
 }
 
 #[api]
 pub struct StatefulSetCondition {
-    #[api(tag = 1, always, go = "v1.StatefulSetConditionType")]
+    /// Which condition this is.
+    #[api(always, go = "v1.StatefulSetConditionType")]
     type_: String,
-    #[api(tag = 2, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 4)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 5)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 impl Kind for StatefulSet {
-    const NAMES: Names = Names {
-        group: "apps",
-        version: "v1",
-        kind: "StatefulSet",
-        plural: "statefulsets",
-        singular: "statefulset",
-        short: &["sts"],
-        categories: &["all"],
-    };
+    const NAMES: Names = Names::new("apps", "v1", "StatefulSet", "statefulsets", "statefulset")
+        .short(&["sts"])
+        .categories(&["all"]);
     const STORAGE: Storage = Storage::new("statefulsets", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("scale", "Scale", &["get", "patch", "update"]),
-        Subresource::new("status", "StatefulSet", &["get", "patch", "update"]),
+        Subresource::status("StatefulSet"),
     ];
     const NAME: NameRule = names::dns_label;
     const COLUMNS: &'static [Column<Self>] = &[
@@ -174,15 +171,11 @@ impl Kind for StatefulSet {
             columns::containers(this.spec().template().spec())
         })
         .wide(),
-        Column::new("Images", "string", |this: &Self, _| {
-            columns::images(this.spec().template().spec())
+        Column::new("Images", "string", |it: &Self, _| {
+            columns::images(it.spec().template().spec())
         })
         .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));

@@ -6,34 +6,29 @@ use schema::{Kind, Names, Scope, verbs};
 
 use super::UserInfo;
 
+/// Asks who the server takes the caller for.
 #[api]
 pub struct SelfSubjectReview {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What there is.
     status: SelfSubjectReviewStatus,
 }
 
 #[api]
 pub struct SelfSubjectReviewStatus {
-    #[api(tag = 1)]
+    /// Who asks.
     user_info: UserInfo,
 }
 
 impl Kind for SelfSubjectReview {
-    const NAMES: Names = Names {
-        group: "authentication.k8s.io",
-        version: "v1",
-        kind: "SelfSubjectReview",
-        plural: "selfsubjectreviews",
-        singular: "selfsubjectreview",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "authentication.k8s.io",
+        "v1",
+        "SelfSubjectReview",
+        "selfsubjectreviews",
+        "selfsubjectreview",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 }

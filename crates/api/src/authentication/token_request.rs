@@ -5,42 +5,50 @@ use object::{List, Map, ObjectMeta, Time};
 
 #[api]
 pub struct TokenRequest {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, always)]
+    /// What is wanted.
+    #[api(always)]
     spec: TokenRequestSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: TokenRequestStatus,
 }
 
 #[api]
 pub struct TokenRequestSpec {
-    #[api(tag = 1, always)]
+    /// Whom the token is for.
+    #[api(always)]
     audiences: List<String>,
+    /// How long the token should be good.
     #[api(tag = 4, default = 3600, implied)]
     expiration_seconds: Option<i64>,
+    /// The object whose end is the token's end, too.
     #[api(tag = 3, always)]
     bound_object_ref: Option<BoundObjectReference>,
+    /// What the node can prove of itself.
     #[api(tag = 5, go = "map[string]v1.AttestationValue")]
     attestations: Map<List<String>>,
 }
 
 #[api]
 pub struct BoundObjectReference {
-    #[api(tag = 1)]
+    /// Pod, Secret or Node.
     kind: String,
-    #[api(tag = 2)]
+    /// Its group and version.
     api_version: String,
-    #[api(tag = 3)]
+    /// Its name.
     name: String,
-    #[api(tag = 4, go = "types.UID")]
+    /// Its uid.
+    #[api(go = "types.UID")]
     uid: String,
 }
 
 #[api]
 pub struct TokenRequestStatus {
-    #[api(tag = 1, always)]
+    /// The token.
+    #[api(always)]
     token: String,
-    #[api(tag = 2, always)]
+    /// When it ends.
+    #[api(always)]
     expiration_timestamp: Time,
 }

@@ -4,62 +4,57 @@ use macros::api;
 use object::{List, Map, ObjectMeta};
 use schema::{Kind, Names, Scope, verbs};
 
+/// Asks whose a token is.
 #[api]
 pub struct TokenReview {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// What is wanted.
+    #[api(required, always)]
     spec: TokenReviewSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: TokenReviewStatus,
 }
 
 #[api]
 pub struct TokenReviewSpec {
-    #[api(tag = 1)]
+    /// The token in question.
+    #[api(required)]
     token: String,
-    #[api(tag = 2)]
+    /// Whom it should be for.
     audiences: List<String>,
 }
 
 #[api]
 pub struct TokenReviewStatus {
-    #[api(tag = 1)]
+    /// Whether the token is good.
     authenticated: bool,
-    #[api(tag = 2)]
+    /// Whose it is.
     user: UserInfo,
+    /// Which of the audiences it is for.
     #[api(tag = 4)]
     audiences: List<String>,
+    /// Why it could not be checked.
     #[api(tag = 3)]
     error: String,
 }
 
 #[api]
 pub struct UserInfo {
-    #[api(tag = 1)]
+    /// The name of the user.
     username: String,
-    #[api(tag = 2)]
+    /// What tells the user from others of that name.
     uid: String,
-    #[api(tag = 3)]
+    /// The groups of the user.
     groups: List<String>,
-    #[api(tag = 4, go = "map[string]v1.ExtraValue")]
+    /// What else is known.
+    #[api(go = "map[string]v1.ExtraValue")]
     extra: Map<List<String>>,
 }
 
 impl Kind for TokenReview {
-    const NAMES: Names = Names {
-        group: "authentication.k8s.io",
-        version: "v1",
-        kind: "TokenReview",
-        plural: "tokenreviews",
-        singular: "tokenreview",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", "tokenreview");
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 }

@@ -8,31 +8,27 @@ use super::rules::{SPEC, check_metadata};
 use super::{SubjectAccessReviewSpec, SubjectAccessReviewStatus};
 use crate::shown::shown;
 
+/// Asks whether somebody may do something in one namespace.
 #[api]
 pub struct LocalSubjectAccessReview {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// What is wanted.
+    #[api(required, always)]
     spec: SubjectAccessReviewSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: SubjectAccessReviewStatus,
 }
 
 impl Kind for LocalSubjectAccessReview {
-    const NAMES: Names = Names {
-        group: "authorization.k8s.io",
-        version: "v1",
-        kind: "LocalSubjectAccessReview",
-        plural: "localsubjectaccessreviews",
-        singular: "localsubjectaccessreview",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "authorization.k8s.io",
+        "v1",
+        "LocalSubjectAccessReview",
+        "localsubjectaccessreviews",
+        "localsubjectaccessreview",
+    );
     const VERBS: &'static [&'static str] = verbs::CREATE;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         self.spec().check(errs);

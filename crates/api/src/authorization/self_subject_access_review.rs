@@ -7,40 +7,36 @@ use schema::{Errors, Kind, Names, Scope, verbs};
 use super::rules::{check_attributes, check_metadata};
 use super::{NonResourceAttributes, ResourceAttributes, SubjectAccessReviewStatus};
 
+/// Asks whether the caller may do something.
 #[api]
 pub struct SelfSubjectAccessReview {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// What is wanted.
+    #[api(required, always)]
     spec: SelfSubjectAccessReviewSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: SubjectAccessReviewStatus,
 }
 
 #[api]
 pub struct SelfSubjectAccessReviewSpec {
-    #[api(tag = 1)]
+    /// The objects to be reached.
     resource_attributes: Option<ResourceAttributes>,
-    #[api(tag = 2)]
+    /// The path to be reached, where it is no object's.
     non_resource_attributes: Option<NonResourceAttributes>,
 }
 
 impl Kind for SelfSubjectAccessReview {
-    const NAMES: Names = Names {
-        group: "authorization.k8s.io",
-        version: "v1",
-        kind: "SelfSubjectAccessReview",
-        plural: "selfsubjectaccessreviews",
-        singular: "selfsubjectaccessreview",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "authorization.k8s.io",
+        "v1",
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+        "selfsubjectaccessreview",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         let spec = self.spec();

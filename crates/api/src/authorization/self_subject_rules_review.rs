@@ -4,68 +4,70 @@ use macros::api;
 use object::{List, ObjectMeta};
 use schema::{Kind, Names, Scope, verbs};
 
+/// Asks what the caller may do in a namespace.
 #[api]
 pub struct SelfSubjectRulesReview {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// What is wanted.
+    #[api(required, always)]
     spec: SelfSubjectRulesReviewSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: SubjectRulesReviewStatus,
 }
 
 #[api]
 pub struct SelfSubjectRulesReviewSpec {
-    #[api(tag = 1)]
+    /// Where the rules hold.
     namespace: String,
 }
 
 #[api]
 pub struct SubjectRulesReviewStatus {
-    #[api(tag = 1, required, always)]
+    /// What may be done to objects.
+    #[api(required, always)]
     resource_rules: List<ResourceRule>,
-    #[api(tag = 2, required, always)]
+    /// What may be done to other paths.
+    #[api(required, always)]
     non_resource_rules: List<NonResourceRule>,
-    #[api(tag = 3, required, always)]
+    /// Whether there may be more rules than these.
+    #[api(required, always)]
     incomplete: bool,
-    #[api(tag = 4)]
+    /// What went wrong in finding out.
     evaluation_error: String,
 }
 
 #[api]
 pub struct ResourceRule {
-    #[api(tag = 1, required, always)]
+    /// What may be done; * is all.
+    #[api(required, always)]
     verbs: List<String>,
-    #[api(tag = 2)]
+    /// In which groups; * is all.
     api_groups: List<String>,
-    #[api(tag = 3)]
+    /// To which resources; * is all.
     resources: List<String>,
-    #[api(tag = 4)]
+    /// To which objects; empty is all.
     resource_names: List<String>,
 }
 
 #[api]
 pub struct NonResourceRule {
-    #[api(tag = 1, required, always)]
+    /// What may be done; * is all.
+    #[api(required, always)]
     verbs: List<String>,
-    #[api(tag = 2, name = "nonResourceURLs")]
+    /// To which paths; a * may end them.
+    #[api(name = "nonResourceURLs")]
     non_resource_urls: List<String>,
 }
 
 impl Kind for SelfSubjectRulesReview {
-    const NAMES: Names = Names {
-        group: "authorization.k8s.io",
-        version: "v1",
-        kind: "SelfSubjectRulesReview",
-        plural: "selfsubjectrulesreviews",
-        singular: "selfsubjectrulesreview",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "authorization.k8s.io",
+        "v1",
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreviews",
+        "selfsubjectrulesreview",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 }

@@ -7,106 +7,106 @@ use schema::{Errors, Kind, Names, Scope, verbs};
 use super::rules::check_metadata;
 use crate::meta::FieldSelectorRequirement;
 
+/// Asks whether somebody may do something.
 #[api]
 pub struct SubjectAccessReview {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// What is wanted.
+    #[api(required, always)]
     spec: SubjectAccessReviewSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: SubjectAccessReviewStatus,
 }
 
 #[api]
 pub struct SubjectAccessReviewSpec {
-    #[api(tag = 1)]
+    /// The objects to be reached.
     resource_attributes: Option<ResourceAttributes>,
-    #[api(tag = 2)]
+    /// The path to be reached, where it is no object's.
     non_resource_attributes: Option<NonResourceAttributes>,
-    #[api(tag = 3)]
+    /// Who.
     user: String,
-    #[api(tag = 4)]
+    /// The groups of who.
     groups: List<String>,
-    #[api(tag = 5, go = "map[string]v1.ExtraValue")]
+    /// What else is known of who.
+    #[api(go = "map[string]v1.ExtraValue")]
     extra: Map<List<String>>,
-    #[api(tag = 6)]
+    /// What tells who from others of that name.
     uid: String,
 }
 
 #[api]
 pub struct ResourceAttributes {
-    #[api(tag = 1)]
+    /// In which namespace; empty is all, or none.
     namespace: String,
-    #[api(tag = 2)]
+    /// What is to be done.
     verb: String,
-    #[api(tag = 3)]
+    /// In which group.
     group: String,
-    #[api(tag = 4)]
+    /// In which version.
     version: String,
-    #[api(tag = 5)]
+    /// To which resource.
     resource: String,
-    #[api(tag = 6)]
+    /// Through which subresource.
     subresource: String,
-    #[api(tag = 7)]
+    /// To which object; empty is all.
     name: String,
-    #[api(tag = 8)]
+    /// To objects with which fields.
     field_selector: Option<FieldSelectorAttributes>,
-    #[api(tag = 9)]
+    /// To objects with which labels.
     label_selector: Option<LabelSelectorAttributes>,
 }
 
 #[api]
 pub struct LabelSelectorAttributes {
-    #[api(tag = 1)]
+    /// The selector, as requests write it.
     raw_selector: String,
-    #[api(tag = 2)]
+    /// The selector, taken apart.
     requirements: List<LabelSelectorRequirement>,
 }
 
 #[api]
 pub struct FieldSelectorAttributes {
-    #[api(tag = 1)]
+    /// The selector, as requests write it.
     raw_selector: String,
-    #[api(tag = 2)]
+    /// The selector, taken apart.
     requirements: List<FieldSelectorRequirement>,
 }
 
 #[api]
 pub struct NonResourceAttributes {
-    #[api(tag = 1)]
+    /// The path.
     path: String,
-    #[api(tag = 2)]
+    /// What is to be done.
     verb: String,
 }
 
 #[api]
 pub struct SubjectAccessReviewStatus {
-    #[api(tag = 1, required, always)]
+    /// Whether it may be done.
+    #[api(required, always)]
     allowed: bool,
+    /// Whether it is refused, whatever others say.
     #[api(tag = 4)]
     denied: bool,
+    /// Why.
     #[api(tag = 2)]
     reason: String,
-    #[api(tag = 3)]
+    /// What went wrong in finding out.
     evaluation_error: String,
 }
 
 impl Kind for SubjectAccessReview {
-    const NAMES: Names = Names {
-        group: "authorization.k8s.io",
-        version: "v1",
-        kind: "SubjectAccessReview",
-        plural: "subjectaccessreviews",
-        singular: "subjectaccessreview",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "authorization.k8s.io",
+        "v1",
+        "SubjectAccessReview",
+        "subjectaccessreviews",
+        "subjectaccessreview",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         self.spec().check(errs);

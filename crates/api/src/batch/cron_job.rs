@@ -16,23 +16,22 @@ use crate::{
     rules::shown_selector,
 };
 
+/// Starts jobs by a time table.
 #[api]
 pub struct CronJob {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What the cron job should be.
-    #[api(tag = 2)]
+    #[api(required)]
     spec: CronJobSpec,
     /// What it has started.
-    #[api(tag = 3)]
     status: CronJobStatus,
 }
 
 #[api]
 pub struct CronJobSpec {
     /// Minute, hour, day, month and weekday, as cron has them.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     schedule: String,
     /// In which the schedule is meant.
     #[api(tag = 8)]
@@ -41,54 +40,53 @@ pub struct CronJobSpec {
     #[api(tag = 2)]
     starting_deadline_seconds: Option<i64>,
     /// What happens while the last job runs: Allow, Forbid or Replace.
-    #[api(tag = 3, default = "Allow", implied, go = "v1.ConcurrencyPolicy")]
+    #[api(
+        default = "Allow",
+        implied,
+        go = "v1.ConcurrencyPolicy",
+        values("Allow", "Forbid", "Replace")
+    )]
     concurrency_policy: String,
     /// Whether no further jobs start.
-    #[api(tag = 4, default = false, implied)]
+    #[api(default = false, implied)]
     suspend: Option<bool>,
     /// What the jobs are made from.
-    #[api(tag = 5, required, always)]
+    #[api(required, always)]
     job_template: JobTemplateSpec,
     /// How many successful jobs are kept.
-    #[api(tag = 6, default = 3, implied)]
+    #[api(default = 3, implied)]
     successful_jobs_history_limit: Option<i32>,
     /// How many failed jobs are kept.
-    #[api(tag = 7, default = 1, implied)]
+    #[api(default = 1, implied)]
     failed_jobs_history_limit: Option<i32>,
 }
 
 #[api]
 pub struct JobTemplateSpec {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is wanted.
     spec: JobSpec,
 }
 
 #[api]
 pub struct CronJobStatus {
-    #[api(tag = 1)]
+    /// The jobs that are running.
     active: List<ObjectReference>,
+    /// When a job was last started.
     #[api(tag = 4)]
     last_schedule_time: Option<Time>,
-    #[api(tag = 5)]
+    /// When a job last ended well.
     last_successful_time: Option<Time>,
 }
 
 impl Kind for CronJob {
-    const NAMES: Names = Names {
-        group: "batch",
-        version: "v1",
-        kind: "CronJob",
-        plural: "cronjobs",
-        singular: "cronjob",
-        short: &["cj"],
-        categories: &["all"],
-    };
+    const NAMES: Names = Names::new("batch", "v1", "CronJob", "cronjobs", "cronjob")
+        .short(&["cj"])
+        .categories(&["all"]);
     const STORAGE: Storage = Storage::new("cronjobs", "v1");
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "CronJob", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CronJob")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Schedule", "string", |this, _| this.spec().schedule().into()),
@@ -111,10 +109,6 @@ impl Kind for CronJob {
         })
         .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         let spec = self.spec();

@@ -16,66 +16,34 @@ use crate::{columns, core::volume::projected::check_signer};
 /// The wish for a certificate, and what has become of it.
 #[api]
 pub struct CertificateSigningRequest {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// Who wishes what. It never changes.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: CertificateSigningRequestSpec,
     /// Whether the wish is approved or denied, and the certificate.
-    #[api(tag = 3)]
     status: CertificateSigningRequestStatus,
 }
 
 #[api]
 pub struct CertificateSigningRequestSpec {
     /// The request itself, as PEM.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     request: Bytes,
     /// Who is to sign: `example.com/signer`.
     #[api(tag = 7, required, always)]
     signer_name: String,
     /// How long the certificate shall be valid.
-    #[api(tag = 8)]
     expiration_seconds: Option<i32>,
     /// What the certificate shall be used for.
-    #[api(
-        tag = 5,
-        go = "[]v1.KeyUsage",
-        values(
-            "any",
-            "cert sign",
-            "client auth",
-            "code signing",
-            "content commitment",
-            "crl sign",
-            "data encipherment",
-            "decipher only",
-            "digital signature",
-            "email protection",
-            "encipher only",
-            "ipsec end system",
-            "ipsec tunnel",
-            "ipsec user",
-            "key agreement",
-            "key encipherment",
-            "microsoft sgc",
-            "netscape sgc",
-            "ocsp signing",
-            "s/mime",
-            "server auth",
-            "signing",
-            "timestamping"
-        )
-    )]
+    #[api(tag = 5, go = "[]v1.KeyUsage", values = &USAGES)]
     usages: List<String>,
     /// The user who asks. The server writes it down.
     #[api(tag = 2)]
     username: String,
     /// The user's number. The server writes it down.
-    #[api(tag = 3)]
     uid: String,
     /// The user's groups. The server writes them down.
-    #[api(tag = 4)]
     groups: List<String>,
     /// What else is known of the user. The server writes it down.
     #[api(tag = 6, go = "map[string]v1.ExtraValue")]
@@ -85,17 +53,16 @@ pub struct CertificateSigningRequestSpec {
 #[api]
 pub struct CertificateSigningRequestStatus {
     /// What was decided: Approved, Denied, Failed.
-    #[api(tag = 1, keys("type"))]
+    #[api(keys("type"))]
     conditions: List<CertificateSigningRequestCondition>,
     /// The certificate, as PEM.
-    #[api(tag = 2)]
     certificate: Bytes,
 }
 
 #[api]
 pub struct CertificateSigningRequestCondition {
     /// What was decided: Approved, Denied, Failed, or something else.
-    #[api(tag = 1, required, always, go = "v1.RequestConditionType")]
+    #[api(required, always, go = "v1.RequestConditionType")]
     type_: String,
     /// Whether it holds: True, False, Unknown.
     #[api(tag = 6, required, always, go = "v1.ConditionStatus")]
@@ -104,32 +71,28 @@ pub struct CertificateSigningRequestCondition {
     #[api(tag = 2)]
     reason: String,
     /// Why, for people.
-    #[api(tag = 3)]
     message: String,
     /// When it was last looked at.
-    #[api(tag = 4)]
     last_update_time: Time,
     /// When it last changed.
-    #[api(tag = 5)]
     last_transition_time: Time,
 }
 
 impl Kind for CertificateSigningRequest {
-    const NAMES: Names = Names {
-        group: "certificates.k8s.io",
-        version: "v1",
-        kind: "CertificateSigningRequest",
-        plural: "certificatesigningrequests",
-        singular: "certificatesigningrequest",
-        short: &["csr"],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "certificates.k8s.io",
+        "v1",
+        "CertificateSigningRequest",
+        "certificatesigningrequests",
+        "certificatesigningrequest",
+    )
+    .short(&["csr"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("certificatesigningrequests", "v1");
     const NAME: NameRule = names::path_segment;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("approval", "CertificateSigningRequest", &["get", "patch", "update"]),
-        Subresource::new("status", "CertificateSigningRequest", &["get", "patch", "update"]),
+        Subresource::status("CertificateSigningRequest"),
     ];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -144,10 +107,6 @@ impl Kind for CertificateSigningRequest {
     ];
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("spec.signerName", |csr| csr.spec().signer_name().into())];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.set_status(CertificateSigningRequestStatus::new());

@@ -14,33 +14,30 @@ use crate::{columns, core::volume::projected::check_signer};
 /// Certificates that pods may trust.
 #[api]
 pub struct ClusterTrustBundle {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The certificates, and whose they are.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: ClusterTrustBundleSpec,
 }
 
 #[api]
 pub struct ClusterTrustBundleSpec {
     /// The signer that the certificates belong to, if any. It never changes.
-    #[api(tag = 1)]
     signer_name: String,
     /// The certificates, as PEM.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     trust_bundle: String,
 }
 
 impl Kind for ClusterTrustBundle {
-    const NAMES: Names = Names {
-        group: "certificates.k8s.io",
-        version: "v1",
-        kind: "ClusterTrustBundle",
-        plural: "clustertrustbundles",
-        singular: "clustertrustbundle",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "certificates.k8s.io",
+        "v1",
+        "ClusterTrustBundle",
+        "clustertrustbundles",
+        "clustertrustbundle",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("clustertrustbundles", "v1beta1");
     const BLIND_UPDATES: bool = false;
@@ -54,10 +51,6 @@ impl Kind for ClusterTrustBundle {
     ];
     const INDEXES: &'static [Index<Self>] =
         &[Index::topic("spec.signerName", |bundle| bundle.spec().signer_name().into())];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         self.check_names(errs);

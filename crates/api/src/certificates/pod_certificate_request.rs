@@ -10,41 +10,40 @@ use crate::columns;
 /// The wish of a kubelet for a certificate of a pod.
 #[api]
 pub struct PodCertificateRequest {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is wished for which pod. It never changes.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: PodCertificateRequestSpec,
     /// What the signer has decided.
-    #[api(tag = 3)]
     status: PodCertificateRequestStatus,
 }
 
 #[api]
 pub struct PodCertificateRequestSpec {
     /// Who is to sign: `example.com/signer`.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     signer_name: String,
     /// The pod's name.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     pod_name: String,
     /// The pod's number.
-    #[api(tag = 3, name = "podUID", required, always, go = "types.UID")]
+    #[api(name = "podUID", required, always, go = "types.UID")]
     pod_uid: String,
     /// The name of the pod's service account.
-    #[api(tag = 4, required, always)]
+    #[api(required, always)]
     service_account_name: String,
     /// The number of the pod's service account.
-    #[api(tag = 5, name = "serviceAccountUID", required, always, go = "types.UID")]
+    #[api(name = "serviceAccountUID", required, always, go = "types.UID")]
     service_account_uid: String,
     /// The node that the pod runs on.
-    #[api(tag = 6, required, always, go = "types.NodeName")]
+    #[api(required, always, go = "types.NodeName")]
     node_name: String,
     /// The node's number.
-    #[api(tag = 7, name = "nodeUID", required, always, go = "types.UID")]
+    #[api(name = "nodeUID", required, always, go = "types.UID")]
     node_uid: String,
     /// How long the certificate may be valid at most.
-    #[api(tag = 8, default = 86400)]
+    #[api(default = 86400)]
     max_expiration_seconds: Option<i32>,
     /// A request that is signed by the key, and says nothing else.
     #[api(tag = 12, name = "stubPKCS10Request", required, always)]
@@ -57,32 +56,27 @@ pub struct PodCertificateRequestSpec {
 #[api]
 pub struct PodCertificateRequestStatus {
     /// What was decided: Issued, Denied, Failed.
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
     /// The certificate and those that lead to its root, as PEM.
-    #[api(tag = 2)]
     certificate_chain: String,
     /// From when on the certificate is valid.
     #[api(tag = 4)]
     not_before: Option<Time>,
     /// When the kubelet should ask for the next one.
-    #[api(tag = 5)]
     begin_refresh_at: Option<Time>,
     /// Until when the certificate is valid.
-    #[api(tag = 6)]
     not_after: Option<Time>,
 }
 
 impl Kind for PodCertificateRequest {
-    const NAMES: Names = Names {
-        group: "certificates.k8s.io",
-        version: "v1",
-        kind: "PodCertificateRequest",
-        plural: "podcertificaterequests",
-        singular: "podcertificaterequest",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "certificates.k8s.io",
+        "v1",
+        "PodCertificateRequest",
+        "podcertificaterequests",
+        "podcertificaterequest",
+    );
     const STORAGE: Storage = Storage::new("podcertificaterequests", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
@@ -101,10 +95,6 @@ impl Kind for PodCertificateRequest {
             columns::labels(this.spec().unverified_user_annotations())
         }),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn from_stored(object: &mut Value) {
         for name in ["pkixPublicKey", "proofOfPossession"] {

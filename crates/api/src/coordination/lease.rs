@@ -4,51 +4,36 @@ use macros::api;
 use object::{MicroTime, ObjectMeta};
 use schema::{Column, Errors, Kind, Names, Path, Storage};
 
+/// Says who holds something, and until when.
 #[api]
 pub struct Lease {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// Who holds it.
-    #[api(tag = 2)]
     spec: LeaseSpec,
 }
 
 #[api]
 pub struct LeaseSpec {
     /// Who holds it.
-    #[api(tag = 1)]
     holder_identity: Option<String>,
     /// How long it holds without being renewed.
-    #[api(tag = 2)]
     lease_duration_seconds: Option<i32>,
     /// When the holder got it.
-    #[api(tag = 3)]
     acquire_time: Option<MicroTime>,
     /// When the holder renewed it last.
-    #[api(tag = 4)]
     renew_time: Option<MicroTime>,
     /// How often it has changed hands.
-    #[api(tag = 5)]
     lease_transitions: Option<i32>,
     /// How the holder is chosen among candidates.
-    #[api(tag = 6, go = "v1.CoordinatedLeaseStrategy")]
+    #[api(go = "v1.CoordinatedLeaseStrategy")]
     strategy: Option<String>,
     /// To whom it should be handed.
-    #[api(tag = 7)]
     preferred_holder: Option<String>,
 }
 
 impl Kind for Lease {
-    const NAMES: Names = Names {
-        group: "coordination.k8s.io",
-        version: "v1",
-        kind: "Lease",
-        plural: "leases",
-        singular: "lease",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new("coordination.k8s.io", "v1", "Lease", "leases", "lease");
     const STORAGE: Storage = Storage::new("leases", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
@@ -60,10 +45,6 @@ impl Kind for Lease {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));

@@ -8,29 +8,19 @@ use crate::rules::Rules;
 
 use super::ObjectReference;
 
+/// Puts a pod on a node.
 #[api]
 pub struct Binding {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// The node that the pod goes to.
+    #[api(required, always)]
     target: ObjectReference,
 }
 
 impl Kind for Binding {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "Binding",
-        plural: "bindings",
-        singular: "binding",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new("", "v1", "Binding", "bindings", "binding");
     const VERBS: &'static [&'static str] = verbs::CREATE;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         let (target, at) = (self.target(), Path::Root.field("target"));

@@ -4,41 +4,35 @@ use macros::api;
 use object::{List, ObjectMeta};
 use schema::{Kind, Names, Scope};
 
+/// How a part of the control plane is; no longer filled.
 #[api]
 pub struct ComponentStatus {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, keys("type"), merge, merge_key = "type")]
+    /// What holds of the object at present.
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<ComponentCondition>,
 }
 
 #[api]
 pub struct ComponentCondition {
-    #[api(tag = 1, required, always, go = "v1.ComponentConditionType")]
+    /// Which condition this is.
+    #[api(required, always, go = "v1.ComponentConditionType")]
     type_: String,
-    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(required, always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// Why, as a sentence for people.
     message: String,
-    #[api(tag = 4)]
+    /// What went wrong.
     error: String,
 }
 
 impl Kind for ComponentStatus {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "ComponentStatus",
-        plural: "componentstatuses",
-        singular: "componentstatus",
-        short: &["cs"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("", "v1", "ComponentStatus", "componentstatuses", "componentstatus")
+            .short(&["cs"]);
     const DEPRECATED: &str = "deprecated in v1.19+";
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = &["get", "list"];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 }

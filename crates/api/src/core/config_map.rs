@@ -4,10 +4,10 @@ use macros::api;
 use object::{Bytes, Lens, Map, ObjectMeta, count, names};
 use schema::{Column, Errors, Kind, Names, Path, Storage};
 
+/// Settings for pods: text and bytes by name.
 #[api]
 pub struct ConfigMap {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// Whether the data can never change.
     #[api(tag = 4)]
@@ -16,20 +16,12 @@ pub struct ConfigMap {
     #[api(tag = 2)]
     data: Map<String>,
     /// Bytes by key.
-    #[api(tag = 3)]
     binary_data: Map<Bytes>,
 }
 
 impl Kind for ConfigMap {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "ConfigMap",
-        plural: "configmaps",
-        singular: "configmap",
-        short: &["cm"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("", "v1", "ConfigMap", "configmaps", "configmap").short(&["cm"]);
     const STORAGE: Storage = Storage::new("configmaps", "v1");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -38,10 +30,6 @@ impl Kind for ConfigMap {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         let (data, binary) = (Path::Root.field("data"), Path::Root.field("binaryData"));

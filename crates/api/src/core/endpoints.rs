@@ -11,58 +11,56 @@ use crate::{columns, rules::Rules};
 
 use super::ObjectReference;
 
+/// The addresses of a service, as older clients read them.
 #[api]
 pub struct Endpoints {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// Addresses with the ports that they have in common.
     subsets: List<EndpointSubset>,
 }
 
 #[api]
 pub struct EndpointSubset {
-    #[api(tag = 1)]
+    /// The addresses that are ready.
     addresses: List<EndpointAddress>,
-    #[api(tag = 2)]
+    /// The addresses that are not ready yet.
     not_ready_addresses: List<EndpointAddress>,
-    #[api(tag = 3)]
+    /// The ports that they have.
     ports: List<EndpointPort>,
 }
 
 #[api(atomic)]
 pub struct EndpointAddress {
-    #[api(tag = 1, required, always)]
+    /// The address.
+    #[api(required, always)]
     ip: String,
+    /// The host name of the endpoint.
     #[api(tag = 3)]
     hostname: String,
-    #[api(tag = 4)]
+    /// The node that the endpoint is on.
     node_name: Option<String>,
+    /// The object that the address belongs to.
     #[api(tag = 2)]
     target_ref: Option<ObjectReference>,
 }
 
 #[api(atomic)]
 pub struct EndpointPort {
-    #[api(tag = 1)]
+    /// The name of the port; that of the service's port.
     name: String,
-    #[api(tag = 2, required, always)]
+    /// The number of the port.
+    #[api(required, always)]
     port: i32,
-    #[api(tag = 3, default = "TCP", implied, go = "v1.Protocol")]
+    /// TCP, UDP or SCTP.
+    #[api(default = "TCP", implied, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: String,
-    #[api(tag = 4)]
+    /// The protocol that is spoken on the port.
     app_protocol: Option<String>,
 }
 
 impl Kind for Endpoints {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "Endpoints",
-        plural: "endpoints",
-        singular: "endpoints",
-        short: &["ep"],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new("", "v1", "Endpoints", "endpoints", "endpoints").short(&["ep"]);
     const STORAGE: Storage = Storage::new("services/endpoints", "v1");
     const DEPRECATED: &str = "deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     const CREATED_BY_UPDATE: bool = true;
@@ -71,10 +69,6 @@ impl Kind for Endpoints {
         Column::new("Endpoints", "string", |endpoints, _| endpoints.cell().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
         let manager = self.metadata().labels().get("endpoints.kubernetes.io/managed-by");

@@ -10,81 +10,63 @@ use crate::rules::Rules;
 
 use super::ObjectReference;
 
+/// Something that has happened to an object.
 #[api]
 pub struct Event {
     /// Name, labels and the like.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     metadata: ObjectMeta,
     /// What the event is about.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     involved_object: ObjectReference,
     /// Why it happened, in one word.
-    #[api(tag = 3)]
     reason: String,
     /// The same, for people.
-    #[api(tag = 4)]
     message: String,
     /// Who saw it.
-    #[api(tag = 5)]
     source: EventSource,
     /// When it was first seen.
-    #[api(tag = 6)]
     first_timestamp: Time,
     /// When it was last seen.
-    #[api(tag = 7)]
     last_timestamp: Time,
     /// How often it was seen.
-    #[api(tag = 8)]
     count: i32,
     /// Normal or Warning.
-    #[api(tag = 9)]
     type_: String,
     /// When it happened.
-    #[api(tag = 10)]
     event_time: MicroTime,
     /// How often, and when last, if it goes on.
-    #[api(tag = 11)]
     series: Option<EventSeries>,
     /// What was done.
-    #[api(tag = 12)]
     action: String,
     /// What else it has to do with.
-    #[api(tag = 13)]
     related: Option<ObjectReference>,
     /// Who reports it.
-    #[api(tag = 14, always)]
+    #[api(always)]
     reporting_component: String,
     /// Which of them.
-    #[api(tag = 15, always)]
+    #[api(always)]
     reporting_instance: String,
 }
 
 #[api]
 pub struct EventSource {
-    #[api(tag = 1)]
+    /// The component that tells it.
     component: String,
-    #[api(tag = 2)]
+    /// The node that the component is on.
     host: String,
 }
 
 #[api]
 pub struct EventSeries {
-    #[api(tag = 1)]
+    /// How often it has happened so far.
     count: i32,
-    #[api(tag = 2)]
+    /// When it last happened.
     last_observed_time: MicroTime,
 }
 
 impl Kind for Event {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "Event",
-        plural: "events",
-        singular: "event",
-        short: &["ev"],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new("", "v1", "Event", "events", "event").short(&["ev"]);
     const STORAGE: Storage = Storage::new("events", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const TTL: Option<Duration> = Some(Duration::from_hours(1));
@@ -93,10 +75,8 @@ impl Kind for Event {
         Column::new("Type", "string", |event, _| event.type_().into()),
         Column::new("Reason", "string", |event, _| event.reason().into()),
         Column::new("Object", "string", |event, _| event.involved_object().cell()),
-        Column::new("Subobject", "string", |event: &Self, _| {
-            event.involved_object().field_path().into()
-        })
-        .wide(),
+        Column::new("Subobject", "string", |it: &Self, _| it.involved_object().field_path().into())
+            .wide(),
         Column::new("Source", "string", |event: &Self, _| event.reporter().into()).wide(),
         Column::new("Message", "string", |event, _| event.message().trim().into()),
         Column::new("First Seen", "string", |event: &Self, now| event.first_seen(now).into())
@@ -129,10 +109,6 @@ impl Kind for Event {
         }),
     ];
     const NAME: NameRule = names::path_segment;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         self.check(errs);

@@ -11,52 +11,49 @@ use super::resources::{
     rules::{can_overcommit, check_container_name, check_resource_name},
 };
 
+/// What pods and claims of a namespace may ask for, and what they get by default.
 #[api]
 pub struct LimitRange {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is wanted.
     spec: LimitRangeSpec,
 }
 
 #[api]
 pub struct LimitRangeSpec {
-    #[api(tag = 1, required, always)]
+    /// The limits.
+    #[api(required, always)]
     limits: List<LimitRangeItem>,
 }
 
 #[api]
 pub struct LimitRangeItem {
-    #[api(tag = 1, required, always, go = "v1.LimitType")]
+    /// What the limit is about: Pod, Container or PersistentVolumeClaim.
+    #[api(required, always, go = "v1.LimitType")]
     type_: String,
-    #[api(tag = 2, go = "v1.ResourceList")]
+    /// The most that may be asked for.
+    #[api(go = "v1.ResourceList")]
     max: Map<Quantity>,
-    #[api(tag = 3, go = "v1.ResourceList")]
+    /// The least that must be asked for.
+    #[api(go = "v1.ResourceList")]
     min: Map<Quantity>,
-    #[api(tag = 4, go = "v1.ResourceList")]
+    /// The limit of containers that name none.
+    #[api(go = "v1.ResourceList")]
     default: Map<Quantity>,
-    #[api(tag = 5, go = "v1.ResourceList")]
+    /// The request of containers that name none.
+    #[api(go = "v1.ResourceList")]
     default_request: Map<Quantity>,
-    #[api(tag = 6, go = "v1.ResourceList")]
+    /// How many times the request a limit may be.
+    #[api(go = "v1.ResourceList")]
     max_limit_request_ratio: Map<Quantity>,
 }
 
 impl Kind for LimitRange {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "LimitRange",
-        plural: "limitranges",
-        singular: "limitrange",
-        short: &["limits"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("", "v1", "LimitRange", "limitranges", "limitrange").short(&["limits"]);
     const STORAGE: Storage = Storage::new("limitranges", "v1");
     const CREATED_BY_UPDATE: bool = true;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         if self.metadata().name().is_empty() {

@@ -10,47 +10,48 @@ use schema::{
 /// Lets a namespace go only when it is empty.
 const FINALIZER: &str = "kubernetes";
 
+/// A room for names of objects.
 #[api]
 pub struct Namespace {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What holds the namespace back when it is deleted.
-    #[api(tag = 2)]
     spec: NamespaceSpec,
     /// Whether it is in use or on its way out.
-    #[api(tag = 3)]
     status: NamespaceStatus,
 }
 
 #[api]
 pub struct NamespaceSpec {
     /// Who must let go before the namespace goes.
-    #[api(tag = 1, go = "[]v1.FinalizerName")]
+    #[api(go = "[]v1.FinalizerName")]
     finalizers: List<String>,
 }
 
 #[api]
 pub struct NamespaceStatus {
     /// Active or Terminating.
-    #[api(tag = 1, default = "Active", implied, go = "v1.NamespacePhase")]
+    #[api(default = "Active", implied, go = "v1.NamespacePhase", values("Active", "Terminating"))]
     phase: String,
     /// What is known of it, point by point.
-    #[api(tag = 2, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<NamespaceCondition>,
 }
 
 #[api]
 pub struct NamespaceCondition {
-    #[api(tag = 1, required, always, go = "v1.NamespaceConditionType")]
+    /// Which condition this is.
+    #[api(required, always, go = "v1.NamespaceConditionType")]
     type_: String,
-    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(required, always, go = "v1.ConditionStatus")]
     status: String,
+    /// When the status last changed.
     #[api(tag = 4)]
     last_transition_time: Time,
-    #[api(tag = 5)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 6)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
@@ -62,22 +63,13 @@ impl Namespace {
 }
 
 impl Kind for Namespace {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "Namespace",
-        plural: "namespaces",
-        singular: "namespace",
-        short: &["ns"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("", "v1", "Namespace", "namespaces", "namespace").short(&["ns"]);
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::NO_COLLECTION;
     const STORAGE: Storage = Storage::new("namespaces", "v1");
-    const SUBRESOURCES: &'static [Subresource] = &[
-        Subresource::new("finalize", "Namespace", &["update"]),
-        Subresource::new("status", "Namespace", &["get", "patch", "update"]),
-    ];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::new("finalize", "Namespace", &["update"]), Subresource::status("Namespace")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Status", "string", |namespace, _| namespace.status().phase().into()),
@@ -86,10 +78,6 @@ impl Kind for Namespace {
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("status.phase", |namespace| namespace.status().phase().into())];
     const NAME: NameRule = names::dns_label;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         for finalizer in self.spec().finalizers().iter() {

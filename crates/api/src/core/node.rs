@@ -15,23 +15,21 @@ use crate::{
     rules::{Rules, go_struct},
 };
 
+/// A machine that runs pods.
 #[api]
 pub struct Node {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What the node should be.
-    #[api(tag = 2)]
     spec: NodeSpec,
     /// What it is, as it tells itself.
-    #[api(tag = 3)]
     status: NodeStatus,
 }
 
 #[api]
 pub struct NodeSpec {
     /// The first range that its pods get addresses from.
-    #[api(tag = 1, name = "podCIDR")]
+    #[api(name = "podCIDR")]
     pod_cidr: String,
     /// The ranges that its pods get addresses from.
     #[api(tag = 7, name = "podCIDRs", set, merge)]
@@ -40,217 +38,230 @@ pub struct NodeSpec {
     #[api(tag = 3, name = "providerID")]
     provider_id: String,
     /// Whether no further pods come to it.
-    #[api(tag = 4)]
     unschedulable: bool,
     /// What keeps pods away that do not tolerate it.
-    #[api(tag = 5)]
     taints: List<Taint>,
-    #[api(tag = 6)]
+    /// No longer of use.
     config_source: Option<NodeConfigSource>,
+    /// No longer of use.
     #[api(tag = 2, name = "externalID")]
     external_id: String,
+    /// Which pods may be preempted on the node.
     #[api(tag = 8)]
     pod_preemption_policy: Option<NodePodPreemptionPolicy>,
 }
 
 #[api]
 pub struct NodePodPreemptionPolicy {
-    #[api(tag = 1, set)]
+    /// Whether no pod is preempted to let another grow.
+    #[api(set)]
     disable_resize_preemption: List<String>,
 }
 
 #[api]
 pub struct NodeConfigSource {
+    /// The map with the kubelet's configuration.
     #[api(tag = 2)]
     config_map: Option<ConfigMapNodeConfigSource>,
 }
 
 #[api]
 pub struct ConfigMapNodeConfigSource {
-    #[api(tag = 1, required, always)]
+    /// The namespace of the map.
+    #[api(required, always)]
     namespace: String,
-    #[api(tag = 2, required, always)]
+    /// The name of the map.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 3, go = "types.UID")]
+    /// The uid of the map.
+    #[api(go = "types.UID")]
     uid: String,
-    #[api(tag = 4)]
+    /// The version of the map.
     resource_version: String,
-    #[api(tag = 5, required, always)]
+    /// The key under which the configuration is.
+    #[api(required, always)]
     kubelet_config_key: String,
 }
 
 #[api]
 pub struct NodeStatus {
     /// All that it has.
-    #[api(tag = 1, go = "v1.ResourceList")]
+    #[api(go = "v1.ResourceList")]
     capacity: Map<Quantity>,
     /// What pods can have of it.
-    #[api(tag = 2, go = "v1.ResourceList")]
+    #[api(go = "v1.ResourceList")]
     allocatable: Map<Quantity>,
     /// Of no use any more.
-    #[api(tag = 3, go = "v1.NodePhase")]
+    #[api(go = "v1.NodePhase", values("Pending", "Running", "Terminated"))]
     phase: String,
     /// What is known of it, point by point.
-    #[api(tag = 4, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<NodeCondition>,
     /// Names and addresses to reach it by.
-    #[api(tag = 5, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     addresses: List<NodeAddress>,
     /// Where its kubelet listens.
-    #[api(tag = 6)]
     daemon_endpoints: NodeDaemonEndpoints,
     /// Its system, kernel and programs.
-    #[api(tag = 7)]
     node_info: NodeSystemInfo,
     /// Images that it has.
-    #[api(tag = 8)]
     images: List<ContainerImage>,
     /// Volumes that it has mounted.
-    #[api(tag = 9, go = "[]v1.UniqueVolumeName")]
+    #[api(go = "[]v1.UniqueVolumeName")]
     volumes_in_use: List<String>,
     /// Volumes that are attached to it.
-    #[api(tag = 10)]
     volumes_attached: List<AttachedVolume>,
-    #[api(tag = 11)]
+    /// No longer of use.
     config: Option<NodeConfigStatus>,
-    #[api(tag = 12)]
+    /// What the container runtime offers.
     runtime_handlers: List<NodeRuntimeHandler>,
-    #[api(tag = 13)]
+    /// What the node's runtime can do.
     features: Option<NodeFeatures>,
-    #[api(tag = 14)]
+    /// The features that the node says it has.
     declared_features: List<String>,
 }
 
 #[api]
 pub struct NodeDaemonEndpoints {
-    #[api(tag = 1)]
+    /// Where the kubelet listens.
     kubelet_endpoint: DaemonEndpoint,
 }
 
 #[api]
 pub struct DaemonEndpoint {
-    #[api(tag = 1, name = "Port", required, always)]
+    /// The port.
+    #[api(name = "Port", required, always)]
     port: i32,
 }
 
 #[api]
 pub struct NodeRuntimeHandler {
-    #[api(tag = 1, always)]
+    /// The name of the handler; empty for the default one.
+    #[api(always)]
     name: String,
-    #[api(tag = 2)]
+    /// What it can do.
     features: Option<NodeRuntimeHandlerFeatures>,
 }
 
 #[api]
 pub struct NodeRuntimeHandlerFeatures {
-    #[api(tag = 1)]
+    /// Whether it can make mounts read-only all the way down.
     recursive_read_only_mounts: Option<bool>,
-    #[api(tag = 2)]
+    /// Whether it can give pods users of their own.
     user_namespaces: Option<bool>,
 }
 
 #[api]
 pub struct NodeFeatures {
-    #[api(tag = 1)]
+    /// Whether it can leave out the groups that the image names.
     supplemental_groups_policy: Option<bool>,
 }
 
 #[api]
 pub struct NodeSystemInfo {
-    #[api(tag = 1, name = "machineID", required, always)]
+    /// What tells the machine from others.
+    #[api(name = "machineID", required, always)]
     machine_id: String,
-    #[api(tag = 2, name = "systemUUID", required, always)]
+    /// What the firmware calls the machine.
+    #[api(name = "systemUUID", required, always)]
     system_uuid: String,
-    #[api(tag = 3, name = "bootID", required, always)]
+    /// What tells this start of the machine from others.
+    #[api(name = "bootID", required, always)]
     boot_id: String,
-    #[api(tag = 4, required, always)]
+    /// The version of the kernel.
+    #[api(required, always)]
     kernel_version: String,
-    #[api(tag = 5, required, always)]
+    /// The name of the operating system.
+    #[api(required, always)]
     os_image: String,
-    #[api(tag = 6, required, always)]
+    /// Name and version of the container runtime.
+    #[api(required, always)]
     container_runtime_version: String,
-    #[api(tag = 7, required, always)]
+    /// The version of the kubelet.
+    #[api(required, always)]
     kubelet_version: String,
-    #[api(tag = 8, required, always)]
+    /// No longer of use.
+    #[api(required, always)]
     kube_proxy_version: String,
-    #[api(tag = 9, required, always)]
+    /// linux or windows.
+    #[api(required, always)]
     operating_system: String,
-    #[api(tag = 10, required, always)]
+    /// The processor, like amd64.
+    #[api(required, always)]
     architecture: String,
-    #[api(tag = 11)]
+    /// What there is of swap.
     swap: Option<NodeSwapStatus>,
-    #[api(tag = 12)]
+    /// Whether the kubelet runs without being root outside.
     running_in_user_namespace: Option<bool>,
 }
 
 #[api]
 pub struct NodeSwapStatus {
-    #[api(tag = 1)]
+    /// How many bytes there are.
     capacity: Option<i64>,
 }
 
 #[api]
 pub struct NodeConfigStatus {
-    #[api(tag = 1)]
+    /// What the node should use.
     assigned: Option<NodeConfigSource>,
-    #[api(tag = 2)]
+    /// What it uses.
     active: Option<NodeConfigSource>,
-    #[api(tag = 3)]
+    /// What it falls back to.
     last_known_good: Option<NodeConfigSource>,
-    #[api(tag = 4)]
+    /// What went wrong.
     error: String,
 }
 
 #[api]
 pub struct AttachedVolume {
-    #[api(tag = 1, required, always, go = "v1.UniqueVolumeName")]
+    /// The name of the volume.
+    #[api(required, always, go = "v1.UniqueVolumeName")]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// The device on the node.
+    #[api(required, always)]
     device_path: String,
 }
 
 #[api]
 pub struct ContainerImage {
-    #[api(tag = 1, always)]
+    /// What the image is called.
+    #[api(always)]
     names: List<String>,
-    #[api(tag = 2)]
+    /// How large it is.
     size_bytes: i64,
 }
 
 #[api]
 pub struct NodeCondition {
-    #[api(tag = 1, required, always, go = "v1.NodeConditionType")]
+    /// Which condition this is.
+    #[api(required, always, go = "v1.NodeConditionType")]
     type_: String,
-    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(required, always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// When the condition was last told.
     last_heartbeat_time: Time,
-    #[api(tag = 4)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 5)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 6)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 #[api]
 pub struct NodeAddress {
-    #[api(tag = 1, required, always, go = "v1.NodeAddressType")]
+    /// What kind of address: Hostname, InternalIP, ExternalIP and the like.
+    #[api(required, always, go = "v1.NodeAddressType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    /// The address.
+    #[api(required, always)]
     address: String,
 }
 
 impl Kind for Node {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "Node",
-        plural: "nodes",
-        singular: "node",
-        short: &["no"],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new("", "v1", "Node", "nodes", "node").short(&["no"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("minions", "v1");
     const SUBRESOURCES: &'static [Subresource] = &[
@@ -259,7 +270,7 @@ impl Kind for Node {
             "NodeProxyOptions",
             &["create", "delete", "get", "patch", "update"],
         ),
-        Subresource::new("status", "Node", &["get", "patch", "update"]),
+        Subresource::status("Node"),
     ];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -285,10 +296,6 @@ impl Kind for Node {
     ];
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("spec.unschedulable", |node| node.spec().unschedulable().to_string())];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));

@@ -7,138 +7,146 @@ use super::ObjectReference;
 
 #[api(atomic)]
 pub struct TopologySelectorTerm {
-    #[api(tag = 1)]
+    /// What must hold of the labels of a place.
     match_label_expressions: List<TopologySelectorLabelRequirement>,
 }
 
 #[api]
 pub struct TopologySelectorLabelRequirement {
-    #[api(tag = 1, required, always)]
+    /// The label.
+    #[api(required, always)]
     key: String,
-    #[api(tag = 2, required, always)]
+    /// What it may be.
+    #[api(required, always)]
     values: List<String>,
 }
 
 #[api]
 pub struct AvoidPods {
-    #[api(tag = 1)]
+    /// The pods that the node would rather not have.
     prefer_avoid_pods: List<PreferAvoidPodsEntry>,
 }
 
 #[api]
 pub struct PreferAvoidPodsEntry {
-    #[api(tag = 1, required, always)]
+    /// Which pods.
+    #[api(required, always)]
     pod_signature: PodSignature,
-    #[api(tag = 2)]
+    /// When one was last evicted.
     eviction_time: Time,
-    #[api(tag = 3)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 4)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 #[api]
 pub struct PodSignature {
-    #[api(tag = 1)]
+    /// What the pods belong to.
     pod_controller: Option<OwnerReference>,
 }
 
 #[api]
 pub struct Preconditions {
-    #[api(tag = 1, go = "types.UID")]
+    /// The uid that the object must have.
+    #[api(go = "types.UID")]
     uid: Option<String>,
 }
 
 #[api]
 pub struct PodLogOptions {
-    #[api(tag = 1)]
+    /// The container; not needed where there is only one.
     container: String,
-    #[api(tag = 2)]
+    /// Whether to go on as more is written.
     follow: bool,
-    #[api(tag = 3)]
+    /// Whether to read what the container wrote before its last restart.
     previous: bool,
-    #[api(tag = 4)]
+    /// How far back to begin.
     since_seconds: Option<i64>,
-    #[api(tag = 5)]
+    /// When to begin.
     since_time: Option<Time>,
-    #[api(tag = 6)]
+    /// Whether each line begins with its time.
     timestamps: bool,
-    #[api(tag = 7)]
+    /// How many of the last lines to read.
     tail_lines: Option<i64>,
-    #[api(tag = 8)]
+    /// How many bytes to read at most.
     limit_bytes: Option<i64>,
-    #[api(tag = 9, name = "insecureSkipTLSVerifyBackend")]
+    /// Whether the kubelet's certificate is not checked.
+    #[api(name = "insecureSkipTLSVerifyBackend")]
     insecure_skip_tls_verify_backend: bool,
-    #[api(tag = 10)]
+    /// Which output: All, Stdout or Stderr.
     stream: Option<String>,
 }
 
 #[api]
 pub struct PodAttachOptions {
-    #[api(tag = 1)]
+    /// Whether the input is passed on.
     stdin: bool,
-    #[api(tag = 2)]
+    /// Whether the output is passed back.
     stdout: bool,
-    #[api(tag = 3)]
+    /// Whether the errors are passed back.
     stderr: bool,
-    #[api(tag = 4)]
+    /// Whether it is a terminal.
     tty: bool,
-    #[api(tag = 5)]
+    /// The container; not needed where there is only one.
     container: String,
 }
 
 #[api]
 pub struct PodExecOptions {
-    #[api(tag = 1)]
+    /// Whether the input is passed on.
     stdin: bool,
-    #[api(tag = 2)]
+    /// Whether the output is passed back.
     stdout: bool,
-    #[api(tag = 3)]
+    /// Whether the errors are passed back.
     stderr: bool,
-    #[api(tag = 4)]
+    /// Whether it is a terminal.
     tty: bool,
-    #[api(tag = 5)]
+    /// The container; not needed where there is only one.
     container: String,
-    #[api(tag = 6, required, always)]
+    /// The program and its arguments.
+    #[api(required, always)]
     command: List<String>,
 }
 
 #[api]
 pub struct PodPortForwardOptions {
-    #[api(tag = 1)]
+    /// The ports to forward.
     ports: List<i32>,
 }
 
 #[api]
 pub struct PodProxyOptions {
-    #[api(tag = 1)]
+    /// The path to ask for.
     path: String,
 }
 
 #[api]
 pub struct NodeProxyOptions {
-    #[api(tag = 1)]
+    /// The path to ask for.
     path: String,
 }
 
 #[api]
 pub struct ServiceProxyOptions {
-    #[api(tag = 1)]
+    /// The path to ask for.
     path: String,
 }
 
 #[api]
 pub struct SerializedReference {
-    #[api(tag = 1)]
+    /// The object.
     reference: ObjectReference,
 }
 
 #[api]
 pub struct RangeAllocation {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// The range, as text.
+    #[api(required, always)]
     range: String,
-    #[api(tag = 3, required, always)]
+    /// What of it is taken, one bit each.
+    #[api(required, always)]
     data: Bytes,
 }

@@ -11,80 +11,116 @@ use super::{
 };
 use crate::{columns, rules::Rules};
 
+/// Somebody's wish for a piece of storage.
 #[api]
 pub struct PersistentVolumeClaim {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What is claimed.
-    #[api(tag = 2)]
     spec: PersistentVolumeClaimSpec,
     /// What the claim has got.
-    #[api(tag = 3)]
     status: PersistentVolumeClaimStatus,
 }
 
 #[api]
 pub struct PersistentVolumeClaimStatus {
-    #[api(tag = 1, default = "Pending", implied, go = "v1.PersistentVolumeClaimPhase")]
+    /// Pending, Bound or Lost.
+    #[api(
+        default = "Pending",
+        implied,
+        go = "v1.PersistentVolumeClaimPhase",
+        values("Bound", "Lost", "Pending")
+    )]
     phase: String,
-    #[api(tag = 2, go = "[]v1.PersistentVolumeAccessMode")]
+    /// How the volume can be mounted.
+    #[api(go = "[]v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
     access_modes: List<String>,
-    #[api(tag = 3, go = "v1.ResourceList")]
+    /// How large the volume is.
+    #[api(go = "v1.ResourceList")]
     capacity: Map<Quantity>,
-    #[api(tag = 4, keys("type"), merge, merge_key = "type")]
+    /// What holds of the object at present.
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<PersistentVolumeClaimCondition>,
-    #[api(tag = 5, go = "v1.ResourceList")]
+    /// What is set aside for the claim, growth under way included.
+    #[api(go = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
-    #[api(tag = 7, go = "map[v1.ResourceName]v1.ClaimResourceStatus")]
+    /// How far the growth is.
+    #[api(
+        tag = 7,
+        go = "map[v1.ResourceName]v1.ClaimResourceStatus",
+        values(
+            "ControllerResizeInProgress",
+            "ControllerResizeInfeasible",
+            "NodeResizeInProgress",
+            "NodeResizeInfeasible",
+            "NodeResizePending"
+        ),
+        granular
+    )]
     allocated_resource_statuses: Map<String>,
-    #[api(tag = 8)]
+    /// The attributes class in use.
     current_volume_attributes_class_name: Option<String>,
-    #[api(tag = 9)]
+    /// How far a change of attributes is.
     modify_volume_status: Option<ModifyVolumeStatus>,
-    #[api(tag = 10)]
+    /// How well the volume is.
     health_status: Option<VolumeHealthStatus>,
 }
 
 #[api]
 pub struct ModifyVolumeStatus {
-    #[api(tag = 1)]
+    /// The attributes class that is on its way.
     target_volume_attributes_class_name: String,
-    #[api(tag = 2, required, always, go = "v1.PersistentVolumeClaimModifyVolumeStatus")]
+    /// Pending, InProgress or Infeasible.
+    #[api(
+        required,
+        always,
+        go = "v1.PersistentVolumeClaimModifyVolumeStatus",
+        values("InProgress", "Infeasible", "Pending")
+    )]
     status: String,
 }
 
 #[api]
 pub struct PersistentVolumeClaimCondition {
-    #[api(tag = 1, required, always, go = "v1.PersistentVolumeClaimConditionType")]
+    /// Which condition this is.
+    #[api(required, always, go = "v1.PersistentVolumeClaimConditionType")]
     type_: String,
-    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(required, always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// When the condition was last looked at.
     last_probe_time: Time,
-    #[api(tag = 4)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 5)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 6)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 #[api]
 pub struct VolumeHealthStatus {
-    #[api(tag = 1, keys("status", "reason"), merge, merge_key = "status")]
+    /// What is wrong with the volume.
+    #[api(keys("status", "reason"), merge, merge_key = "status")]
     health_conditions: List<VolumeHealthCondition>,
-    #[api(tag = 2)]
+    /// When that last changed.
     last_transition_time: Time,
 }
 
 #[api]
 pub struct VolumeHealthCondition {
-    #[api(tag = 1, required, always, go = "v1.VolumeHealthStatusType")]
+    /// How bad it is: Degraded, Inaccessible or DataLoss.
+    #[api(
+        required,
+        always,
+        go = "v1.VolumeHealthStatusType",
+        values("DataLoss", "Degraded", "Inaccessible")
+    )]
     status: String,
-    #[api(tag = 2, required, always)]
+    /// Why, as one word for programs.
+    #[api(required, always)]
     reason: String,
-    #[api(tag = 3)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
@@ -100,19 +136,17 @@ impl PersistentVolumeClaimSpec {
 }
 
 impl Kind for PersistentVolumeClaim {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "PersistentVolumeClaim",
-        plural: "persistentvolumeclaims",
-        singular: "persistentvolumeclaim",
-        short: &["pvc"],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "",
+        "v1",
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        "persistentvolumeclaim",
+    )
+    .short(&["pvc"]);
     const STORAGE: Storage = Storage::new("persistentvolumeclaims", "v1");
     const SHOWS_DELETED: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "PersistentVolumeClaim", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PersistentVolumeClaim")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Status", "string", |claim, _| {
@@ -139,10 +173,6 @@ impl Kind for PersistentVolumeClaim {
         Column::new("VolumeMode", "string", |claim: &Self, _| claim.spec().volume_mode().into())
             .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
         if self.metadata().annotations().get(OLD_CLASS).is_some() {

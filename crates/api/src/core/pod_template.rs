@@ -8,32 +8,25 @@ use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
 use super::PodSpec;
 use crate::{columns, generation};
 
+/// What pods can be made from.
 #[api]
 pub struct PodTemplate {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What pods are made from.
     template: PodTemplateSpec,
 }
 
 #[api]
 pub struct PodTemplateSpec {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What the pods should be.
     spec: PodSpec,
 }
 
 impl Kind for PodTemplate {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "PodTemplate",
-        plural: "podtemplates",
-        singular: "podtemplate",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new("", "v1", "PodTemplate", "podtemplates", "podtemplate");
     const STORAGE: Storage = Storage::new("podtemplates", "v1");
     const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
@@ -44,10 +37,6 @@ impl Kind for PodTemplate {
             columns::labels(this.template().metadata().labels())
         }),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         if is_other(self.metadata(), old.map(Self::metadata)) {

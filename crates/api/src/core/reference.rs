@@ -6,55 +6,55 @@ use object::Value;
 #[api(atomic)]
 pub struct ObjectReference {
     /// Of the object.
-    #[api(tag = 1)]
     kind: String,
     /// Of the object.
-    #[api(tag = 2)]
     namespace: String,
     /// Of the object.
-    #[api(tag = 3)]
     name: String,
     /// Of the object.
-    #[api(tag = 4, go = "types.UID")]
+    #[api(go = "types.UID")]
     uid: String,
     /// Group and version of the object.
-    #[api(tag = 5)]
     api_version: String,
     /// The version of the object that is meant.
-    #[api(tag = 6)]
     resource_version: String,
     /// The part of the object that is meant.
-    #[api(tag = 7)]
     field_path: String,
 }
 
 #[api(atomic)]
 pub struct TypedLocalObjectReference {
-    #[api(tag = 1, always)]
+    /// The group of the kind; empty for the core group.
+    #[api(always)]
     api_group: Option<String>,
-    #[api(tag = 2, required, always)]
+    /// The kind.
+    #[api(required, always)]
     kind: String,
-    #[api(tag = 3, required, always)]
+    /// The name.
+    #[api(required, always)]
     name: String,
 }
 
 #[api]
 pub struct TypedObjectReference {
-    #[api(tag = 1, always)]
+    /// The group of the kind; empty for the core group.
+    #[api(always)]
     api_group: Option<String>,
-    #[api(tag = 2, required, always)]
+    /// The kind.
+    #[api(required, always)]
     kind: String,
-    #[api(tag = 3, required, always)]
+    /// The name.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 4)]
+    /// The namespace; the same one when absent.
     namespace: Option<String>,
 }
 
 #[api(atomic)]
 pub struct SecretReference {
-    #[api(tag = 1)]
+    /// The name of the secret.
     name: String,
-    #[api(tag = 2)]
+    /// The namespace of the secret.
     namespace: String,
 }
 

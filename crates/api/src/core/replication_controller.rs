@@ -14,73 +14,83 @@ use crate::{
     columns,
 };
 
+/// Keeps a number of like pods, as was done before ReplicaSets.
 #[api]
 pub struct ReplicationController {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is wanted.
     spec: ReplicationControllerSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: ReplicationControllerStatus,
 }
 
 #[api]
 pub struct ReplicationControllerSpec {
-    #[api(tag = 1, default = 1)]
+    /// How many pods there should be.
+    #[api(default = 1)]
     replicas: Option<i32>,
+    /// How long a pod must be ready before it counts as available.
     #[api(tag = 4, default = 0)]
     min_ready_seconds: i32,
+    /// Which pods belong to it, by labels.
     #[api(tag = 2, atomic)]
     selector: Map<String>,
-    #[api(tag = 3)]
+    /// What the pods are made from.
     template: Option<PodTemplateSpec>,
 }
 
 #[api]
 pub struct ReplicationControllerStatus {
-    #[api(tag = 1, required, always)]
+    /// How many pods there are.
+    #[api(required, always)]
     replicas: i32,
-    #[api(tag = 2)]
+    /// How many of them have all labels of the template.
     fully_labeled_replicas: i32,
+    /// How many of them are ready.
     #[api(tag = 4)]
     ready_replicas: i32,
-    #[api(tag = 5)]
+    /// How many of them have been ready for long enough.
     available_replicas: i32,
+    /// The generation of the object that the status is about.
     #[api(tag = 3)]
     observed_generation: i64,
+    /// What holds of the object at present.
     #[api(tag = 6, keys("type"), merge, merge_key = "type")]
     conditions: List<ReplicationControllerCondition>,
 }
 
 #[api]
 pub struct ReplicationControllerCondition {
-    #[api(tag = 1, required, always, go = "v1.ReplicationControllerConditionType")]
+    /// Which condition this is.
+    #[api(required, always, go = "v1.ReplicationControllerConditionType")]
     type_: String,
-    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(required, always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 4)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 5)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 impl Kind for ReplicationController {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "ReplicationController",
-        plural: "replicationcontrollers",
-        singular: "replicationcontroller",
-        short: &["rc"],
-        categories: &["all"],
-    };
+    const NAMES: Names = Names::new(
+        "",
+        "v1",
+        "ReplicationController",
+        "replicationcontrollers",
+        "replicationcontroller",
+    )
+    .short(&["rc"])
+    .categories(&["all"]);
     const STORAGE: Storage = Storage::new("controllers", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("scale", "Scale", &["get", "patch", "update"]),
-        Subresource::new("status", "ReplicationController", &["get", "patch", "update"]),
+        Subresource::status("ReplicationController"),
     ];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -101,10 +111,6 @@ impl Kind for ReplicationController {
     ];
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("status.replicas", |this| this.status().replicas().to_string())];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         if old.is_none() {

@@ -11,74 +11,74 @@ use crate::shown::shown;
 
 use super::resources;
 
+/// How much a namespace may have in all.
 #[api]
 pub struct ResourceQuota {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is wanted.
     spec: ResourceQuotaSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: ResourceQuotaStatus,
 }
 
 #[api]
 pub struct ResourceQuotaSpec {
-    #[api(tag = 1, go = "v1.ResourceList")]
+    /// How much of each resource the namespace may have.
+    #[api(go = "v1.ResourceList")]
     hard: Map<Quantity>,
-    #[api(tag = 2, go = "[]v1.ResourceQuotaScope")]
+    /// Which objects count; all of these must fit.
+    #[api(go = "[]v1.ResourceQuotaScope", values = &SCOPES)]
     scopes: List<String>,
-    #[api(tag = 3)]
+    /// Which objects count, by more detailed rules.
     scope_selector: Option<ScopeSelector>,
 }
 
 #[api(atomic)]
 pub struct ScopeSelector {
-    #[api(tag = 1)]
+    /// The rules, all of which must fit.
     match_expressions: List<ScopedResourceSelectorRequirement>,
 }
 
 #[api]
 pub struct ScopedResourceSelectorRequirement {
-    #[api(tag = 1, required, always, go = "v1.ResourceQuotaScope")]
+    /// What is looked at.
+    #[api(required, always, go = "v1.ResourceQuotaScope", values = &SCOPES)]
     scope_name: String,
-    #[api(tag = 2, required, always, go = "v1.ScopeSelectorOperator")]
+    /// How it is compared: In, NotIn, Exists or DoesNotExist.
+    #[api(
+        required,
+        always,
+        go = "v1.ScopeSelectorOperator",
+        values("DoesNotExist", "Exists", "In", "NotIn")
+    )]
     operator: String,
-    #[api(tag = 3)]
+    /// What it is compared with.
     values: List<String>,
 }
 
 #[api]
 pub struct ResourceQuotaStatus {
-    #[api(tag = 1, go = "v1.ResourceList")]
+    /// The limits in force.
+    #[api(go = "v1.ResourceList")]
     hard: Map<Quantity>,
-    #[api(tag = 2, go = "v1.ResourceList")]
+    /// How much is in use.
+    #[api(go = "v1.ResourceList")]
     used: Map<Quantity>,
 }
 
 impl Kind for ResourceQuota {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "ResourceQuota",
-        plural: "resourcequotas",
-        singular: "resourcequota",
-        short: &["quota"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("", "v1", "ResourceQuota", "resourcequotas", "resourcequota").short(&["quota"]);
     const STORAGE: Storage = Storage::new("resourcequotas", "v1");
     const SHOWS_DELETED: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "ResourceQuota", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceQuota")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Request", "string", |quota, _| quota.usage(false).into()),
         Column::new("Limit", "string", |quota, _| quota.usage(true).into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         let hard = self.spec().hard();

@@ -6,10 +6,10 @@ use schema::{Column, Errors, Index, Kind, Names, Path, Storage, Warnings};
 
 use super::config_map::{KEPT, MAX_SIZE};
 
+/// Passwords, keys and the like for pods.
 #[api]
 pub struct Secret {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// Whether the data can never change.
     #[api(tag = 5)]
@@ -26,15 +26,7 @@ pub struct Secret {
 }
 
 impl Kind for Secret {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "Secret",
-        plural: "secrets",
-        singular: "secret",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new("", "v1", "Secret", "secrets", "secret");
     const STORAGE: Storage = Storage::new("secrets", "v1");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -43,10 +35,6 @@ impl Kind for Secret {
         Column::AGE,
     ];
     const INDEXES: &'static [Index<Self>] = &[Index::field("type", |secret| secret.type_().into())];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
         let key = |name: &str| Bytes::decode(self.data().get(name).unwrap_or_default());

@@ -6,19 +6,17 @@ use schema::{Column, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::{LocalObjectReference, ObjectReference};
 
+/// Who the programs of pods are to the API server.
 #[api]
 pub struct ServiceAccount {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// Secrets that pods of the account may use.
-    #[api(tag = 2, keys("name"), merge, merge_key = "name")]
+    #[api(keys("name"), merge, merge_key = "name")]
     secrets: List<ObjectReference>,
     /// Secrets that its pods fetch images with.
-    #[api(tag = 3)]
     image_pull_secrets: List<LocalObjectReference>,
     /// Whether its pods get a token.
-    #[api(tag = 4)]
     automount_service_account_token: Option<bool>,
 }
 
@@ -26,24 +24,13 @@ pub struct ServiceAccount {
 const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
 
 impl Kind for ServiceAccount {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "ServiceAccount",
-        plural: "serviceaccounts",
-        singular: "serviceaccount",
-        short: &["sa"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount").short(&["sa"]);
     const STORAGE: Storage = Storage::new("serviceaccounts", "v1");
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("token", "TokenRequest", &["create"])];
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         let enforces = |account: &Self| account.metadata().annotations().get(ENFORCED).is_some();

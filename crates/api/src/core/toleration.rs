@@ -14,35 +14,35 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 #[api]
 pub struct Toleration {
     /// Of the taint; empty means all.
-    #[api(tag = 1)]
     key: String,
     /// Equal, Exists, Lt or Gt.
-    #[api(tag = 2, go = "v1.TolerationOperator")]
+    #[api(go = "v1.TolerationOperator", values("Equal", "Exists", "Gt", "Lt"))]
     operator: String,
     /// Of the taint.
-    #[api(tag = 3)]
     value: String,
     /// Of the taint; empty means all.
-    #[api(tag = 4, go = "v1.TaintEffect")]
+    #[api(go = "v1.TaintEffect", values("NoExecute", "NoSchedule", "PreferNoSchedule"))]
     effect: String,
     /// How long a NoExecute taint is borne.
-    #[api(tag = 5)]
     toleration_seconds: Option<i64>,
 }
 
 #[api]
 pub struct Taint {
     /// Of the taint.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     key: String,
     /// That goes with the key.
-    #[api(tag = 2)]
     value: String,
     /// NoSchedule, PreferNoSchedule or NoExecute.
-    #[api(tag = 3, required, always, go = "v1.TaintEffect")]
+    #[api(
+        required,
+        always,
+        go = "v1.TaintEffect",
+        values("NoExecute", "NoSchedule", "PreferNoSchedule")
+    )]
     effect: String,
     /// When a NoExecute taint came.
-    #[api(tag = 4)]
     time_added: Option<Time>,
 }
 

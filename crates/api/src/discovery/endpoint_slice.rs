@@ -13,90 +13,92 @@ use crate::{columns, generation};
 
 use crate::core::ObjectReference;
 
+/// Some of the addresses of a service.
 #[api]
 pub struct EndpointSlice {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 4, required, always, go = "v1.AddressType")]
+    /// What the addresses are: IPv4, IPv6 or FQDN.
+    #[api(tag = 4, required, always, go = "v1.AddressType", values("FQDN", "IPv4", "IPv6"))]
     address_type: String,
+    /// The endpoints.
     #[api(tag = 2, always)]
     endpoints: List<Endpoint>,
-    #[api(tag = 3, always)]
+    /// The ports that all of them have.
+    #[api(always)]
     ports: List<EndpointPort>,
 }
 
 #[api]
 pub struct Endpoint {
-    #[api(tag = 1, required, set, always)]
+    /// The addresses of the endpoint; the first one counts.
+    #[api(required, set, always)]
     addresses: List<String>,
-    #[api(tag = 2)]
+    /// How the endpoint is.
     conditions: EndpointConditions,
-    #[api(tag = 3)]
+    /// The host name of the endpoint.
     hostname: Option<String>,
-    #[api(tag = 4)]
+    /// The object that the endpoint is.
     target_ref: Option<ObjectReference>,
-    #[api(tag = 5)]
+    /// What older versions kept of the place.
     deprecated_topology: Map<String>,
-    #[api(tag = 6)]
+    /// The node that it is on.
     node_name: Option<String>,
-    #[api(tag = 7)]
+    /// The zone that it is in.
     zone: Option<String>,
-    #[api(tag = 8)]
+    /// Who should use it.
     hints: Option<EndpointHints>,
 }
 
 #[api]
 pub struct EndpointConditions {
-    #[api(tag = 1)]
+    /// Whether it takes traffic.
     ready: Option<bool>,
-    #[api(tag = 2)]
+    /// Whether it could take traffic, on its way out or not.
     serving: Option<bool>,
-    #[api(tag = 3)]
+    /// Whether it is on its way out.
     terminating: Option<bool>,
 }
 
 #[api]
 pub struct EndpointHints {
-    #[api(tag = 1)]
+    /// The zones that should use it.
     for_zones: List<ForZone>,
-    #[api(tag = 2)]
+    /// The nodes that should use it.
     for_nodes: List<ForNode>,
 }
 
 #[api]
 pub struct ForZone {
-    #[api(tag = 1, required, always)]
+    /// The name of the zone.
+    #[api(required, always)]
     name: String,
 }
 
 #[api]
 pub struct ForNode {
-    #[api(tag = 1, required, always)]
+    /// The name of the node.
+    #[api(required, always)]
     name: String,
 }
 
 #[api(atomic)]
 pub struct EndpointPort {
-    #[api(tag = 1, default = "", implied)]
+    /// The name of the port; that of the service's port.
+    #[api(default = "", implied)]
     name: Option<String>,
-    #[api(tag = 2, default = "TCP", implied, go = "v1.Protocol")]
+    /// TCP, UDP or SCTP.
+    #[api(default = "TCP", implied, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: Option<String>,
-    #[api(tag = 3)]
+    /// The number of the port.
     port: Option<i32>,
-    #[api(tag = 4)]
+    /// The protocol that is spoken on the port.
     app_protocol: Option<String>,
 }
 
 impl Kind for EndpointSlice {
-    const NAMES: Names = Names {
-        group: "discovery.k8s.io",
-        version: "v1",
-        kind: "EndpointSlice",
-        plural: "endpointslices",
-        singular: "endpointslice",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice");
     const STORAGE: Storage = Storage::new("endpointslices", "v1");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -111,10 +113,6 @@ impl Kind for EndpointSlice {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         if old.is_none() && self.address_type() == "FQDN" {

@@ -10,58 +10,56 @@ use crate::{
     shown::{shown, shown_or_null},
 };
 
+/// Something that has happened to an object.
 #[api]
 pub struct Event {
-    #[api(tag = 1, always)]
+    /// Name, labels and the like.
+    #[api(always)]
     metadata: ObjectMeta,
-    #[api(tag = 2, required, always)]
+    /// When it was first seen.
+    #[api(required, always)]
     event_time: MicroTime,
-    #[api(tag = 3)]
+    /// How it goes on, where it happens again and again.
     series: Option<EventSeries>,
-    #[api(tag = 4)]
+    /// The controller that tells it.
     reporting_controller: String,
-    #[api(tag = 5)]
+    /// Which instance of the controller.
     reporting_instance: String,
-    #[api(tag = 6)]
+    /// What was done, or failed.
     action: String,
-    #[api(tag = 7)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 8)]
+    /// The object that it is about.
     regarding: ObjectReference,
-    #[api(tag = 9)]
+    /// Another object that has to do with it.
     related: Option<ObjectReference>,
-    #[api(tag = 10)]
+    /// What happened, for people.
     note: String,
-    #[api(tag = 11)]
+    /// Normal or Warning.
     type_: String,
-    #[api(tag = 12)]
+    /// Who tells it, as older versions keep it.
     deprecated_source: EventSource,
-    #[api(tag = 13)]
+    /// When it first happened, as older versions keep it.
     deprecated_first_timestamp: Time,
-    #[api(tag = 14)]
+    /// When it last happened, as older versions keep it.
     deprecated_last_timestamp: Time,
-    #[api(tag = 15)]
+    /// How often it happened, as older versions keep it.
     deprecated_count: i32,
 }
 
 #[api]
 pub struct EventSeries {
-    #[api(tag = 1, required, always)]
+    /// How often it has happened so far.
+    #[api(required, always)]
     count: i32,
-    #[api(tag = 2, required, always)]
+    /// When it last happened.
+    #[api(required, always)]
     last_observed_time: MicroTime,
 }
 
 impl Kind for Event {
-    const NAMES: Names = Names {
-        group: "events.k8s.io",
-        version: "v1",
-        kind: "Event",
-        plural: "events",
-        singular: "event",
-        short: &["ev"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("events.k8s.io", "v1", "Event", "events", "event").short(&["ev"]);
     const STORAGE: Storage = Storage::new("events", "core/v1");
     const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
@@ -92,10 +90,6 @@ impl Kind for Event {
         Index::field("type", |event| event.type_().into()),
         Index::field("reportingController", |event| event.reporting_controller().into()),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate_version(object: &Value, old: Option<&Value>, errs: &mut Errors) {
         for error in errs.0.iter_mut().filter(|error| error.path == "reportingComponent") {

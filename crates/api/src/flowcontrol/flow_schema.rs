@@ -9,122 +9,116 @@ use crate::{columns::NONE, rules::Rules, shown::shown};
 /// Which requests belong together, and at which level they are served.
 #[api]
 pub struct FlowSchema {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// Which requests, and where they go.
-    #[api(tag = 2, required)]
+    #[api(required)]
     spec: FlowSchemaSpec,
     /// What the server makes of it.
-    #[api(tag = 3)]
     status: FlowSchemaStatus,
 }
 
 #[api]
 pub struct FlowSchemaSpec {
     /// The level that the requests are served at.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     priority_level_configuration: PriorityLevelConfigurationReference,
     /// Which schema counts where several match: the least.
-    #[api(tag = 2, default = 1000, implied)]
+    #[api(always, default = 1000, implied)]
     matching_precedence: i32,
     /// How the requests are parted into flows.
-    #[api(tag = 3)]
     distinguisher_method: Option<FlowDistinguisherMethod>,
     /// The requests.
-    #[api(tag = 4)]
     rules: List<PolicyRulesWithSubjects>,
 }
 
 #[api]
 pub struct FlowDistinguisherMethod {
     /// By what: ByUser, ByNamespace.
-    #[api(tag = 1, required, always, go = "v1.FlowDistinguisherMethodType")]
+    #[api(required, always, go = "v1.FlowDistinguisherMethodType")]
     type_: String,
 }
 
 #[api]
 pub struct PriorityLevelConfigurationReference {
     /// The level's name.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
 }
 
 #[api]
 pub struct PolicyRulesWithSubjects {
     /// Who asks.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     subjects: List<Subject>,
     /// For what resources.
-    #[api(tag = 2)]
     resource_rules: List<ResourcePolicyRule>,
     /// For what other paths.
-    #[api(tag = 3)]
     non_resource_rules: List<NonResourcePolicyRule>,
 }
 
 #[api]
 pub struct Subject {
     /// What it is: User, Group, ServiceAccount.
-    #[api(tag = 1, required, always, go = "v1.SubjectKind")]
+    #[api(required, always, go = "v1.SubjectKind", discriminator)]
     kind: String,
     /// The user.
-    #[api(tag = 2)]
+    #[api(union)]
     user: Option<UserSubject>,
     /// The group.
-    #[api(tag = 3)]
+    #[api(union)]
     group: Option<GroupSubject>,
     /// The service account.
-    #[api(tag = 4)]
+    #[api(union)]
     service_account: Option<ServiceAccountSubject>,
 }
 
 #[api]
 pub struct UserSubject {
     /// The user's name, or *.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
 }
 
 #[api]
 pub struct GroupSubject {
     /// The group's name, or *.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
 }
 
 #[api]
 pub struct ServiceAccountSubject {
     /// The account's namespace.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     namespace: String,
     /// The account's name, or *.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     name: String,
 }
 
 #[api]
 pub struct ResourcePolicyRule {
     /// The verbs, or *.
-    #[api(tag = 1, required, set, always)]
+    #[api(required, set, always)]
     verbs: List<String>,
     /// The groups, or *.
-    #[api(tag = 2, required, set, always)]
+    #[api(required, set, always)]
     api_groups: List<String>,
     /// The resources, or *.
-    #[api(tag = 3, required, set, always)]
+    #[api(required, set, always)]
     resources: List<String>,
     /// Whether requests without a namespace match.
-    #[api(tag = 4)]
     cluster_scope: bool,
     /// The namespaces, or *.
-    #[api(tag = 5, set, always)]
+    #[api(set, always)]
     namespaces: List<String>,
 }
 
 #[api]
 pub struct NonResourcePolicyRule {
     /// The verbs, or *.
-    #[api(tag = 1, required, set, always)]
+    #[api(required, set, always)]
     verbs: List<String>,
     /// The paths; * may stand at the end.
     #[api(tag = 6, name = "nonResourceURLs", required, set, always)]
@@ -134,39 +128,29 @@ pub struct NonResourcePolicyRule {
 #[api]
 pub struct FlowSchemaStatus {
     /// What holds of the schema.
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<FlowSchemaCondition>,
 }
 
 #[api]
 pub struct FlowSchemaCondition {
     /// What it is about.
-    #[api(tag = 1, required, go = "v1.FlowSchemaConditionType")]
+    #[api(required, go = "v1.FlowSchemaConditionType")]
     type_: String,
     /// Whether it holds: True, False, Unknown.
-    #[api(tag = 2, go = "v1.ConditionStatus")]
+    #[api(go = "v1.ConditionStatus")]
     status: String,
     /// When it last changed.
-    #[api(tag = 3)]
     last_transition_time: Time,
     /// Why, in a word.
-    #[api(tag = 4)]
     reason: String,
     /// Why, for people.
-    #[api(tag = 5)]
     message: String,
 }
 
 impl Kind for FlowSchema {
-    const NAMES: Names = Names {
-        group: "flowcontrol.apiserver.k8s.io",
-        version: "v1",
-        kind: "FlowSchema",
-        plural: "flowschemas",
-        singular: "flowschema",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", "flowschema");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("flowschemas", "v1");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
@@ -188,12 +172,7 @@ impl Kind for FlowSchema {
             dangling.map_or("?", FlowSchemaCondition::status).into()
         }),
     ];
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "FlowSchema", &["get", "patch", "update"])];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("FlowSchema")];
 
     fn prepare_create(&mut self) {
         self.set_status(FlowSchemaStatus::new());

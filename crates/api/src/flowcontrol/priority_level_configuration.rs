@@ -9,114 +9,107 @@ use crate::{columns::NONE, rules::or_null, shown::shown};
 /// How many requests of one priority are served at once.
 #[api]
 pub struct PriorityLevelConfiguration {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// How many, and what happens to the rest.
-    #[api(tag = 2, required)]
+    #[api(required)]
     spec: PriorityLevelConfigurationSpec,
     /// What the server makes of it.
-    #[api(tag = 3)]
     status: PriorityLevelConfigurationStatus,
 }
 
 #[api]
 pub struct PriorityLevelConfigurationSpec {
     /// Whether there is a limit: Limited, Exempt.
-    #[api(tag = 1, required, always, go = "v1.PriorityLevelEnablement", checks(Filled))]
+    #[api(required, always, go = "v1.PriorityLevelEnablement", checks(Filled), discriminator)]
     type_: String,
     /// The limit.
-    #[api(tag = 2)]
+    #[api(union)]
     limited: Option<LimitedPriorityLevelConfiguration>,
     /// What a level without a limit gives to others.
-    #[api(tag = 3)]
+    #[api(union)]
     exempt: Option<ExemptPriorityLevelConfiguration>,
 }
 
 #[api]
 pub struct LimitedPriorityLevelConfiguration {
     /// Its part of what the server can do at once.
-    #[api(tag = 1, default = 30, implied)]
+    #[api(default = 30, implied)]
     nominal_concurrency_shares: Option<i32>,
     /// What happens to requests that must wait.
-    #[api(tag = 2, required)]
+    #[api(required)]
     limit_response: LimitResponse,
     /// How much of its part others may borrow.
-    #[api(tag = 3, default = 0, implied)]
+    #[api(default = 0, implied)]
     lendable_percent: Option<i32>,
     /// How much it may borrow, in parts of its own.
-    #[api(tag = 4)]
     borrowing_limit_percent: Option<i32>,
 }
 
 #[api]
 pub struct LimitResponse {
     /// Whether they wait: Queue, Reject.
-    #[api(tag = 1, required, always, go = "v1.LimitResponseType", checks(Filled))]
+    #[api(required, always, go = "v1.LimitResponseType", checks(Filled), discriminator)]
     type_: String,
     /// How they wait.
-    #[api(tag = 2)]
+    #[api(union)]
     queuing: Option<QueuingConfiguration>,
 }
 
 #[api]
 pub struct QueuingConfiguration {
     /// How many queues there are.
-    #[api(tag = 1, default = 64, implied)]
+    #[api(always, default = 64, implied)]
     queues: i32,
     /// How many of them a flow may use.
-    #[api(tag = 2, default = 8, implied)]
+    #[api(always, default = 8, implied)]
     hand_size: i32,
     /// How many requests wait in one.
-    #[api(tag = 3, default = 50, implied)]
+    #[api(always, default = 50, implied)]
     queue_length_limit: i32,
 }
 
 #[api]
 pub struct ExemptPriorityLevelConfiguration {
     /// Its part of what the server can do at once.
-    #[api(tag = 1, default = 0, implied)]
+    #[api(default = 0, implied)]
     nominal_concurrency_shares: Option<i32>,
     /// How much of its part others may borrow.
-    #[api(tag = 2, default = 0, implied)]
+    #[api(default = 0, implied)]
     lendable_percent: Option<i32>,
 }
 
 #[api]
 pub struct PriorityLevelConfigurationStatus {
     /// What holds of the level.
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<PriorityLevelConfigurationCondition>,
 }
 
 #[api]
 pub struct PriorityLevelConfigurationCondition {
     /// What it is about.
-    #[api(tag = 1, required, go = "v1.PriorityLevelConfigurationConditionType")]
+    #[api(required, go = "v1.PriorityLevelConfigurationConditionType")]
     type_: String,
     /// Whether it holds: True, False, Unknown.
-    #[api(tag = 2, go = "v1.ConditionStatus")]
+    #[api(go = "v1.ConditionStatus")]
     status: String,
     /// When it last changed.
-    #[api(tag = 3)]
     last_transition_time: Time,
     /// Why, in a word.
-    #[api(tag = 4)]
     reason: String,
     /// Why, for people.
-    #[api(tag = 5)]
     message: String,
 }
 
 impl Kind for PriorityLevelConfiguration {
-    const NAMES: Names = Names {
-        group: "flowcontrol.apiserver.k8s.io",
-        version: "v1",
-        kind: "PriorityLevelConfiguration",
-        plural: "prioritylevelconfigurations",
-        singular: "prioritylevelconfiguration",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "flowcontrol.apiserver.k8s.io",
+        "v1",
+        "PriorityLevelConfiguration",
+        "prioritylevelconfigurations",
+        "prioritylevelconfiguration",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("prioritylevelconfigurations", "v1");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
@@ -137,11 +130,7 @@ impl Kind for PriorityLevelConfiguration {
         Column::AGE,
     ];
     const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "PriorityLevelConfiguration", &["get", "patch", "update"])];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
+        &[Subresource::status("PriorityLevelConfiguration")];
 
     fn prepare_create(&mut self) {
         self.set_status(PriorityLevelConfigurationStatus::new());

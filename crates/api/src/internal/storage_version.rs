@@ -11,64 +11,62 @@ use crate::{columns, rules::Rules};
 /// The versions in which servers store a resource.
 #[api]
 pub struct StorageVersion {
-    #[api(tag = 1, required)]
+    /// Name, labels and the like.
+    #[api(required)]
     metadata: ObjectMeta,
     /// Nothing.
-    #[api(tag = 2, always, go = "v1alpha1.StorageVersionSpec")]
+    #[api(always, go = "v1alpha1.StorageVersionSpec")]
     spec: StorageVersionSpec,
     /// What each server says.
-    #[api(tag = 3, always)]
+    #[api(always)]
     status: StorageVersionStatus,
 }
 
 #[api]
 pub struct StorageVersionStatus {
     /// What each server reads and writes.
-    #[api(tag = 1, keys("apiServerID"))]
+    #[api(keys("apiServerID"))]
     storage_versions: List<ServerStorageVersion>,
     /// The version that all servers write, if they agree.
-    #[api(tag = 2)]
     common_encoding_version: Option<String>,
     /// What holds of the resource.
-    #[api(tag = 3, keys("type"))]
+    #[api(keys("type"))]
     conditions: List<StorageVersionCondition>,
 }
 
 #[api]
 pub struct ServerStorageVersion {
     /// The server.
-    #[api(tag = 1, required, name = "apiServerID")]
+    #[api(required, name = "apiServerID")]
     api_server_id: String,
     /// The version that it writes.
-    #[api(tag = 2, required)]
+    #[api(required)]
     encoding_version: String,
     /// The versions that it reads.
-    #[api(tag = 3, required, set)]
+    #[api(required, set)]
     decodable_versions: List<String>,
     /// The versions that it serves.
-    #[api(tag = 4, set)]
+    #[api(set)]
     served_versions: List<String>,
 }
 
 #[api]
 pub struct StorageVersionCondition {
     /// What it is about.
-    #[api(tag = 1, required, always, go = "v1alpha1.StorageVersionConditionType")]
+    #[api(required, always, go = "v1alpha1.StorageVersionConditionType")]
     type_: String,
     /// Whether it holds: True, False, Unknown.
-    #[api(tag = 2, required, always, go = "v1alpha1.ConditionStatus")]
+    #[api(required, always, go = "v1alpha1.ConditionStatus")]
     status: String,
     /// The generation that was looked at.
-    #[api(tag = 3)]
     observed_generation: i64,
     /// When it last changed.
-    #[api(tag = 4)]
     last_transition_time: Time,
     /// Why, in a word.
-    #[api(tag = 5, required, always)]
+    #[api(required, always)]
     reason: String,
     /// Why, for people.
-    #[api(tag = 6, required)]
+    #[api(required)]
     message: String,
 }
 
@@ -76,22 +74,19 @@ pub struct StorageVersionCondition {
 pub struct StorageVersionSpec {}
 
 impl Kind for StorageVersion {
-    const NAMES: Names = Names {
-        group: "internal.apiserver.k8s.io",
-        version: "v1alpha1",
-        kind: "StorageVersion",
-        plural: "storageversions",
-        singular: "storageversion",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "internal.apiserver.k8s.io",
+        "v1alpha1",
+        "StorageVersion",
+        "storageversions",
+        "storageversion",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("storageversions", "v1alpha1");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const DEFAULT_ON: bool = false;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "StorageVersion", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("StorageVersion")];
 
     const NAME: NameRule = wrong_name;
     const COLUMNS: &'static [Column<Self>] = &[
@@ -108,10 +103,6 @@ impl Kind for StorageVersion {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.set_status(StorageVersionStatus::new());

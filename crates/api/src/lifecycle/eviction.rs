@@ -13,85 +13,65 @@ use crate::columns::NONE;
 /// The eviction of a pod, and who takes part in it.
 #[api]
 pub struct Eviction {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is evicted.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: EvictionSpec,
     /// How far it has come.
-    #[api(tag = 3)]
     status: EvictionStatus,
 }
 
 #[api]
 pub struct EvictionSpec {
     /// What is evicted. It never changes.
-    #[api(tag = 1, required, always, checks(Immutable))]
+    #[api(required, always, checks(Immutable))]
     target: EvictionTarget,
 }
 
 #[api]
 pub struct EvictionTarget {
     /// The pod.
-    #[api(tag = 1, checks(OneOf))]
+    #[api(checks(OneOf))]
     pod: Option<EvictionPodReference>,
 }
 
 #[api]
 pub struct EvictionPodReference {
     /// The pod's name.
-    #[api(tag = 1, required, always, checks(Filled, Format("long-name")))]
+    #[api(required, always, checks(Filled, Format("long-name")))]
     name: String,
     /// The pod's number.
-    #[api(tag = 2, required, always, go = "types.UID", checks(Filled, Format("uuid")))]
+    #[api(required, always, go = "types.UID", checks(Filled, Format("uuid")))]
     uid: String,
 }
 
 #[api]
 pub struct EvictionStatus {
     /// What holds of the eviction.
-    #[api(tag = 1, keys("type"), merge, merge_key = "type", checks(MaxItems(100)))]
+    #[api(keys("type"), merge, merge_key = "type", checks(MaxItems(100)))]
     conditions: List<Condition>,
     /// The generation that was looked at.
-    #[api(tag = 2, checks(Min(1), Monotonic, NoUnset))]
+    #[api(checks(Min(1), Monotonic, NoUnset))]
     observed_generation: Option<i64>,
     /// Who wants it.
-    #[api(
-        tag = 3,
-        keys("name"),
-        merge,
-        merge_key = "name",
-        checks(MaxItems(100), UniqueBy("name"))
-    )]
+    #[api(keys("name"), merge, merge_key = "name", checks(MaxItems(100), UniqueBy("name")))]
     requesters: List<Requester>,
     /// Who takes part, and whose turn it is.
-    #[api(
-        tag = 4,
-        keys("name"),
-        merge,
-        merge_key = "name",
-        checks(MaxItems(11), UniqueBy("name"))
-    )]
+    #[api(keys("name"), merge, merge_key = "name", checks(MaxItems(11), UniqueBy("name")))]
     target_responders: List<TargetResponder>,
     /// What those say who take part.
-    #[api(
-        tag = 5,
-        keys("name"),
-        merge,
-        merge_key = "name",
-        checks(MaxItems(11), UniqueBy("name"))
-    )]
+    #[api(keys("name"), merge, merge_key = "name", checks(MaxItems(11), UniqueBy("name")))]
     responders: List<ResponderStatus>,
 }
 
 #[api(atomic)]
 pub struct Requester {
     /// Who it is.
-    #[api(tag = 1, required, always, checks(Filled, Format("prefixed-label-key")))]
+    #[api(required, always, checks(Filled, Format("prefixed-label-key")))]
     name: String,
     /// What they want: Eviction, Withdrawn.
     #[api(
-        tag = 2,
         required,
         always,
         go = "v1alpha1.RequesterIntent",
@@ -103,14 +83,13 @@ pub struct Requester {
 #[api(atomic)]
 pub struct TargetResponder {
     /// Who it is.
-    #[api(tag = 1, required, always, checks(Filled, Format("prefixed-label-key")))]
+    #[api(required, always, checks(Filled, Format("prefixed-label-key")))]
     name: String,
     /// When its turn is: the highest first.
-    #[api(tag = 2, required, checks(Filled, Min(0), Max(100_000), NoModify, NoUnset))]
+    #[api(required, checks(Filled, Min(0), Max(100_000), NoModify, NoUnset))]
     priority: Option<i32>,
     /// What it does.
     #[api(
-        tag = 3,
         required,
         always,
         go = "v1alpha1.ResponderStateType",
@@ -122,35 +101,26 @@ pub struct TargetResponder {
 #[api]
 pub struct ResponderStatus {
     /// Who it is.
-    #[api(tag = 1, required, always, checks(Filled, Format("prefixed-label-key")))]
+    #[api(required, always, checks(Filled, Format("prefixed-label-key")))]
     name: String,
     /// When it began.
-    #[api(tag = 2, checks(NoModify, NoUnset))]
+    #[api(checks(NoModify, NoUnset))]
     start_time: Option<Time>,
     /// When it was last heard of.
-    #[api(tag = 3)]
     heartbeat_time: Option<Time>,
     /// When it expects to be done.
-    #[api(tag = 4)]
     expected_completion_time: Option<Time>,
     /// When it was done.
-    #[api(tag = 5, checks(NoModify, NoUnset))]
+    #[api(checks(NoModify, NoUnset))]
     completion_time: Option<Time>,
     /// What it says, for people.
-    #[api(tag = 6, checks(MaxLength(4000)))]
+    #[api(checks(MaxLength(4000)))]
     message: Option<String>,
 }
 
 impl Kind for Eviction {
-    const NAMES: Names = Names {
-        group: "lifecycle.k8s.io",
-        version: "v1alpha1",
-        kind: "Eviction",
-        plural: "evictions",
-        singular: "eviction",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("lifecycle.k8s.io", "v1alpha1", "Eviction", "evictions", "eviction");
     const STORAGE: Storage = Storage::new("evictions", "v1alpha1");
     const NAME: NameRule = names::long_name;
     const BLIND_UPDATES: bool = false;
@@ -158,8 +128,7 @@ impl Kind for Eviction {
     const GATE: Option<&str> = Some("EvictionRequestAPI");
     const GENERATION: bool = true;
     const DEFAULT_ON: bool = false;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "Eviction", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Eviction")];
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -190,10 +159,6 @@ impl Kind for Eviction {
         })
         .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.set_status(EvictionStatus::new());

@@ -10,27 +10,25 @@ use crate::rules::Rules;
 /// The wish of one requester that a pod is evicted.
 #[api]
 pub struct EvictionRequest {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// Who wants what.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: EvictionRequestSpec,
     /// How far it has come.
-    #[api(tag = 3)]
     status: EvictionRequestStatus,
 }
 
 #[api]
 pub struct EvictionRequestSpec {
     /// What is to be evicted. It never changes.
-    #[api(tag = 1, required, always, checks(Immutable))]
+    #[api(required, always, checks(Immutable))]
     target: EvictionRequestTarget,
     /// Who asks. It never changes.
-    #[api(tag = 2, required, always, checks(Filled, Immutable, Format("prefixed-label-key")))]
+    #[api(required, always, checks(Filled, Immutable, Format("prefixed-label-key")))]
     requester: String,
     /// What they want: Eviction, Withdrawn.
     #[api(
-        tag = 3,
         required,
         always,
         go = "v1alpha1.EvictionRequestIntent",
@@ -42,40 +40,38 @@ pub struct EvictionRequestSpec {
 #[api]
 pub struct EvictionRequestTarget {
     /// The pod.
-    #[api(tag = 1, checks(OneOf))]
+    #[api(checks(OneOf))]
     pod: Option<EvictionRequestPodReference>,
 }
 
 #[api]
 pub struct EvictionRequestPodReference {
     /// The pod's name.
-    #[api(tag = 1, required, always, checks(Filled, Format("long-name")))]
+    #[api(required, always, checks(Filled, Format("long-name")))]
     name: String,
     /// The pod's number.
-    #[api(tag = 2, required, always, go = "types.UID", checks(Filled, Format("uuid")))]
+    #[api(required, always, go = "types.UID", checks(Filled, Format("uuid")))]
     uid: String,
 }
 
 #[api]
 pub struct EvictionRequestStatus {
     /// What holds of the request.
-    #[api(tag = 1, keys("type"), merge, merge_key = "type", checks(MaxItems(100)))]
+    #[api(keys("type"), merge, merge_key = "type", checks(MaxItems(100)))]
     conditions: List<Condition>,
     /// The generation that was looked at.
-    #[api(tag = 2, checks(Min(1), NoUnset, Monotonic))]
+    #[api(checks(Min(1), NoUnset, Monotonic))]
     observed_generation: Option<i64>,
 }
 
 impl Kind for EvictionRequest {
-    const NAMES: Names = Names {
-        group: "lifecycle.k8s.io",
-        version: "v1alpha1",
-        kind: "EvictionRequest",
-        plural: "evictionrequests",
-        singular: "evictionrequest",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "lifecycle.k8s.io",
+        "v1alpha1",
+        "EvictionRequest",
+        "evictionrequests",
+        "evictionrequest",
+    );
     const STORAGE: Storage = Storage::new("evictionrequests", "v1alpha1");
     const NAME: NameRule = names::long_name;
     const BLIND_UPDATES: bool = false;
@@ -83,8 +79,7 @@ impl Kind for EvictionRequest {
     const GATE: Option<&str> = Some("EvictionRequestAPI");
     const GENERATION: bool = true;
     const DEFAULT_ON: bool = false;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "EvictionRequest", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("EvictionRequest")];
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -101,10 +96,6 @@ impl Kind for EvictionRequest {
         Column::new("Intent", "string", |this, _| this.spec().intent().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.set_status(EvictionRequestStatus::new());

@@ -11,16 +11,14 @@ use crate::rules::Rules;
 
 use crate::{columns, core::TypedLocalObjectReference};
 
+/// Leads requests from outside to services, by host and path.
 #[api]
 pub struct Ingress {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// Which requests go where.
-    #[api(tag = 2)]
     spec: IngressSpec,
     /// What a load balancer has made of it.
-    #[api(tag = 3)]
     status: IngressStatus,
 }
 
@@ -33,121 +31,127 @@ pub struct IngressSpec {
     #[api(tag = 1)]
     default_backend: Option<IngressBackend>,
     /// Hosts, and the secrets with their certificates.
-    #[api(tag = 2)]
     tls: List<IngressTLS>,
     /// Hosts and paths, and where they lead.
-    #[api(tag = 3)]
     rules: List<IngressRule>,
 }
 
 #[api]
 pub struct IngressTLS {
-    #[api(tag = 1)]
+    /// The hosts of the certificate.
     hosts: List<String>,
-    #[api(tag = 2)]
+    /// The secret with the certificate and its key.
     secret_name: String,
 }
 
 #[api]
 pub struct IngressRule {
-    #[api(tag = 1)]
+    /// The host that the rule is about; all when empty.
     host: String,
-    #[api(tag = 2, inline)]
+    /// What becomes of the requests.
+    #[api(inline)]
     ingress_rule_value: IngressRuleValue,
 }
 
 #[api]
 pub struct IngressRuleValue {
-    #[api(tag = 1)]
+    /// What becomes of requests over HTTP.
     http: Option<HTTPIngressRuleValue>,
 }
 
 #[api]
 pub struct HTTPIngressRuleValue {
-    #[api(tag = 1, required, always)]
+    /// The paths, each with where it leads.
+    #[api(required, always)]
     paths: List<HTTPIngressPath>,
 }
 
 #[api]
 pub struct HTTPIngressPath {
-    #[api(tag = 1)]
+    /// The path.
     path: String,
-    #[api(tag = 3, always, go = "v1.PathType")]
+    /// How it is compared: Exact, Prefix or ImplementationSpecific.
+    #[api(
+        tag = 3,
+        always,
+        go = "v1.PathType",
+        required,
+        values("Exact", "ImplementationSpecific", "Prefix")
+    )]
     path_type: Option<String>,
+    /// Where requests go.
     #[api(tag = 2, required, always)]
     backend: IngressBackend,
 }
 
 #[api]
 pub struct IngressBackend {
+    /// A service.
     #[api(tag = 4)]
     service: Option<IngressServiceBackend>,
+    /// Another object of the same namespace.
     #[api(tag = 3)]
     resource: Option<TypedLocalObjectReference>,
 }
 
 #[api]
 pub struct IngressServiceBackend {
-    #[api(tag = 1, required, always)]
+    /// The name of the service.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2)]
+    /// The port of the service.
     port: ServiceBackendPort,
 }
 
 #[api(atomic)]
 pub struct ServiceBackendPort {
-    #[api(tag = 1)]
+    /// The name of the port.
     name: String,
-    #[api(tag = 2)]
+    /// The number of the port.
     number: i32,
 }
 
 #[api]
 pub struct IngressStatus {
-    #[api(tag = 1)]
+    /// What the load balancer has.
     load_balancer: IngressLoadBalancerStatus,
 }
 
 #[api]
 pub struct IngressLoadBalancerStatus {
-    #[api(tag = 1)]
+    /// Where the load balancer is reached.
     ingress: List<IngressLoadBalancerIngress>,
 }
 
 #[api]
 pub struct IngressLoadBalancerIngress {
-    #[api(tag = 1)]
+    /// Its address.
     ip: String,
-    #[api(tag = 2)]
+    /// Its host name.
     hostname: String,
+    /// How its ports are.
     #[api(tag = 4)]
     ports: List<IngressPortStatus>,
 }
 
 #[api]
 pub struct IngressPortStatus {
-    #[api(tag = 1, required, always)]
+    /// The number of the port.
+    #[api(required, always)]
     port: i32,
-    #[api(tag = 2, required, always, go = "v1.Protocol")]
+    /// TCP, UDP or SCTP.
+    #[api(required, always, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: String,
-    #[api(tag = 3)]
+    /// What is wrong with the port.
     error: Option<String>,
 }
 
 impl Kind for Ingress {
-    const NAMES: Names = Names {
-        group: "networking.k8s.io",
-        version: "v1",
-        kind: "Ingress",
-        plural: "ingresses",
-        singular: "ingress",
-        short: &["ing"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("networking.k8s.io", "v1", "Ingress", "ingresses", "ingress").short(&["ing"]);
     const STORAGE: Storage = Storage::new("ingress", "v1");
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "Ingress", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Ingress")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Class", "string", |this, _| {
@@ -160,10 +164,6 @@ impl Kind for Ingress {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         let noted = self.metadata().annotations().get(CLASS).is_some();

@@ -6,46 +6,42 @@ use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
 
 use crate::{columns, rules::Rules};
 
+/// A kind of ingress, and who sees to it.
 #[api]
 pub struct IngressClass {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is wanted.
     spec: IngressClassSpec,
 }
 
 #[api]
 pub struct IngressClassSpec {
-    #[api(tag = 1)]
+    /// The controller that sees to it.
     controller: String,
-    #[api(tag = 2)]
+    /// An object with further settings.
     parameters: Option<IngressClassParametersReference>,
 }
 
 #[api]
 pub struct IngressClassParametersReference {
-    #[api(tag = 1)]
+    /// The group of the kind; empty for the core group.
     api_group: Option<String>,
-    #[api(tag = 2, required, always)]
+    /// The kind of the object.
+    #[api(required, always)]
     kind: String,
-    #[api(tag = 3, required, always)]
+    /// The name of the object.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 4)]
+    /// Cluster or Namespace.
     scope: Option<String>,
-    #[api(tag = 5)]
+    /// The namespace of the object.
     namespace: Option<String>,
 }
 
 impl Kind for IngressClass {
-    const NAMES: Names = Names {
-        group: "networking.k8s.io",
-        version: "v1",
-        kind: "IngressClass",
-        plural: "ingressclasses",
-        singular: "ingressclass",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("networking.k8s.io", "v1", "IngressClass", "ingressclasses", "ingressclass");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("ingressclasses", "v1");
     const GENERATION: bool = true;
@@ -55,10 +51,6 @@ impl Kind for IngressClass {
         Column::new("Parameters", "string", |class, _| class.shown_parameters().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));

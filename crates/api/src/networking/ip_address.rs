@@ -8,51 +8,46 @@ use crate::rules::Rules;
 
 use crate::columns;
 
+/// An address that is in use.
 #[api]
 pub struct IPAddress {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is wanted.
+    #[api(required)]
     spec: IPAddressSpec,
 }
 
 #[api]
 pub struct IPAddressSpec {
-    #[api(tag = 1)]
+    /// The object that the address belongs to.
+    #[api(required)]
     parent_ref: Option<ParentReference>,
 }
 
 #[api]
 pub struct ParentReference {
-    #[api(tag = 1)]
+    /// The group of the object.
     group: String,
-    #[api(tag = 2)]
+    /// The resource of the object.
+    #[api(required)]
     resource: String,
-    #[api(tag = 3)]
+    /// The namespace of the object.
     namespace: String,
-    #[api(tag = 4)]
+    /// The name of the object.
+    #[api(required)]
     name: String,
 }
 
 impl Kind for IPAddress {
-    const NAMES: Names = Names {
-        group: "networking.k8s.io",
-        version: "v1",
-        kind: "IPAddress",
-        plural: "ipaddresses",
-        singular: "ipaddress",
-        short: &["ip"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", "ipaddress")
+            .short(&["ip"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("ipaddresses", "v1");
     const COLUMNS: &'static [Column<Self>] =
         &[Column::NAME, Column::new("ParentRef", "string", |address, _| address.parent().into())];
     const NAME: NameRule = |name, _| object::names::ip(name);
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         let at = Path::Root.field("spec");

@@ -9,86 +9,79 @@ use crate::rules::Rules;
 
 use crate::columns;
 
+/// Which traffic may reach and leave pods.
 #[api]
 pub struct NetworkPolicy {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// Whom the policy is about, and what they may do.
-    #[api(tag = 2)]
     spec: NetworkPolicySpec,
 }
 
 #[api]
 pub struct NetworkPolicySpec {
     /// The pods that it is about.
-    #[api(tag = 1, always)]
+    #[api(always)]
     pod_selector: LabelSelector,
     /// Who may reach them; all is refused that no rule allows.
-    #[api(tag = 2)]
     ingress: List<NetworkPolicyIngressRule>,
     /// Whom they may reach; all is refused that no rule allows.
-    #[api(tag = 3)]
     egress: List<NetworkPolicyEgressRule>,
     /// Ingress, Egress or both.
-    #[api(tag = 4, go = "[]v1.PolicyType")]
+    #[api(go = "[]v1.PolicyType", values("Egress", "Ingress"))]
     policy_types: List<String>,
 }
 
 #[api]
 pub struct NetworkPolicyIngressRule {
-    #[api(tag = 1)]
+    /// To which ports; all when empty.
     ports: List<NetworkPolicyPort>,
-    #[api(tag = 2)]
+    /// From where; from everywhere when empty.
     from: List<NetworkPolicyPeer>,
 }
 
 #[api]
 pub struct NetworkPolicyPort {
-    #[api(tag = 1, default = "TCP", implied, go = "v1.Protocol")]
+    /// TCP, UDP or SCTP.
+    #[api(default = "TCP", implied, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: Option<String>,
-    #[api(tag = 2)]
+    /// The port, by number or name; all when absent.
     port: Option<IntOrString>,
-    #[api(tag = 3)]
+    /// The last port of a range.
     end_port: Option<i32>,
 }
 
 #[api]
 pub struct NetworkPolicyPeer {
-    #[api(tag = 1)]
+    /// Which pods.
     pod_selector: Option<LabelSelector>,
-    #[api(tag = 2)]
+    /// The pods of which namespaces.
     namespace_selector: Option<LabelSelector>,
-    #[api(tag = 3)]
+    /// Which addresses.
     ip_block: Option<IPBlock>,
 }
 
 #[api]
 pub struct IPBlock {
-    #[api(tag = 1, required, always)]
+    /// The range of addresses.
+    #[api(required, always)]
     cidr: String,
-    #[api(tag = 2)]
+    /// The ranges within it that are left out.
     except: List<String>,
 }
 
 #[api]
 pub struct NetworkPolicyEgressRule {
-    #[api(tag = 1)]
+    /// To which ports; all when empty.
     ports: List<NetworkPolicyPort>,
-    #[api(tag = 2)]
+    /// To where; to everywhere when empty.
     to: List<NetworkPolicyPeer>,
 }
 
 impl Kind for NetworkPolicy {
-    const NAMES: Names = Names {
-        group: "networking.k8s.io",
-        version: "v1",
-        kind: "NetworkPolicy",
-        plural: "networkpolicies",
-        singular: "networkpolicy",
-        short: &["netpol"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", "networkpolicy")
+            .short(&["netpol"]);
     const STORAGE: Storage = Storage::new("networkpolicies", "v1");
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
@@ -98,10 +91,6 @@ impl Kind for NetworkPolicy {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));

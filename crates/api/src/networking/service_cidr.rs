@@ -6,43 +6,37 @@ use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subres
 
 use crate::{columns, shown::shown};
 
+/// A range that addresses of services are taken from.
 #[api]
 pub struct ServiceCIDR {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is wanted.
     spec: ServiceCIDRSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: ServiceCIDRStatus,
 }
 
 #[api]
 pub struct ServiceCIDRSpec {
-    #[api(tag = 1)]
+    /// The ranges, one for each family.
     cidrs: List<String>,
 }
 
 #[api]
 pub struct ServiceCIDRStatus {
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    /// What holds of the object at present.
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
 }
 
 impl Kind for ServiceCIDR {
-    const NAMES: Names = Names {
-        group: "networking.k8s.io",
-        version: "v1",
-        kind: "ServiceCIDR",
-        plural: "servicecidrs",
-        singular: "servicecidr",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", "servicecidr");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("servicecidrs", "v1");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "ServiceCIDR", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ServiceCIDR")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("CIDRs", "string", |range, _| {
@@ -50,10 +44,6 @@ impl Kind for ServiceCIDR {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         let at = Path::Root.field("spec");

@@ -14,46 +14,36 @@ use crate::{
 /// A way to run containers that nodes offer.
 #[api]
 pub struct RuntimeClass {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What the container runtime calls it. It never changes.
-    #[api(tag = 2, required, always, checks(Format("short-name"), Immutable, Filled))]
+    #[api(required, always, checks(Format("short-name"), Immutable, Filled))]
     handler: String,
     /// What a pod costs besides its containers.
-    #[api(tag = 3)]
     overhead: Option<Overhead>,
     /// The nodes that offer it.
-    #[api(tag = 4)]
     scheduling: Option<Scheduling>,
 }
 
 #[api]
 pub struct Overhead {
     /// The resources that each pod takes.
-    #[api(tag = 1, go = "v1.ResourceList")]
+    #[api(go = "v1.ResourceList")]
     pod_fixed: Map<Quantity>,
 }
 
 #[api]
 pub struct Scheduling {
     /// The labels of the nodes.
-    #[api(tag = 1, atomic)]
+    #[api(atomic)]
     node_selector: Map<String>,
     /// The taints of the nodes that its pods tolerate.
-    #[api(tag = 2)]
     tolerations: List<Toleration>,
 }
 
 impl Kind for RuntimeClass {
-    const NAMES: Names = Names {
-        group: "node.k8s.io",
-        version: "v1",
-        kind: "RuntimeClass",
-        plural: "runtimeclasses",
-        singular: "runtimeclass",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("runtimeclasses", "v1");
     const BLIND_UPDATES: bool = false;
@@ -65,10 +55,6 @@ impl Kind for RuntimeClass {
         Column::new("Handler", "string", |class, _| class.handler().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         if let Some(overhead) = self.overhead() {

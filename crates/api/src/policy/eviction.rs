@@ -5,8 +5,8 @@ use object::{DeleteOptions, ObjectMeta};
 
 #[api]
 pub struct Eviction {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// How the pod is deleted.
     delete_options: Option<DeleteOptions>,
 }

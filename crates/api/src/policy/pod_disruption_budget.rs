@@ -9,68 +9,66 @@ use crate::{
     rules::{Rules, go_struct, or_null},
 };
 
+/// How many pods of a set may be missing when something can wait.
 #[api]
 pub struct PodDisruptionBudget {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// How many pods must stay.
-    #[api(tag = 2)]
     spec: PodDisruptionBudgetSpec,
     /// How many can go now.
-    #[api(tag = 3)]
     status: PodDisruptionBudgetStatus,
 }
 
 #[api]
 pub struct PodDisruptionBudgetSpec {
     /// How many pods must stay.
-    #[api(tag = 1)]
     min_available: Option<IntOrString>,
     /// The pods that it is about.
-    #[api(tag = 2)]
     selector: Option<LabelSelector>,
     /// How many pods may be missing.
-    #[api(tag = 3)]
     max_unavailable: Option<IntOrString>,
     /// Whether pods that are not ready can always go.
-    #[api(tag = 4, go = "v1.UnhealthyPodEvictionPolicyType")]
+    #[api(go = "v1.UnhealthyPodEvictionPolicyType", values("AlwaysAllow", "IfHealthyBudget"))]
     unhealthy_pod_eviction_policy: Option<String>,
 }
 
 #[api]
 pub struct PodDisruptionBudgetStatus {
-    #[api(tag = 1)]
+    /// The generation of the object that the status is about.
     observed_generation: i64,
-    #[api(tag = 2)]
+    /// The pods that are about to go, with the time of their eviction.
     disrupted_pods: Map<Time>,
-    #[api(tag = 3, always)]
+    /// How many pods may be disrupted now.
+    #[api(always)]
     disruptions_allowed: i32,
-    #[api(tag = 4, always)]
+    /// How many pods are healthy.
+    #[api(always)]
     current_healthy: i32,
-    #[api(tag = 5, always)]
+    /// How many pods should at least be healthy.
+    #[api(always)]
     desired_healthy: i32,
-    #[api(tag = 6, always)]
+    /// How many pods there are in all.
+    #[api(always)]
     expected_pods: i32,
-    #[api(tag = 7, keys("type"), merge, merge_key = "type")]
+    /// What holds of the object at present.
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
 }
 
 impl Kind for PodDisruptionBudget {
-    const NAMES: Names = Names {
-        group: "policy",
-        version: "v1",
-        kind: "PodDisruptionBudget",
-        plural: "poddisruptionbudgets",
-        singular: "poddisruptionbudget",
-        short: &["pdb"],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "policy",
+        "v1",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        "poddisruptionbudget",
+    )
+    .short(&["pdb"]);
     const STORAGE: Storage = Storage::new("poddisruptionbudgets", "v1");
     const BLIND_UPDATES: bool = false;
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "PodDisruptionBudget", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PodDisruptionBudget")];
     const NAME: NameRule = names::path_segment;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -81,10 +79,6 @@ impl Kind for PodDisruptionBudget {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));

@@ -8,43 +8,31 @@ use crate::rules::Rules;
 
 use super::PolicyRule;
 
+/// Rights in the whole cluster, or in any namespace that binds them.
 #[api]
 pub struct ClusterRole {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What may be done.
-    #[api(tag = 2, always)]
+    #[api(always)]
     rules: List<PolicyRule>,
     /// Roles whose rules are added up here.
-    #[api(tag = 3)]
     aggregation_rule: Option<AggregationRule>,
 }
 
 #[api]
 pub struct AggregationRule {
-    #[api(tag = 1)]
+    /// The roles whose rules are taken over; one selector must fit.
     cluster_role_selectors: List<LabelSelector>,
 }
 
 impl Kind for ClusterRole {
-    const NAMES: Names = Names {
-        group: "rbac.authorization.k8s.io",
-        version: "v1",
-        kind: "ClusterRole",
-        plural: "clusterroles",
-        singular: "clusterrole",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", "clusterrole");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("clusterroles", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         for (i, rule) in self.rules().iter().enumerate() {

@@ -6,29 +6,26 @@ use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, Storage, names}
 
 use super::{RoleRef, Subject};
 
+/// Who has the rights of a role in the whole cluster.
 #[api]
 pub struct ClusterRoleBinding {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// Who gets the role.
-    #[api(tag = 2)]
     subjects: List<Subject>,
     /// The role.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     role_ref: RoleRef,
 }
 
 impl Kind for ClusterRoleBinding {
-    const NAMES: Names = Names {
-        group: "rbac.authorization.k8s.io",
-        version: "v1",
-        kind: "ClusterRoleBinding",
-        plural: "clusterrolebindings",
-        singular: "clusterrolebinding",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        "clusterrolebinding",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("clusterrolebindings", "v1");
     const CREATED_BY_UPDATE: bool = true;
@@ -37,23 +34,14 @@ impl Kind for ClusterRoleBinding {
         Column::NAME,
         Column::new("Role", "string", |binding, _| binding.role_ref().cell()),
         Column::AGE,
-        Column::new("Users", "string", |binding: &Self, _| {
-            Subject::cell(binding.subjects(), "User")
-        })
-        .wide(),
-        Column::new("Groups", "string", |binding: &Self, _| {
-            Subject::cell(binding.subjects(), "Group")
-        })
-        .wide(),
+        Column::new("Users", "string", |it: &Self, _| Subject::cell(it.subjects(), "User")).wide(),
+        Column::new("Groups", "string", |it: &Self, _| Subject::cell(it.subjects(), "Group"))
+            .wide(),
         Column::new("ServiceAccounts", "string", |binding: &Self, _| {
             Subject::cell(binding.subjects(), "ServiceAccount")
         })
         .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         self.role_ref().check(&["ClusterRole"], &Path::Root.field("roleRef"), errs);

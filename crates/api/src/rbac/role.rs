@@ -4,52 +4,37 @@ use macros::api;
 use object::{List, ObjectMeta, Value};
 use schema::{Errors, Kind, NameRule, Names, Path, Storage, names};
 
+/// Rights in one namespace.
 #[api]
 pub struct Role {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What may be done in the namespace.
-    #[api(tag = 2, always)]
+    #[api(always)]
     rules: List<PolicyRule>,
 }
 
 #[api]
 pub struct PolicyRule {
     /// What may be done; * is everything.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     verbs: List<String>,
     /// Of which groups; "" is the core group.
-    #[api(tag = 2)]
     api_groups: List<String>,
     /// To which resources.
-    #[api(tag = 3)]
     resources: List<String>,
     /// To which objects; none means all.
-    #[api(tag = 4)]
     resource_names: List<String>,
     /// To which paths that are no resources.
-    #[api(tag = 5, name = "nonResourceURLs")]
+    #[api(name = "nonResourceURLs")]
     non_resource_urls: List<String>,
 }
 
 impl Kind for Role {
-    const NAMES: Names = Names {
-        group: "rbac.authorization.k8s.io",
-        version: "v1",
-        kind: "Role",
-        plural: "roles",
-        singular: "role",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new("rbac.authorization.k8s.io", "v1", "Role", "roles", "role");
     const STORAGE: Storage = Storage::new("roles", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         for (i, rule) in self.rules().iter().enumerate() {

@@ -9,51 +9,48 @@ use crate::rules::{Rules, go_struct};
 /// The API group of roles, users and groups.
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 
+/// Who has the rights of a role in one namespace.
 #[api]
 pub struct RoleBinding {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// Who gets the role.
-    #[api(tag = 2)]
     subjects: List<Subject>,
     /// The role.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     role_ref: RoleRef,
 }
 
 #[api(atomic)]
 pub struct Subject {
-    #[api(tag = 1, required, always)]
+    /// User, Group or ServiceAccount.
+    #[api(required, always)]
     kind: String,
-    #[api(tag = 2)]
+    /// The group of the kind; empty for accounts.
     api_group: String,
-    #[api(tag = 3, required, always)]
+    /// The name.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 4)]
+    /// The namespace of an account.
     namespace: String,
 }
 
 #[api(atomic)]
 pub struct RoleRef {
-    #[api(tag = 1, always, default = "rbac.authorization.k8s.io", implied)]
+    /// The group of the role.
+    #[api(always, default = "rbac.authorization.k8s.io", implied)]
     api_group: String,
-    #[api(tag = 2, required, always)]
+    /// Role or ClusterRole.
+    #[api(required, always)]
     kind: String,
-    #[api(tag = 3, required, always)]
+    /// The name of the role.
+    #[api(required, always)]
     name: String,
 }
 
 impl Kind for RoleBinding {
-    const NAMES: Names = Names {
-        group: "rbac.authorization.k8s.io",
-        version: "v1",
-        kind: "RoleBinding",
-        plural: "rolebindings",
-        singular: "rolebinding",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", "rolebinding");
     const STORAGE: Storage = Storage::new("rolebindings", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
@@ -61,23 +58,14 @@ impl Kind for RoleBinding {
         Column::NAME,
         Column::new("Role", "string", |binding, _| binding.role_ref().cell()),
         Column::AGE,
-        Column::new("Users", "string", |binding: &Self, _| {
-            Subject::cell(binding.subjects(), "User")
-        })
-        .wide(),
-        Column::new("Groups", "string", |binding: &Self, _| {
-            Subject::cell(binding.subjects(), "Group")
-        })
-        .wide(),
+        Column::new("Users", "string", |it: &Self, _| Subject::cell(it.subjects(), "User")).wide(),
+        Column::new("Groups", "string", |it: &Self, _| Subject::cell(it.subjects(), "Group"))
+            .wide(),
         Column::new("ServiceAccounts", "string", |binding: &Self, _| {
             Subject::cell(binding.subjects(), "ServiceAccount")
         })
         .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         self.role_ref().check(&["Role", "ClusterRole"], &Path::Root.field("roleRef"), errs);

@@ -197,13 +197,8 @@ fn check_expression(text: &str, gives: Gives, at: &Path, errs: &mut Errors) {
     if text.len() > MAX_EXPRESSION {
         return errs.too_long(at, MAX_EXPRESSION);
     }
-    let environment = Environment {
-        gives,
-        params: false,
-        authorizer: false,
-        variables: Vec::new(),
-        stored: false,
-    };
+    let environment =
+        Environment { gives, params: false, authorizer: false, variables: None, stored: false };
     expression::check(text, &environment, at, errs);
 }
 

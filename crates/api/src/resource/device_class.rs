@@ -9,20 +9,20 @@ use super::{DeviceConfiguration, DeviceSelector};
 /// Devices that can be asked for by one name.
 #[api]
 pub struct DeviceClass {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// Which devices, and how they are set up.
-    #[api(tag = 2, always)]
+    #[api(always)]
     spec: DeviceClassSpec,
 }
 
 #[api]
 pub struct DeviceClassSpec {
     /// What devices must fulfil to be of the class.
-    #[api(tag = 1, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// How the devices are set up.
-    #[api(tag = 2, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     config: List<DeviceClassConfiguration>,
     /// The resource of containers that stands for such a device.
     #[api(tag = 4, checks(Format("extended-resource-name")))]
@@ -32,30 +32,20 @@ pub struct DeviceClassSpec {
 #[api]
 pub struct DeviceClassConfiguration {
     /// What the driver is told.
-    #[api(tag = 1, inline)]
+    #[api(inline)]
     device_configuration: DeviceConfiguration,
 }
 
 impl Kind for DeviceClass {
-    const NAMES: Names = Names {
-        group: "resource.k8s.io",
-        version: "v1",
-        kind: "DeviceClass",
-        plural: "deviceclasses",
-        singular: "deviceclass",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", "deviceclass");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("deviceclasses", "v1");
+    const SHOWS_DELETED: bool = true;
     const NAME: NameRule = names::long_name;
 
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         self.spec().check(false, &Path::Root.field("spec"), errs);

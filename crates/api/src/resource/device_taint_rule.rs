@@ -12,23 +12,21 @@ use crate::{core::volume::sources::check_csi_driver, rules::Rules};
 /// A taint for all devices that match.
 #[api]
 pub struct DeviceTaintRule {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// Which devices, and what taint.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: DeviceTaintRuleSpec,
     /// How far it has come.
-    #[api(tag = 3)]
     status: DeviceTaintRuleStatus,
 }
 
 #[api]
 pub struct DeviceTaintRuleSpec {
     /// The devices; absent: none.
-    #[api(tag = 1)]
     device_selector: Option<DeviceTaintSelector>,
     /// The taint.
-    #[api(tag = 2, required)]
+    #[api(required)]
     taint: DeviceTaint,
 }
 
@@ -38,35 +36,30 @@ pub struct DeviceTaintSelector {
     #[api(tag = 2)]
     driver: Option<String>,
     /// The pool.
-    #[api(tag = 3)]
     pool: Option<String>,
     /// The device.
-    #[api(tag = 4)]
     device: Option<String>,
 }
 
 #[api]
 pub struct DeviceTaintRuleStatus {
     /// What holds of the rule.
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
 }
 
 impl Kind for DeviceTaintRule {
-    const NAMES: Names = Names {
-        group: "resource.k8s.io",
-        version: "v1",
-        kind: "DeviceTaintRule",
-        plural: "devicetaintrules",
-        singular: "devicetaintrule",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "resource.k8s.io",
+        "v1",
+        "DeviceTaintRule",
+        "devicetaintrules",
+        "devicetaintrule",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("devicetaintrules", "v1beta2");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "DeviceTaintRule", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("DeviceTaintRule")];
 
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
@@ -79,10 +72,6 @@ impl Kind for DeviceTaintRule {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.set_status(DeviceTaintRuleStatus::new());

@@ -10,95 +10,93 @@ use crate::core::NodeSelector;
 /// A claim of devices for the use of workloads.
 #[api]
 pub struct ResourceClaim {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is claimed. It never changes.
-    #[api(tag = 2, always, checks(Immutable))]
+    #[api(always, checks(Immutable))]
     spec: ResourceClaimSpec,
     /// Whether the claim is fulfilled, and how.
-    #[api(tag = 3)]
     status: ResourceClaimStatus,
 }
 
 #[api]
 pub struct ResourceClaimSpec {
     /// The devices that are asked for.
-    #[api(tag = 1, always)]
+    #[api(always)]
     devices: DeviceClaim,
 }
 
 #[api]
 pub struct DeviceClaim {
     /// What is asked for, each under a name.
-    #[api(tag = 1, always, checks(MaxItems(32), UniqueBy("name")))]
+    #[api(always, checks(MaxItems(32), UniqueBy("name")))]
     requests: List<DeviceRequest>,
     /// What must hold of the devices of several requests.
-    #[api(tag = 2, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     constraints: List<DeviceConstraint>,
     /// How the devices are to be set up.
-    #[api(tag = 3, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     config: List<DeviceClaimConfiguration>,
 }
 
 #[api]
 pub struct DeviceRequest {
     /// What the request is called.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// The one thing that is asked for.
-    #[api(tag = 2)]
     exactly: Option<ExactDeviceRequest>,
     /// Alternatives, the best first.
-    #[api(tag = 3, checks(MaxItems(8), UniqueBy("name")))]
+    #[api(checks(MaxItems(8), UniqueBy("name")))]
     first_available: List<DeviceSubRequest>,
 }
 
 #[api]
 pub struct ExactDeviceRequest {
     /// The class that the devices must be of.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     device_class_name: String,
     /// What devices must fulfil to be chosen.
-    #[api(tag = 2, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// Whether some devices are wanted, or all: ExactCount, All.
-    #[api(tag = 3, go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
+    #[api(
+        go = "$.DeviceAllocationMode",
+        checks(Values("All", "ExactCount")),
+        values("All", "ExactCount")
+    )]
     allocation_mode: String,
     /// How many devices are wanted.
-    #[api(tag = 4)]
     count: i64,
     /// Whether devices that are in use may be looked at.
-    #[api(tag = 5)]
     admin_access: Option<bool>,
     /// The taints of devices that do not matter.
-    #[api(tag = 6)]
     tolerations: List<DeviceToleration>,
     /// How much of each device is needed.
-    #[api(tag = 7, gate = "DRAConsumableCapacity")]
+    #[api(gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
     /// Properties that are computed from those of a device.
-    #[api(tag = 8, gate = "DRADerivedAttributes", checks(MaxItems(32)))]
+    #[api(gate = "DRADerivedAttributes", checks(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 #[api]
 pub struct CapacityRequirements {
     /// How much of what.
-    #[api(tag = 1, go = "map[$.QualifiedName]resource.Quantity")]
+    #[api(go = "map[$.QualifiedName]resource.Quantity")]
     requests: Map<Quantity>,
 }
 
 #[api]
 pub struct DeviceSelector {
     /// An expression that says so.
-    #[api(tag = 1)]
     cel: Option<CELDeviceSelector>,
 }
 
 #[api]
 pub struct CELDeviceSelector {
     /// What must be true of a device.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     expression: String,
 }
 
@@ -106,7 +104,6 @@ pub struct CELDeviceSelector {
 pub struct DeviceDerivedAttribute {
     /// The property's name.
     #[api(
-        tag = 1,
         required,
         always,
         go = "$.FullyQualifiedName",
@@ -114,73 +111,76 @@ pub struct DeviceDerivedAttribute {
     )]
     name: String,
     /// How it is computed.
-    #[api(tag = 2, required, always, checks(Filled))]
+    #[api(required, always, checks(Filled))]
     expression: String,
 }
 
 #[api]
 pub struct DeviceToleration {
     /// The taint; empty: all.
-    #[api(tag = 1, checks(Format("label-key")))]
+    #[api(checks(Format("label-key")))]
     key: String,
     /// How the value is compared: Equal, Exists.
     #[api(
-        tag = 2,
         default = "Equal",
         go = "$.DeviceTolerationOperator",
-        checks(Values("Equal", "Exists"))
+        checks(Values("Equal", "Exists")),
+        values("Equal", "Exists")
     )]
     operator: String,
     /// The value of the taint.
-    #[api(tag = 3)]
     value: String,
     /// The effect of the taint; empty: all.
-    #[api(tag = 4, go = "$.DeviceTaintEffect", checks(Values("NoExecute", "NoSchedule", "None")))]
+    #[api(
+        go = "$.DeviceTaintEffect",
+        checks(Values("NoExecute", "NoSchedule", "None")),
+        values("NoExecute", "NoSchedule", "None")
+    )]
     effect: String,
     /// How long a taint that evicts is tolerated.
-    #[api(tag = 5)]
     toleration_seconds: Option<i64>,
 }
 
 #[api]
 pub struct DeviceSubRequest {
     /// What the alternative is called.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// The class that the devices must be of.
-    #[api(tag = 2, required, always, checks(Filled, Format("long-name")))]
+    #[api(required, always, checks(Filled, Format("long-name")))]
     device_class_name: String,
     /// What devices must fulfil to be chosen.
-    #[api(tag = 3, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// Whether some devices are wanted, or all: ExactCount, All.
-    #[api(tag = 4, go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
+    #[api(
+        go = "$.DeviceAllocationMode",
+        checks(Values("All", "ExactCount")),
+        values("All", "ExactCount")
+    )]
     allocation_mode: String,
     /// How many devices are wanted.
-    #[api(tag = 5)]
     count: i64,
     /// The taints of devices that do not matter.
-    #[api(tag = 6)]
     tolerations: List<DeviceToleration>,
     /// How much of each device is needed.
-    #[api(tag = 7, gate = "DRAConsumableCapacity")]
+    #[api(gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
     /// Properties that are computed from those of a device.
-    #[api(tag = 8, gate = "DRADerivedAttributes", checks(MaxItems(32)))]
+    #[api(gate = "DRADerivedAttributes", checks(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 #[api]
 pub struct DeviceConstraint {
     /// The requests that are concerned; none: all.
-    #[api(tag = 1, checks(MaxItems(32), Unique))]
+    #[api(checks(MaxItems(32), Unique))]
     requests: List<String>,
     /// A property that all devices must have alike.
-    #[api(tag = 2, go = "$.FullyQualifiedName", checks(Format("resource-fully-qualified-name")))]
+    #[api(go = "$.FullyQualifiedName", checks(Format("resource-fully-qualified-name")))]
     match_attribute: Option<String>,
     /// A property that no two devices may have alike.
     #[api(
-        tag = 3,
         go = "$.FullyQualifiedName",
         gate = "DRAConsumableCapacity",
         checks(Format("resource-fully-qualified-name"))
@@ -191,37 +191,36 @@ pub struct DeviceConstraint {
 #[api]
 pub struct DeviceClaimConfiguration {
     /// The requests that are concerned; none: all.
-    #[api(tag = 1, checks(MaxItems(32), Unique))]
+    #[api(checks(MaxItems(32), Unique))]
     requests: List<String>,
     /// What the driver is told.
-    #[api(tag = 2, inline)]
+    #[api(inline)]
     device_configuration: DeviceConfiguration,
 }
 
 #[api]
 pub struct DeviceConfiguration {
     /// What only the driver understands.
-    #[api(tag = 1)]
     opaque: Option<OpaqueDeviceConfiguration>,
 }
 
 #[api]
 pub struct OpaqueDeviceConfiguration {
     /// The driver that it is for.
-    #[api(tag = 1, required, always, checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
+    #[api(required, always, checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
     driver: String,
     /// What the driver is told.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     parameters: Value,
 }
 
 #[api]
 pub struct ResourceClaimStatus {
     /// What the claim was given.
-    #[api(tag = 1, checks(NoModify))]
+    #[api(checks(NoModify))]
     allocation: Option<AllocationResult>,
     /// Who may use it.
-    #[api(tag = 2, keys("uid"), merge, merge_key = "uid", checks(MaxItems(256), UniqueBy("uid")))]
+    #[api(keys("uid"), merge, merge_key = "uid", checks(MaxItems(256), UniqueBy("uid")))]
     reserved_for: List<ResourceClaimConsumerReference>,
     /// How the devices are.
     #[api(
@@ -235,23 +234,21 @@ pub struct ResourceClaimStatus {
 #[api]
 pub struct ResourceClaimConsumerReference {
     /// The group of its resource.
-    #[api(tag = 1)]
     api_group: String,
     /// Its resource: pods.
     #[api(tag = 3, required, always)]
     resource: String,
     /// Its name.
-    #[api(tag = 4, required, always)]
+    #[api(required, always)]
     name: String,
     /// Its number.
-    #[api(tag = 5, required, always, go = "types.UID")]
+    #[api(required, always, go = "types.UID")]
     uid: String,
 }
 
 #[api]
 pub struct AllocationResult {
     /// The devices.
-    #[api(tag = 1)]
     devices: DeviceAllocationResult,
     /// The nodes that can reach them.
     #[api(tag = 3)]
@@ -264,42 +261,39 @@ pub struct AllocationResult {
 #[api]
 pub struct DeviceAllocationResult {
     /// The devices, one by one.
-    #[api(tag = 1, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     results: List<DeviceRequestAllocationResult>,
     /// How they are to be set up.
-    #[api(tag = 2, checks(MaxItems(64)))]
+    #[api(checks(MaxItems(64)))]
     config: List<DeviceAllocationConfiguration>,
 }
 
 #[api]
 pub struct DeviceRequestAllocationResult {
     /// The request that it fulfils.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     request: String,
     /// The driver.
-    #[api(tag = 2, required, always, checks(Format("long-name-caseless"), Filled, MaxLength(63)))]
+    #[api(required, always, checks(Format("long-name-caseless"), Filled, MaxLength(63)))]
     driver: String,
     /// The pool.
-    #[api(tag = 3, required, always, checks(Filled, Format("resource-pool-name")))]
+    #[api(required, always, checks(Filled, Format("resource-pool-name")))]
     pool: String,
     /// The device.
-    #[api(tag = 4, required, always)]
+    #[api(required, always)]
     device: String,
     /// Whether it is only looked at.
-    #[api(tag = 5)]
     admin_access: Option<bool>,
     /// The taints that did not matter.
-    #[api(tag = 6)]
     tolerations: List<DeviceToleration>,
     /// Conditions that must hold before a pod is bound.
-    #[api(tag = 7, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_conditions: List<String>,
     /// Conditions that mean that a pod cannot be bound.
-    #[api(tag = 8, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_failure_conditions: List<String>,
     /// The part of a device that is shared.
     #[api(
-        tag = 9,
         name = "shareID",
         go = "types.UID",
         gate = "DRAConsumableCapacity",
@@ -307,15 +301,15 @@ pub struct DeviceRequestAllocationResult {
     )]
     share_id: Option<String>,
     /// How much of the device it takes.
-    #[api(tag = 10, go = "map[$.QualifiedName]resource.Quantity", gate = "DRAConsumableCapacity")]
+    #[api(go = "map[$.QualifiedName]resource.Quantity", gate = "DRAConsumableCapacity")]
     consumed_capacity: Map<Quantity>,
     /// What the kubelet need not ask the driver to do.
     #[api(
-        tag = 11,
         set,
         go = "[]$.SkipNodeOperation",
         gate = "DRAOptionalNodeOperations",
-        checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources")))
+        checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources"))),
+        values("*", "NodePrepareResources", "NodeUnprepareResources")
     )]
     skip_node_operations: List<String>,
 }
@@ -324,31 +318,31 @@ pub struct DeviceRequestAllocationResult {
 pub struct DeviceAllocationConfiguration {
     /// Who wants it: FromClass, FromClaim.
     #[api(
-        tag = 1,
         required,
         always,
         go = "$.AllocationConfigSource",
-        checks(Filled, Values("FromClaim", "FromClass"))
+        checks(Filled, Values("FromClaim", "FromClass")),
+        values("FromClaim", "FromClass")
     )]
     source: String,
     /// The requests that are concerned; none: all.
-    #[api(tag = 2, checks(MaxItems(32), Unique))]
+    #[api(checks(MaxItems(32), Unique))]
     requests: List<String>,
     /// What the driver is told.
-    #[api(tag = 3, inline)]
+    #[api(inline)]
     device_configuration: DeviceConfiguration,
 }
 
 #[api]
 pub struct AllocatedDeviceStatus {
     /// The driver.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     driver: String,
     /// The pool.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     pool: String,
     /// The device.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     device: String,
     /// The part of a device that is shared.
     #[api(tag = 7, name = "shareID", gate = "DRAConsumableCapacity", checks(Format("uuid")))]
@@ -357,50 +351,37 @@ pub struct AllocatedDeviceStatus {
     #[api(tag = 4, keys("type"), always)]
     conditions: List<Condition>,
     /// What else the driver says.
-    #[api(tag = 5)]
     data: Option<Value>,
     /// How the device is seen in the network.
-    #[api(tag = 6)]
     network_data: Option<NetworkDeviceData>,
 }
 
 #[api]
 pub struct NetworkDeviceData {
     /// The interface's name.
-    #[api(tag = 1, checks(MaxBytes(256)))]
+    #[api(checks(MaxBytes(256)))]
     interface_name: String,
     /// Its addresses, with the sizes of their networks.
-    #[api(tag = 2, checks(MaxItems(16), Unique))]
+    #[api(checks(MaxItems(16), Unique))]
     ips: List<String>,
     /// Its hardware address.
-    #[api(tag = 3, checks(MaxBytes(128)))]
+    #[api(checks(MaxBytes(128)))]
     hardware_address: String,
 }
 
 impl Kind for ResourceClaim {
-    const NAMES: Names = Names {
-        group: "resource.k8s.io",
-        version: "v1",
-        kind: "ResourceClaim",
-        plural: "resourceclaims",
-        singular: "resourceclaim",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", "resourceclaim");
     const STORAGE: Storage = Storage::new("resourceclaims", "v1");
+    const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "ResourceClaim", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceClaim")];
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("State", "string", |claim, _| claim.state().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         self.spec_mut().default_fields();

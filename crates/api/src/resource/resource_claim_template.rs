@@ -1,48 +1,43 @@
 //! resource/v1 and v1beta2: ResourceClaimTemplate.
 
 use macros::api;
-use object::{Lens, ObjectMeta};
-use schema::{Column, Errors, Kind, Names, Path, Storage, check_annotations, check_labels};
+use object::ObjectMeta;
+use schema::{Column, Errors, Kind, Names, Path, Storage};
 
 use super::ResourceClaimSpec;
-use crate::shown::shown;
+use crate::{core::volume::sources::check_template_meta, shown::shown};
 
 /// What claims are made from, one for each pod.
 #[api]
 pub struct ResourceClaimTemplate {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What the claims look like. It never changes.
-    #[api(tag = 2, always)]
+    #[api(always)]
     spec: ResourceClaimTemplateSpec,
 }
 
 #[api]
 pub struct ResourceClaimTemplateSpec {
-    #[api(tag = 1)]
+    /// Labels and annotations of the claims.
     metadata: ObjectMeta,
     /// What is claimed.
-    #[api(tag = 2, always)]
+    #[api(always)]
     spec: ResourceClaimSpec,
 }
 
 impl Kind for ResourceClaimTemplate {
-    const NAMES: Names = Names {
-        group: "resource.k8s.io",
-        version: "v1",
-        kind: "ResourceClaimTemplate",
-        plural: "resourceclaimtemplates",
-        singular: "resourceclaimtemplate",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "resource.k8s.io",
+        "v1",
+        "ResourceClaimTemplate",
+        "resourceclaimtemplates",
+        "resourceclaimtemplate",
+    );
     const STORAGE: Storage = Storage::new("resourceclaimtemplates", "v1");
+    const SHOWS_DELETED: bool = true;
 
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         self.spec_mut().spec_mut().default_fields();
@@ -50,16 +45,7 @@ impl Kind for ResourceClaimTemplate {
 
     fn validate(&self, errs: &mut Errors) {
         let at = Path::Root.field("spec");
-        let (meta, here) = (self.spec().metadata(), at.field("metadata"));
-        check_labels(meta.labels(), &here.field("labels"), errs);
-        check_annotations(meta.annotations(), &here.field("annotations"), errs);
-        for name in SET_LATER {
-            if !meta.tree().get(name).is_zero() {
-                // Upstream makes the path from Go's name.
-                let name = if name == "uid" { "uID" } else { name };
-                errs.forbidden(&here.field(name), "cannot be set");
-            }
-        }
+        check_template_meta(self.spec().metadata(), &at.field("metadata"), errs);
         let at = at.field("spec");
         self.spec().spec().devices().check(&at.field("devices"), errs);
     }
@@ -72,20 +58,3 @@ impl Kind for ResourceClaimTemplate {
         }
     }
 }
-
-/// What only claims themselves have, not the templates they are made from.
-const SET_LATER: [&str; 13] = [
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];

@@ -9,33 +9,29 @@ use crate::{columns::NONE, rules::Rules, shown::shown_or_null};
 /// A question about pools of devices, answered once.
 #[api]
 pub struct ResourcePoolStatusRequest {
-    #[api(tag = 1, required)]
+    /// Name, labels and the like.
+    #[api(required)]
     metadata: ObjectMeta,
     /// The question. It never changes.
-    #[api(tag = 2, required, always, checks(Immutable))]
+    #[api(required, always, checks(Immutable))]
     spec: ResourcePoolStatusRequestSpec,
     /// The answer.
-    #[api(tag = 3)]
     status: Option<ResourcePoolStatusRequestStatus>,
 }
 
 #[api]
 pub struct ResourcePoolStatusRequestSpec {
     /// The driver.
-    #[api(tag = 1, required, always, checks(Filled, Format("long-name-caseless")))]
+    #[api(required, always, checks(Filled, Format("long-name-caseless")))]
     driver: String,
     /// The pool; absent: all.
-    #[api(tag = 2, checks(Format("resource-pool-name")))]
+    #[api(checks(Format("resource-pool-name")))]
     pool_name: Option<String>,
     /// How many pools to tell of at most.
-    #[api(tag = 3, default = 100, checks(Min(1), Max(1000)))]
+    #[api(default = 100, checks(Min(1), Max(1000)))]
     limit: Option<i32>,
     /// The property that tells kinds of partitions apart.
-    #[api(
-        tag = 4,
-        gate = "DRAPartitionableDevicesType",
-        checks(Format("resource-fully-qualified-name"))
-    )]
+    #[api(gate = "DRAPartitionableDevicesType", checks(Format("resource-fully-qualified-name")))]
     default_partition_type_attribute: Option<String>,
 }
 
@@ -48,17 +44,17 @@ pub struct ResourcePoolStatusRequestStatus {
     #[api(tag = 2, checks(MaxItems(1000)))]
     pools: List<PoolStatus>,
     /// What holds of the question.
-    #[api(tag = 3, keys("type"), merge, merge_key = "type", checks(MaxItems(10)))]
+    #[api(keys("type"), merge, merge_key = "type", checks(MaxItems(10)))]
     conditions: List<Condition>,
 }
 
 #[api]
 pub struct PoolStatus {
     /// The driver.
-    #[api(tag = 1, required, checks(Filled, Format("long-name-caseless")))]
+    #[api(required, checks(Filled, Format("long-name-caseless")))]
     driver: String,
     /// The pool's name.
-    #[api(tag = 2, required, checks(Filled, Format("resource-pool-name")))]
+    #[api(required, checks(Filled, Format("resource-pool-name")))]
     pool_name: String,
     /// Which state of the pool this is.
     #[api(tag = 9, required, always, checks(Filled, Min(0)))]
@@ -70,13 +66,13 @@ pub struct PoolStatus {
     #[api(tag = 4, checks(Min(0)))]
     total_devices: Option<i32>,
     /// How many are in use.
-    #[api(tag = 5, checks(Min(0)))]
+    #[api(checks(Min(0)))]
     allocated_devices: Option<i32>,
     /// How many are free.
-    #[api(tag = 6, checks(Min(0)))]
+    #[api(checks(Min(0)))]
     available_devices: Option<i32>,
     /// How many cannot be used.
-    #[api(tag = 7, checks(Min(0)))]
+    #[api(checks(Min(0)))]
     unavailable_devices: Option<i32>,
     /// The node that has it.
     #[api(tag = 3, checks(Format("long-name")))]
@@ -85,7 +81,7 @@ pub struct PoolStatus {
     #[api(tag = 10, checks(MaxBytes(256)))]
     validation_error: Option<String>,
     /// How many partitions there are.
-    #[api(tag = 11, checks(MaxItems(32), UniqueBy("attribute", "type")))]
+    #[api(checks(MaxItems(32), UniqueBy("attribute", "type")))]
     partition_summary: List<PartitionTypeStatus>,
     /// How much of shared devices there is.
     #[api(tag = 13)]
@@ -101,59 +97,58 @@ pub struct PartitionTypeStatus {
     #[api(tag = 1, required, checks(Filled))]
     type_: String,
     /// How many there are.
-    #[api(tag = 2, required, checks(Filled, Min(0)))]
+    #[api(required, checks(Filled, Min(0)))]
     total: Option<i32>,
     /// How many could still be used.
-    #[api(tag = 3, required, checks(Filled, Min(0)))]
+    #[api(required, checks(Filled, Min(0)))]
     allocatable: Option<i32>,
 }
 
 #[api]
 pub struct ShareableSummaryStatus {
     /// Devices that nobody uses.
-    #[api(tag = 1, required, checks(Filled, Min(0)))]
+    #[api(required, checks(Filled, Min(0)))]
     fully_available_devices: Option<i32>,
     /// Devices that have room left.
-    #[api(tag = 2, required, checks(Filled, Min(0)))]
+    #[api(required, checks(Filled, Min(0)))]
     partially_available_devices: Option<i32>,
     /// How much there is of what.
-    #[api(tag = 3, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     capacity: List<ShareableCapacityStatus>,
 }
 
 #[api]
 pub struct ShareableCapacityStatus {
     /// What it is.
-    #[api(tag = 1, required, checks(Filled))]
+    #[api(required, checks(Filled))]
     name: String,
     /// How much there is.
-    #[api(tag = 2, required, checks(Filled))]
+    #[api(required, checks(Filled))]
     total: Option<Quantity>,
     /// How much is in use.
-    #[api(tag = 3, required, checks(Filled))]
+    #[api(required, checks(Filled))]
     consumed: Option<Quantity>,
     /// How much is left.
-    #[api(tag = 4, required, checks(Filled))]
+    #[api(required, checks(Filled))]
     available: Option<Quantity>,
 }
 
 impl Kind for ResourcePoolStatusRequest {
-    const NAMES: Names = Names {
-        group: "resource.k8s.io",
-        version: "v1alpha3",
-        kind: "ResourcePoolStatusRequest",
-        plural: "resourcepoolstatusrequests",
-        singular: "resourcepoolstatusrequest",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "resource.k8s.io",
+        "v1alpha3",
+        "ResourcePoolStatusRequest",
+        "resourcepoolstatusrequests",
+        "resourcepoolstatusrequest",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("resourcepoolstatusrequests", "v1alpha3");
+    const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "ResourcePoolStatusRequest", &["get", "patch", "update"])];
+        &[Subresource::status("ResourcePoolStatusRequest")];
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -175,10 +170,6 @@ impl Kind for ResourcePoolStatusRequest {
             None => NONE.into(),
         }),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.clear_status();

@@ -9,42 +9,37 @@ use crate::{core::NodeSelector, generation};
 /// Devices of one pool that a driver offers.
 #[api]
 pub struct ResourceSlice {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The devices, and where they can be used.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: ResourceSliceSpec,
 }
 
 #[api]
 pub struct ResourceSliceSpec {
     /// The driver that offers the devices. It never changes.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     driver: String,
     /// The pool that the devices belong to.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     pool: ResourcePool,
     /// The node that has the devices. It never changes.
-    #[api(tag = 3)]
     node_name: Option<String>,
     /// The nodes that can use the devices.
-    #[api(tag = 4)]
     node_selector: Option<NodeSelector>,
     /// Whether all nodes can use the devices.
-    #[api(tag = 5)]
     all_nodes: Option<bool>,
     /// The devices.
-    #[api(tag = 6)]
     devices: List<Device>,
     /// Whether each device says itself which nodes can use it.
-    #[api(tag = 7, gate = "DRAPartitionableDevices")]
+    #[api(gate = "DRAPartitionableDevices")]
     per_device_node_selection: Option<bool>,
     /// Counters that several devices draw from.
-    #[api(tag = 8, gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
+    #[api(gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
     shared_counters: List<CounterSet>,
     /// The property that tells kinds of partitions apart.
     #[api(
-        tag = 9,
         go = "$.FullyQualifiedName",
         gate = "DRAPartitionableDevicesType",
         checks(Format("resource-fully-qualified-name"))
@@ -52,11 +47,11 @@ pub struct ResourceSliceSpec {
     partition_type_attribute: Option<String>,
     /// What the kubelet need not ask the driver to do.
     #[api(
-        tag = 10,
         set,
         go = "[]$.SkipNodeOperation",
         gate = "DRAOptionalNodeOperations",
-        checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources")))
+        checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources"))),
+        values("*", "NodePrepareResources", "NodeUnprepareResources")
     )]
     skip_node_operations: List<String>,
 }
@@ -64,70 +59,69 @@ pub struct ResourceSliceSpec {
 #[api]
 pub struct CounterSet {
     /// What the counters are called together.
-    #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
+    #[api(required, always, checks(Filled, Format("short-name")))]
     name: String,
     /// The counters.
-    #[api(tag = 2, required, checks(Filled, EachKey(Format("short-name"))))]
+    #[api(required, checks(Filled, EachKey(Format("short-name"))))]
     counters: Map<Counter>,
 }
 
 #[api]
 pub struct Counter {
     /// How much there is.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     value: Quantity,
 }
 
 #[api]
 pub struct ResourcePool {
     /// The pool's name.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// Which state of the pool this is: the highest counts.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     generation: i64,
     /// How many slices the pool has in that state.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     resource_slice_count: i64,
 }
 
 #[api]
 pub struct Device {
     /// What the device is called in its pool.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// Properties by name.
-    #[api(tag = 2, go = "map[$.QualifiedName]$.DeviceAttribute")]
+    #[api(go = "map[$.QualifiedName]$.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
     /// How much there is of what, by name.
-    #[api(tag = 3, go = "map[$.QualifiedName]$.DeviceCapacity")]
+    #[api(go = "map[$.QualifiedName]$.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
     /// What the device draws from counters of the slice.
-    #[api(tag = 4, gate = "DRAPartitionableDevices", checks(MaxItems(2), UniqueBy("counterSet")))]
+    #[api(gate = "DRAPartitionableDevices", checks(MaxItems(2), UniqueBy("counterSet")))]
     consumes_counters: List<DeviceCounterConsumption>,
     /// The node that can use it.
-    #[api(tag = 5, gate = "DRAPartitionableDevices")]
+    #[api(gate = "DRAPartitionableDevices")]
     node_name: Option<String>,
     /// The nodes that can use it.
-    #[api(tag = 6, gate = "DRAPartitionableDevices")]
+    #[api(gate = "DRAPartitionableDevices")]
     node_selector: Option<NodeSelector>,
     /// Whether all nodes can use it.
-    #[api(tag = 7, gate = "DRAPartitionableDevices")]
+    #[api(gate = "DRAPartitionableDevices")]
     all_nodes: Option<bool>,
     /// What keeps pods away from it.
-    #[api(tag = 8)]
     taints: List<DeviceTaint>,
     /// Whether pods that use it are bound to its node.
-    #[api(tag = 9, gate = "DRADeviceBindingConditions")]
+    #[api(gate = "DRADeviceBindingConditions")]
     binds_to_node: Option<bool>,
     /// Conditions that must hold before a pod is bound.
-    #[api(tag = 10, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_conditions: List<String>,
     /// Conditions that mean that a pod cannot be bound.
-    #[api(tag = 11, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_failure_conditions: List<String>,
     /// Whether several claims may use it at once.
-    #[api(tag = 12, gate = "DRAConsumableCapacity")]
+    #[api(gate = "DRAConsumableCapacity")]
     allow_multiple_allocations: Option<bool>,
     /// What it takes of the node's own resources.
     #[api(
@@ -144,44 +138,39 @@ pub struct NodeAllocatableResource {
     #[api(tag = 3)]
     mapping: Option<NodeAllocatableMapping>,
     /// What comes on top.
-    #[api(tag = 4)]
     overhead: Option<NodeAllocatableOverhead>,
 }
 
 #[api]
 pub struct NodeAllocatableMapping {
     /// The capacity that it follows from.
-    #[api(tag = 1, go = "$.QualifiedName", checks(OneOf))]
+    #[api(go = "$.QualifiedName", checks(OneOf))]
     capacity_key: Option<String>,
     /// How much for each unit of that.
-    #[api(tag = 2)]
     capacity_multiplier: Option<Quantity>,
     /// How much for the device.
-    #[api(tag = 3, checks(OneOf))]
+    #[api(checks(OneOf))]
     device_multiplier: Option<Quantity>,
 }
 
 #[api]
 pub struct NodeAllocatableOverhead {
     /// For each pod.
-    #[api(tag = 1)]
     per_pod: Option<Quantity>,
     /// For each container.
-    #[api(tag = 2)]
     per_container: Option<Quantity>,
 }
 
 #[api]
 pub struct DeviceCounterConsumption {
     /// The counters.
-    #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
+    #[api(required, always, checks(Filled, Format("short-name")))]
     counter_set: String,
     /// How much of each.
-    #[api(tag = 2, required, checks(Filled, EachKey(Format("short-name"))))]
+    #[api(required, checks(Filled, EachKey(Format("short-name"))))]
     counters: Map<Counter>,
     /// What devices must have in common to be used together.
     #[api(
-        tag = 3,
         gate = "DRADeviceCompatibilityGroups",
         checks(MaxItems(2), Each(Format("short-name")), Unique)
     )]
@@ -191,36 +180,32 @@ pub struct DeviceCounterConsumption {
 #[api]
 pub struct DeviceCapacity {
     /// How much there is.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     value: Quantity,
     /// How much may be asked for.
-    #[api(tag = 2, gate = "DRAConsumableCapacity")]
+    #[api(gate = "DRAConsumableCapacity")]
     request_policy: Option<CapacityRequestPolicy>,
 }
 
 #[api]
 pub struct CapacityRequestPolicy {
     /// What is taken when nothing is said.
-    #[api(tag = 1)]
     default: Option<Quantity>,
     /// The amounts that may be asked for.
     #[api(tag = 3)]
     valid_values: List<Quantity>,
     /// The range of amounts that may be asked for.
-    #[api(tag = 4)]
     valid_range: Option<CapacityRequestPolicyRange>,
 }
 
 #[api]
 pub struct CapacityRequestPolicyRange {
     /// The least.
-    #[api(tag = 1, required)]
+    #[api(required)]
     min: Option<Quantity>,
     /// The most.
-    #[api(tag = 2)]
     max: Option<Quantity>,
     /// In what steps.
-    #[api(tag = 3)]
     step: Option<Quantity>,
 }
 
@@ -230,62 +215,54 @@ pub struct DeviceAttribute {
     #[api(tag = 2, checks(OneOf))]
     int: Option<i64>,
     /// Yes or no.
-    #[api(tag = 3, checks(OneOf))]
+    #[api(checks(OneOf))]
     bool: Option<bool>,
     /// A text.
-    #[api(tag = 4, checks(OneOf))]
+    #[api(checks(OneOf))]
     string: Option<String>,
     /// A version.
-    #[api(tag = 5, checks(OneOf))]
+    #[api(checks(OneOf))]
     version: Option<String>,
     /// Numbers.
-    #[api(tag = 6, gate = "DRAListTypeAttributes", checks(OneOf))]
+    #[api(gate = "DRAListTypeAttributes", checks(OneOf))]
     ints: List<i64>,
     /// Several of yes and no.
-    #[api(tag = 7, gate = "DRAListTypeAttributes", checks(OneOf))]
+    #[api(gate = "DRAListTypeAttributes", checks(OneOf))]
     bools: List<bool>,
     /// Texts.
-    #[api(tag = 8, gate = "DRAListTypeAttributes", checks(OneOf))]
+    #[api(gate = "DRAListTypeAttributes", checks(OneOf))]
     strings: List<String>,
     /// Versions.
-    #[api(tag = 9, gate = "DRAListTypeAttributes", checks(OneOf))]
+    #[api(gate = "DRAListTypeAttributes", checks(OneOf))]
     versions: List<String>,
 }
 
 #[api]
 pub struct DeviceTaint {
     /// What the taint is called.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     key: String,
     /// Its value.
-    #[api(tag = 2)]
     value: String,
     /// What it does: NoSchedule, NoExecute, None.
     #[api(
-        tag = 3,
         required,
         always,
         go = "$.DeviceTaintEffect",
-        checks(Filled, Values("NoExecute", "NoSchedule", "None"))
+        checks(Filled, Values("NoExecute", "NoSchedule", "None")),
+        values("NoExecute", "NoSchedule", "None")
     )]
     effect: String,
     /// Since when it is there.
-    #[api(tag = 4)]
     time_added: Option<Time>,
 }
 
 impl Kind for ResourceSlice {
-    const NAMES: Names = Names {
-        group: "resource.k8s.io",
-        version: "v1",
-        kind: "ResourceSlice",
-        plural: "resourceslices",
-        singular: "resourceslice",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", "resourceslice");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("resourceslices", "v1");
+    const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
 
     const COLUMNS: &'static [Column<Self>] = &[
@@ -301,10 +278,6 @@ impl Kind for ResourceSlice {
         Index::topic("spec.nodeName", |slice| slice.spec().node_name().unwrap_or_default().into()),
         Index::field("spec.driver", |slice| slice.spec().driver().into()),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_update(&mut self, old: &Self) {
         // A change counts even if it is dropped afterwards.

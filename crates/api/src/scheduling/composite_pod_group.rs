@@ -13,42 +13,40 @@ use crate::{columns::NONE, rules::Rules};
 /// Groups of pods that are scheduled together.
 #[api]
 pub struct CompositePodGroup {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// How. It never changes.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: CompositePodGroupSpec,
     /// How far it has come.
-    #[api(tag = 3)]
     status: CompositePodGroupStatus,
 }
 
 #[api]
 pub struct CompositePodGroupSpec {
     /// The group that this one is part of.
-    #[api(tag = 1, checks(Immutable, Format("long-name")))]
+    #[api(checks(Immutable, Format("long-name")))]
     parent_composite_pod_group_name: Option<String>,
     /// The template that it was made from.
-    #[api(tag = 2, required, checks(Filled, Immutable))]
+    #[api(required, checks(Filled, Immutable))]
     workload_ref: Option<WorkloadReference>,
     /// How the pods are scheduled.
-    #[api(tag = 3, required, always, checks(Immutable))]
+    #[api(required, always, checks(Immutable))]
     scheduling_policy: CompositePodGroupSchedulingPolicy,
     /// Where the pods must be, together.
-    #[api(tag = 4, checks(Immutable))]
+    #[api(checks(Immutable))]
     scheduling_constraints: Option<CompositePodGroupSchedulingConstraints>,
     /// How much is lost when one pod is disrupted.
-    #[api(tag = 5, checks(Immutable))]
+    #[api(checks(Immutable))]
     disruption_mode: Option<CompositeDisruptionMode>,
     /// The class of their priority.
-    #[api(tag = 6, checks(Format("long-name"), Immutable))]
+    #[api(checks(Format("long-name"), Immutable))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(tag = 7, checks(Immutable, Max(1_000_000_000)))]
+    #[api(checks(Immutable, Max(1_000_000_000)))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
     #[api(
-        tag = 8,
         go = "$.PreemptionPolicy",
         gate = "PodGroupPreemptionPolicy",
         checks(Immutable, Values("Never", "PreemptLowerPriority"))
@@ -59,27 +57,24 @@ pub struct CompositePodGroupSpec {
 #[api]
 pub struct CompositePodGroupStatus {
     /// What holds of the group.
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
 }
 
 impl Kind for CompositePodGroup {
-    const NAMES: Names = Names {
-        group: "scheduling.k8s.io",
-        version: "v1alpha3",
-        kind: "CompositePodGroup",
-        plural: "compositepodgroups",
-        singular: "compositepodgroup",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "scheduling.k8s.io",
+        "v1alpha3",
+        "CompositePodGroup",
+        "compositepodgroups",
+        "compositepodgroup",
+    );
     const STORAGE: Storage = Storage::new("compositepodgroups", "v1alpha3");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GATE: Option<&str> = Some("CompositePodGroup");
     const DEFAULT_ON: bool = false;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "CompositePodGroup", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CompositePodGroup")];
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -91,10 +86,6 @@ impl Kind for CompositePodGroup {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         if self.spec().disruption_mode().is_none() {

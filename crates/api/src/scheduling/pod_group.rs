@@ -13,33 +13,31 @@ use crate::{columns::NONE, rules::Rules};
 /// Pods that are scheduled together.
 #[api]
 pub struct PodGroup {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// How. It never changes.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: PodGroupSpec,
     /// How far it has come.
-    #[api(tag = 3)]
     status: PodGroupStatus,
 }
 
 #[api]
 pub struct PodGroupSpec {
     /// The group that this one is part of.
-    #[api(tag = 1, gate = "CompositePodGroup", checks(Immutable, Format("long-name")))]
+    #[api(gate = "CompositePodGroup", checks(Immutable, Format("long-name")))]
     parent_composite_pod_group_name: Option<String>,
     /// The template that it was made from.
-    #[api(tag = 2, checks(Immutable))]
+    #[api(checks(Immutable))]
     workload_ref: Option<WorkloadReference>,
     /// How the pods are scheduled.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     scheduling_policy: PodGroupSchedulingPolicy,
     /// Where the pods must be, together.
-    #[api(tag = 4, gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
+    #[api(gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
     scheduling_constraints: Option<PodGroupSchedulingConstraints>,
     /// The devices that the pods share.
     #[api(
-        tag = 5,
         keys("name"),
         merge,
         retain_keys,
@@ -49,17 +47,16 @@ pub struct PodGroupSpec {
     )]
     resource_claims: List<PodGroupResourceClaim>,
     /// How much is lost when one pod is disrupted.
-    #[api(tag = 6, checks(Immutable))]
+    #[api(checks(Immutable))]
     disruption_mode: Option<DisruptionMode>,
     /// The class of their priority.
-    #[api(tag = 7, checks(Immutable, Format("long-name")))]
+    #[api(checks(Immutable, Format("long-name")))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(tag = 8, checks(Immutable, Max(1_000_000_000)))]
+    #[api(checks(Immutable, Max(1_000_000_000)))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
     #[api(
-        tag = 9,
         go = "$.PreemptionPolicy",
         gate = "PodGroupPreemptionPolicy",
         checks(Immutable, Values("Never", "PreemptLowerPriority"))
@@ -70,21 +67,20 @@ pub struct PodGroupSpec {
 #[api]
 pub struct WorkloadReference {
     /// The workload.
-    #[api(tag = 1, required, always, checks(Filled, Format("long-name")))]
+    #[api(required, always, checks(Filled, Format("long-name")))]
     workload_name: String,
     /// The template in it.
-    #[api(tag = 2, required, always, checks(Filled, Format("short-name")))]
+    #[api(required, always, checks(Filled, Format("short-name")))]
     template_name: String,
 }
 
 #[api]
 pub struct PodGroupStatus {
     /// What holds of the group.
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
     /// The claims that were made.
     #[api(
-        tag = 2,
         keys("name"),
         merge,
         retain_keys,
@@ -98,30 +94,22 @@ pub struct PodGroupStatus {
 #[api]
 pub struct PodGroupResourceClaimStatus {
     /// What the claim is called in the group.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// The claim that was made.
-    #[api(tag = 2, checks(Format("long-name")))]
+    #[api(checks(Format("long-name")))]
     resource_claim_name: Option<String>,
 }
 
 impl Kind for PodGroup {
-    const NAMES: Names = Names {
-        group: "scheduling.k8s.io",
-        version: "v1beta1",
-        kind: "PodGroup",
-        plural: "podgroups",
-        singular: "podgroup",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", "podgroup");
     const STORAGE: Storage = Storage::new("podgroups", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GATE: Option<&str> = Some("GenericWorkload");
     const DEFAULT_ON: bool = false;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "PodGroup", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PodGroup")];
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -134,10 +122,6 @@ impl Kind for PodGroup {
         Column::new("Status", "string", |group, _| group.status().state().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         if self.spec().disruption_mode().is_none() {

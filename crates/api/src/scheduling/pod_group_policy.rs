@@ -8,10 +8,10 @@ use super::TopologyConstraint;
 #[api]
 pub struct WorkloadPodGroupSchedulingPolicy {
     /// One by one.
-    #[api(tag = 1, checks(OneOf))]
+    #[api(checks(OneOf), union)]
     basic: Option<WorkloadPodGroupBasicSchedulingPolicy>,
     /// All together, or not at all.
-    #[api(tag = 2, checks(OneOf))]
+    #[api(checks(OneOf), union)]
     gang: Option<WorkloadPodGroupGangSchedulingPolicy>,
 }
 
@@ -21,37 +21,37 @@ pub struct WorkloadPodGroupBasicSchedulingPolicy {}
 #[api]
 pub struct WorkloadPodGroupGangSchedulingPolicy {
     /// How many pods there must be room for.
-    #[api(tag = 1, checks(Min(1)))]
+    #[api(checks(Min(1)))]
     min_count: Option<i32>,
 }
 
 #[api]
 pub struct WorkloadPodGroupSchedulingConstraints {
     /// What all pods must have in common.
-    #[api(tag = 1, checks(MaxItems(1)))]
+    #[api(checks(MaxItems(1)))]
     topology: List<TopologyConstraint>,
 }
 
 #[api]
 pub struct WorkloadPodGroupResourceClaim {
     /// What the claim is called here.
-    #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
+    #[api(required, always, checks(Filled, Format("short-name")))]
     name: String,
     /// The claim.
-    #[api(tag = 2, checks(OneOf, Format("long-name")))]
+    #[api(checks(OneOf, Format("long-name")))]
     resource_claim_name: Option<String>,
     /// The template that the claim is made from.
-    #[api(tag = 3, checks(OneOf, Format("long-name")))]
+    #[api(checks(OneOf, Format("long-name")))]
     resource_claim_template_name: Option<String>,
 }
 
 #[api]
 pub struct WorkloadPodGroupDisruptionMode {
     /// Only the one.
-    #[api(tag = 1, checks(OneOf))]
+    #[api(checks(OneOf), union)]
     single: Option<WorkloadPodGroupSingleDisruptionMode>,
     /// All of them.
-    #[api(tag = 2, checks(OneOf))]
+    #[api(checks(OneOf), union)]
     all: Option<WorkloadPodGroupAllDisruptionMode>,
 }
 
@@ -64,10 +64,10 @@ pub struct WorkloadPodGroupAllDisruptionMode {}
 #[api]
 pub struct WorkloadCompositePodGroupSchedulingPolicy {
     /// One by one.
-    #[api(tag = 1, checks(OneOf))]
+    #[api(checks(OneOf))]
     basic: Option<WorkloadCompositePodGroupBasicSchedulingPolicy>,
     /// All together, or not at all.
-    #[api(tag = 2, checks(OneOf))]
+    #[api(checks(OneOf))]
     gang: Option<WorkloadCompositePodGroupGangSchedulingPolicy>,
 }
 
@@ -77,24 +77,24 @@ pub struct WorkloadCompositePodGroupBasicSchedulingPolicy {}
 #[api]
 pub struct WorkloadCompositePodGroupGangSchedulingPolicy {
     /// How many groups there must be room for.
-    #[api(tag = 1, checks(Min(1)))]
+    #[api(checks(Min(1)))]
     min_group_count: Option<i32>,
 }
 
 #[api]
 pub struct WorkloadCompositePodGroupSchedulingConstraints {
     /// What all pods must have in common.
-    #[api(tag = 1, checks(MaxItems(1)))]
+    #[api(checks(MaxItems(1)))]
     topology: List<TopologyConstraint>,
 }
 
 #[api]
 pub struct WorkloadCompositePodGroupDisruptionMode {
     /// Only the one.
-    #[api(tag = 1, checks(OneOf))]
+    #[api(checks(OneOf))]
     single: Option<WorkloadCompositePodGroupSingleDisruptionMode>,
     /// All of them.
-    #[api(tag = 2, checks(OneOf))]
+    #[api(checks(OneOf))]
     all: Option<WorkloadCompositePodGroupAllDisruptionMode>,
 }
 

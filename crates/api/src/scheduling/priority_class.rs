@@ -6,18 +6,20 @@ use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
 
 use crate::generation;
 
+/// How important pods are.
 #[api]
 pub struct PriorityClass {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2, always)]
+    /// How important pods of the class are; more is more.
+    #[api(always)]
     value: i32,
-    #[api(tag = 3)]
+    /// Whether pods without a class get this one.
     global_default: bool,
-    #[api(tag = 4)]
+    /// What the class is for.
     description: String,
+    /// Whether its pods push others out: PreemptLowerPriority or Never.
     #[api(
-        tag = 5,
         default = "PreemptLowerPriority",
         implied,
         go = "v1.PreemptionPolicy",
@@ -27,15 +29,9 @@ pub struct PriorityClass {
 }
 
 impl Kind for PriorityClass {
-    const NAMES: Names = Names {
-        group: "scheduling.k8s.io",
-        version: "v1",
-        kind: "PriorityClass",
-        plural: "priorityclasses",
-        singular: "priorityclass",
-        short: &["pc"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass")
+            .short(&["pc"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("priorityclasses", "v1");
     const COLUMNS: &'static [Column<Self>] = &[
@@ -45,10 +41,6 @@ impl Kind for PriorityClass {
         Column::AGE,
         Column::new("PreemptionPolicy", "string", |class, _| class.preemption_policy().into()),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         let name = self.metadata().name();

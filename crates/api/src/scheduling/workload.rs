@@ -11,21 +11,20 @@ use crate::shown::shown_all;
 /// A plan for groups of pods that belong together.
 #[api]
 pub struct Workload {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The groups.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: WorkloadSpec,
 }
 
 #[api]
 pub struct WorkloadSpec {
     /// Who the workload belongs to. It never changes.
-    #[api(tag = 1, checks(Immutable))]
+    #[api(checks(Immutable))]
     controller_ref: Option<TypedLocalObjectReference>,
     /// Templates of groups of pods.
     #[api(
-        tag = 2,
         keys("name"),
         always,
         checks(OneOf, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name"))
@@ -33,7 +32,6 @@ pub struct WorkloadSpec {
     pod_group_templates: List<PodGroupTemplate>,
     /// Templates of groups of groups.
     #[api(
-        tag = 3,
         keys("name"),
         gate = "CompositePodGroup",
         checks(OneOf, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name"))
@@ -44,30 +42,29 @@ pub struct WorkloadSpec {
 #[api]
 pub struct TypedLocalObjectReference {
     /// The group of its kind.
-    #[api(tag = 1, checks(Format("long-name")))]
+    #[api(checks(Format("long-name")))]
     api_group: String,
     /// Its kind.
-    #[api(tag = 2, required, always, checks(Filled, Format("path-segment-name")))]
+    #[api(required, always, checks(Filled, Format("path-segment-name")))]
     kind: String,
     /// Its name.
-    #[api(tag = 3, required, always, checks(Filled, Format("path-segment-name")))]
+    #[api(required, always, checks(Filled, Format("path-segment-name")))]
     name: String,
 }
 
 #[api]
 pub struct PodGroupTemplate {
     /// The template's name.
-    #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
+    #[api(required, always, checks(Filled, Format("short-name")))]
     name: String,
     /// How the pods are scheduled.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     scheduling_policy: PodGroupSchedulingPolicy,
     /// Where the pods must be, together.
-    #[api(tag = 3, always, gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
+    #[api(always, gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
     scheduling_constraints: Option<PodGroupSchedulingConstraints>,
     /// The devices that the pods share.
     #[api(
-        tag = 4,
         keys("name"),
         merge,
         retain_keys,
@@ -77,17 +74,16 @@ pub struct PodGroupTemplate {
     )]
     resource_claims: List<PodGroupResourceClaim>,
     /// How much is lost when one pod is disrupted.
-    #[api(tag = 5, checks(Immutable))]
+    #[api(checks(Immutable))]
     disruption_mode: Option<DisruptionMode>,
     /// The class of their priority.
-    #[api(tag = 6, checks(Format("long-name"), Immutable))]
+    #[api(checks(Format("long-name"), Immutable))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(tag = 7, checks(Max(1_000_000_000), Immutable))]
+    #[api(checks(Max(1_000_000_000), Immutable))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
     #[api(
-        tag = 8,
         go = "$.PreemptionPolicy",
         gate = "PodGroupPreemptionPolicy",
         checks(Immutable, Values("Never", "PreemptLowerPriority"))
@@ -98,10 +94,10 @@ pub struct PodGroupTemplate {
 #[api]
 pub struct PodGroupSchedulingPolicy {
     /// One by one.
-    #[api(tag = 1, checks(OneOf, Immutable))]
+    #[api(checks(OneOf, Immutable))]
     basic: Option<BasicSchedulingPolicy>,
     /// All together, or not at all.
-    #[api(tag = 2, checks(OneOf, NoSet, NoUnset))]
+    #[api(checks(OneOf, NoSet, NoUnset))]
     gang: Option<GangSchedulingPolicy>,
 }
 
@@ -111,30 +107,30 @@ pub struct BasicSchedulingPolicy {}
 #[api]
 pub struct GangSchedulingPolicy {
     /// How many pods there must be room for.
-    #[api(tag = 1, required, always, checks(Filled, Min(1)))]
+    #[api(required, always, checks(Filled, Min(1)))]
     min_count: i32,
 }
 
 #[api]
 pub struct PodGroupResourceClaim {
     /// What the claim is called here.
-    #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
+    #[api(required, always, checks(Filled, Format("short-name")))]
     name: String,
     /// The claim.
-    #[api(tag = 2, checks(OneOf, Format("long-name")))]
+    #[api(checks(OneOf, Format("long-name")))]
     resource_claim_name: Option<String>,
     /// The template that the claim is made from.
-    #[api(tag = 3, checks(OneOf, Format("long-name")))]
+    #[api(checks(OneOf, Format("long-name")))]
     resource_claim_template_name: Option<String>,
 }
 
 #[api]
 pub struct DisruptionMode {
     /// Only the one.
-    #[api(tag = 1, checks(OneOf))]
+    #[api(checks(OneOf))]
     single: Option<SingleDisruptionMode>,
     /// All of them.
-    #[api(tag = 2, checks(OneOf))]
+    #[api(checks(OneOf))]
     all: Option<AllDisruptionMode>,
 }
 
@@ -147,60 +143,59 @@ pub struct AllDisruptionMode {}
 #[api]
 pub struct PodGroupSchedulingConstraints {
     /// What all pods must have in common.
-    #[api(tag = 1, checks(MaxItems(1)))]
+    #[api(checks(MaxItems(1)))]
     topology: List<TopologyConstraint>,
 }
 
 #[api]
 pub struct TopologyConstraint {
     /// The label of nodes that must be the same.
-    #[api(tag = 1, required, always, checks(Filled, Format("label-key")))]
+    #[api(required, always, checks(Filled, Format("label-key")))]
     key: String,
 }
 
 #[api]
 pub struct CompositePodGroupTemplate {
     /// The template's name.
-    #[api(tag = 1, required, always, checks(Filled, Format("short-name")))]
+    #[api(required, always, checks(Filled, Format("short-name")))]
     name: String,
     /// How the pods are scheduled.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     scheduling_policy: CompositePodGroupSchedulingPolicy,
     /// Where the pods must be, together.
-    #[api(tag = 3, checks(Immutable))]
+    #[api(checks(Immutable))]
     scheduling_constraints: Option<CompositePodGroupSchedulingConstraints>,
     /// How much is lost when one pod is disrupted.
-    #[api(tag = 4, checks(Immutable))]
+    #[api(checks(Immutable))]
     disruption_mode: Option<CompositeDisruptionMode>,
     /// The class of their priority.
-    #[api(tag = 5, checks(Format("long-name"), Immutable))]
+    #[api(checks(Format("long-name"), Immutable))]
     priority_class_name: String,
     /// Their priority, as a number.
-    #[api(tag = 6, checks(Max(1_000_000_000), Immutable))]
+    #[api(checks(Max(1_000_000_000), Immutable))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
     #[api(
-        tag = 7,
         go = "$.PreemptionPolicy",
         gate = "PodGroupPreemptionPolicy",
         checks(Immutable, Values("Never", "PreemptLowerPriority"))
     )]
     preemption_policy: Option<String>,
     /// Templates of groups of pods.
-    #[api(tag = 8, keys("name"), checks(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
+    #[api(keys("name"), checks(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
     pod_group_templates: List<PodGroupTemplate>,
     /// Templates of groups of groups.
-    #[api(tag = 9, keys("name"), checks(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
+    #[api(keys("name"), checks(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
     composite_pod_group_templates: List<CompositePodGroupTemplate>,
 }
 
 #[api]
 pub struct CompositePodGroupSchedulingPolicy {
     /// One by one.
-    #[api(tag = 1, checks(Immutable, OneOf))]
+    #[api(checks(Immutable, OneOf))]
     basic: Option<CompositeBasicSchedulingPolicy>,
     /// All together, or not at all.
-    #[api(tag = 2, checks(OneOf, NoSet, NoUnset))]
+    #[api(checks(OneOf, NoSet, NoUnset))]
     gang: Option<CompositeGangSchedulingPolicy>,
 }
 
@@ -210,17 +205,17 @@ pub struct CompositeBasicSchedulingPolicy {}
 #[api]
 pub struct CompositeGangSchedulingPolicy {
     /// How many groups there must be room for.
-    #[api(tag = 1, required, always, checks(Filled, Min(1)))]
+    #[api(required, always, checks(Filled, Min(1)))]
     min_group_count: i32,
 }
 
 #[api]
 pub struct CompositeDisruptionMode {
     /// Only the one.
-    #[api(tag = 1, checks(OneOf))]
+    #[api(checks(OneOf))]
     single: Option<SingleCompositeDisruptionMode>,
     /// All of them.
-    #[api(tag = 2, checks(OneOf))]
+    #[api(checks(OneOf))]
     all: Option<AllCompositeDisruptionMode>,
 }
 
@@ -233,30 +228,19 @@ pub struct AllCompositeDisruptionMode {}
 #[api]
 pub struct CompositePodGroupSchedulingConstraints {
     /// What all pods must have in common.
-    #[api(tag = 1, checks(MaxItems(1)))]
+    #[api(checks(MaxItems(1)))]
     topology: List<TopologyConstraint>,
 }
 
 impl Kind for Workload {
-    const NAMES: Names = Names {
-        group: "scheduling.k8s.io",
-        version: "v1beta1",
-        kind: "Workload",
-        plural: "workloads",
-        singular: "workload",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("scheduling.k8s.io", "v1beta1", "Workload", "workloads", "workload");
     const STORAGE: Storage = Storage::new("workloads", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const GATE: Option<&str> = Some("GenericWorkload");
     const DEFAULT_ON: bool = false;
 
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         self.spec().check(&Path::Root.field("spec"), errs);

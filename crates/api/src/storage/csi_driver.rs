@@ -11,72 +11,63 @@ use crate::{columns, generation, rules::or_null};
 /// What a storage driver can do, and what it wants of Kubernetes.
 #[api]
 pub struct CSIDriver {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What the driver is like.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: CSIDriverSpec,
 }
 
 #[api]
 pub struct CSIDriverSpec {
     /// Whether volumes must be attached to a node before they are mounted. It never changes.
-    #[api(tag = 1, default = true, implied)]
+    #[api(default = true, implied)]
     attach_required: Option<bool>,
     /// Whether the driver is told about the pod that a volume is mounted for.
-    #[api(tag = 2, default = false, implied)]
+    #[api(default = false, implied)]
     pod_info_on_mount: Option<bool>,
     /// The kinds of volumes that the driver has: Persistent, Ephemeral. They never change.
-    #[api(tag = 3, set, go = "[]v1.VolumeLifecycleMode")]
+    #[api(set, go = "[]v1.VolumeLifecycleMode")]
     volume_lifecycle_modes: List<String>,
     /// Whether the scheduler looks at how much room the driver says it has.
-    #[api(tag = 4, default = false, implied)]
+    #[api(default = false, implied)]
     storage_capacity: Option<bool>,
     /// Whether volumes are given to the pod's group: ReadWriteOnceWithFSType, File, None.
-    #[api(tag = 5, default = "ReadWriteOnceWithFSType", implied, go = "v1.FSGroupPolicy")]
+    #[api(default = "ReadWriteOnceWithFSType", implied, go = "v1.FSGroupPolicy")]
     fs_group_policy: Option<String>,
     /// The tokens of the pod's service account that the driver is given.
-    #[api(tag = 6)]
     token_requests: List<TokenRequest>,
     /// Whether mounted volumes are published again from time to time.
-    #[api(tag = 7, default = false, implied)]
+    #[api(default = false, implied)]
     requires_republish: Option<bool>,
     /// Whether the driver mounts with an SELinux label of its own.
-    #[api(tag = 8, default = false, implied)]
+    #[api(default = false, implied)]
     se_linux_mount: Option<bool>,
     /// After how many seconds the number of volumes that a node can take is asked anew.
-    #[api(tag = 9, gate = "MutableCSINodeAllocatableCount")]
+    #[api(gate = "MutableCSINodeAllocatableCount")]
     node_allocatable_update_period_seconds: Option<i64>,
     /// Whether tokens are given as secrets rather than as attributes of the volume.
-    #[api(tag = 10, gate = "CSIServiceAccountTokenSecrets")]
+    #[api(gate = "CSIServiceAccountTokenSecrets")]
     service_account_token_in_secrets: Option<bool>,
     /// Whether pods stay off nodes that do not have the driver.
-    #[api(tag = 11, default = false, implied, gate = "VolumeLimitScaling")]
+    #[api(default = false, implied, gate = "VolumeLimitScaling")]
     prevent_pod_scheduling_if_missing: Option<bool>,
 }
 
 #[api]
 pub struct TokenRequest {
     /// Whom the token is for; empty: the API server.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     audience: String,
     /// How long the token is valid.
-    #[api(tag = 2)]
     expiration_seconds: Option<i64>,
 }
 
 impl Kind for CSIDriver {
-    const NAMES: Names = Names {
-        group: "storage.k8s.io",
-        version: "v1",
-        kind: "CSIDriver",
-        plural: "csidrivers",
-        singular: "csidriver",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers", "csidriver");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("csidrivers", "v1");
+    const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -101,10 +92,6 @@ impl Kind for CSIDriver {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         if self.spec().volume_lifecycle_modes().is_empty() {

@@ -7,67 +7,63 @@ use object::{List, ObjectMeta, Time, Value, count};
 use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
 
 use crate::{
-    core::volume::sources::check_csi_driver,
+    core::{persistent_volume_claim::ACCESS_MODES, volume::sources::check_csi_driver},
     rules::{Rules, go_struct},
 };
 
 /// The storage drivers of a node.
 #[api]
 pub struct CSINode {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The drivers, as the kubelet sees them.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: CSINodeSpec,
     /// How the storage of the node is.
-    #[api(tag = 3)]
     status: CSINodeStatus,
 }
 
 #[api]
 pub struct CSINodeSpec {
     /// The drivers that run on the node.
-    #[api(tag = 1, required, keys("name"), merge, merge_key = "name", always)]
+    #[api(required, keys("name"), merge, merge_key = "name", always)]
     drivers: List<CSINodeDriver>,
 }
 
 #[api]
 pub struct CSINodeDriver {
     /// The driver's name.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// What the driver calls the node.
-    #[api(tag = 2, name = "nodeID", required, always)]
+    #[api(name = "nodeID", required, always)]
     node_id: String,
     /// The labels that say where the node can reach storage.
-    #[api(tag = 3, always)]
+    #[api(always)]
     topology_keys: List<String>,
     /// How many volumes the driver can attach.
-    #[api(tag = 4)]
     allocatable: Option<VolumeNodeResources>,
 }
 
 #[api]
 pub struct VolumeNodeResources {
     /// How many volumes can be attached; absent: any number.
-    #[api(tag = 1)]
     count: Option<i32>,
 }
 
 #[api]
 pub struct CSINodeStatus {
     /// What the drivers say about their storage.
-    #[api(tag = 1, keys("name"), merge, merge_key = "name", gate = "CSIVolumeHealth")]
+    #[api(keys("name"), merge, merge_key = "name", gate = "CSIVolumeHealth")]
     storage_health: List<StorageHealth>,
 }
 
 #[api]
 pub struct StorageHealth {
     /// The driver's name.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// What is wrong with its storage.
-    #[api(tag = 2)]
     health_conditions: List<StorageHealthCondition>,
 }
 
@@ -75,7 +71,6 @@ pub struct StorageHealth {
 pub struct StorageHealthCondition {
     /// How bad it is.
     #[api(
-        tag = 1,
         required,
         always,
         go = "v1.StorageHealthStatusType",
@@ -83,51 +78,33 @@ pub struct StorageHealthCondition {
     )]
     status: String,
     /// Why, in a word.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     reason: String,
     /// Why, for people.
-    #[api(tag = 3)]
     message: String,
     /// The access mode that is concerned.
-    #[api(
-        tag = 4,
-        go = "v1.PersistentVolumeAccessMode",
-        values("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-    )]
+    #[api(go = "v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
     access_mode: Option<String>,
     /// The volume mode that is concerned.
-    #[api(tag = 5, go = "v1.PersistentVolumeMode", values("Block", "Filesystem"))]
+    #[api(go = "v1.PersistentVolumeMode", values("Block", "Filesystem"))]
     volume_mode: Option<String>,
     /// When it last changed.
-    #[api(tag = 6)]
     last_transition_time: Time,
 }
 
 impl Kind for CSINode {
-    const NAMES: Names = Names {
-        group: "storage.k8s.io",
-        version: "v1",
-        kind: "CSINode",
-        plural: "csinodes",
-        singular: "csinode",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new("storage.k8s.io", "v1", "CSINode", "csinodes", "csinode");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("csinodes", "v1");
+    const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "CSINode", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CSINode")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Drivers", "integer", |node, _| count(node.spec().drivers().len()).into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.set_status(CSINodeStatus::new());

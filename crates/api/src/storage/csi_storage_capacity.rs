@@ -9,38 +9,29 @@ use crate::rules::{Rules, shown_selector};
 /// How much room a storage class has where.
 #[api]
 pub struct CSIStorageCapacity {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The nodes that can reach the room. It never changes.
-    #[api(tag = 2)]
     node_topology: Option<LabelSelector>,
     /// The class that volumes would be of. It never changes.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     storage_class_name: String,
     /// How much room there is in all.
-    #[api(tag = 4)]
     capacity: Option<Quantity>,
     /// How large a single volume can be.
-    #[api(tag = 5)]
     maximum_volume_size: Option<Quantity>,
 }
 
 impl Kind for CSIStorageCapacity {
-    const NAMES: Names = Names {
-        group: "storage.k8s.io",
-        version: "v1",
-        kind: "CSIStorageCapacity",
-        plural: "csistoragecapacities",
-        singular: "csistoragecapacity",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "storage.k8s.io",
+        "v1",
+        "CSIStorageCapacity",
+        "csistoragecapacities",
+        "csistoragecapacity",
+    );
     const STORAGE: Storage = Storage::new("csistoragecapacities", "v1");
     const BLIND_UPDATES: bool = false;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         errs.selector(&Path::Root.field("nodeTopology"), self.node_topology());

@@ -11,17 +11,16 @@ use crate::{core::TopologySelectorTerm, rules::Rules};
 /// How volumes that are asked for are made.
 #[api]
 pub struct StorageClass {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The driver that makes the volumes. It never changes.
-    #[api(tag = 2, required, always, checks(Filled, Immutable))]
+    #[api(required, always, checks(Filled, Immutable))]
     provisioner: String,
     /// What the driver is told. It never changes.
-    #[api(tag = 3, checks(Immutable))]
+    #[api(checks(Immutable))]
     parameters: Map<String>,
     /// What happens to a volume that nobody claims any more: Delete, Retain.
     #[api(
-        tag = 4,
         default = "Delete",
         implied,
         go = "v1.PersistentVolumeReclaimPolicy",
@@ -30,14 +29,11 @@ pub struct StorageClass {
     )]
     reclaim_policy: Option<String>,
     /// Options for mounting the volumes.
-    #[api(tag = 5)]
     mount_options: List<String>,
     /// Whether volumes can be made larger.
-    #[api(tag = 6)]
     allow_volume_expansion: Option<bool>,
     /// When volumes are made: Immediate, WaitForFirstConsumer.
     #[api(
-        tag = 7,
         default = "Immediate",
         implied,
         go = "v1.VolumeBindingMode",
@@ -46,22 +42,16 @@ pub struct StorageClass {
     )]
     volume_binding_mode: Option<String>,
     /// Where volumes may be made.
-    #[api(tag = 8)]
     allowed_topologies: List<TopologySelectorTerm>,
 }
 
 impl Kind for StorageClass {
-    const NAMES: Names = Names {
-        group: "storage.k8s.io",
-        version: "v1",
-        kind: "StorageClass",
-        plural: "storageclasses",
-        singular: "storageclass",
-        short: &["sc"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("storage.k8s.io", "v1", "StorageClass", "storageclasses", "storageclass")
+            .short(&["sc"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("storageclasses", "v1");
+    const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Provisioner", "string", |class, _| class.provisioner().into()),
@@ -72,10 +62,6 @@ impl Kind for StorageClass {
         }),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         if !self.provisioner().is_empty() {

@@ -15,84 +15,75 @@ use crate::{
 /// The wish to attach a volume to a node, or to detach it.
 #[api]
 pub struct VolumeAttachment {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is to be attached where. It never changes.
-    #[api(tag = 2, required, always, checks(Immutable))]
+    #[api(required, always, checks(Immutable))]
     spec: VolumeAttachmentSpec,
     /// What has become of the wish.
-    #[api(tag = 3)]
     status: VolumeAttachmentStatus,
 }
 
 #[api]
 pub struct VolumeAttachmentSpec {
     /// The driver that attaches the volume.
-    #[api(tag = 1, required, always, checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
+    #[api(required, always, checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
     attacher: String,
     /// The volume.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     source: VolumeAttachmentSource,
     /// The node.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     node_name: String,
 }
 
 #[api]
 pub struct VolumeAttachmentSource {
     /// The volume's name.
-    #[api(tag = 1)]
     persistent_volume_name: Option<String>,
     /// The volume itself, where it is written down nowhere else.
-    #[api(tag = 2, go = "v1.PersistentVolumeSpec")]
+    #[api(go = "v1.PersistentVolumeSpec")]
     inline_volume_spec: Option<PersistentVolumeSpec>,
 }
 
 #[api]
 pub struct VolumeAttachmentStatus {
     /// Whether the volume is attached.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     attached: bool,
     /// What the driver wants to be told when the volume is mounted.
-    #[api(tag = 2)]
     attachment_metadata: Map<String>,
     /// Why the volume could not be attached.
-    #[api(tag = 3)]
     attach_error: Option<VolumeError>,
     /// Why the volume could not be detached.
-    #[api(tag = 4)]
     detach_error: Option<VolumeError>,
 }
 
 #[api]
 pub struct VolumeError {
     /// When it happened.
-    #[api(tag = 1)]
     time: Time,
     /// What went wrong; without secrets.
-    #[api(tag = 2)]
     message: String,
     /// The driver's number for it.
-    #[api(tag = 3, gate = "MutableCSINodeAllocatableCount")]
+    #[api(gate = "MutableCSINodeAllocatableCount")]
     error_code: Option<i32>,
 }
 
 impl Kind for VolumeAttachment {
-    const NAMES: Names = Names {
-        group: "storage.k8s.io",
-        version: "v1",
-        kind: "VolumeAttachment",
-        plural: "volumeattachments",
-        singular: "volumeattachment",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "storage.k8s.io",
+        "v1",
+        "VolumeAttachment",
+        "volumeattachments",
+        "volumeattachment",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("volumeattachments", "v1");
+    const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "VolumeAttachment", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("VolumeAttachment")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column {
@@ -106,10 +97,6 @@ impl Kind for VolumeAttachment {
         Column::new("Attached", "boolean", |this, _| this.status().attached().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.set_status(VolumeAttachmentStatus::new());

@@ -9,37 +9,32 @@ use super::storage_class::{check_driver, check_parameters};
 /// What volumes of a class can be changed to while they are in use.
 #[api]
 pub struct VolumeAttributesClass {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The driver that the class is for. It never changes.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     driver_name: String,
     /// What the driver is told. It never changes.
-    #[api(tag = 3)]
     parameters: Map<String>,
 }
 
 impl Kind for VolumeAttributesClass {
-    const NAMES: Names = Names {
-        group: "storage.k8s.io",
-        version: "v1",
-        kind: "VolumeAttributesClass",
-        plural: "volumeattributesclasses",
-        singular: "volumeattributesclass",
-        short: &["vac"],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "storage.k8s.io",
+        "v1",
+        "VolumeAttributesClass",
+        "volumeattributesclasses",
+        "volumeattributesclass",
+    )
+    .short(&["vac"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("volumeattributesclasses", "v1");
+    const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("DriverName", "string", |class, _| class.driver_name().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         match self.driver_name() {

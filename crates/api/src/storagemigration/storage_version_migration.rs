@@ -9,60 +9,50 @@ use crate::{meta::GroupResource, rules::Rules, shown::shown};
 /// The wish that all objects of a resource are stored anew.
 #[api]
 pub struct StorageVersionMigration {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// Which resource.
-    #[api(tag = 2)]
     spec: StorageVersionMigrationSpec,
     /// How far it has come.
-    #[api(tag = 3)]
     status: StorageVersionMigrationStatus,
 }
 
 #[api]
 pub struct StorageVersionMigrationSpec {
     /// The resource. It never changes.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     resource: GroupResource,
 }
 
 #[api]
 pub struct StorageVersionMigrationStatus {
     /// What holds of the migration.
-    #[api(tag = 1, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
     /// The state from which all objects are stored anew.
-    #[api(tag = 2)]
     resource_version: String,
 }
 
 impl Kind for StorageVersionMigration {
-    const NAMES: Names = Names {
-        group: "storagemigration.k8s.io",
-        version: "v1",
-        kind: "StorageVersionMigration",
-        plural: "storageversionmigrations",
-        singular: "storageversionmigration",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "storagemigration.k8s.io",
+        "v1",
+        "StorageVersionMigration",
+        "storageversionmigrations",
+        "storageversionmigration",
+    );
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("storageversionmigrations", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GATE: Option<&str> = Some("StorageVersionMigrator");
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "StorageVersionMigration", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("StorageVersionMigration")];
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column { format: "", ..Column::NAME },
         Column::new("Resource", "string", |this, _| this.resource().into()),
         Column::new("Status", "string", |this, _| this.status().state().into()),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.set_status(StorageVersionMigrationStatus::new());

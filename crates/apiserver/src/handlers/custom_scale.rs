@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use api::autoscaling::v1::Scale;
-use object::{Lens, Object, ObjectMeta, Status, StatusCause, StatusDetails, Value, View};
+use object::{Lens, Object, ObjectMeta, Status, StatusCause, StatusDetails, Time, Value, View};
 use schema::custom;
 use server::{Reply, Request, Served, Server, object_reply};
 
-use super::{body_of, call, part, scale::patched};
+use super::{
+    body_of, call, part,
+    scale::{Books, Wanted, patched},
+};
 
 /// What the number reads as while nobody has set it.
 const UNSET: i64 = i32::MIN as i64;
@@ -31,7 +34,7 @@ pub(super) async fn handle(
     }
     let (mut call, kind) = (call(&request), part("autoscaling", "Scale", Scale::SHAPE));
     let wanted = if info.verb == "update" {
-        body_of(server, request, &kind).await?
+        Wanted::Whole(body_of(server, request, &kind).await?)
     } else {
         let mut before = scale_of(&paths, found.revision, &found.object)?;
         if wants.is_none() {
@@ -39,20 +42,30 @@ pub(super) async fn handle(
         }
         patched(server, request, &kind, before).await?
     };
-    let replicas = wanted.get("spec").get("replicas").as_i64().unwrap_or_default();
-    if replicas == UNSET {
-        let path = object::quote::quote(&paths.spec_replicas);
-        return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
-    }
-    let version = Scale::view(&wanted).metadata().resource_version().to_owned();
+    let manager = call.manager.clone();
+    let now = Time::text(server.registry.clock().now());
+    let api_version = served.definition.names.api_version();
+    let path: Vec<_> = paths.spec_replicas.trim_start_matches('.').split('.').collect();
     let change = |old: &store::Version<Value>| {
+        let books = Books { object: &old.object, path: &path, api_version: &api_version };
+        let before = scale_of(&paths, old.revision, &old.object)?;
+        let (after, books) = books.after(&wanted, before, &manager, &now)?;
+        let replicas = after.get("spec").get("replicas").as_i64().unwrap_or_default();
+        if replicas == UNSET {
+            let path = object::quote::quote(&paths.spec_replicas);
+            let why = format!("the spec replicas field {path} cannot be empty");
+            return Err(Status::bad_request(why));
+        }
+        let version = Scale::view(&after).metadata().resource_version();
         if !version.is_empty() && version != old.revision.to_string() {
             return Err(Status::stale(served.subject(key.1)));
         }
         let mut object = old.object.clone();
         paths.set(&mut object, replicas);
+        object["metadata"]["managedFields"] = books;
         Ok(object)
     };
+    call.keep_books();
     let made = server.registry.change(&mut call, &served, key, "", change).await?;
     Ok(object_reply(200, &scale_of(&paths, made.revision, &made.object)?))
 }

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use api::autoscaling::v1::Scale;
-use object::{Lens, Object, ObjectMeta, Status, Value, View, from_json, selector::Selector};
-use schema::{Definition, Errors, Path};
+use object::{Lens, Object, ObjectMeta, Status, Time, Value, View, from_json, selector::Selector};
+use schema::{
+    Definition, Errors, Path,
+    apply::{self, Write},
+};
 use server::{Handle, Handling, Request, Server, other_uid};
 
 use super::{Asked, body_of, bytes_of, call, custom_scale, part, same_name, served};
@@ -23,26 +26,29 @@ impl Handle for Scales {
             let (asked, kind) = (Asked::of(&request), part("autoscaling", "Scale", Scale::SHAPE));
             let key = (&*info.namespace, &*info.name);
             let mut call = call(&request);
-            let wanted = match &*info.verb {
-                "get" => {
-                    let found = server.registry.get(&served, key.0, key.1)?;
-                    let scale = scale_of(found.revision, &found.object);
-                    return asked.reply(200, &kind, &scale);
-                }
-                "update" => body_of(server, request, &kind).await?,
-                _ => {
-                    let found = server.registry.get(&served, key.0, key.1)?;
-                    let scale = scale_of(found.revision, &found.object);
-                    patched(server, request, &kind, scale).await?
-                }
+            if info.verb == "get" {
+                let found = server.registry.get(&served, key.0, key.1)?;
+                return asked.reply(200, &kind, &scale_of(found.revision, &found.object));
+            }
+            let wanted = if info.verb == "update" {
+                Wanted::Whole(body_of(server, request, &kind).await?)
+            } else {
+                let found = server.registry.get(&served, key.0, key.1)?;
+                let scale = scale_of(found.revision, &found.object);
+                patched(server, request, &kind, scale).await?
             };
-            same_name(&wanted, key.1)?;
-            check(&wanted, key.1)?;
-            let scale = Scale::view(&wanted);
-            let replicas = scale.spec().replicas();
-            let (version, uid) = (scale.metadata().resource_version(), scale.metadata().uid());
-            let dry_run = call.dry_run;
+            let (manager, dry_run) = (call.manager.clone(), call.dry_run);
+            let now = Time::text(server.registry.clock().now());
+            let api_version = served.definition.names.api_version();
+            let path = &["spec", "replicas"][..];
             let change = |old: &store::Version<Value>| {
+                let books = Books { object: &old.object, path, api_version: &api_version };
+                let before = scale_of(old.revision, &old.object);
+                let (after, books) = books.after(&wanted, before, &manager, &now)?;
+                same_name(&after, key.1)?;
+                check(&after, key.1)?;
+                let scale = Scale::view(&after);
+                let (version, uid) = (scale.metadata().resource_version(), scale.metadata().uid());
                 let have = Object::view(&old.object).metadata().uid();
                 if !uid.is_empty() && uid != have {
                     return Err(other_uid(&served, key, uid, have, dry_run));
@@ -50,12 +56,60 @@ impl Handle for Scales {
                     return Err(Status::stale(served.subject(key.1)));
                 }
                 let mut object = old.object.clone();
-                object["spec"]["replicas"] = replicas.into();
+                object["spec"]["replicas"] = scale.spec().replicas().into();
+                object["metadata"]["managedFields"] = books;
                 Ok(object)
             };
+            call.keep_books();
             let made = server.registry.change(&mut call, &served, key, "scale", change).await?;
             asked.reply(200, &kind, &scale_of(made.revision, &made.object))
         })
+    }
+}
+
+/// What a write to a scale asks for.
+pub(super) enum Wanted {
+    Whole(Value),
+    /// Only what the applier cares for; whether it takes it from others.
+    Applied(Value, bool),
+}
+
+/// An object whose scale is written: who holds what of it.
+pub(super) struct Books<'a> {
+    pub(super) object: &'a Value,
+    /// Where the object has its number.
+    pub(super) path: &'a [&'a str],
+    pub(super) api_version: &'a str,
+}
+
+impl Books<'_> {
+    /// The scale as it is wanted, and who then holds which fields of the object.
+    pub(super) fn after(
+        &self,
+        wanted: &Wanted,
+        mut before: Value,
+        manager: &str,
+        now: &str,
+    ) -> Result<(Value, Value), Status> {
+        let write = Write {
+            shape: Scale::SHAPE,
+            api_version: "autoscaling/v1",
+            kind: "Scale",
+            manager,
+            subresource: "scale",
+            reset: &[],
+            now,
+        };
+        let books = self.object.get("metadata").get("managedFields");
+        before["metadata"]["managedFields"] = apply::to_scale(books, self.path);
+        let after = match wanted {
+            Wanted::Whole(scale) => apply::update(&write, Some(&before), scale.clone()),
+            Wanted::Applied(scale, force) => apply::apply(&write, Some(&before), scale, *force)
+                .map_err(|error| error.status())?,
+        };
+        let own = after.get("metadata").get("managedFields");
+        let books = apply::from_scale(books, own, self.path, self.api_version);
+        Ok((after, books))
     }
 }
 
@@ -101,12 +155,27 @@ pub(super) async fn patched(
     request: Request,
     kind: &Definition,
     scale: Value,
-) -> Result<Value, Status> {
+) -> Result<Wanted, Status> {
+    let (force, named) = (request.query.flag("force"), request.query.get("fieldManager").is_some());
     let content = request.head.headers.get(http::header::CONTENT_TYPE);
     let content = content.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let content = content.split(';').next().unwrap_or_default();
     let bytes = bytes_of(server, request).await?;
+    if content == "application/apply-patch+yaml" {
+        let wrong = |error: &dyn std::fmt::Display| {
+            Status::bad_request(format!("error encoding patch: {error}"))
+        };
+        let text = std::str::from_utf8(&bytes).map_err(|error| wrong(&error))?;
+        let applied = object::yaml::from_yaml_lenient(text).map_err(|error| wrong(&error))?;
+        if !named {
+            let mut errs = Errors::default();
+            errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
+            return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
+        }
+        return Ok(Wanted::Applied(applied, force));
+    }
     let patch = from_json(&bytes).map_err(|error| Status::bad_request(error.to_string()))?;
-    let mut patched = match content.split(';').next().unwrap_or_default() {
+    let mut patched = match content {
         "application/json-patch+json" => {
             schema::patch::json(&scale, &patch).map_err(|error| error.status())?
         }
@@ -125,7 +194,7 @@ pub(super) async fn patched(
                 "UnsupportedMediaType",
                 "the body of the request was in an unknown format - accepted media types include: \
                  application/json-patch+json, application/merge-patch+json, \
-                 application/strategic-merge-patch+json",
+                 application/strategic-merge-patch+json, application/apply-patch+yaml",
             ));
         }
     };
@@ -134,5 +203,5 @@ pub(super) async fn patched(
             "Scale in version \"v1\" cannot be handled as a Scale: {error}"
         ))
     })?;
-    Ok(patched)
+    Ok(Wanted::Whole(patched))
 }

@@ -30,7 +30,7 @@ impl MutatingPolicy {
     /// The policy that this `spec` describes.
     pub fn new(spec: &object::Value) -> Self {
         let params = spec.get("paramKind").is_object();
-        let scope = Scope { params, authorizer: true, mutation: false };
+        let scope = Scope { params, authorizer: true, mutation: false, variables: true };
         let (variables, environment) = variables(spec, scope);
         let types: Vec<_> =
             variables.iter().map(|(name, value)| (name.to_string(), value.ty())).collect();

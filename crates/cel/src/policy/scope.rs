@@ -11,6 +11,8 @@ pub struct Scope {
     pub authorizer: bool,
     /// Whether changes can be written: `Object{}`, `JSONPatch{}`.
     pub mutation: bool,
+    /// Whether the policy declares variables.
+    pub variables: bool,
 }
 
 /// The variables that a policy declares, in their order.
@@ -25,9 +27,12 @@ impl Scope {
             .with_variable("object", Type::Dyn)
             .with_variable("oldObject", Type::Dyn)
             .with_variable("namespaceObject", Type::named("kubernetes.Namespace"))
-            .with_variable("request", Type::named("kubernetes.AdmissionRequest"))
-            .with_variable("variables", Type::named(VARIABLES))
-            .with_named_structure(VARIABLES, variables);
+            .with_variable("request", Type::named("kubernetes.AdmissionRequest"));
+        if self.variables {
+            environment = environment
+                .with_variable("variables", Type::named(VARIABLES))
+                .with_named_structure(VARIABLES, variables);
+        }
         if self.params {
             environment = environment.with_variable("params", Type::Dyn);
         }

@@ -53,7 +53,8 @@ impl ValidatingPolicy {
     /// The policy that this `spec` describes.
     pub fn new(spec: &object::Value) -> Self {
         let params = spec.get("paramKind").is_object();
-        let scope = Scope { params, authorizer: true, mutation: false };
+        let declares = !spec.get("variables").items().is_empty();
+        let scope = Scope { params, authorizer: true, mutation: false, variables: declares };
         let (variables, environment) = variables(spec, scope);
         let text = |tree: &object::Value, name: &str| {
             tree.get(name).as_str().unwrap_or_default().to_owned()

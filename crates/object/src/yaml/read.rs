@@ -7,27 +7,26 @@ use std::collections::{HashMap, HashSet};
 
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
-use super::{Duplicates, YamlError, resolve::resolve, write::float};
+use super::{YamlError, resolve::resolve, write::float};
 use crate::{Text, Value, Word};
 
 /// Values in a document, those that aliases stand for included.
 const MOST_NODES: usize = 1 << 22;
 const DEEPEST: usize = 200;
 
-pub(super) fn read(text: &str, duplicates: Duplicates) -> Result<Value, YamlError> {
+/// The document, and what is said of names that are there twice.
+pub(super) fn read(text: &str) -> Result<(Value, Vec<String>), YamlError> {
     let options = granit_parser::options! {
         flow_nesting_limit: DEEPEST,
         block_nesting_limit: DEEPEST,
     };
     let events = Parser::new_from_str_with_options(text, options);
-    Reader { text, events, duplicates, anchors: HashMap::new(), doubles: Vec::new(), nodes: 0 }
-        .document()
+    Reader { text, events, anchors: HashMap::new(), doubles: Vec::new(), nodes: 0 }.document()
 }
 
 struct Reader<'a> {
     text: &'a str,
     events: Parser<'a, granit_parser::StrInput<'a>>,
-    duplicates: Duplicates,
     /// What has a name, and how many values are in it.
     anchors: HashMap<usize, (Value, usize)>,
     /// Lines with names that were there before.
@@ -36,20 +35,16 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn document(mut self) -> Result<Value, YamlError> {
+    fn document(mut self) -> Result<(Value, Vec<String>), YamlError> {
         loop {
             match self.next()?.0 {
                 Event::StreamStart | Event::DocumentStart(..) => {}
-                Event::StreamEnd | Event::DocumentEnd => return Ok(Value::Null),
+                Event::StreamEnd | Event::DocumentEnd => return Ok((Value::Null, Vec::new())),
                 event => {
                     let value = self.value(event, 0)?;
                     // What follows must be well formed, though it is not read.
                     while !matches!(self.next()?.0, Event::DocumentEnd | Event::StreamEnd) {}
-                    if self.doubles.is_empty() {
-                        return Ok(value);
-                    }
-                    let lines = self.doubles.join("\n");
-                    return Err(YamlError(format!("unmarshal errors:\n{lines}")));
+                    return Ok((value, self.doubles));
                 }
             }
         }
@@ -125,10 +120,10 @@ impl<'a> Reader<'a> {
                 merge(&mut entries, &value)?;
                 continue;
             }
-            if self.duplicates == Duplicates::Refuse && !seen.insert(name.clone()) {
+            if !seen.insert(name.clone()) {
                 let name = crate::quote::quote(&name);
                 let line = span.start.line();
-                self.doubles.push(format!("  line {line}: key {name} already set in map"));
+                self.doubles.push(format!("line {line}: key {name} already set in map"));
             }
             entries.push((name, value));
         }
@@ -223,7 +218,12 @@ fn explain(error: &ScanError, text: &str) -> YamlError {
     if said.starts_with("unclosed bracket") {
         // Go's finds out at the end of the text, not where the bracket is.
         let line = text.matches('\n').count();
-        return YamlError(format!("line {line}: did not find expected node content"));
+        let expected = match text.trim_end().chars().last() {
+            Some(',' | '[' | '{') => "node content",
+            _ if said.contains('{') => "',' or '}'",
+            _ => "',' or ']'",
+        };
+        return YamlError(format!("line {line}: did not find expected {expected}"));
     }
     let (context, problem) = said.split_once(", ").unwrap_or(("", &said));
     let by_parser =

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use object::{Type, Value};
 
-use crate::conform::is_kind;
+use crate::{conform::is_kind, patch::printed};
 
 use super::{
     fields::{Step, field, shown},
@@ -108,21 +108,6 @@ fn items(ty: &Type, form: Form, list: &Value, path: &mut Vec<Step>, errors: &mut
         path.push(step);
         value(ty, Form::of(ty, None), item, path, errors);
         path.pop();
-    }
-}
-
-fn printed(value: &Value) -> String {
-    match value {
-        Value::Text(text) => text.to_string(),
-        Value::Null => "<nil>".to_owned(),
-        Value::List(items) => {
-            format!("[{}]", items.iter().map(printed).collect::<Vec<_>>().join(" "))
-        }
-        Value::Object(_) | Value::Map(_) => {
-            let entries = value.entries().map(|(name, value)| format!("{name}:{}", printed(value)));
-            format!("map[{}]", entries.collect::<Vec<_>>().join(" "))
-        }
-        other => String::from_utf8_lossy(&object::to_json(other)).into_owned(),
     }
 }
 

@@ -30,7 +30,9 @@ fn structure(schema: &Schema, whole: bool) -> Result<Struct, Full> {
             continue;
         }
         let rules = Rules { optional: true, ..rules(property)? };
-        fields.push(field(name, Link::Shared(Arc::new(type_of(property)?)), rules));
+        let default = property.default_value().cloned().unwrap_or_default();
+        let ty = Link::Shared(Arc::new(type_of(property)?));
+        fields.push(Field { default, ..field(name, ty, rules) });
     }
     if whole && schema.is_embedded() {
         for name in ["apiVersion", "kind"] {

@@ -4,11 +4,11 @@ use object::Value;
 
 use super::schemas::{kind_value, object, reference};
 
-const JSON: &[&str] =
+pub(super) const JSON: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 const STREAM: &[&str] =
     &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
-const PATCHES: &[&str] = &[
+pub(super) const PATCHES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
@@ -72,6 +72,28 @@ pub(super) const WATCH: &[Parameter] = &[
     ("allowWatchBookmarks", "boolean", "Whether a watch may tell how far it is."),
     ("watch", "boolean", "Whether changes follow the list."),
 ];
+
+const CONTAINER: Parameter =
+    ("container", "string", "The container; the only one, if there is one.");
+const STREAMS: [Parameter; 4] = [
+    ("stderr", "boolean", "Whether errors are passed back."),
+    ("stdin", "boolean", "Whether input is passed on."),
+    ("stdout", "boolean", "Whether output is passed back."),
+    ("tty", "boolean", "Whether it is a terminal."),
+];
+
+/// What a connection with these options asks for.
+pub(super) fn options(kind: &str) -> Vec<Parameter> {
+    match kind {
+        "PodAttachOptions" => [&[CONTAINER], &STREAMS[..]].concat(),
+        "PodExecOptions" => {
+            let command = ("command", "string", "The program and its arguments.");
+            [&[command, CONTAINER], &STREAMS[..]].concat()
+        }
+        "PodPortForwardOptions" => vec![("ports", "integer", "The ports to forward.")],
+        _ => vec![("path", "string", "The path that the call goes on to.")],
+    }
+}
 
 /// An operation in the making.
 #[derive(Debug)]
@@ -143,6 +165,22 @@ impl Operation {
         for media in JSON.iter().chain(&["text/plain"]) {
             ok["content"][*media]["schema"]["type"] = "string".into();
         }
+        self
+    }
+
+    /// Gives text of this type.
+    pub(super) fn gives_plain(mut self, media: &str) -> Self {
+        let ok = &mut self.0["responses"]["200"];
+        ok["description"] = "OK".into();
+        ok["content"][media]["schema"]["type"] = "string".into();
+        self
+    }
+
+    /// Gives an object of this schema, as JSON alone.
+    pub(super) fn gives_json(mut self, schema: &str) -> Self {
+        let ok = &mut self.0["responses"]["200"];
+        ok["description"] = "OK".into();
+        ok["content"] = contents(&JSON[..1], schema);
         self
     }
 

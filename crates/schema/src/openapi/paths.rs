@@ -4,8 +4,10 @@ use object::Value;
 
 use super::{
     operation::{
-        DELETE, FORCE, LOG, Operation, PRETTY, Parameter, SELECT, WATCH, WRITE, shared, sorted,
+        DELETE, FORCE, LOG, Operation, PRETTY, Parameter, SELECT, WATCH, WRITE, options, shared,
+        sorted,
     },
+    plain::{GROUP, GROUPS, INFO, VERSIONS},
     schemas::{DELETE_OPTIONS, PATCH, RESOURCES, STATUS, Schemas, WATCH_EVENT},
 };
 use crate::{Definition, Subresource};
@@ -47,6 +49,46 @@ impl Paths {
         let operation = Operation::new(id, &tag(group, version), "Tells what resources there are.");
         let path = format!("{}/", base(group, version));
         self.put(&path, "get", operation.gives(OK, RESOURCES));
+    }
+
+    /// The paths that say which groups and versions there are, and those of no resource.
+    pub(super) fn plain(&mut self, name: &str) -> Option<Vec<&'static str>> {
+        let path = format!("/{name}/");
+        let new = |id: &str, tag: &str, what: &str| Operation::new(id.to_owned(), tag, what);
+        let (operation, schema) = match name {
+            "api" => {
+                let operation = new("getCoreAPIVersions", "core", "Tells the versions there are.");
+                (operation.gives(OK, VERSIONS), Some(VERSIONS))
+            }
+            "apis" => {
+                let operation = new("getAPIVersions", "apis", "Tells the groups there are.");
+                (operation.gives(OK, GROUPS), Some(GROUPS))
+            }
+            "version" => {
+                let operation = new("getCodeVersion", "version", "Tells the server's version.");
+                (operation.gives_json(INFO), Some(INFO))
+            }
+            ".well-known/openid-configuration" => {
+                let id = "getServiceAccountIssuerOpenIDConfiguration";
+                let operation = new(id, "WellKnown", "Tells how tokens can be checked.");
+                (operation.gives_plain("application/json"), None)
+            }
+            "openid/v1/jwks" => {
+                let id = "getServiceAccountIssuerOpenIDKeyset";
+                let operation = new(id, "openid", "Tells the keys of tokens.");
+                (operation.gives_plain("application/jwk-set+json"), None)
+            }
+            name => {
+                let group = name.strip_prefix("apis/")?;
+                let id = format!("get{}APIGroup", camel(group));
+                let tag = tag(group, "");
+                let tag = tag.trim_end_matches('_');
+                let operation = new(&id, tag, "Tells the versions of a group.");
+                (operation.gives(OK, GROUP), Some(GROUP))
+            }
+        };
+        self.put(&path, "get", operation);
+        Some(schema.into_iter().collect())
     }
 
     pub(super) fn kind(&mut self, definition: &Definition, schemas: &mut Schemas) {
@@ -182,7 +224,7 @@ impl Paths {
                 let gvk = (place.gvk.0, place.gvk.1, subresource.kind);
                 self.put(path, method, operation.about("connect", gvk).connects());
             }
-            self.share(path, []);
+            self.share(path, options(subresource.kind));
         }
     }
 

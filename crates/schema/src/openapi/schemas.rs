@@ -7,10 +7,7 @@ use object::{
     Struct, Type, Value,
 };
 
-use super::{
-    facts,
-    packages::{Package, Packages, package},
-};
+use super::packages::{Package, Packages, package};
 use crate::{Definition, custom::publish, patch::replaces, published::default_of};
 
 pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
@@ -43,8 +40,7 @@ impl<'a> Schemas<'a> {
         Self { packages, here: Package::of("", "v1"), all, done: BTreeMap::new() }
     }
 
-    pub(super) fn into_value(mut self) -> Value {
-        facts::apply(&mut self.done);
+    pub(super) fn into_value(self) -> Value {
         object(self.done)
     }
 
@@ -123,9 +119,12 @@ impl<'a> Schemas<'a> {
     }
 
     fn discovery(&mut self) {
-        let list = |item: Value| {
+        let list = |item: Value, atomic: bool| {
             let mut list = object([("type".to_owned(), "array".into())]);
             list["items"] = item;
+            if atomic {
+                list["x-kubernetes-list-type"] = "atomic".into();
+            }
             list
         };
         let plain = || object([("type".to_owned(), "string".into())]);
@@ -136,8 +135,8 @@ impl<'a> Schemas<'a> {
         for name in ["group", "version", "storageVersionHash"] {
             resource["properties"][name] = plain();
         }
-        for name in ["categories", "shortNames", "verbs"] {
-            resource["properties"][name] = list(plain());
+        for (name, atomic) in [("categories", true), ("shortNames", true), ("verbs", false)] {
+            resource["properties"][name] = list(plain(), atomic);
         }
         resource["properties"]["namespaced"]["type"] = "boolean".into();
         resource["properties"]["namespaced"]["default"] = false.into();
@@ -147,7 +146,7 @@ impl<'a> Schemas<'a> {
         self.done.insert(RESOURCE.to_owned(), resource);
         let mut all = object([("type".to_owned(), "object".into())]);
         all["properties"]["groupVersion"] = text("");
-        all["properties"]["resources"] = list(reference(RESOURCE));
+        all["properties"]["resources"] = list(reference(RESOURCE), true);
         all["required"] = ["groupVersion", "resources"].into_iter().collect();
         of_kind(&mut all, &[("", "v1", "APIResourceList")]);
         self.done.insert(RESOURCES.to_owned(), all);
@@ -174,10 +173,16 @@ impl<'a> Schemas<'a> {
         let mut schema = object([]);
         describe(&mut schema, &shape.doc);
         let mut required = Vec::new();
-        for field in shape.flat() {
+        for field in shape.written() {
             schema["properties"][&*field.name] = match (&*shape.name, &*field.ty) {
                 ("ManagedFieldsEntry", Type::Any) => self.wrapped(FIELDS, raw()),
                 ("JSONSchemaProps", Type::Any) => self.known(JSON, Value::object()),
+                ("JSONSchemaProps", Type::Either(..) | Type::Object(_)) => self.of_type(&field.ty),
+                ("JSONSchemaProps", Type::List(item)) if matches!(**item, Type::Any) => {
+                    let mut list = self.property(field);
+                    list["items"] = self.known(JSON, Value::object());
+                    list
+                }
                 _ => self.property(field),
             };
             if replaces(&shape.name, &field.name) {
@@ -195,6 +200,9 @@ impl<'a> Schemas<'a> {
         if shape.atomic {
             schema["x-kubernetes-map-type"] = "atomic".into();
         }
+        if let Some(union) = union(shape) {
+            schema["x-kubernetes-unions"] = [union].into_iter().collect();
+        }
         schema
     }
 
@@ -210,11 +218,17 @@ impl<'a> Schemas<'a> {
         }
         let values = values(&field.rules);
         if !values.is_empty() {
-            let list = matches!(*field.ty, Type::List(_));
-            let of = if list { &mut schema["items"] } else { &mut schema };
-            of["enum"] = values.iter().copied().collect();
+            let mut values = values.to_vec();
+            values.sort_unstable();
+            let of = match *field.ty {
+                Type::List(_) => &mut schema["items"],
+                Type::Map(_) => &mut schema["additionalProperties"],
+                _ => &mut schema,
+            };
+            of["enum"] = values.into_iter().collect();
         }
-        extend(&mut schema, &field.rules, matches!(*field.ty, Type::List(_)));
+        let bytes = matches!(*field.ty, Type::Bytes) && field.rules.atomic;
+        extend(&mut schema, &field.rules, bytes || matches!(*field.ty, Type::List(_)));
         schema
     }
 
@@ -365,6 +379,20 @@ fn values(rules: &Rules) -> &'static [&'static str] {
     }
 }
 
+/// Which fields exclude each other, and which says what there is.
+fn union(shape: &Struct) -> Option<Value> {
+    let mut union = Value::object();
+    for field in shape.flat().filter(|field| field.rules.union) {
+        let (first, rest) = field.name.split_at(1);
+        let name = format!("{}{rest}", first.to_uppercase());
+        union["fields-to-discriminateBy"][&*field.name] = name.into();
+    }
+    if let Some(field) = shape.flat().find(|field| field.rules.discriminator) {
+        union["discriminator"] = field.name.as_str().into();
+    }
+    Some(union).filter(|union| union.entries().len() > 0)
+}
+
 /// How the field is merged.
 fn extend(schema: &mut Value, rules: &Rules, list: bool) {
     if list {
@@ -377,7 +405,7 @@ fn extend(schema: &mut Value, rules: &Rules, list: bool) {
             }
         };
     }
-    if rules.atomic {
+    if rules.atomic && !list {
         schema["x-kubernetes-map-type"] = "atomic".into();
     } else if rules.granular {
         schema["x-kubernetes-map-type"] = "granular".into();

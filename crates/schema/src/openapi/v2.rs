@@ -1,21 +1,57 @@
 //! OpenAPI 2 (Swagger): one document for everything, made from what version 3 says.
 
-use object::Value;
+use std::collections::BTreeSet;
 
-use super::v3::document;
+use object::{Value, to_json};
+
+use super::{
+    operation::PATCHES,
+    plain,
+    v3::{document, finished, plain_names},
+};
 use crate::{Definition, custom::publish};
+
+/// The versions that upstream's types have, or had, which options and events name.
+const KNOWN: &str = "admission.k8s.io/v1 admission.k8s.io/v1beta1 admissionregistration.k8s.io/v1 \
+    admissionregistration.k8s.io/v1alpha1 admissionregistration.k8s.io/v1beta1 \
+    apiextensions.k8s.io/v1 apiextensions.k8s.io/v1beta1 apiregistration.k8s.io/v1 \
+    apiregistration.k8s.io/v1beta1 apps/v1 apps/v1beta1 apps/v1beta2 authentication.k8s.io/v1 \
+    authentication.k8s.io/v1alpha1 authentication.k8s.io/v1beta1 authorization.k8s.io/v1 \
+    authorization.k8s.io/v1beta1 autoscaling/v1 autoscaling/v2 batch/v1 batch/v1beta1 \
+    certificates.k8s.io/v1 certificates.k8s.io/v1alpha1 certificates.k8s.io/v1beta1 \
+    coordination.k8s.io/v1 coordination.k8s.io/v1alpha2 coordination.k8s.io/v1beta1 \
+    discovery.k8s.io/v1 discovery.k8s.io/v1beta1 events.k8s.io/v1 events.k8s.io/v1beta1 \
+    extensions/v1beta1 flowcontrol.apiserver.k8s.io/v1 flowcontrol.apiserver.k8s.io/v1beta1 \
+    flowcontrol.apiserver.k8s.io/v1beta2 flowcontrol.apiserver.k8s.io/v1beta3 \
+    imagepolicy.k8s.io/v1alpha1 internal.apiserver.k8s.io/v1alpha1 lifecycle.k8s.io/v1alpha1 \
+    networking.k8s.io/v1 networking.k8s.io/v1beta1 node.k8s.io/v1 node.k8s.io/v1alpha1 \
+    node.k8s.io/v1beta1 policy/v1 policy/v1beta1 rbac.authorization.k8s.io/v1 \
+    rbac.authorization.k8s.io/v1alpha1 rbac.authorization.k8s.io/v1beta1 resource.k8s.io/v1 \
+    resource.k8s.io/v1alpha3 resource.k8s.io/v1beta1 resource.k8s.io/v1beta2 \
+    scheduling.k8s.io/v1 scheduling.k8s.io/v1alpha3 scheduling.k8s.io/v1beta1 storage.k8s.io/v1 \
+    storage.k8s.io/v1alpha1 storage.k8s.io/v1beta1 storagemigration.k8s.io/v1 \
+    storagemigration.k8s.io/v1beta1";
 
 /// The document of all definitions.
 pub fn v2(all: &[Definition]) -> Value {
-    let mut versions: Vec<(&str, &str)> = Vec::new();
-    for definition in all.iter().filter(|definition| !definition.names.plural.is_empty()) {
-        let version = (definition.names.group, definition.names.version);
-        if !versions.contains(&version) {
-            versions.push(version);
+    let mine: Vec<_> =
+        all.iter().filter(|definition| !definition.names.plural.is_empty()).collect();
+    let known: Vec<(&str, &str)> =
+        KNOWN.split_whitespace().filter_map(|known| known.split_once('/')).collect();
+    let (mut paths, mut schemas) = document(all, &mine, &known);
+    let served: BTreeSet<_> =
+        mine.iter().map(|definition| (definition.names.group, definition.names.version)).collect();
+    for (group, version) in served {
+        paths.version(group, version);
+    }
+    for name in plain_names(all) {
+        for name in paths.plain(&name).unwrap_or_default() {
+            for (name, schema) in plain::schemas(name) {
+                schemas[name] = schema;
+            }
         }
     }
-    let mine = all.iter().filter(|definition| !definition.names.plural.is_empty());
-    let from = document(all, &mine.collect::<Vec<_>>(), &versions);
+    let from = finished(paths, schemas);
     let mut swagger = Value::object();
     swagger["swagger"] = "2.0".into();
     swagger["info"] = from.get("info").clone();
@@ -24,16 +60,17 @@ pub fn v2(all: &[Definition]) -> Value {
     token["BearerToken"] = Value::List([].into());
     swagger["security"] = [token].into_iter().collect();
     let mut definitions = from.get("components").get("schemas").clone();
-    for definition in all {
-        if let Some(custom) = &definition.custom {
-            let name = publish::name(&definition.names);
-            definitions[&*name] = publish::older(custom.published());
-        }
-    }
     definitions.retain(|_, definition| {
-        schema(definition);
+        schema(definition, false);
         true
     });
+    for definition in all {
+        if let Some(custom) = &definition.custom {
+            let mut own = publish::older(custom.published());
+            schema(&mut own, true);
+            definitions[&*publish::name(&definition.names)] = own;
+        }
+    }
     swagger["definitions"] = definitions;
     let mut paths = from.get("paths").clone();
     paths.retain(|_, path| {
@@ -47,12 +84,66 @@ pub fn v2(all: &[Definition]) -> Value {
         });
         true
     });
+    swagger["parameters"] = share(&mut paths);
     swagger["paths"] = paths;
     swagger
 }
 
+/// Takes the parameters that many operations have out of them: each is there once, by a
+/// name that tells it from others.
+fn share(paths: &mut Value) -> Value {
+    let mut shared = Value::object();
+    let mut take = |parameters: &Value| -> Value {
+        let one = |parameter: &Value| {
+            if !is_shared(parameter) {
+                return parameter.clone();
+            }
+            let name = format!(
+                "{}-{:08x}",
+                parameter.get("name").as_str().unwrap_or_default(),
+                fnv(&to_json(parameter))
+            );
+            shared[&*name] = parameter.clone();
+            let mut reference = Value::object();
+            reference["$ref"] = format!("#/parameters/{name}").into();
+            reference
+        };
+        parameters.items().iter().map(one).collect()
+    };
+    paths.retain(|_, path| {
+        path.retain(|method, operation| {
+            if method == "parameters" {
+                *operation = take(operation);
+            } else if !operation.get("parameters").is_null() {
+                operation["parameters"] = take(operation.get("parameters"));
+            }
+            true
+        });
+        true
+    });
+    shared
+}
+
+/// Some stay where they are: those that speak of one kind, and those that clients look for.
+fn is_shared(parameter: &Value) -> bool {
+    let text = |name: &str| parameter.get(name).as_str().unwrap_or_default();
+    match (text("in"), text("name")) {
+        (_, "name") | ("query", "fieldValidation" | "dryRun") => false,
+        ("body", _) => {
+            let of = parameter.get("schema").get("$ref").as_str().unwrap_or_default();
+            of.starts_with("#/definitions/io.k8s.apimachinery")
+        }
+        _ => true,
+    }
+}
+
+/// A short sum of bytes, the same on every run.
+fn fnv(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
 /// A schema in the older words: no `allOf` around references, no `oneOf`.
-fn schema(value: &mut Value) {
+fn schema(value: &mut Value, custom: bool) {
     if let Some(inner) = value.get("allOf").items().first().cloned() {
         value.retain(|name, _| name != "allOf" && name != "default");
         value["$ref"] = inner.get("$ref").clone();
@@ -64,18 +155,18 @@ fn schema(value: &mut Value) {
     if let Some(name) = value.get("$ref").as_str() {
         value["$ref"] = name.replace("#/components/schemas/", "#/definitions/").into();
     }
-    // A default that is only the zero value was never said in this version.
-    if value.get("default").is_zero() {
+    // Of built-in kinds no default was ever said in this version.
+    if !custom || value.get("default").is_zero() {
         value.remove("default");
     }
     for name in ["items", "additionalProperties"] {
         if !value.get(name).is_null() {
-            schema(value.get_mut(name));
+            schema(value.get_mut(name), custom);
         }
     }
     if value.get("properties").is_object() {
         value.get_mut("properties").retain(|_, property| {
-            schema(property);
+            schema(property, custom);
             true
         });
     }
@@ -103,7 +194,7 @@ fn translate(operation: &mut Value) {
         if !body.get("required").is_null() {
             sent["required"] = true.into();
         }
-        schema(&mut content);
+        schema(&mut content, false);
         sent["schema"] = content;
         parameters.insert(0, sent);
     }
@@ -113,7 +204,7 @@ fn translate(operation: &mut Value) {
             let content = response.get("content").clone();
             response.remove("content");
             if let Some(mut given) = content_schema(&content) {
-                schema(&mut given);
+                schema(&mut given, false);
                 response["schema"] = given;
                 produces = media_types(&content);
             }
@@ -125,8 +216,15 @@ fn translate(operation: &mut Value) {
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into_iter().collect();
     }
-    let anything = || ["*/*"].into_iter().collect();
-    operation["consumes"] = if consumes.items().is_empty() { anything() } else { consumes };
+    let object = operation.get("responses").get("200").get("schema").get("$ref").as_str().is_some();
+    match operation.get("x-kubernetes-action") {
+        Value::Null if object => operation["consumes"] = produces.clone(),
+        Value::Null => {}
+        _ if consumes.items().is_empty() => {
+            operation["consumes"] = ["*/*"].into_iter().collect();
+        }
+        _ => operation["consumes"] = consumes,
+    }
     operation["produces"] = produces;
     operation["schemes"] = ["https"].into_iter().collect();
 }
@@ -141,7 +239,8 @@ fn media_types(content: &Value) -> Value {
         "application/vnd.kubernetes.protobuf;stream=watch",
     ];
     let mut all: Vec<&str> = content.entries().map(|(media, _)| media).collect();
-    all.sort_by_key(|media| ORDER.iter().position(|own| own == media).unwrap_or(ORDER.len()));
+    let known = || ORDER.iter().chain(PATCHES);
+    all.sort_by_key(|media| known().position(|own| own == media).unwrap_or(usize::MAX));
     all.into_iter().collect()
 }
 

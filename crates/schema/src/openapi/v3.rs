@@ -1,8 +1,10 @@
 //! OpenAPI 3: one document for each group and version.
 
+use std::collections::BTreeSet;
+
 use object::Value;
 
-use super::{VERSION, packages::Packages, paths::Paths, schemas::Schemas};
+use super::{VERSION, packages::Packages, paths::Paths, plain, schemas::Schemas};
 use crate::Definition;
 
 /// The document of one group and version. `all` are the definitions of every group:
@@ -15,7 +17,37 @@ pub fn v3(all: &[Definition], group: &str, version: &str) -> Value {
             && !definition.names.plural.is_empty()
     };
     let mine: Vec<_> = all.iter().filter(of).collect();
-    document(all, &mine, &[(group, version)])
+    let (mut paths, schemas) = document(all, &mine, &[(group, version)]);
+    paths.version(group, version);
+    finished(paths, schemas)
+}
+
+/// The documents of what is no resource, by name: which groups there are, what a group has,
+/// the server's version.
+pub fn others(all: &[Definition]) -> Vec<(String, Value)> {
+    let documents = plain_names(all).into_iter().filter_map(|name| {
+        let (mut paths, mut schemas) = (Paths::default(), Value::Null);
+        for schema in paths.plain(&name)? {
+            for (name, schema) in plain::schemas(schema) {
+                schemas[name] = schema;
+            }
+        }
+        Some((name, finished(paths, schemas)))
+    });
+    documents.collect()
+}
+
+/// Groups that only CRDs have no such document.
+pub(super) fn plain_names(all: &[Definition]) -> Vec<String> {
+    let mut names: Vec<String> = plain::ALWAYS.iter().map(|name| (*name).to_owned()).collect();
+    for definition in all.iter().filter(|definition| definition.custom.is_none()) {
+        let name = format!("apis/{}", definition.names.group);
+        let has = !definition.names.group.is_empty() && !definition.names.plural.is_empty();
+        if has && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// A document about these definitions.
@@ -23,7 +55,7 @@ pub(super) fn document(
     all: &[Definition],
     definitions: &[&Definition],
     versions: &[(&str, &str)],
-) -> Value {
+) -> (Paths, Value) {
     let packages = Packages::of(all);
     let (mut schemas, mut paths) = (Schemas::new(&packages, all), Paths::default());
     for definition in definitions {
@@ -32,20 +64,43 @@ pub(super) fn document(
     for definition in definitions {
         paths.kind(definition, &mut schemas);
     }
-    for (group, version) in versions {
-        paths.version(group, version);
-    }
     schemas.common(versions);
+    (paths, schemas.into_value())
+}
+
+/// With only those schemas that a path leads to.
+pub(super) fn finished(paths: Paths, schemas: Value) -> Value {
+    let paths = paths.into_value();
+    let mut used = BTreeSet::new();
+    references(&paths, &mut used);
+    let mut left: Vec<String> = used.iter().cloned().collect();
+    while let Some(name) = left.pop() {
+        let mut further = BTreeSet::new();
+        references(schemas.get(&name), &mut further);
+        left.extend(further.into_iter().filter(|name| used.insert(name.clone())));
+    }
+    let mut schemas = schemas;
+    schemas.retain(|name, _| used.contains(name));
     let mut document = Value::object();
     document["openapi"] = "3.0.0".into();
     document["info"]["title"] = "Kubernetes".into();
     document["info"]["version"] = VERSION.into();
-    document["paths"] = paths.into_value();
-    document["components"]["schemas"] = schemas.into_value();
+    document["paths"] = paths;
+    if schemas.entries().len() > 0 {
+        document["components"]["schemas"] = schemas;
+    }
     let token = &mut document["components"]["securitySchemes"]["BearerToken"];
     token["description"] = "A bearer token.".into();
     token["type"] = "apiKey".into();
     token["name"] = "authorization".into();
     token["in"] = "header".into();
     document
+}
+
+fn references(value: &Value, found: &mut BTreeSet<String>) {
+    if let Some(name) = value.get("$ref").as_str() {
+        found.extend(name.strip_prefix("#/components/schemas/").map(str::to_owned));
+    }
+    value.items().iter().for_each(|item| references(item, found));
+    value.entries().for_each(|(_, inner)| references(inner, found));
 }

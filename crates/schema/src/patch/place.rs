@@ -110,7 +110,7 @@ impl<'a> Place<'a> {
 }
 
 /// A value as Go's `%v` prints it.
-pub(super) fn shown(value: &Value) -> String {
+pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::Text(text) => text.to_string(),

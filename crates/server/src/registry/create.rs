@@ -26,7 +26,7 @@ impl Registry {
     ) -> Result<Version<Value>, Status> {
         let meta = Object::view(&object).metadata();
         let generates = meta.name().is_empty();
-        if !call.dry_run && !meta.resource_version().is_empty() {
+        if !call.dry_run && revision(meta.resource_version()).is_ok_and(|asked| asked != 0) {
             return Err(Status::internal(
                 "resourceVersion should not be set on objects to be created",
             ));
@@ -71,7 +71,8 @@ impl Registry {
         namespace: &str,
         mut object: Value,
     ) -> Result<Version<Value>, Status> {
-        let asked = revision(Object::view(&object).metadata().resource_version())?;
+        // What is no number says nothing.
+        let asked = revision(Object::view(&object).metadata().resource_version()).unwrap_or(0);
         distinct_owners(&mut object, call);
         default(served, &mut object);
         begin(served, namespace, &mut object, &**self.clock());

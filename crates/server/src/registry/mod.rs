@@ -74,6 +74,11 @@ impl Call {
         Self { user, manager: manager.into(), ..Self::default() }
     }
 
+    /// The caller itself says who set which fields.
+    pub fn keep_books(&mut self) {
+        self.applies = true;
+    }
+
     fn hear(&mut self, said: Said) {
         let Said { warnings, annotations } = said;
         for warning in warnings {

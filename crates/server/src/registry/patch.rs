@@ -1,11 +1,15 @@
 //! Patches: read, change the tree, then as any update; again if somebody was faster.
 
-use object::{Object, Status, Value, View, to_json};
+use object::{Object, Status, Struct, Value, View};
 use schema::{Errors, Path, patch};
 use store::Version;
 
 use super::{Call, Registry, create::default, update::based_on};
-use crate::{Query, Served, codec::fit, respond::shown};
+use crate::{
+    Query, Served,
+    codec::{Validation, fit, validation},
+    respond::shown,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchType {
@@ -31,6 +35,8 @@ impl PatchType {
 pub struct Patch<'a> {
     pub ty: PatchType,
     pub patch: &'a Value,
+    /// The paths that the patch has twice.
+    pub twice: &'a [String],
     pub query: &'a Query,
 }
 
@@ -47,82 +53,146 @@ impl Registry {
         let mut warnings = Vec::new();
         let done = self
             .change(call, served, key, subresource, |old| {
-                let (object, odd) = patched(served, old, patch)?;
+                let (mut object, odd) = self.patched(served, old, patch)?;
                 warnings = odd;
-                check_name(&object, key.1)?;
+                check_identity(served, &object, old, key)?;
                 let wanted = based_on(Object::view(&object).metadata().resource_version())?;
                 if wanted != 0 && wanted != old.revision {
                     return Err(Status::stale(served.subject(key.1)));
                 }
-                let mut object = object;
                 default(served, &mut object);
                 Ok(object)
             })
-            .await?;
+            .await;
         call.warnings.extend(warnings);
-        Ok(done)
+        done
+    }
+
+    /// The object as the patch wants it, in the request's version, and what is odd.
+    fn patched(
+        &self,
+        served: &Served,
+        old: &Version<Value>,
+        patch: Patch<'_>,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let (kind, shape) = (&served.definition, &served.definition.shape);
+        let mut before = shown(served, old.revision, &old.object);
+        // What the version does not know stays out of sight, as it was before.
+        kind.conform(&mut before, &mut Vec::new()).map_err(|error| {
+            Status::internal(format!("the stored object is not right: {error}"))
+        })?;
+        let given = merged(shape, &before, patch)?;
+        let misfit = |why: &str| {
+            let mut errs = Errors::default();
+            let shown = match patch.ty {
+                PatchType::Strategic => patch::printed(patch.patch),
+                _ => patch::as_written(shape, &before, &given),
+            };
+            errs.invalid(&Path::Root.field("patch"), shown, why);
+            errs.status("", "", "")
+        };
+        if let Some(why) = self.another_kind(served, &given) {
+            return Err(misfit(&why));
+        }
+        let mut object = given.clone();
+        let odd = fit(kind, &Query::default(), &mut object, &[]).map_err(|status| {
+            let why = status.message();
+            let why = why.split_once(" cannot be handled as a ").map_or(why, |(_, rest)| rest);
+            let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
+            let restored = (patch.ty == PatchType::Strategic).then(|| patch::misfit(shape, &given));
+            misfit(restored.flatten().as_deref().unwrap_or(why))
+        })?;
+        let mut all = match patch.ty {
+            PatchType::Json => patch::odd_operations(patch.patch, patch.twice),
+            _ => patch.twice.iter().map(|path| format!("duplicate field {path:?}")).collect(),
+        };
+        all.extend(odd);
+        match validation(patch.query) {
+            Validation::Ignore => Ok((object, Vec::new())),
+            Validation::Strict if !all.is_empty() => {
+                Err(misfit(&format!("strict decoding error: {}", all.join(", "))))
+            }
+            _ => Ok((object, all)),
+        }
+    }
+
+    /// What is wrong when a patch makes an object of another kind.
+    fn another_kind(&self, served: &Served, given: &Value) -> Option<String> {
+        let (names, given) = (&served.definition.names, Object::view(given));
+        let (version, kind) = (given.api_version(), given.kind());
+        if served.definition.custom.is_some()
+            || (version, kind) == (&*names.api_version(), names.kind)
+            || version.is_empty()
+            || kind.is_empty()
+        {
+            return None;
+        }
+        let (group, short) = version.split_once('/').unwrap_or(("", version));
+        Some(if self.kinds().named(group, short, kind).is_some() {
+            let package = names.group.split('.').next().filter(|group| !group.is_empty());
+            let (package, own) = (package.unwrap_or("core"), names.kind);
+            format!("converting ({short}.{kind}) to ({package}.{own}): unknown conversion")
+        } else {
+            format!(
+                "no kind {kind:?} is registered for version {version:?} in scheme \
+                 \"pkg/runtime/scheme.go:111\""
+            )
+        })
+    }
+}
+
+fn merged(shape: &Struct, before: &Value, patch: Patch<'_>) -> Result<Value, Status> {
+    match patch.ty {
+        PatchType::Json => patch::json(before, patch.patch).map_err(|error| error.status()),
+        PatchType::Merge if patch.patch.is_null() => Err(Status::bad_request("Invalid JSON Patch")),
+        PatchType::Merge if !patch.patch.is_object() => {
+            let why = patch::not_an_object(patch.patch);
+            Err(Status::bad_request(format!("error decoding patch: {why}")))
+        }
+        PatchType::Merge => {
+            let mut object = before.clone();
+            patch::merge(&mut object, patch.patch);
+            Ok(object)
+        }
+        PatchType::Strategic => {
+            patch::strategic(shape, before, patch.patch).map_err(|error| error.status())
+        }
     }
 }
 
 /// A patch changes an object, it does not make another of it.
-fn check_name(object: &Value, name: &str) -> Result<(), Status> {
-    match Object::view(object).metadata().name() {
-        "" => Err(Status::bad_request(format!(
-            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        ))),
-        other if other != name => Err(Status::bad_request(format!(
-            "the name of the object ({other}) does not match the name on the URL ({name})"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// The object as the patch wants it, in the request's version, and what is odd.
-fn patched(
+fn check_identity(
     served: &Served,
+    object: &Value,
     old: &Version<Value>,
-    patch: Patch<'_>,
-) -> Result<(Value, Vec<String>), Status> {
-    let mut before = shown(served, old.revision, &old.object);
-    // What the version does not know stays out of sight, as it was before.
-    served
-        .definition
-        .conform(&mut before, &mut Vec::new())
-        .map_err(|error| Status::internal(format!("the stored object is not right: {error}")))?;
-    let mut object = match patch.ty {
-        PatchType::Json => patch::json(&before, patch.patch).map_err(|error| error.status())?,
-        PatchType::Merge if patch.patch.is_null() => {
-            return Err(Status::bad_request("Invalid JSON Patch"));
-        }
-        PatchType::Merge if !patch.patch.is_object() => {
-            let why = patch::not_an_object(patch.patch);
-            return Err(Status::bad_request(format!("error decoding patch: {why}")));
-        }
-        PatchType::Merge => {
-            let mut object = before;
-            patch::merge(&mut object, patch.patch);
-            object
-        }
-        PatchType::Strategic => {
-            let shape = &served.definition.shape;
-            patch::strategic(shape, &before, patch.patch).map_err(|error| error.status())?
-        }
-    };
-    let given = object.clone();
-    let odd = fit(&served.definition, patch.query, &mut object, &[]);
-    Ok((object, odd.map_err(|status| misfit(&status, patch.ty, &given))?))
-}
-
-/// What came of a patch is no object of its kind. Upstream says so without its name.
-fn misfit(status: &Status, ty: PatchType, given: &Value) -> Status {
-    if ty == PatchType::Strategic {
-        return status.clone();
+    (namespace, name): (&str, &str),
+) -> Result<(), Status> {
+    let meta = Object::view(object).metadata();
+    if !meta.namespace().is_empty() && meta.namespace() != namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
-    let why = status.message();
-    let why = why.split_once(" cannot be handled as a ").map_or(why, |(_, rest)| rest);
-    let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
+    match meta.name() {
+        "" => {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be \
+                 provided"
+            )));
+        }
+        other if other != name => {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({other}) does not match the name on the URL ({name})"
+            )));
+        }
+        _ => {}
+    }
+    let uid = Object::view(&old.object).metadata().uid();
+    if meta.uid().is_empty() || meta.uid() == uid {
+        return Ok(());
+    }
     let mut errs = Errors::default();
-    let text = String::from_utf8_lossy(&to_json(given)).into_owned();
-    errs.invalid(&Path::Root.field("patch"), text, why);
-    errs.status("", "", "")
+    errs.invalid(&Path::Root.field("metadata").field("uid"), meta.uid(), "field is immutable");
+    let names = &served.definition.names;
+    Err(errs.status(names.group, names.kind, name))
 }

@@ -7,274 +7,315 @@ use macros::api;
 use object::{LabelSelector, Lens, List, ObjectMeta, Quantity, Time};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
 
+/// Scales something by what its pods use or by other metrics.
 #[api]
 pub struct HorizontalPodAutoscaler {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What is scaled, and by what.
-    #[api(tag = 2)]
+    #[api(required)]
     spec: HorizontalPodAutoscalerSpec,
     /// How far it is.
-    #[api(tag = 3)]
     status: HorizontalPodAutoscalerStatus,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerSpec {
     /// What is scaled.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     scale_target_ref: CrossVersionObjectReference,
     /// The fewest pods.
-    #[api(tag = 2, default = 1, implied)]
+    #[api(default = 1, implied)]
     min_replicas: Option<i32>,
     /// The most pods.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     max_replicas: i32,
     /// What the number of pods follows.
-    #[api(tag = 4)]
     metrics: List<MetricSpec>,
     /// How fast it grows and shrinks.
-    #[api(tag = 5)]
     behavior: Option<HorizontalPodAutoscalerBehavior>,
 }
 
 #[api]
 pub struct CrossVersionObjectReference {
-    #[api(tag = 1, required, always)]
+    /// The kind of the object.
+    #[api(required, always)]
     kind: String,
-    #[api(tag = 2, required, always)]
+    /// The name of the object.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 3)]
+    /// The group and version of its kind.
     api_version: String,
 }
 
 #[api]
 pub struct MetricSpec {
-    #[api(tag = 1, required, always, go = "v2.MetricSourceType")]
+    /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
+    #[api(required, always, go = "v2.MetricSourceType")]
     type_: String,
-    #[api(tag = 2)]
+    /// A metric of one object.
     object: Option<ObjectMetricSource>,
-    #[api(tag = 3)]
+    /// A metric of every pod, as an average.
     pods: Option<PodsMetricSource>,
-    #[api(tag = 4)]
+    /// What the pods use of cpu or memory.
     resource: Option<ResourceMetricSource>,
+    /// What one container of the pods uses of cpu or memory.
     #[api(tag = 7)]
     container_resource: Option<ContainerResourceMetricSource>,
+    /// A metric of something outside the cluster.
     #[api(tag = 5)]
     external: Option<ExternalMetricSource>,
 }
 
 #[api]
 pub struct ObjectMetricSource {
-    #[api(tag = 1, required, always)]
+    /// The object that has the metric.
+    #[api(required, always)]
     described_object: CrossVersionObjectReference,
-    #[api(tag = 2, required, always)]
+    /// What it should be.
+    #[api(required, always)]
     target: MetricTarget,
-    #[api(tag = 3, required, always)]
+    /// Which metric.
+    #[api(required, always)]
     metric: MetricIdentifier,
 }
 
 #[api]
 pub struct MetricIdentifier {
-    #[api(tag = 1, required, always)]
+    /// The name of the metric.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2)]
+    /// Which of the metrics of that name.
     selector: Option<LabelSelector>,
 }
 
 #[api]
 pub struct MetricTarget {
-    #[api(tag = 1, required, always, go = "v2.MetricTargetType")]
+    /// Which of the values counts: Utilization, Value or AverageValue.
+    #[api(required, always, go = "v2.MetricTargetType")]
     type_: String,
-    #[api(tag = 2)]
+    /// The value as a whole.
     value: Option<Quantity>,
-    #[api(tag = 3)]
+    /// What it is, or should be, for each pod.
     average_value: Option<Quantity>,
-    #[api(tag = 4)]
+    /// The value as a percentage of what the pods request.
     average_utilization: Option<i32>,
 }
 
 #[api]
 pub struct PodsMetricSource {
-    #[api(tag = 1, required, always)]
+    /// Which metric.
+    #[api(required, always)]
     metric: MetricIdentifier,
-    #[api(tag = 2, required, always)]
+    /// What it should be.
+    #[api(required, always)]
     target: MetricTarget,
 }
 
 #[api]
 pub struct ResourceMetricSource {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource: cpu or memory.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// What it should be.
+    #[api(required, always)]
     target: MetricTarget,
 }
 
 #[api]
 pub struct ContainerResourceMetricSource {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource: cpu or memory.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// What it should be.
+    #[api(required, always)]
     target: MetricTarget,
-    #[api(tag = 3, required, always)]
+    /// The container.
+    #[api(required, always)]
     container: String,
 }
 
 #[api]
 pub struct ExternalMetricSource {
-    #[api(tag = 1, required, always)]
+    /// Which metric.
+    #[api(required, always)]
     metric: MetricIdentifier,
-    #[api(tag = 2, required, always)]
+    /// What it should be.
+    #[api(required, always)]
     target: MetricTarget,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerBehavior {
-    #[api(tag = 1)]
+    /// How more pods are made.
     scale_up: Option<HPAScalingRules>,
-    #[api(tag = 2)]
+    /// How pods are taken away.
     scale_down: Option<HPAScalingRules>,
 }
 
 #[api]
 pub struct HPAScalingRules {
+    /// How far back recommendations are looked at before one is followed.
     #[api(tag = 3)]
     stabilization_window_seconds: Option<i32>,
+    /// Which policy wins: Max, Min, or Disabled for no change.
     #[api(tag = 1, go = "v2.ScalingPolicySelect")]
     select_policy: Option<String>,
-    #[api(tag = 2)]
+    /// How much may change at a time.
     policies: List<HPAScalingPolicy>,
+    /// How far the metric may be off before anything changes.
     #[api(tag = 4)]
     tolerance: Option<Quantity>,
 }
 
 #[api]
 pub struct HPAScalingPolicy {
-    #[api(tag = 1, required, always, go = "v2.HPAScalingPolicyType")]
+    /// Whether it counts Pods or Percent of them.
+    #[api(required, always, go = "v2.HPAScalingPolicyType")]
     type_: String,
-    #[api(tag = 2, required, always)]
+    /// How many.
+    #[api(required, always)]
     value: i32,
-    #[api(tag = 3, required, always)]
+    /// In how long.
+    #[api(required, always)]
     period_seconds: i32,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerStatus {
-    #[api(tag = 1)]
+    /// The generation of the object that the status is about.
     observed_generation: Option<i64>,
-    #[api(tag = 2)]
+    /// When the number of pods was last changed.
     last_scale_time: Option<Time>,
-    #[api(tag = 3)]
+    /// How many pods there were when last looked at.
     current_replicas: i32,
-    #[api(tag = 4, required, always)]
+    /// How many there should be.
+    #[api(required, always)]
     desired_replicas: i32,
-    #[api(tag = 5, always)]
+    /// What the metrics were when last looked at.
+    #[api(always)]
     current_metrics: List<MetricStatus>,
-    #[api(tag = 6, keys("type"), merge, merge_key = "type")]
+    /// What holds of the object at present.
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<HorizontalPodAutoscalerCondition>,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerCondition {
-    #[api(tag = 1, required, always, go = "v2.HorizontalPodAutoscalerConditionType")]
+    /// Which condition this is.
+    #[api(required, always, go = "v2.HorizontalPodAutoscalerConditionType")]
     type_: String,
-    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(required, always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 4)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 5)]
+    /// Why, as a sentence for people.
     message: String,
-    #[api(tag = 6)]
+    /// The generation of the object that this was found out about.
     observed_generation: Option<i64>,
 }
 
 #[api]
 pub struct MetricStatus {
-    #[api(tag = 1, required, always, go = "v2.MetricSourceType")]
+    /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
+    #[api(required, always, go = "v2.MetricSourceType")]
     type_: String,
-    #[api(tag = 2)]
+    /// A metric of one object.
     object: Option<ObjectMetricStatus>,
-    #[api(tag = 3)]
+    /// A metric of every pod, as an average.
     pods: Option<PodsMetricStatus>,
-    #[api(tag = 4)]
+    /// What the pods use of cpu or memory.
     resource: Option<ResourceMetricStatus>,
+    /// What one container of the pods uses of cpu or memory.
     #[api(tag = 7)]
     container_resource: Option<ContainerResourceMetricStatus>,
+    /// A metric of something outside the cluster.
     #[api(tag = 5)]
     external: Option<ExternalMetricStatus>,
 }
 
 #[api]
 pub struct ObjectMetricStatus {
-    #[api(tag = 1, required, always)]
+    /// Which metric.
+    #[api(required, always)]
     metric: MetricIdentifier,
-    #[api(tag = 2, required, always)]
+    /// What it is.
+    #[api(required, always)]
     current: MetricValueStatus,
-    #[api(tag = 3, required, always)]
+    /// The object that has the metric.
+    #[api(required, always)]
     described_object: CrossVersionObjectReference,
 }
 
 #[api]
 pub struct MetricValueStatus {
-    #[api(tag = 1)]
+    /// The value as a whole.
     value: Option<Quantity>,
-    #[api(tag = 2)]
+    /// What it is, or should be, for each pod.
     average_value: Option<Quantity>,
-    #[api(tag = 3)]
+    /// The value as a percentage of what the pods request.
     average_utilization: Option<i32>,
 }
 
 #[api]
 pub struct PodsMetricStatus {
-    #[api(tag = 1, required, always)]
+    /// Which metric.
+    #[api(required, always)]
     metric: MetricIdentifier,
-    #[api(tag = 2, required, always)]
+    /// What it is.
+    #[api(required, always)]
     current: MetricValueStatus,
 }
 
 #[api]
 pub struct ResourceMetricStatus {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource: cpu or memory.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// What it is.
+    #[api(required, always)]
     current: MetricValueStatus,
 }
 
 #[api]
 pub struct ContainerResourceMetricStatus {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource: cpu or memory.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// What it is.
+    #[api(required, always)]
     current: MetricValueStatus,
-    #[api(tag = 3, required, always)]
+    /// The container.
+    #[api(required, always)]
     container: String,
 }
 
 #[api]
 pub struct ExternalMetricStatus {
-    #[api(tag = 1, required, always)]
+    /// Which metric.
+    #[api(required, always)]
     metric: MetricIdentifier,
-    #[api(tag = 2, required, always)]
+    /// What it is.
+    #[api(required, always)]
     current: MetricValueStatus,
 }
 
 impl Kind for HorizontalPodAutoscaler {
-    const NAMES: Names = Names {
-        group: "autoscaling",
-        version: "v2",
-        kind: "HorizontalPodAutoscaler",
-        plural: "horizontalpodautoscalers",
-        singular: "horizontalpodautoscaler",
-        short: &["hpa"],
-        categories: &["all"],
-    };
+    const NAMES: Names = Names::new(
+        "autoscaling",
+        "v2",
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+        "horizontalpodautoscaler",
+    )
+    .short(&["hpa"])
+    .categories(&["all"]);
     const STORAGE: Storage = Storage::new("horizontalpodautoscalers", "v2");
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "HorizontalPodAutoscaler", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("HorizontalPodAutoscaler")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Reference", "string", |this, _| {
@@ -287,10 +328,6 @@ impl Kind for HorizontalPodAutoscaler {
         Column::new("Replicas", "string", |this, _| this.status().current_replicas().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         rules::check(self.spec(), errs);

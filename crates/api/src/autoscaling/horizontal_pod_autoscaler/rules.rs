@@ -63,7 +63,9 @@ impl CrossVersionObjectReference {
         }
         let (version, at) = (self.api_version(), at.field("apiVersion"));
         match version.matches('/').count() {
-            0 if !core => errs.invalid(&at, version, "apiVersion must specify API group"),
+            0 | 1 if !core && !version.trim_start_matches('/').contains('/') => {
+                errs.invalid(&at, version, "apiVersion must specify API group");
+            }
             0 | 1 => {}
             _ => {
                 let why = format!("unexpected GroupVersion string: {version}");

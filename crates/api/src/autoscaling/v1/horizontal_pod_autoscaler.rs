@@ -6,72 +6,75 @@ use schema::{Column, Kind, Names, Storage, Subresource};
 
 use crate::autoscaling::horizontal_pod_autoscaler::metrics;
 
+/// Scales something by what its pods use or by other metrics.
 #[api]
 pub struct HorizontalPodAutoscaler {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What is scaled, and by what.
-    #[api(tag = 2)]
+    #[api(required)]
     spec: HorizontalPodAutoscalerSpec,
     /// How far it is.
-    #[api(tag = 3)]
     status: HorizontalPodAutoscalerStatus,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerSpec {
     /// What is scaled.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     scale_target_ref: CrossVersionObjectReference,
     /// The fewest pods.
-    #[api(tag = 2, default = 1, implied)]
+    #[api(default = 1, implied)]
     min_replicas: Option<i32>,
     /// The most pods.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     max_replicas: i32,
     /// How busy pods should be, of what they ask for.
-    #[api(tag = 4, name = "targetCPUUtilizationPercentage")]
+    #[api(name = "targetCPUUtilizationPercentage")]
     target_cpu_utilization_percentage: Option<i32>,
 }
 
 #[api(atomic)]
 pub struct CrossVersionObjectReference {
-    #[api(tag = 1, required, always)]
+    /// The kind of the object.
+    #[api(required, always)]
     kind: String,
-    #[api(tag = 2, required, always)]
+    /// The name of the object.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 3)]
+    /// The group and version of its kind.
     api_version: String,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerStatus {
-    #[api(tag = 1)]
+    /// The generation of the object that the status is about.
     observed_generation: Option<i64>,
-    #[api(tag = 2)]
+    /// When the number of pods was last changed.
     last_scale_time: Option<Time>,
-    #[api(tag = 3, required, always)]
+    /// How many pods there were when last looked at.
+    #[api(required, always)]
     current_replicas: i32,
-    #[api(tag = 4, required, always)]
+    /// How many there should be.
+    #[api(required, always)]
     desired_replicas: i32,
-    #[api(tag = 5, name = "currentCPUUtilizationPercentage")]
+    /// What the pods use of the cpu that they request, in percent.
+    #[api(name = "currentCPUUtilizationPercentage")]
     current_cpu_utilization_percentage: Option<i32>,
 }
 
 impl Kind for HorizontalPodAutoscaler {
-    const NAMES: Names = Names {
-        group: "autoscaling",
-        version: "v1",
-        kind: "HorizontalPodAutoscaler",
-        plural: "horizontalpodautoscalers",
-        singular: "horizontalpodautoscaler",
-        short: &["hpa"],
-        categories: &["all"],
-    };
+    const NAMES: Names = Names::new(
+        "autoscaling",
+        "v1",
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+        "horizontalpodautoscaler",
+    )
+    .short(&["hpa"])
+    .categories(&["all"]);
     const STORAGE: Storage = Storage::new("horizontalpodautoscalers", "v2");
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "HorizontalPodAutoscaler", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("HorizontalPodAutoscaler")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Reference", "string", |this, _| {
@@ -84,10 +87,6 @@ impl Kind for HorizontalPodAutoscaler {
         Column::new("Replicas", "string", |this, _| this.status().current_replicas().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn to_stored(object: &mut Value) {
         to_v2(object);

@@ -7,188 +7,219 @@ use super::CrossVersionObjectReference;
 
 #[api]
 pub struct Scale {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is wanted.
     spec: ScaleSpec,
-    #[api(tag = 3)]
+    /// What there is.
     status: ScaleStatus,
 }
 
 #[api]
 pub struct ScaleSpec {
-    #[api(tag = 1, default = 0)]
+    /// How many pods there should be.
+    #[api(default = 0)]
     replicas: i32,
 }
 
 #[api]
 pub struct ScaleStatus {
-    #[api(tag = 1, required, always)]
+    /// How many pods there are.
+    #[api(required, always)]
     replicas: i32,
-    #[api(tag = 2)]
+    /// Which pods are counted, as a selector in text form.
     selector: String,
 }
 
 #[api]
 pub struct MetricSpec {
-    #[api(tag = 1, required, always, go = "v1.MetricSourceType")]
+    /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
+    #[api(required, always, go = "v1.MetricSourceType")]
     type_: String,
-    #[api(tag = 2)]
+    /// A metric of one object.
     object: Option<ObjectMetricSource>,
-    #[api(tag = 3)]
+    /// A metric of every pod, as an average.
     pods: Option<PodsMetricSource>,
-    #[api(tag = 4)]
+    /// What the pods use of cpu or memory.
     resource: Option<ResourceMetricSource>,
+    /// What one container of the pods uses of cpu or memory.
     #[api(tag = 7)]
     container_resource: Option<ContainerResourceMetricSource>,
+    /// A metric of something outside the cluster.
     #[api(tag = 5)]
     external: Option<ExternalMetricSource>,
 }
 
 #[api]
 pub struct ObjectMetricSource {
-    #[api(tag = 1, required, always)]
+    /// What it should be.
+    #[api(required, always)]
     target: CrossVersionObjectReference,
-    #[api(tag = 2, required, always)]
+    /// The name of the metric.
+    #[api(required, always)]
     metric_name: String,
-    #[api(tag = 3, required, always)]
+    /// What it should be.
+    #[api(required, always)]
     target_value: Quantity,
-    #[api(tag = 4)]
+    /// Which of the metrics of that name.
     selector: Option<LabelSelector>,
-    #[api(tag = 5)]
+    /// What it is, or should be, for each pod.
     average_value: Option<Quantity>,
 }
 
 #[api]
 pub struct PodsMetricSource {
-    #[api(tag = 1, required, always)]
+    /// The name of the metric.
+    #[api(required, always)]
     metric_name: String,
-    #[api(tag = 2, required, always)]
+    /// What it should be for each pod.
+    #[api(required, always)]
     target_average_value: Quantity,
-    #[api(tag = 3)]
+    /// Which of the metrics of that name.
     selector: Option<LabelSelector>,
 }
 
 #[api]
 pub struct ResourceMetricSource {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource: cpu or memory.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2)]
+    /// What it should be, as a percentage of what the pods request.
     target_average_utilization: Option<i32>,
-    #[api(tag = 3)]
+    /// What it should be for each pod.
     target_average_value: Option<Quantity>,
 }
 
 #[api]
 pub struct ContainerResourceMetricSource {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource: cpu or memory.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2)]
+    /// What it should be, as a percentage of what the pods request.
     target_average_utilization: Option<i32>,
-    #[api(tag = 3)]
+    /// What it should be for each pod.
     target_average_value: Option<Quantity>,
+    /// The container.
     #[api(tag = 5, required, always)]
     container: String,
 }
 
 #[api]
 pub struct ExternalMetricSource {
-    #[api(tag = 1, required, always)]
+    /// The name of the metric.
+    #[api(required, always)]
     metric_name: String,
-    #[api(tag = 2)]
+    /// Which of the metrics of that name.
     metric_selector: Option<LabelSelector>,
-    #[api(tag = 3)]
+    /// What it should be.
     target_value: Option<Quantity>,
-    #[api(tag = 4)]
+    /// What it should be for each pod.
     target_average_value: Option<Quantity>,
 }
 
 #[api]
 pub struct MetricStatus {
-    #[api(tag = 1, required, always, go = "v1.MetricSourceType")]
+    /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
+    #[api(required, always, go = "v1.MetricSourceType")]
     type_: String,
-    #[api(tag = 2)]
+    /// A metric of one object.
     object: Option<ObjectMetricStatus>,
-    #[api(tag = 3)]
+    /// A metric of every pod, as an average.
     pods: Option<PodsMetricStatus>,
-    #[api(tag = 4)]
+    /// What the pods use of cpu or memory.
     resource: Option<ResourceMetricStatus>,
+    /// What one container of the pods uses of cpu or memory.
     #[api(tag = 7)]
     container_resource: Option<ContainerResourceMetricStatus>,
+    /// A metric of something outside the cluster.
     #[api(tag = 5)]
     external: Option<ExternalMetricStatus>,
 }
 
 #[api]
 pub struct ObjectMetricStatus {
-    #[api(tag = 1, required, always)]
+    /// What it should be.
+    #[api(required, always)]
     target: CrossVersionObjectReference,
-    #[api(tag = 2, required, always)]
+    /// The name of the metric.
+    #[api(required, always)]
     metric_name: String,
-    #[api(tag = 3, required, always)]
+    /// What it is.
+    #[api(required, always)]
     current_value: Quantity,
-    #[api(tag = 4)]
+    /// Which of the metrics of that name.
     selector: Option<LabelSelector>,
-    #[api(tag = 5)]
+    /// What it is, or should be, for each pod.
     average_value: Option<Quantity>,
 }
 
 #[api]
 pub struct PodsMetricStatus {
-    #[api(tag = 1, required, always)]
+    /// The name of the metric.
+    #[api(required, always)]
     metric_name: String,
-    #[api(tag = 2, required, always)]
+    /// What it is for each pod.
+    #[api(required, always)]
     current_average_value: Quantity,
-    #[api(tag = 3)]
+    /// Which of the metrics of that name.
     selector: Option<LabelSelector>,
 }
 
 #[api]
 pub struct ResourceMetricStatus {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource: cpu or memory.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2)]
+    /// What it is, as a percentage of what the pods request.
     current_average_utilization: Option<i32>,
-    #[api(tag = 3, required, always)]
+    /// What it is for each pod.
+    #[api(required, always)]
     current_average_value: Quantity,
 }
 
 #[api]
 pub struct ContainerResourceMetricStatus {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource: cpu or memory.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2)]
+    /// What it is, as a percentage of what the pods request.
     current_average_utilization: Option<i32>,
-    #[api(tag = 3, required, always)]
+    /// What it is for each pod.
+    #[api(required, always)]
     current_average_value: Quantity,
-    #[api(tag = 4, required, always)]
+    /// The container.
+    #[api(required, always)]
     container: String,
 }
 
 #[api]
 pub struct ExternalMetricStatus {
-    #[api(tag = 1, required, always)]
+    /// The name of the metric.
+    #[api(required, always)]
     metric_name: String,
-    #[api(tag = 2)]
+    /// Which of the metrics of that name.
     metric_selector: Option<LabelSelector>,
-    #[api(tag = 3, required, always)]
+    /// What it is.
+    #[api(required, always)]
     current_value: Quantity,
-    #[api(tag = 4)]
+    /// What it is for each pod.
     current_average_value: Option<Quantity>,
 }
 
 #[api]
 pub struct HorizontalPodAutoscalerCondition {
-    #[api(tag = 1, required, always, go = "v1.HorizontalPodAutoscalerConditionType")]
+    /// Which condition this is.
+    #[api(required, always, go = "v1.HorizontalPodAutoscalerConditionType")]
     type_: String,
-    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(required, always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 4)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 5)]
+    /// Why, as a sentence for people.
     message: String,
-    #[api(tag = 6)]
+    /// The generation of the object that this was found out about.
     observed_generation: Option<i64>,
 }

@@ -19,29 +19,24 @@ use crate::scheduling::{
 };
 use crate::{columns, core::PodTemplateSpec};
 
+/// Runs pods until enough of them have ended well.
 #[api]
 pub struct Job {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What the job should be.
-    #[api(tag = 2)]
     spec: JobSpec,
     /// How far it is.
-    #[api(tag = 3)]
     status: JobStatus,
 }
 
 #[api]
 pub struct JobSpec {
     /// How many pods may run at a time.
-    #[api(tag = 1)]
     parallelism: Option<i32>,
     /// How many pods must succeed.
-    #[api(tag = 2)]
     completions: Option<i32>,
     /// After how long the job is ended, whatever it does.
-    #[api(tag = 3)]
     active_deadline_seconds: Option<i64>,
     /// What failures of pods mean.
     #[api(tag = 11)]
@@ -56,94 +51,106 @@ pub struct JobSpec {
     #[api(tag = 12)]
     backoff_limit_per_index: Option<i32>,
     /// How many indexes may fail.
-    #[api(tag = 13)]
     max_failed_indexes: Option<i32>,
     /// Which pods belong to it; made by the server.
     #[api(tag = 4)]
     selector: Option<LabelSelector>,
     /// Whether the selector is made by hand.
-    #[api(tag = 5)]
     manual_selector: Option<bool>,
     /// What the pods are made from.
-    #[api(tag = 6, required, always)]
+    #[api(required, always)]
     template: PodTemplateSpec,
     /// How long the job is kept after its end.
     #[api(tag = 8)]
     ttl_seconds_after_finished: Option<i32>,
     /// Whether each completion has an index: NonIndexed or Indexed.
-    #[api(tag = 9, go = "v1.CompletionMode")]
+    #[api(go = "v1.CompletionMode", values("Indexed", "NonIndexed"))]
     completion_mode: Option<String>,
     /// Whether no pods shall run.
-    #[api(tag = 10)]
     suspend: Option<bool>,
     /// When a new pod comes for one that goes: TerminatingOrFailed or Failed.
-    #[api(tag = 14, go = "v1.PodReplacementPolicy")]
+    #[api(tag = 14, go = "v1.PodReplacementPolicy", values("Failed", "TerminatingOrFailed"))]
     pod_replacement_policy: Option<String>,
     /// Who looks after the job, if not the job controller.
-    #[api(tag = 15)]
     managed_by: Option<String>,
+    /// How the pods are scheduled together.
     #[api(tag = 17)]
     scheduling: Option<JobSchedulingConfiguration>,
 }
 
 #[api]
 pub struct PodFailurePolicy {
-    #[api(tag = 1, required, always)]
+    /// The rules, of which the first that fits counts.
+    #[api(required, always)]
     rules: List<PodFailurePolicyRule>,
 }
 
 #[api]
 pub struct PodFailurePolicyRule {
-    #[api(tag = 1, required, always, go = "v1.PodFailurePolicyAction")]
+    /// What to do: FailJob, FailIndex, Ignore or Count.
+    #[api(
+        required,
+        always,
+        go = "v1.PodFailurePolicyAction",
+        values("Count", "FailIndex", "FailJob", "Ignore")
+    )]
     action: String,
-    #[api(tag = 2)]
+    /// The exit codes that the rule is about.
     on_exit_codes: Option<PodFailurePolicyOnExitCodesRequirement>,
-    #[api(tag = 3)]
+    /// The conditions of the pod that the rule is about.
     on_pod_conditions: List<PodFailurePolicyOnPodConditionsPattern>,
 }
 
 #[api]
 pub struct PodFailurePolicyOnExitCodesRequirement {
-    #[api(tag = 1)]
+    /// The container that is looked at; all when absent.
     container_name: Option<String>,
-    #[api(tag = 2, required, always, go = "v1.PodFailurePolicyOnExitCodesOperator")]
+    /// Whether the code must be one of the values: In or NotIn.
+    #[api(required, always, go = "v1.PodFailurePolicyOnExitCodesOperator", values("In", "NotIn"))]
     operator: String,
-    #[api(tag = 3, required, set, always)]
+    /// The exit codes.
+    #[api(required, set, always)]
     values: List<i32>,
 }
 
 #[api]
 pub struct PodFailurePolicyOnPodConditionsPattern {
-    #[api(tag = 1, required, always, go = "v1.PodConditionType")]
+    /// The condition.
+    #[api(required, always, go = "v1.PodConditionType")]
     type_: String,
-    #[api(tag = 2, always, go = "v1.ConditionStatus")]
+    /// What it must be.
+    #[api(always, go = "v1.ConditionStatus")]
     status: String,
 }
 
 #[api]
 pub struct SuccessPolicy {
-    #[api(tag = 1, required, always)]
+    /// The rules, of which the first that is met ends the job.
+    #[api(required, always)]
     rules: List<SuccessPolicyRule>,
 }
 
 #[api]
 pub struct SuccessPolicyRule {
-    #[api(tag = 1)]
+    /// The indexes that must have succeeded, like 1,3-5.
     succeeded_indexes: Option<String>,
-    #[api(tag = 2)]
+    /// How many indexes must have succeeded.
     succeeded_count: Option<i32>,
 }
 
 #[api]
 pub struct JobSchedulingConfiguration {
-    #[api(tag = 1, go = "v1alpha3.WorkloadPodGroupSchedulingPolicy")]
+    /// Whether the pods start together or each alone.
+    #[api(go = "v1alpha3.WorkloadPodGroupSchedulingPolicy")]
     scheduling_policy: Option<WorkloadPodGroupSchedulingPolicy>,
-    #[api(tag = 2, go = "v1alpha3.WorkloadPodGroupSchedulingConstraints")]
+    /// Where the pods must run together.
+    #[api(go = "v1alpha3.WorkloadPodGroupSchedulingConstraints")]
     scheduling_constraints: Option<WorkloadPodGroupSchedulingConstraints>,
-    #[api(tag = 3, go = "v1alpha3.WorkloadPodGroupDisruptionMode")]
+    /// Whether the pods are disrupted together or each alone.
+    #[api(go = "v1alpha3.WorkloadPodGroupDisruptionMode")]
     disruption_mode: Option<WorkloadPodGroupDisruptionMode>,
+    /// The claims that the pods share.
     #[api(
-        tag = 4,
         keys("name"),
         merge,
         merge_key = "name",
@@ -154,68 +161,68 @@ pub struct JobSchedulingConfiguration {
 
 #[api]
 pub struct JobStatus {
-    #[api(tag = 1, merge, merge_key = "type")]
+    /// What holds of the object at present.
+    #[api(merge, merge_key = "type")]
     conditions: List<JobCondition>,
-    #[api(tag = 2)]
+    /// When the job started.
     start_time: Option<Time>,
-    #[api(tag = 3)]
+    /// When it ended well.
     completion_time: Option<Time>,
-    #[api(tag = 4)]
+    /// How many pods are pending or running.
     active: i32,
-    #[api(tag = 5)]
+    /// How many pods have ended well.
     succeeded: i32,
-    #[api(tag = 6)]
+    /// How many pods have failed.
     failed: i32,
+    /// How many pods are on their way out.
     #[api(tag = 11)]
     terminating: Option<i32>,
+    /// The indexes that have succeeded, like 1,3-5.
     #[api(tag = 7)]
     completed_indexes: String,
+    /// The indexes that have failed, like 1,3-5.
     #[api(tag = 10)]
     failed_indexes: Option<String>,
+    /// The pods that have ended and are not yet counted.
     #[api(tag = 8)]
     uncounted_terminated_pods: Option<UncountedTerminatedPods>,
-    #[api(tag = 9)]
+    /// How many pods are ready.
     ready: Option<i32>,
 }
 
 #[api]
 pub struct UncountedTerminatedPods {
-    #[api(tag = 1, set, go = "[]types.UID")]
+    /// Those that ended well, by uid.
+    #[api(set, go = "[]types.UID")]
     succeeded: List<String>,
-    #[api(tag = 2, set, go = "[]types.UID")]
+    /// Those that failed, by uid.
+    #[api(set, go = "[]types.UID")]
     failed: List<String>,
 }
 
 #[api]
 pub struct JobCondition {
-    #[api(tag = 1, required, always, go = "v1.JobConditionType")]
+    /// Which condition this is.
+    #[api(required, always, go = "v1.JobConditionType")]
     type_: String,
-    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
+    /// Whether it holds: True, False or Unknown.
+    #[api(required, always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// When the condition was last looked at.
     last_probe_time: Time,
-    #[api(tag = 4)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 5)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 6)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 impl Kind for Job {
-    const NAMES: Names = Names {
-        group: "batch",
-        version: "v1",
-        kind: "Job",
-        plural: "jobs",
-        singular: "job",
-        short: &[],
-        categories: &["all"],
-    };
+    const NAMES: Names = Names::new("batch", "v1", "Job", "jobs", "job").categories(&["all"]);
     const STORAGE: Storage = Storage::new("jobs", "v1");
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "Job", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Job")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Status", "string", |job, _| job.state().into()),
@@ -226,21 +233,15 @@ impl Kind for Job {
             columns::containers(this.spec().template().spec())
         })
         .wide(),
-        Column::new("Images", "string", |this: &Self, _| {
-            columns::images(this.spec().template().spec())
+        Column::new("Images", "string", |it: &Self, _| {
+            columns::images(it.spec().template().spec())
         })
         .wide(),
-        Column::new("Selector", "string", |this: &Self, _| {
-            columns::selector(this.spec().selector())
-        })
-        .wide(),
+        Column::new("Selector", "string", |it: &Self, _| columns::selector(it.spec().selector()))
+            .wide(),
     ];
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("status.successful", |job| job.status().succeeded().to_string())];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         if old.is_none() {

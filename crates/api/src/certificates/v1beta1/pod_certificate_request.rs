@@ -14,47 +14,46 @@ use crate::{
 /// The wish of a kubelet for a certificate of a pod.
 #[api]
 pub struct PodCertificateRequest {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is wished for which pod. It never changes.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: PodCertificateRequestSpec,
     /// What the signer has decided.
-    #[api(tag = 3)]
     status: PodCertificateRequestStatus,
 }
 
 #[api]
 pub struct PodCertificateRequestSpec {
     /// Who is to sign: `example.com/signer`.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     signer_name: String,
     /// The pod's name.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     pod_name: String,
     /// The pod's number.
-    #[api(tag = 3, name = "podUID", required, always, go = "types.UID")]
+    #[api(name = "podUID", required, always, go = "types.UID")]
     pod_uid: String,
     /// The name of the pod's service account.
-    #[api(tag = 4, required, always)]
+    #[api(required, always)]
     service_account_name: String,
     /// The number of the pod's service account.
-    #[api(tag = 5, name = "serviceAccountUID", required, always, go = "types.UID")]
+    #[api(name = "serviceAccountUID", required, always, go = "types.UID")]
     service_account_uid: String,
     /// The node that the pod runs on.
-    #[api(tag = 6, required, always, go = "types.NodeName")]
+    #[api(required, always, go = "types.NodeName")]
     node_name: String,
     /// The node's number.
-    #[api(tag = 7, name = "nodeUID", required, always, go = "types.UID")]
+    #[api(name = "nodeUID", required, always, go = "types.UID")]
     node_uid: String,
     /// How long the certificate may be valid at most.
-    #[api(tag = 8, default = 86400)]
+    #[api(default = 86400)]
     max_expiration_seconds: Option<i32>,
     /// The public key; better say stubPKCS10Request.
-    #[api(tag = 9, always)]
+    #[api(always)]
     pkix_public_key: Bytes,
     /// The pod's number, signed by the key; better say stubPKCS10Request.
-    #[api(tag = 10, always)]
+    #[api(always)]
     proof_of_possession: Bytes,
     /// A request that is signed by the key, and says nothing else.
     #[api(tag = 12, name = "stubPKCS10Request", required, always)]
@@ -73,8 +72,7 @@ impl Kind for PodCertificateRequest {
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = "deprecated in v1.37+, unavailable in v1.40+; use \
                               certificates.k8s.io/v1 PodCertificateRequest";
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "PodCertificateRequest", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PodCertificateRequest")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("PodName", "string", |this, _| this.spec().pod_name().into()),
@@ -93,10 +91,6 @@ impl Kind for PodCertificateRequest {
         Index::field("spec.podName", |this| this.spec().pod_name().into()),
         Index::topic("spec.nodeName", |this| this.spec().node_name().into()),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn prepare_create(&mut self) {
         self.set_status(PodCertificateRequestStatus::new());

@@ -4,48 +4,46 @@ use macros::api;
 use object::{MicroTime, ObjectMeta};
 use schema::{Kind, Names, Storage};
 
+/// Says who would hold a lease.
 #[api]
 pub struct LeaseCandidate {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is wanted.
     spec: LeaseCandidateSpec,
 }
 
 #[api]
 pub struct LeaseCandidateSpec {
-    #[api(tag = 1, required, always)]
+    /// The lease that it would hold.
+    #[api(required, always)]
     lease_name: String,
-    #[api(tag = 2)]
+    /// When it was last asked whether it is there.
     ping_time: Option<MicroTime>,
-    #[api(tag = 3)]
+    /// When it last said so.
     renew_time: Option<MicroTime>,
-    #[api(tag = 4, required, always)]
+    /// The version of its program.
+    #[api(required, always)]
     binary_version: String,
-    #[api(tag = 5)]
+    /// The version that the program behaves as.
     emulation_version: String,
-    #[api(tag = 6, go = "v1.CoordinatedLeaseStrategy")]
+    /// How the holder should be chosen.
+    #[api(go = "v1.CoordinatedLeaseStrategy")]
     strategy: String,
 }
 
 impl Kind for LeaseCandidate {
-    const NAMES: Names = Names {
-        group: "coordination.k8s.io",
-        version: "v1alpha2",
-        kind: "LeaseCandidate",
-        plural: "leasecandidates",
-        singular: "leasecandidate",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "coordination.k8s.io",
+        "v1alpha2",
+        "LeaseCandidate",
+        "leasecandidates",
+        "leasecandidate",
+    );
     const STORAGE: Storage = Storage::new("leasecandidates", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_38;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 }

@@ -6,40 +6,42 @@ use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage};
 
 use crate::rules::Rules;
 
+/// Says who would hold a lease.
 #[api]
 pub struct LeaseCandidate {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
-    #[api(tag = 2)]
+    /// What is wanted.
     spec: LeaseCandidateSpec,
 }
 
 #[api]
 pub struct LeaseCandidateSpec {
-    #[api(tag = 1, required, always)]
+    /// The lease that it would hold.
+    #[api(required, always)]
     lease_name: String,
-    #[api(tag = 2)]
+    /// When it was last asked whether it is there.
     ping_time: Option<MicroTime>,
-    #[api(tag = 3)]
+    /// When it last said so.
     renew_time: Option<MicroTime>,
-    #[api(tag = 4, required, always)]
+    /// The version of its program.
+    #[api(required, always)]
     binary_version: String,
-    #[api(tag = 5)]
+    /// The version that the program behaves as.
     emulation_version: String,
-    #[api(tag = 6, go = "v1.CoordinatedLeaseStrategy")]
+    /// How the holder should be chosen.
+    #[api(go = "v1.CoordinatedLeaseStrategy")]
     strategy: String,
 }
 
 impl Kind for LeaseCandidate {
-    const NAMES: Names = Names {
-        group: "coordination.k8s.io",
-        version: "v1beta1",
-        kind: "LeaseCandidate",
-        plural: "leasecandidates",
-        singular: "leasecandidate",
-        short: &[],
-        categories: &[],
-    };
+    const NAMES: Names = Names::new(
+        "coordination.k8s.io",
+        "v1beta1",
+        "LeaseCandidate",
+        "leasecandidates",
+        "leasecandidate",
+    );
     const STORAGE: Storage = Storage::new("leasecandidates", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
@@ -54,10 +56,6 @@ impl Kind for LeaseCandidate {
         Column::new("EmulationVersion", "string", |this, _| this.spec().emulation_version().into()),
         Column::AGE,
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn validate(&self, errs: &mut Errors) {
         self.spec().check(&Path::Root.field("spec"), errs);

@@ -10,90 +10,103 @@ pub(crate) use self::rules::{check_label_keys, warn_term};
 
 #[api]
 pub struct Affinity {
-    #[api(tag = 1)]
+    /// Which nodes the pod goes to.
     node_affinity: Option<NodeAffinity>,
-    #[api(tag = 2)]
+    /// Which pods it goes near.
     pod_affinity: Option<PodAffinity>,
-    #[api(tag = 3)]
+    /// Which pods it stays away from.
     pod_anti_affinity: Option<PodAntiAffinity>,
 }
 
 #[api]
 pub struct PodAffinity {
-    #[api(tag = 1)]
+    /// What must hold when the pod is scheduled.
     required_during_scheduling_ignored_during_execution: List<PodAffinityTerm>,
-    #[api(tag = 2)]
+    /// What had better hold when the pod is scheduled.
     preferred_during_scheduling_ignored_during_execution: List<WeightedPodAffinityTerm>,
 }
 
 #[api]
 pub struct WeightedPodAffinityTerm {
-    #[api(tag = 1, required, always)]
+    /// How much it counts, from 1 to 100.
+    #[api(required, always)]
     weight: i32,
-    #[api(tag = 2, required, always)]
+    /// Near which pods.
+    #[api(required, always)]
     pod_affinity_term: PodAffinityTerm,
 }
 
 #[api]
 pub struct PodAffinityTerm {
-    #[api(tag = 1)]
+    /// Which pods, by labels.
     label_selector: Option<LabelSelector>,
-    #[api(tag = 2)]
+    /// In which namespaces; that of the pod when none are named.
     namespaces: List<String>,
-    #[api(tag = 3, required, always)]
+    /// The label of nodes that says what is near.
+    #[api(required, always)]
     topology_key: String,
-    #[api(tag = 4)]
+    /// In which namespaces, by labels.
     namespace_selector: Option<LabelSelector>,
-    #[api(tag = 5)]
+    /// Labels that count pods only with the same value as this pod's.
     match_label_keys: List<String>,
-    #[api(tag = 6)]
+    /// Labels that count pods only with another value than this pod's.
     mismatch_label_keys: List<String>,
 }
 
 #[api]
 pub struct PodAntiAffinity {
-    #[api(tag = 1)]
+    /// What must hold when the pod is scheduled.
     required_during_scheduling_ignored_during_execution: List<PodAffinityTerm>,
-    #[api(tag = 2)]
+    /// What had better hold when the pod is scheduled.
     preferred_during_scheduling_ignored_during_execution: List<WeightedPodAffinityTerm>,
 }
 
 #[api]
 pub struct NodeAffinity {
-    #[api(tag = 1)]
+    /// What must hold when the pod is scheduled.
     required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
-    #[api(tag = 2)]
+    /// What had better hold when the pod is scheduled.
     preferred_during_scheduling_ignored_during_execution: List<PreferredSchedulingTerm>,
 }
 
 #[api(atomic)]
 pub struct NodeSelector {
-    #[api(tag = 1, required, always)]
+    /// The terms, one of which must fit.
+    #[api(required, always)]
     node_selector_terms: List<NodeSelectorTerm>,
 }
 
 #[api(atomic)]
 pub struct NodeSelectorTerm {
-    #[api(tag = 1)]
+    /// What must hold of the node's labels.
     match_expressions: List<NodeSelectorRequirement>,
-    #[api(tag = 2)]
+    /// What must hold of the node's fields.
     match_fields: List<NodeSelectorRequirement>,
 }
 
 #[api]
 pub struct NodeSelectorRequirement {
-    #[api(tag = 1, required, always)]
+    /// The label or field.
+    #[api(required, always)]
     key: String,
-    #[api(tag = 2, required, always, go = "v1.NodeSelectorOperator")]
+    /// How it is compared: In, NotIn, Exists, DoesNotExist, Gt or Lt.
+    #[api(
+        required,
+        always,
+        go = "v1.NodeSelectorOperator",
+        values("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn")
+    )]
     operator: String,
-    #[api(tag = 3)]
+    /// What it is compared with.
     values: List<String>,
 }
 
 #[api]
 pub struct PreferredSchedulingTerm {
-    #[api(tag = 1, required, always)]
+    /// How much it counts, from 1 to 100.
+    #[api(required, always)]
     weight: i32,
-    #[api(tag = 2, required, always)]
+    /// Which nodes.
+    #[api(required, always)]
     preference: NodeSelectorTerm,
 }

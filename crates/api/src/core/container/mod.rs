@@ -17,22 +17,18 @@ use super::{
 #[api]
 pub struct Container {
     /// Unique in the pod.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// The image that it runs.
-    #[api(tag = 2)]
     image: String,
     /// Runs instead of the entrypoint of the image.
-    #[api(tag = 3)]
     command: List<String>,
     /// Instead of the arguments of the image.
-    #[api(tag = 4)]
     args: List<String>,
     /// Where it starts, if not where the image says.
-    #[api(tag = 5)]
     working_dir: String,
     /// Ports that it listens on.
-    #[api(tag = 6, keys("containerPort", "protocol"), merge, merge_key = "containerPort")]
+    #[api(keys("containerPort", "protocol"), merge, merge_key = "containerPort")]
     ports: List<ContainerPort>,
     /// Where environment variables come from in bulk.
     #[api(tag = 19)]
@@ -41,16 +37,14 @@ pub struct Container {
     #[api(tag = 7, keys("name"), merge, merge_key = "name")]
     env: List<EnvVar>,
     /// What it asks for and may use.
-    #[api(tag = 8)]
     resources: ResourceRequirements,
     /// Whether it is restarted when its resources change.
     #[api(tag = 23)]
     resize_policy: List<ContainerResizePolicy>,
     /// Instead of that of the pod; Always makes an init container run beside the others.
-    #[api(tag = 24, go = "v1.ContainerRestartPolicy")]
+    #[api(go = "v1.ContainerRestartPolicy")]
     restart_policy: Option<String>,
     /// By exit code, instead of the restart policy.
-    #[api(tag = 25)]
     restart_policy_rules: List<ContainerRestartRule>,
     /// Volumes, and where they appear.
     #[api(tag = 9, keys("mountPath"), merge, merge_key = "mountPath")]
@@ -62,7 +56,6 @@ pub struct Container {
     #[api(tag = 10)]
     liveness_probe: Option<Probe>,
     /// While it fails, no service sends requests.
-    #[api(tag = 11)]
     readiness_probe: Option<Probe>,
     /// Until it succeeds, the other probes wait.
     #[api(tag = 22)]
@@ -71,130 +64,156 @@ pub struct Container {
     #[api(tag = 12)]
     lifecycle: Option<Lifecycle>,
     /// The file whose content becomes the last message.
-    #[api(tag = 13, default = "/dev/termination-log", implied)]
+    #[api(default = "/dev/termination-log", implied)]
     termination_message_path: String,
     /// Whether the log is used where that file is empty.
-    #[api(tag = 20, default = "File", implied, go = "v1.TerminationMessagePolicy")]
+    #[api(
+        tag = 20,
+        default = "File",
+        implied,
+        go = "v1.TerminationMessagePolicy",
+        values("FallbackToLogsOnError", "File")
+    )]
     termination_message_policy: String,
     /// When the image is fetched: Always, IfNotPresent or Never.
-    #[api(tag = 14, go = "v1.PullPolicy")]
+    #[api(tag = 14, go = "v1.PullPolicy", values("Always", "IfNotPresent", "Never"))]
     image_pull_policy: String,
     /// Rights and identity of the container.
-    #[api(tag = 15)]
     security_context: Option<SecurityContext>,
     /// Whether its input stays open.
-    #[api(tag = 16)]
     stdin: bool,
     /// Whether its input is closed after the first client.
-    #[api(tag = 17)]
     stdin_once: bool,
     /// Whether it has a terminal.
-    #[api(tag = 18)]
     tty: bool,
 }
 
 #[api]
 pub struct ContainerPort {
     /// By which services can refer to it.
-    #[api(tag = 1)]
     name: String,
     /// The port of the node that leads here.
-    #[api(tag = 2)]
     host_port: i32,
     /// The port itself.
-    #[api(tag = 3, required, always)]
+    #[api(required, always)]
     container_port: i32,
     /// TCP, UDP or SCTP.
-    #[api(tag = 4, default = "TCP", go = "v1.Protocol")]
+    #[api(default = "TCP", go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: String,
     /// The address of the node that leads here.
-    #[api(tag = 5, name = "hostIP")]
+    #[api(name = "hostIP")]
     host_ip: String,
 }
 
 #[api]
 pub struct ContainerResizePolicy {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource: cpu or memory.
+    #[api(required, always, go = "v1.ResourceName")]
     resource_name: String,
-    #[api(tag = 2, required, always, go = "v1.ResourceResizeRestartPolicy")]
+    /// Whether the container restarts when it changes: NotRequired or RestartContainer.
+    #[api(required, always, go = "v1.ResourceResizeRestartPolicy")]
     restart_policy: String,
 }
 
 #[api]
 pub struct ContainerRestartRule {
-    #[api(tag = 1, go = "v1.ContainerRestartRuleAction")]
+    /// What to do: Restart or RestartAllContainers.
+    #[api(go = "v1.ContainerRestartRuleAction", required)]
     action: String,
-    #[api(tag = 2)]
+    /// The exit codes that the rule is about.
     exit_codes: Option<ContainerRestartRuleOnExitCodes>,
 }
 
 #[api]
 pub struct ContainerRestartRuleOnExitCodes {
-    #[api(tag = 1, go = "v1.ContainerRestartRuleOnExitCodesOperator")]
+    /// Whether the code must be one of the values: In or NotIn.
+    #[api(go = "v1.ContainerRestartRuleOnExitCodesOperator", required)]
     operator: String,
-    #[api(tag = 2, set)]
+    /// The exit codes.
+    #[api(set)]
     values: List<i32>,
 }
 
 #[api]
 pub struct EphemeralContainer {
-    #[api(tag = 1, inline)]
+    /// What it has in common with other containers.
+    #[api(inline)]
     ephemeral_container_common: EphemeralContainerCommon,
-    #[api(tag = 2)]
+    /// The container whose processes it sees.
     target_container_name: String,
 }
 
 #[api]
 pub struct EphemeralContainerCommon {
-    #[api(tag = 1, required, always)]
+    /// The name of the container; no other in the pod has it.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2)]
+    /// The image to run.
     image: String,
-    #[api(tag = 3)]
+    /// The program to run instead of the image's.
     command: List<String>,
-    #[api(tag = 4)]
+    /// The arguments of the program.
     args: List<String>,
-    #[api(tag = 5)]
+    /// Where the program starts.
     working_dir: String,
-    #[api(tag = 6, keys("containerPort", "protocol"), merge, merge_key = "containerPort")]
+    /// Not allowed here.
+    #[api(keys("containerPort", "protocol"), merge, merge_key = "containerPort")]
     ports: List<ContainerPort>,
+    /// Maps and secrets that all become variables.
     #[api(tag = 19)]
     env_from: List<EnvFromSource>,
+    /// The variables of the program.
     #[api(tag = 7, keys("name"), merge, merge_key = "name")]
     env: List<EnvVar>,
-    #[api(tag = 8)]
+    /// Not allowed here.
     resources: ResourceRequirements,
+    /// Not allowed here.
     #[api(tag = 23)]
     resize_policy: List<ContainerResizePolicy>,
-    #[api(tag = 24, go = "v1.ContainerRestartPolicy")]
+    /// Not allowed here.
+    #[api(go = "v1.ContainerRestartPolicy")]
     restart_policy: Option<String>,
-    #[api(tag = 25)]
+    /// Not allowed here.
     restart_policy_rules: List<ContainerRestartRule>,
+    /// The volumes of the pod that it sees, and where.
     #[api(tag = 9, keys("mountPath"), merge, merge_key = "mountPath")]
     volume_mounts: List<VolumeMount>,
+    /// The block devices that it sees.
     #[api(tag = 21, keys("devicePath"), merge, merge_key = "devicePath")]
     volume_devices: List<VolumeDevice>,
+    /// Not allowed here.
     #[api(tag = 10)]
     liveness_probe: Option<Probe>,
-    #[api(tag = 11)]
+    /// Not allowed here.
     readiness_probe: Option<Probe>,
+    /// Not allowed here.
     #[api(tag = 22)]
     startup_probe: Option<Probe>,
+    /// Not allowed here.
     #[api(tag = 12)]
     lifecycle: Option<Lifecycle>,
-    #[api(tag = 13, default = "/dev/termination-log", implied)]
+    /// The file with its last words.
+    #[api(default = "/dev/termination-log", implied)]
     termination_message_path: String,
-    #[api(tag = 20, default = "File", implied, go = "v1.TerminationMessagePolicy")]
+    /// Where its last words come from: File or FallbackToLogsOnError.
+    #[api(
+        tag = 20,
+        default = "File",
+        implied,
+        go = "v1.TerminationMessagePolicy",
+        values("FallbackToLogsOnError", "File")
+    )]
     termination_message_policy: String,
-    #[api(tag = 14, go = "v1.PullPolicy")]
+    /// When the image is fetched: Always, IfNotPresent or Never.
+    #[api(tag = 14, go = "v1.PullPolicy", values("Always", "IfNotPresent", "Never"))]
     image_pull_policy: String,
-    #[api(tag = 15)]
+    /// Its rights.
     security_context: Option<SecurityContext>,
-    #[api(tag = 16)]
+    /// Whether it has an input.
     stdin: bool,
-    #[api(tag = 17)]
+    /// Whether the input ends with the first client.
     stdin_once: bool,
-    #[api(tag = 18)]
+    /// Whether it has a terminal.
     tty: bool,
 }
 
@@ -236,10 +255,61 @@ fn tag(image: &str) -> Option<&str> {
         Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
         _ => (name, None),
     };
-    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/' | b':');
-    let last = path.rsplit('/').next().unwrap_or_default();
-    if last.is_empty() || !path.bytes().all(fits) || last.bytes().any(|b| b.is_ascii_uppercase()) {
+    let (host, parts) = match path.split_once('/') {
+        Some((first, rest)) if is_host(first) => (Some(first), rest),
+        _ => (None, path),
+    };
+    let bare_digest = path.len() == 64 && path.bytes().all(|b| b.is_ascii_hexdigit());
+    if bare_digest
+        || path.len() > 255
+        || host.is_some_and(|host| !fits_host(host))
+        || !parts.split('/').all(is_part)
+        || !tag.is_none_or(is_tag)
+    {
         return None;
     }
     tag.or(digest.is_none().then_some("latest"))
+}
+
+/// What stands before the first slash is a host where it looks like one.
+fn is_host(text: &str) -> bool {
+    text.contains(['.', ':']) || text == "localhost" || text.chars().any(char::is_uppercase)
+}
+
+fn fits_host(text: &str) -> bool {
+    let (name, port) = text.rsplit_once(':').unwrap_or((text, "0"));
+    let ends = |label: &str| label.starts_with('-') || label.ends_with('-') || label.is_empty();
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let address = name.starts_with('[') && name.ends_with(']');
+    let labels = || name.split('.').all(|label| label.chars().all(fits) && !ends(label));
+    !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) && (address || labels())
+}
+
+/// Small letters and digits, with one dot, up to two underscores or any dashes between.
+fn is_part(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let fits =
+        |between: &str| matches!(between, "." | "_" | "__") || between.bytes().all(|b| b == b'-');
+    text.starts_with(plain) && text.ends_with(plain) && text.split(plain).all(fits)
+}
+
+fn is_tag(text: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.starts_with(word) && text.len() <= 128 && text.chars().all(|c| word(c) || ".-".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_latest_is_always_pulled() {
+        for image in ["a", "a:latest", "r.example:5000/a/b", "localhost/a", "a__b/c-d.e"] {
+            assert_eq!(pull_policy(image), "Always", "{image}");
+        }
+        for image in ["a:1", "/a", "a//b", "A", "a:-x", "a._b", "-a", "r.example:x/a", "a@sha256:0"]
+        {
+            assert_eq!(pull_policy(image), "IfNotPresent", "{image}");
+        }
+    }
 }

@@ -11,319 +11,342 @@ use super::{
     GCEPersistentDiskVolumeSource, HostPathVolumeSource, NFSVolumeSource, NodeSelector,
     ObjectReference, PhotonPersistentDiskVolumeSource, PortworxVolumeSource, QuobyteVolumeSource,
     SecretReference, VsphereVirtualDiskVolumeSource,
-    persistent_volume_claim::{CLASS_ANNOTATION, access_modes},
+    persistent_volume_claim::{ACCESS_MODES, CLASS_ANNOTATION, access_modes},
     resources,
 };
 
+/// A piece of storage of the cluster.
 #[api]
 pub struct PersistentVolume {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What the volume is.
-    #[api(tag = 2)]
     spec: PersistentVolumeSpec,
     /// Whether it is in use.
-    #[api(tag = 3)]
     status: PersistentVolumeStatus,
 }
 
 #[api]
 pub struct PersistentVolumeSpec {
     /// How large it is.
-    #[api(tag = 1, go = "v1.ResourceList")]
+    #[api(go = "v1.ResourceList")]
     capacity: Map<Quantity>,
-    #[api(tag = 2, inline)]
+    /// Where the data is.
+    #[api(inline)]
     persistent_volume_source: PersistentVolumeSource,
     /// How it can be used.
-    #[api(tag = 3, go = "[]v1.PersistentVolumeAccessMode")]
+    #[api(go = "[]v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
     access_modes: List<String>,
     /// The claim that has it.
-    #[api(tag = 4, granular)]
+    #[api(granular)]
     claim_ref: Option<ObjectReference>,
     /// What becomes of it without its claim: Retain or Delete.
-    #[api(tag = 5, go = "v1.PersistentVolumeReclaimPolicy")]
+    #[api(go = "v1.PersistentVolumeReclaimPolicy", values("Delete", "Recycle", "Retain"))]
     persistent_volume_reclaim_policy: String,
     /// The class that it belongs to.
-    #[api(tag = 6)]
     storage_class_name: String,
     /// Options to mount it with.
-    #[api(tag = 7)]
     mount_options: List<String>,
     /// Filesystem or Block.
-    #[api(tag = 8, go = "v1.PersistentVolumeMode")]
+    #[api(go = "v1.PersistentVolumeMode", values("Block", "Filesystem"))]
     volume_mode: Option<String>,
     /// The nodes that can use it.
-    #[api(tag = 9)]
     node_affinity: Option<VolumeNodeAffinity>,
     /// The class of attributes that it has.
-    #[api(tag = 10)]
     volume_attributes_class_name: Option<String>,
 }
 
 #[api]
 pub struct PersistentVolumeSource {
-    #[api(tag = 1)]
+    /// A disk of Google's cloud; a CSI driver has taken over.
     gce_persistent_disk: Option<GCEPersistentDiskVolumeSource>,
-    #[api(tag = 2)]
+    /// A disk of Amazon's cloud; a CSI driver has taken over.
     aws_elastic_block_store: Option<AWSElasticBlockStoreVolumeSource>,
-    #[api(tag = 3)]
+    /// A file or folder of the node.
     host_path: Option<HostPathVolumeSource>,
-    #[api(tag = 4)]
+    /// A Gluster volume; no longer supported.
     glusterfs: Option<GlusterfsPersistentVolumeSource>,
-    #[api(tag = 5)]
+    /// A folder of an NFS server.
     nfs: Option<NFSVolumeSource>,
-    #[api(tag = 6)]
+    /// A Ceph block device; no longer supported.
     rbd: Option<RBDPersistentVolumeSource>,
-    #[api(tag = 7)]
+    /// A disk over iSCSI.
     iscsi: Option<ISCSIPersistentVolumeSource>,
-    #[api(tag = 8)]
+    /// A disk of OpenStack; a CSI driver has taken over.
     cinder: Option<CinderPersistentVolumeSource>,
-    #[api(tag = 9)]
+    /// A Ceph file system; no longer supported.
     cephfs: Option<CephFSPersistentVolumeSource>,
-    #[api(tag = 10)]
+    /// A disk over Fibre Channel.
     fc: Option<FCVolumeSource>,
-    #[api(tag = 11)]
+    /// A Flocker volume; no longer supported.
     flocker: Option<FlockerVolumeSource>,
-    #[api(tag = 12)]
+    /// A volume of an executable driver; use CSI instead.
     flex_volume: Option<FlexPersistentVolumeSource>,
-    #[api(tag = 13)]
+    /// A share of Microsoft's cloud; a CSI driver has taken over.
     azure_file: Option<AzureFilePersistentVolumeSource>,
-    #[api(tag = 14)]
+    /// A vSphere disk; a CSI driver has taken over.
     vsphere_volume: Option<VsphereVirtualDiskVolumeSource>,
-    #[api(tag = 15)]
+    /// A Quobyte volume; no longer supported.
     quobyte: Option<QuobyteVolumeSource>,
-    #[api(tag = 16)]
+    /// A disk of Microsoft's cloud; a CSI driver has taken over.
     azure_disk: Option<AzureDiskVolumeSource>,
-    #[api(tag = 17)]
+    /// A Photon disk; no longer supported.
     photon_persistent_disk: Option<PhotonPersistentDiskVolumeSource>,
-    #[api(tag = 18)]
+    /// A Portworx volume; a CSI driver has taken over.
     portworx_volume: Option<PortworxVolumeSource>,
-    #[api(tag = 19, name = "scaleIO")]
+    /// A ScaleIO volume; no longer supported.
+    #[api(name = "scaleIO")]
     scale_io: Option<ScaleIOPersistentVolumeSource>,
-    #[api(tag = 20)]
+    /// A disk or folder of one node.
     local: Option<LocalVolumeSource>,
-    #[api(tag = 21)]
+    /// A StorageOS volume; no longer supported.
     storageos: Option<StorageOSPersistentVolumeSource>,
-    #[api(tag = 22)]
+    /// A volume of a CSI driver.
     csi: Option<CSIPersistentVolumeSource>,
 }
 
 #[api]
 pub struct GlusterfsPersistentVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The Endpoints object that names the servers.
+    #[api(required, always)]
     endpoints: String,
-    #[api(tag = 2, required, always)]
+    /// The volume on the servers.
+    #[api(required, always)]
     path: String,
-    #[api(tag = 3)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 4)]
+    /// The namespace of the Endpoints object.
     endpoints_namespace: Option<String>,
 }
 
 #[api]
 pub struct RBDPersistentVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The addresses of the monitors.
+    #[api(required, always)]
     monitors: List<String>,
-    #[api(tag = 2, required, always)]
+    /// The image.
+    #[api(required, always)]
     image: String,
-    #[api(tag = 3)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 4, default = "rbd")]
+    /// The pool of the image.
+    #[api(default = "rbd")]
     pool: String,
-    #[api(tag = 5, default = "admin")]
+    /// The user to log in as.
+    #[api(default = "admin")]
     user: String,
-    #[api(tag = 6, default = "/etc/ceph/keyring")]
+    /// The file with the keys.
+    #[api(default = "/etc/ceph/keyring")]
     keyring: String,
-    #[api(tag = 7)]
+    /// The secret with the credentials.
     secret_ref: Option<SecretReference>,
-    #[api(tag = 8)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct CinderPersistentVolumeSource {
-    #[api(tag = 1, name = "volumeID", required, always)]
+    /// The id of the disk.
+    #[api(name = "volumeID", required, always)]
     volume_id: String,
-    #[api(tag = 2)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 3)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 4)]
+    /// The secret with the credentials.
     secret_ref: Option<SecretReference>,
 }
 
 #[api]
 pub struct CephFSPersistentVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The addresses of the monitors.
+    #[api(required, always)]
     monitors: List<String>,
-    #[api(tag = 2)]
+    /// The folder to mount.
     path: String,
-    #[api(tag = 3)]
+    /// The user to log in as.
     user: String,
-    #[api(tag = 4)]
+    /// The file with the key.
     secret_file: String,
-    #[api(tag = 5)]
+    /// The secret with the credentials.
     secret_ref: Option<SecretReference>,
-    #[api(tag = 6)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct FlexPersistentVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The name of the driver.
+    #[api(required, always)]
     driver: String,
-    #[api(tag = 2)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 3)]
+    /// The secret with the credentials.
     secret_ref: Option<SecretReference>,
-    #[api(tag = 4)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 5)]
+    /// What the driver is told.
     options: Map<String>,
 }
 
 #[api]
 pub struct ISCSIPersistentVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The address of the portal, with its port.
+    #[api(required, always)]
     target_portal: String,
-    #[api(tag = 2, required, always)]
+    /// The qualified name of the target.
+    #[api(required, always)]
     iqn: String,
-    #[api(tag = 3, required, always)]
+    /// The number of the disk.
+    #[api(required, always)]
     lun: i32,
-    #[api(tag = 4, default = "default")]
+    /// The interface to use.
+    #[api(default = "default")]
     iscsi_interface: String,
-    #[api(tag = 5)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 6)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 7)]
+    /// Further portals.
     portals: List<String>,
-    #[api(tag = 8)]
+    /// Whether discovery logs in by CHAP.
     chap_auth_discovery: bool,
+    /// Whether the session logs in by CHAP.
     #[api(tag = 11)]
     chap_auth_session: bool,
+    /// The secret with the credentials.
     #[api(tag = 10)]
     secret_ref: Option<SecretReference>,
+    /// The name of the initiator.
     #[api(tag = 12)]
     initiator_name: Option<String>,
 }
 
 #[api]
 pub struct AzureFilePersistentVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The secret with the account and its key.
+    #[api(required, always)]
     secret_name: String,
-    #[api(tag = 2, required, always)]
+    /// The name of the share.
+    #[api(required, always)]
     share_name: String,
-    #[api(tag = 3)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 4, always)]
+    /// The namespace of the secret.
+    #[api(always)]
     secret_namespace: Option<String>,
 }
 
 #[api]
 pub struct ScaleIOPersistentVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The address of the gateway.
+    #[api(required, always)]
     gateway: String,
-    #[api(tag = 2, required, always)]
+    /// The name of the storage system.
+    #[api(required, always)]
     system: String,
-    #[api(tag = 3, always)]
+    /// The secret with the credentials.
+    #[api(always, required)]
     secret_ref: Option<SecretReference>,
-    #[api(tag = 4)]
+    /// Whether the gateway is talked to over TLS.
     ssl_enabled: bool,
-    #[api(tag = 5)]
+    /// The protection domain.
     protection_domain: String,
-    #[api(tag = 6)]
+    /// The storage pool.
     storage_pool: String,
-    #[api(tag = 7, default = "ThinProvisioned")]
+    /// ThickProvisioned or ThinProvisioned.
+    #[api(default = "ThinProvisioned")]
     storage_mode: String,
-    #[api(tag = 8)]
+    /// The name of the volume.
     volume_name: String,
-    #[api(tag = 9, default = "xfs")]
+    /// The file system to mount; the driver's own choice when empty.
+    #[api(default = "xfs")]
     fs_type: String,
-    #[api(tag = 10)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct StorageOSPersistentVolumeSource {
-    #[api(tag = 1)]
+    /// The name of the volume.
     volume_name: String,
-    #[api(tag = 2)]
+    /// The namespace of the volume; the pod's when absent.
     volume_namespace: String,
-    #[api(tag = 3)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 4)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 5)]
+    /// The secret with the credentials.
     secret_ref: Option<ObjectReference>,
 }
 
 #[api]
 pub struct LocalVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The disk or folder on the node.
+    #[api(required, always)]
     path: String,
-    #[api(tag = 2)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: Option<String>,
 }
 
 #[api]
 pub struct CSIPersistentVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The name of the driver.
+    #[api(required, always)]
     driver: String,
-    #[api(tag = 2, required, always)]
+    /// What the driver calls the volume.
+    #[api(required, always)]
     volume_handle: String,
-    #[api(tag = 3)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 4)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 5)]
+    /// What the driver is told.
     volume_attributes: Map<String>,
-    #[api(tag = 6)]
+    /// The secret for attaching.
     controller_publish_secret_ref: Option<SecretReference>,
-    #[api(tag = 7)]
+    /// The secret for staging on a node.
     node_stage_secret_ref: Option<SecretReference>,
-    #[api(tag = 8)]
+    /// The secret for mounting into a pod.
     node_publish_secret_ref: Option<SecretReference>,
-    #[api(tag = 9)]
+    /// The secret for growing the volume.
     controller_expand_secret_ref: Option<SecretReference>,
-    #[api(tag = 10)]
+    /// The secret for growing the file system on a node.
     node_expand_secret_ref: Option<SecretReference>,
 }
 
 #[api]
 pub struct VolumeNodeAffinity {
-    #[api(tag = 1)]
+    /// The nodes that can reach the volume.
     required: Option<NodeSelector>,
 }
 
 #[api]
 pub struct PersistentVolumeStatus {
-    #[api(tag = 1, default = "Pending", implied, go = "v1.PersistentVolumePhase")]
+    /// Pending, Available, Bound, Released or Failed.
+    #[api(
+        default = "Pending",
+        implied,
+        go = "v1.PersistentVolumePhase",
+        values("Available", "Bound", "Failed", "Pending", "Released")
+    )]
     phase: String,
-    #[api(tag = 2)]
+    /// Why, as a sentence for people.
     message: String,
-    #[api(tag = 3)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 4)]
+    /// When the phase last changed.
     last_phase_transition_time: Option<Time>,
 }
 
 impl Kind for PersistentVolume {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "PersistentVolume",
-        plural: "persistentvolumes",
-        singular: "persistentvolume",
-        short: &["pv"],
-        categories: &[],
-    };
+    const NAMES: Names =
+        Names::new("", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume")
+            .short(&["pv"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("persistentvolumes", "v1");
     const SHOWS_DELETED: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("status", "PersistentVolume", &["get", "patch", "update"])];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PersistentVolume")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Capacity", "string", |volume, _| {
@@ -357,10 +380,6 @@ impl Kind for PersistentVolume {
         })
         .wide(),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
         rules::warn(self, warnings);

@@ -10,7 +10,7 @@ use crate::{
         SecretReference,
         persistent_volume_claim::ACCESS_MODES,
         volume::sources::{
-            HOST_PATH_TYPES, check_csi_driver, check_flex_options, check_iscsi_name,
+            DISK_PARTITION, HOST_PATH_TYPES, check_csi_driver, check_flex_options, check_iscsi_name,
         },
     },
     rules::Rules,
@@ -42,7 +42,7 @@ const SOURCES: [(&str, &[&str]); 22] = [
     ("scaleIO", &["gateway", "system", "volumeName"]),
     ("local", &["path"]),
     ("storageos", &["volumeName"]),
-    ("csi", &["volumeHandle"]),
+    ("csi", &[]),
 ];
 
 pub(super) fn check(volume: &PersistentVolume, errs: &mut Errors) {
@@ -63,7 +63,7 @@ pub(super) fn check(volume: &PersistentVolume, errs: &mut Errors) {
     }
     let source = spec.persistent_volume_source();
     source.check(volume.metadata().name(), &SPEC, errs);
-    if source.first() == Some("local") && nodes.is_none() {
+    if source.first() == Some("local") && spec.node_affinity().is_none() {
         errs.required(&SPEC.field("nodeAffinity"), "Local volume requires node affinity");
     }
     let root = source.host_path().is_some_and(|path| path.path().trim_matches('/').is_empty());
@@ -198,9 +198,53 @@ impl PersistentVolumeSource {
     fn check_files(&self, name: &str, at: &Path, errs: &mut Errors) {
         match name {
             "hostPath" => {
-                if let Some(path) = self.host_path().filter(|path| !path.path().is_empty()) {
+                if let Some(path) = self.host_path() {
                     errs.descending(&at.field("path"), path.path());
                     errs.one_of(&at.field("type"), path.type_(), &HOST_PATH_TYPES);
+                }
+            }
+            "gcePersistentDisk" => {
+                check_partition(self.gce_persistent_disk().map(|disk| disk.partition()), at, errs);
+            }
+            "awsElasticBlockStore" => {
+                let disk = self.aws_elastic_block_store();
+                check_partition(disk.map(|disk| disk.partition()), at, errs);
+            }
+            "glusterfs" => {
+                let at = at.field("endpointsNamespace");
+                match self.glusterfs().and_then(|volume| volume.endpoints_namespace()) {
+                    Some("") => {
+                        let why =
+                            "if the endpointnamespace is set, it must be a valid namespace name";
+                        errs.invalid(&at, "", why);
+                    }
+                    Some(namespace) => errs.label(&at, namespace),
+                    None => {}
+                }
+            }
+            "cinder" => {
+                if let Some(secret) = self.cinder().and_then(|cinder| cinder.secret_ref()) {
+                    need_secret(secret.name(), secret.namespace(), at, errs);
+                }
+            }
+            "azureFile" => {
+                let namespace = self.azure_file().and_then(|share| share.secret_namespace());
+                if namespace == Some("") {
+                    errs.required(&at.field("secretNamespace"), "");
+                }
+            }
+            "storageos" => {
+                let volume = self.storageos().expect("it is set");
+                for (field, label) in [
+                    ("volumeName", volume.volume_name()),
+                    ("volumeNamespace", volume.volume_namespace()),
+                ] {
+                    if !label.is_empty() {
+                        errs.label(&at.field(field), label);
+                    }
+                }
+                if let Some(secret) = volume.secret_ref() {
+                    need_secret(secret.name(), secret.namespace(), at, errs);
                 }
             }
             "local" => errs.descending(&at.field("path"), self.local().map_or("", |it| it.path())),
@@ -249,6 +293,7 @@ impl PersistentVolumeSource {
 impl CSIPersistentVolumeSource {
     fn check(&self, at: &Path, errs: &mut Errors) {
         check_csi_driver(&at.field("driver"), self.driver(), errs);
+        errs.need(at, "volumeHandle", self.volume_handle());
         for (name, secret) in [
             ("controllerPublishSecretRef", self.controller_publish_secret_ref()),
             ("controllerExpandSecretRef", self.controller_expand_secret_ref()),
@@ -260,6 +305,18 @@ impl CSIPersistentVolumeSource {
             }
         }
     }
+}
+
+fn check_partition(partition: Option<i32>, at: &Path, errs: &mut Errors) {
+    if let Some(partition) = partition.filter(|partition| !(0..=255).contains(partition)) {
+        errs.invalid(&at.field("partition"), partition, DISK_PARTITION);
+    }
+}
+
+/// Of these secrets only the names must be there.
+fn need_secret(name: &str, namespace: &str, at: &Path, errs: &mut Errors) {
+    errs.need(&at.field("secretRef"), "name", name);
+    errs.need(&at.field("secretRef"), "namespace", namespace);
 }
 
 fn check_secret(secret: &SecretReference, at: &Path, errs: &mut Errors) {

@@ -1,21 +1,13 @@
 //! What the server does with pods.
 
 use crate::advice::Advice;
-use object::ObjectMeta;
 use schema::{Column, Errors, Grace, Index, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::{Pod, PodStatus, columns, defaults, rules, status_rules, warnings};
 
 impl Kind for Pod {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "Pod",
-        plural: "pods",
-        singular: "pod",
-        short: &["po"],
-        categories: &["all"],
-    };
+    const NAMES: Names =
+        Names::new("", "v1", "Pod", "pods", "pod").short(&["po"]).categories(&["all"]);
     const STORAGE: Storage = Storage::new("pods", "v1");
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
@@ -34,7 +26,7 @@ impl Kind for Pod {
             &["create", "delete", "get", "patch", "update"],
         ),
         Subresource::new("resize", "Pod", &["get", "patch", "update"]),
-        Subresource::new("status", "Pod", &["get", "patch", "update"]),
+        Subresource::status("Pod"),
     ];
 
     const COLUMNS: &'static [Column<Self>] = columns::COLUMNS;
@@ -50,10 +42,6 @@ impl Kind for Pod {
         Index::field("status.podIPs", |_| String::new()),
         Index::field("status.nominatedNodeName", |pod| pod.status().nominated_node_name().into()),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn_status(&self, told: &mut Warnings) {
         let (status, at) = (self.status(), Path::Root.field("status"));

@@ -3,7 +3,7 @@
 use macros::api;
 use object::{List, Map, Quantity, Time};
 
-use crate::core::{ResourceRequirements, VolumeHealthCondition};
+use crate::core::{ResourceRequirements, VolumeHealthCondition, probe::SIGNALS};
 
 #[api]
 pub struct PodStatus {
@@ -11,16 +11,18 @@ pub struct PodStatus {
     #[api(tag = 17)]
     observed_generation: i64,
     /// Pending, Running, Succeeded, Failed or Unknown.
-    #[api(tag = 1, go = "v1.PodPhase")]
+    #[api(
+        tag = 1,
+        go = "v1.PodPhase",
+        values("Failed", "Pending", "Running", "Succeeded", "Unknown")
+    )]
     phase: String,
     /// What is known of the pod, point by point.
-    #[api(tag = 2, keys("type"), merge, merge_key = "type")]
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<PodCondition>,
     /// Why the pod is as it is, for people.
-    #[api(tag = 3)]
     message: String,
     /// The same in one word.
-    #[api(tag = 4)]
     reason: String,
     /// A node on which room is being made for the pod.
     #[api(tag = 11)]
@@ -47,255 +49,304 @@ pub struct PodStatus {
     #[api(tag = 8)]
     container_statuses: List<ContainerStatus>,
     /// Guaranteed, Burstable or BestEffort, by what it asks for.
-    #[api(tag = 9, go = "v1.PodQOSClass")]
+    #[api(go = "v1.PodQOSClass", values("BestEffort", "Burstable", "Guaranteed"))]
     qos_class: String,
     /// What has become of each ephemeral container.
     #[api(tag = 13)]
     ephemeral_container_statuses: List<ContainerStatus>,
-    #[api(tag = 14, go = "v1.PodResizeStatus")]
+    /// No longer of use: see the conditions.
+    #[api(go = "v1.PodResizeStatus")]
     resize: String,
-    #[api(tag = 15, keys("name"), merge, retain_keys, merge_key = "name")]
+    /// The claims that were made for the pod.
+    #[api(keys("name"), merge, retain_keys, merge_key = "name")]
     resource_claim_statuses: List<PodResourceClaimStatus>,
+    /// The claim that was made for extended resources.
     #[api(tag = 18)]
     extended_resource_claim_status: Option<PodExtendedResourceClaimStatus>,
-    #[api(tag = 19, go = "v1.ResourceList")]
+    /// What the node has set aside for the pod.
+    #[api(go = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
-    #[api(tag = 20)]
+    /// What the pod has at present.
     resources: Option<ResourceRequirements>,
-    #[api(tag = 21, keys("resourceClaimName"), merge, merge_key = "resourceClaimName")]
+    /// What claims take of the node's resources.
+    #[api(keys("resourceClaimName"), merge, merge_key = "resourceClaimName")]
     node_allocatable_resource_claim_statuses: List<NodeAllocatableResourceClaimStatus>,
-    #[api(tag = 22, keys("name"))]
+    /// How well the volumes are.
+    #[api(keys("name"))]
     volume_health: List<PodVolumeHealth>,
 }
 
 #[api]
 pub struct PodVolumeHealth {
-    #[api(tag = 1, required, always)]
+    /// The name of the volume.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2, keys("status", "reason"), merge, merge_key = "status")]
+    /// What is wrong with the volume.
+    #[api(keys("status", "reason"), merge, merge_key = "status")]
     health_conditions: List<VolumeHealthCondition>,
-    #[api(tag = 3)]
+    /// When that last changed.
     last_transition_time: Time,
 }
 
 #[api]
 pub struct ContainerStatus {
-    #[api(tag = 1, required, always)]
+    /// The container.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2)]
+    /// What it does now.
     state: ContainerState,
-    #[api(tag = 3)]
+    /// How it ended the last time.
     last_state: ContainerState,
-    #[api(tag = 4, required, always)]
+    /// Whether it is ready.
+    #[api(required, always)]
     ready: bool,
-    #[api(tag = 5, required, always)]
+    /// How often it was restarted.
+    #[api(required, always)]
     restart_count: i32,
-    #[api(tag = 6, required, always)]
+    /// The image that it runs.
+    #[api(required, always)]
     image: String,
-    #[api(tag = 7, name = "imageID", required, always)]
+    /// What the runtime calls the image.
+    #[api(name = "imageID", required, always)]
     image_id: String,
-    #[api(tag = 8, name = "containerID")]
+    /// What the runtime calls the container, and which runtime.
+    #[api(name = "containerID")]
     container_id: String,
-    #[api(tag = 9)]
+    /// Whether it has started up.
     started: Option<bool>,
-    #[api(tag = 10, go = "v1.ResourceList")]
+    /// What the node has set aside for it.
+    #[api(go = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
-    #[api(tag = 11)]
+    /// What it has at present.
     resources: Option<ResourceRequirements>,
-    #[api(tag = 12, keys("mountPath"), merge, merge_key = "mountPath")]
+    /// How its volumes are mounted.
+    #[api(keys("mountPath"), merge, merge_key = "mountPath")]
     volume_mounts: List<VolumeMountStatus>,
-    #[api(tag = 13)]
+    /// Who it runs as.
     user: Option<ContainerUser>,
-    #[api(tag = 14, keys("name"), merge, merge_key = "name")]
+    /// How well its devices are.
+    #[api(keys("name"), merge, merge_key = "name")]
     allocated_resources_status: List<ResourceStatus>,
-    #[api(tag = 15, go = "v1.Signal")]
+    /// The signal that ends it.
+    #[api(go = "v1.Signal", values = &SIGNALS)]
     stop_signal: Option<String>,
 }
 
 #[api]
 pub struct ContainerState {
-    #[api(tag = 1)]
+    /// It has not started yet.
     waiting: Option<ContainerStateWaiting>,
-    #[api(tag = 2)]
+    /// It runs.
     running: Option<ContainerStateRunning>,
-    #[api(tag = 3)]
+    /// It has ended.
     terminated: Option<ContainerStateTerminated>,
 }
 
 #[api]
 pub struct ContainerStateWaiting {
-    #[api(tag = 1)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 2)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 #[api]
 pub struct ContainerStateRunning {
-    #[api(tag = 1)]
+    /// Since when.
     started_at: Time,
 }
 
 #[api]
 pub struct ContainerStateTerminated {
-    #[api(tag = 1, required, always)]
+    /// The exit code.
+    #[api(required, always)]
     exit_code: i32,
-    #[api(tag = 2)]
+    /// The signal that ended it.
     signal: i32,
-    #[api(tag = 3)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 4)]
+    /// Why, or its last words.
     message: String,
-    #[api(tag = 5)]
+    /// When it started.
     started_at: Time,
-    #[api(tag = 6)]
+    /// When it ended.
     finished_at: Time,
-    #[api(tag = 7, name = "containerID")]
+    /// What the runtime called it.
+    #[api(name = "containerID")]
     container_id: String,
 }
 
 #[api]
 pub struct ResourceStatus {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2, keys("resourceID"))]
+    /// The devices of the resource.
+    #[api(keys("resourceID"))]
     resources: List<ResourceHealth>,
 }
 
 #[api]
 pub struct ResourceHealth {
-    #[api(tag = 1, name = "resourceID", required, always, go = "v1.ResourceID")]
+    /// The device.
+    #[api(name = "resourceID", required, always, go = "v1.ResourceID")]
     resource_id: String,
-    #[api(tag = 2, go = "v1.ResourceHealthStatus")]
+    /// Healthy, Unhealthy or Unknown.
+    #[api(go = "v1.ResourceHealthStatus")]
     health: String,
+    /// What is known of it.
     #[api(tag = 6)]
     message: Option<String>,
 }
 
 #[api]
 pub struct ContainerUser {
-    #[api(tag = 1)]
+    /// The user on Linux.
     linux: Option<LinuxContainerUser>,
 }
 
 #[api]
 pub struct LinuxContainerUser {
-    #[api(tag = 1, required, always)]
+    /// The user's number.
+    #[api(required, always)]
     uid: i64,
-    #[api(tag = 2, required, always)]
+    /// The group's number.
+    #[api(required, always)]
     gid: i64,
-    #[api(tag = 3)]
+    /// The numbers of the other groups.
     supplemental_groups: List<i64>,
 }
 
 #[api]
 pub struct VolumeMountStatus {
-    #[api(tag = 1, required, always)]
+    /// The volume.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// Where it is mounted.
+    #[api(required, always)]
     mount_path: String,
-    #[api(tag = 3)]
+    /// Whether it is mounted for reading only.
     read_only: bool,
-    #[api(tag = 4, go = "v1.RecursiveReadOnlyMode")]
+    /// Whether all below it is, too.
+    #[api(go = "v1.RecursiveReadOnlyMode")]
     recursive_read_only: Option<String>,
-    #[api(tag = 5)]
+    /// What is known of the volume.
     volume_status: Option<VolumeStatus>,
 }
 
 #[api]
 pub struct VolumeStatus {
-    #[api(tag = 1)]
+    /// The image, where it is one.
     image: Option<ImageVolumeStatus>,
 }
 
 #[api]
 pub struct ImageVolumeStatus {
-    #[api(tag = 1)]
+    /// What the runtime calls the image.
+    #[api(required)]
     image_ref: String,
 }
 
 #[api]
 pub struct PodCondition {
-    #[api(tag = 1, required, always, go = "v1.PodConditionType")]
+    /// Which condition this is.
+    #[api(required, always, go = "v1.PodConditionType")]
     type_: String,
+    /// The generation of the object that this was found out about.
     #[api(tag = 7)]
     observed_generation: i64,
+    /// Whether it holds: True, False or Unknown.
     #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
     status: String,
-    #[api(tag = 3)]
+    /// When the condition was last looked at.
     last_probe_time: Time,
-    #[api(tag = 4)]
+    /// When the status last changed.
     last_transition_time: Time,
-    #[api(tag = 5)]
+    /// Why, as one word for programs.
     reason: String,
-    #[api(tag = 6)]
+    /// Why, as a sentence for people.
     message: String,
 }
 
 #[api]
 pub struct PodResourceClaimStatus {
-    #[api(tag = 1, required, always)]
+    /// What the pod calls the claim.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2)]
+    /// The name of the claim.
     resource_claim_name: Option<String>,
 }
 
 #[api]
 pub struct PodExtendedResourceClaimStatus {
-    #[api(tag = 1, required, always)]
+    /// Which request stands for which resource of which container.
+    #[api(required, always)]
     request_mappings: List<ContainerExtendedResourceRequest>,
-    #[api(tag = 2, required, always)]
+    /// The name of the claim.
+    #[api(required, always)]
     resource_claim_name: String,
 }
 
 #[api]
 pub struct ContainerExtendedResourceRequest {
-    #[api(tag = 1, required, always)]
+    /// The container.
+    #[api(required, always)]
     container_name: String,
-    #[api(tag = 2, required, always)]
+    /// The extended resource.
+    #[api(required, always)]
     resource_name: String,
-    #[api(tag = 3, required, always)]
+    /// The request in the claim.
+    #[api(required, always)]
     request_name: String,
 }
 
 #[api]
 pub struct PodIP {
-    #[api(tag = 1, required, always)]
+    /// An address of the pod.
+    #[api(required, always)]
     ip: String,
 }
 
 #[api]
 pub struct HostIP {
-    #[api(tag = 1, required, always)]
+    /// An address of the node.
+    #[api(required, always)]
     ip: String,
 }
 
 #[api]
 pub struct NodeAllocatableResourceClaimStatus {
-    #[api(tag = 1, required, always)]
+    /// The claim.
+    #[api(required, always)]
     resource_claim_name: String,
-    #[api(tag = 2, set)]
+    /// The containers that use it.
+    #[api(set)]
     containers: List<String>,
+    /// What its devices take.
     #[api(tag = 4, keys("name"), merge, merge_key = "name")]
     mapping: List<NodeAllocatableMappedResources>,
-    #[api(tag = 5, keys("name"), merge, merge_key = "name")]
+    /// What its devices take besides.
+    #[api(keys("name"), merge, merge_key = "name")]
     overhead: List<NodeAllocatableOverheadResources>,
 }
 
 #[api]
 pub struct NodeAllocatableMappedResources {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2)]
+    /// How much of it.
+    #[api(required)]
     quantity: Option<Quantity>,
 }
 
 #[api]
 pub struct NodeAllocatableOverheadResources {
-    #[api(tag = 1, required, always, go = "v1.ResourceName")]
+    /// The resource.
+    #[api(required, always, go = "v1.ResourceName")]
     name: String,
-    #[api(tag = 2)]
+    /// How much of it, for the pod.
     per_pod: Option<Quantity>,
-    #[api(tag = 3)]
+    /// How much of it, for each container.
     per_container: Option<Quantity>,
 }

@@ -9,116 +9,138 @@ pub(crate) use self::rules::{End, Role};
 
 #[api]
 pub struct Probe {
-    #[api(tag = 1, inline)]
+    /// What is done to find out.
+    #[api(inline)]
     probe_handler: ProbeHandler,
     /// How long to wait before the first try.
-    #[api(tag = 2)]
     initial_delay_seconds: i32,
     /// How long a try may take.
-    #[api(tag = 3, default = 1, implied)]
+    #[api(default = 1, implied)]
     timeout_seconds: i32,
     /// How often it is tried.
-    #[api(tag = 4, default = 10, implied)]
+    #[api(default = 10, implied)]
     period_seconds: i32,
     /// How many successes in a row mean success.
-    #[api(tag = 5, default = 1, implied)]
+    #[api(default = 1, implied)]
     success_threshold: i32,
     /// How many failures in a row mean failure.
-    #[api(tag = 6, default = 3, implied)]
+    #[api(default = 3, implied)]
     failure_threshold: i32,
     /// How long the container may take to stop when the probe fails.
-    #[api(tag = 7)]
     termination_grace_period_seconds: Option<i64>,
 }
 
 #[api]
 pub struct ProbeHandler {
     /// Runs a command in the container.
-    #[api(tag = 1)]
     exec: Option<ExecAction>,
     /// Asks by HTTP.
-    #[api(tag = 2)]
     http_get: Option<HTTPGetAction>,
     /// Opens a connection.
-    #[api(tag = 3)]
     tcp_socket: Option<TCPSocketAction>,
     /// Asks by the gRPC health protocol.
-    #[api(tag = 4)]
     grpc: Option<GRPCAction>,
 }
 
 #[api]
 pub struct HTTPGetAction {
-    #[api(tag = 1, default = "/", implied)]
+    /// The path to ask for.
+    #[api(default = "/", implied)]
     path: String,
-    #[api(tag = 2, required, always)]
+    /// The port, by number or name.
+    #[api(required, always)]
     port: IntOrString,
-    #[api(tag = 3)]
+    /// The host; the pod itself when absent.
     host: String,
-    #[api(tag = 4, default = "HTTP", implied, go = "v1.URIScheme")]
+    /// HTTP or HTTPS.
+    #[api(default = "HTTP", implied, go = "v1.URIScheme", values("HTTP", "HTTPS"))]
     scheme: String,
-    #[api(tag = 5)]
+    /// Headers to send.
     http_headers: List<HTTPHeader>,
-    #[api(tag = 6, go = "v1.HTTPProtocol")]
+    /// HTTP1 or HTTP2.
+    #[api(go = "v1.HTTPProtocol", values("HTTP1", "HTTP2"))]
     protocol: Option<String>,
 }
 
 #[api]
 pub struct HTTPHeader {
-    #[api(tag = 1, required, always)]
+    /// The name of the header.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// The value of the header.
+    #[api(required, always)]
     value: String,
 }
 
 #[api]
 pub struct TCPSocketAction {
-    #[api(tag = 1, required, always)]
+    /// The port, by number or name.
+    #[api(required, always)]
     port: IntOrString,
-    #[api(tag = 2)]
+    /// The host; the pod itself when absent.
     host: String,
 }
 
 #[api]
 pub struct GRPCAction {
-    #[api(tag = 1, required, always)]
+    /// The port.
+    #[api(required, always)]
     port: i32,
-    #[api(tag = 2, default = "")]
+    /// The service whose health is asked for.
+    #[api(default = "")]
     service: Option<String>,
-    #[api(tag = 3, go = "v1.GRPCProbeMode")]
+    /// Plaintext or TLS.
+    #[api(go = "v1.GRPCProbeMode", values("Plaintext", "TLS"))]
     mode: Option<String>,
 }
 
 #[api]
 pub struct ExecAction {
-    #[api(tag = 1)]
+    /// The program and its arguments; no shell is between.
     command: List<String>,
 }
 
 #[api]
 pub struct Lifecycle {
-    #[api(tag = 1)]
+    /// What is done right after the start.
     post_start: Option<LifecycleHandler>,
-    #[api(tag = 2)]
+    /// What is done before the end.
     pre_stop: Option<LifecycleHandler>,
-    #[api(tag = 3, go = "v1.Signal")]
+    /// The signal that ends the container.
+    #[api(go = "v1.Signal", values = &SIGNALS)]
     stop_signal: Option<String>,
 }
 
 #[api]
 pub struct LifecycleHandler {
-    #[api(tag = 1)]
+    /// Runs a program in the container.
     exec: Option<ExecAction>,
-    #[api(tag = 2)]
+    /// Sends a request.
     http_get: Option<HTTPGetAction>,
-    #[api(tag = 3)]
+    /// Not supported.
     tcp_socket: Option<TCPSocketAction>,
-    #[api(tag = 4)]
+    /// Waits.
     sleep: Option<SleepAction>,
 }
 
 #[api]
 pub struct SleepAction {
-    #[api(tag = 1, required, always)]
+    /// How long.
+    #[api(required, always)]
     seconds: i64,
 }
+
+/// The signals of Linux, in the order of their names.
+#[rustfmt::skip]
+pub(crate) const SIGNALS: [&str; 65] = [
+    "SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL",
+    "SIGINT", "SIGIO", "SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT",
+    "SIGRTMAX", "SIGRTMAX-1", "SIGRTMAX-10", "SIGRTMAX-11", "SIGRTMAX-12", "SIGRTMAX-13",
+    "SIGRTMAX-14", "SIGRTMAX-2", "SIGRTMAX-3", "SIGRTMAX-4", "SIGRTMAX-5", "SIGRTMAX-6",
+    "SIGRTMAX-7", "SIGRTMAX-8", "SIGRTMAX-9", "SIGRTMIN", "SIGRTMIN+1", "SIGRTMIN+10",
+    "SIGRTMIN+11", "SIGRTMIN+12", "SIGRTMIN+13", "SIGRTMIN+14", "SIGRTMIN+15", "SIGRTMIN+2",
+    "SIGRTMIN+3", "SIGRTMIN+4", "SIGRTMIN+5", "SIGRTMIN+6", "SIGRTMIN+7", "SIGRTMIN+8",
+    "SIGRTMIN+9", "SIGSEGV", "SIGSTKFLT", "SIGSTOP", "SIGSYS", "SIGTERM", "SIGTRAP", "SIGTSTP",
+    "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGWINCH", "SIGXCPU",
+    "SIGXFSZ",
+];

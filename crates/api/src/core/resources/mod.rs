@@ -8,21 +8,22 @@ use object::{List, Map, Quantity};
 #[api]
 pub struct ResourceRequirements {
     /// The most that may be used.
-    #[api(tag = 1, go = "v1.ResourceList")]
+    #[api(go = "v1.ResourceList")]
     limits: Map<Quantity>,
     /// What is set aside.
-    #[api(tag = 2, go = "v1.ResourceList")]
+    #[api(go = "v1.ResourceList")]
     requests: Map<Quantity>,
     /// Claimed devices that are used.
-    #[api(tag = 3, keys("name"))]
+    #[api(keys("name"))]
     claims: List<ResourceClaim>,
 }
 
 #[api]
 pub struct ResourceClaim {
-    #[api(tag = 1, required, always)]
+    /// The claim, as the pod names it.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2)]
+    /// The request in the claim; all when absent.
     request: String,
 }
 

@@ -11,13 +11,10 @@ pub(crate) use self::rules::Host;
 #[api]
 pub struct SecurityContext {
     /// Rights of the root user that are added or taken away.
-    #[api(tag = 1)]
     capabilities: Option<Capabilities>,
     /// Whether it may do almost all that the node can.
-    #[api(tag = 2)]
     privileged: Option<bool>,
     /// The SELinux context.
-    #[api(tag = 3)]
     se_linux_options: Option<SELinuxOptions>,
     /// What holds on Windows.
     #[api(tag = 10)]
@@ -32,74 +29,88 @@ pub struct SecurityContext {
     #[api(tag = 5)]
     run_as_non_root: Option<bool>,
     /// Whether its own files cannot be changed.
-    #[api(tag = 6)]
     read_only_root_filesystem: Option<bool>,
     /// Whether it can get more rights than it started with.
-    #[api(tag = 7)]
     allow_privilege_escalation: Option<bool>,
     /// How much of /proc it sees.
-    #[api(tag = 9, go = "v1.ProcMountType")]
+    #[api(tag = 9, go = "v1.ProcMountType", values("Default", "Unmasked"))]
     proc_mount: Option<String>,
     /// The system calls that it may make.
     #[api(tag = 11)]
     seccomp_profile: Option<SeccompProfile>,
     /// What AppArmor lets it do.
-    #[api(tag = 12)]
     app_armor_profile: Option<AppArmorProfile>,
 }
 
 #[api]
 pub struct Capabilities {
-    #[api(tag = 1, go = "[]v1.Capability")]
+    /// Those that it gets.
+    #[api(go = "[]v1.Capability")]
     add: List<String>,
-    #[api(tag = 2, go = "[]v1.Capability")]
+    /// Those that it loses.
+    #[api(go = "[]v1.Capability")]
     drop: List<String>,
 }
 
 #[api]
 pub struct SeccompProfile {
-    #[api(tag = 1, required, always, go = "v1.SeccompProfileType")]
+    /// RuntimeDefault, Localhost or Unconfined.
+    #[api(
+        required,
+        always,
+        go = "v1.SeccompProfileType",
+        discriminator,
+        values("Localhost", "RuntimeDefault", "Unconfined")
+    )]
     type_: String,
-    #[api(tag = 2)]
+    /// The profile's file on the node.
+    #[api(union)]
     localhost_profile: Option<String>,
 }
 
 #[api]
 pub struct AppArmorProfile {
-    #[api(tag = 1, required, always, go = "v1.AppArmorProfileType")]
+    /// RuntimeDefault, Localhost or Unconfined.
+    #[api(
+        required,
+        always,
+        go = "v1.AppArmorProfileType",
+        discriminator,
+        values("Localhost", "RuntimeDefault", "Unconfined")
+    )]
     type_: String,
-    #[api(tag = 2)]
+    /// The profile's name on the node.
+    #[api(union)]
     localhost_profile: Option<String>,
 }
 
 #[api]
 pub struct SELinuxOptions {
-    #[api(tag = 1)]
+    /// The user of the label.
     user: String,
-    #[api(tag = 2)]
+    /// The role of the label.
     role: String,
-    #[api(tag = 3)]
+    /// The type of the label.
     type_: String,
-    #[api(tag = 4)]
+    /// The level of the label.
     level: String,
 }
 
 #[api]
 pub struct WindowsSecurityContextOptions {
-    #[api(tag = 1)]
+    /// The name of the managed account's specification.
     gmsa_credential_spec_name: Option<String>,
-    #[api(tag = 2)]
+    /// The managed account's specification.
     gmsa_credential_spec: Option<String>,
-    #[api(tag = 3)]
+    /// The user to run as.
     run_as_user_name: Option<String>,
-    #[api(tag = 4)]
+    /// Whether it runs on the host itself.
     host_process: Option<bool>,
 }
 
 #[api]
 pub struct PodSecurityContext {
     /// The SELinux context.
-    #[api(tag = 1)]
     se_linux_options: Option<SELinuxOptions>,
     /// What holds on Windows.
     #[api(tag = 8)]
@@ -114,10 +125,9 @@ pub struct PodSecurityContext {
     #[api(tag = 3)]
     run_as_non_root: Option<bool>,
     /// Further groups.
-    #[api(tag = 4)]
     supplemental_groups: List<i64>,
     /// Whether groups that the image names count as well.
-    #[api(tag = 12, go = "v1.SupplementalGroupsPolicy")]
+    #[api(tag = 12, go = "v1.SupplementalGroupsPolicy", values("Merge", "Strict"))]
     supplemental_groups_policy: Option<String>,
     /// The group that owns the volumes.
     #[api(tag = 5)]
@@ -126,22 +136,23 @@ pub struct PodSecurityContext {
     #[api(tag = 7)]
     sysctls: List<Sysctl>,
     /// When owners of volumes are changed.
-    #[api(tag = 9, go = "v1.PodFSGroupChangePolicy")]
+    #[api(tag = 9, go = "v1.PodFSGroupChangePolicy", values("Always", "OnRootMismatch"))]
     fs_group_change_policy: Option<String>,
     /// The system calls that containers may make.
-    #[api(tag = 10)]
     seccomp_profile: Option<SeccompProfile>,
     /// What AppArmor lets them do.
-    #[api(tag = 11)]
     app_armor_profile: Option<AppArmorProfile>,
+    /// How volumes get their label: MountOption or Recursive.
     #[api(tag = 13, go = "v1.PodSELinuxChangePolicy")]
     se_linux_change_policy: Option<String>,
 }
 
 #[api]
 pub struct Sysctl {
-    #[api(tag = 1, required, always)]
+    /// The name of the setting.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// Its value.
+    #[api(required, always)]
     value: String,
 }

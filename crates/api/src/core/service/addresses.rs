@@ -99,6 +99,14 @@ impl Service {
         }
     }
 
+    /// A name elsewhere has no traffic within the cluster; a wrong policy is still told.
+    pub(super) fn drop_internal_policy(&mut self) {
+        let policy = self.spec().internal_traffic_policy();
+        if self.spec().type_() == "ExternalName" && matches!(policy, Some("Cluster" | "Local")) {
+            self.spec_mut().clear_internal_traffic_policy();
+        }
+    }
+
     /// What only the old type had goes with it, if nobody has touched it.
     pub(super) fn drop_outdated(&mut self, old: &Self) {
         let (before, spec) = (old.spec(), self.spec_mut());

@@ -15,138 +15,149 @@ use schema::{
 
 use crate::columns;
 
+/// A lasting address for a set of pods.
 #[api]
 pub struct Service {
     /// Name, labels and the like.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What the service should be.
-    #[api(tag = 2)]
     spec: ServiceSpec,
     /// What a load balancer has made of it.
-    #[api(tag = 3)]
     status: ServiceStatus,
 }
 
 #[api]
 pub struct ServiceStatus {
-    #[api(tag = 1)]
+    /// What the load balancer has.
     load_balancer: LoadBalancerStatus,
-    #[api(tag = 2, keys("type"), merge, merge_key = "type")]
+    /// What holds of the object at present.
+    #[api(keys("type"), merge, merge_key = "type")]
     conditions: List<Condition>,
 }
 
 #[api]
 pub struct LoadBalancerStatus {
-    #[api(tag = 1)]
+    /// Where the load balancer is reached.
     ingress: List<LoadBalancerIngress>,
 }
 
 #[api]
 pub struct LoadBalancerIngress {
-    #[api(tag = 1)]
+    /// Its address.
     ip: String,
-    #[api(tag = 2)]
+    /// Its host name.
     hostname: String,
-    #[api(tag = 3, go = "v1.LoadBalancerIPMode")]
+    /// Whether traffic comes as sent to that address (VIP) or to a node (Proxy).
+    #[api(go = "v1.LoadBalancerIPMode")]
     ip_mode: Option<String>,
-    #[api(tag = 4)]
+    /// How its ports are.
     ports: List<PortStatus>,
 }
 
 #[api]
 pub struct PortStatus {
-    #[api(tag = 1, required, always)]
+    /// The number of the port.
+    #[api(required, always)]
     port: i32,
-    #[api(tag = 2, required, always, go = "v1.Protocol")]
+    /// TCP, UDP or SCTP.
+    #[api(required, always, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: String,
-    #[api(tag = 3)]
+    /// What is wrong with the port.
     error: Option<String>,
 }
 
 #[api]
 pub struct ServiceSpec {
     /// Ports that the service answers on.
-    #[api(tag = 1, keys("port", "protocol"), merge, merge_key = "port")]
+    #[api(keys("port", "protocol"), merge, merge_key = "port")]
     ports: List<ServicePort>,
     /// Labels of the pods that answer; without them, somebody else names the endpoints.
-    #[api(tag = 2, atomic)]
+    #[api(atomic)]
     selector: Map<String>,
     /// The address in the cluster, or None.
-    #[api(tag = 3, name = "clusterIP")]
+    #[api(name = "clusterIP")]
     cluster_ip: String,
     /// The addresses in the cluster, one of each family.
     #[api(tag = 18, name = "clusterIPs")]
     cluster_ips: List<String>,
     /// ClusterIP, NodePort, LoadBalancer or ExternalName.
-    #[api(tag = 4, default = "ClusterIP", implied, go = "v1.ServiceType")]
+    #[api(
+        tag = 4,
+        default = "ClusterIP",
+        implied,
+        go = "v1.ServiceType",
+        values("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+    )]
     type_: String,
     /// Further addresses that nodes take requests for.
-    #[api(tag = 5, name = "externalIPs")]
+    #[api(name = "externalIPs")]
     external_ips: List<String>,
     /// Whether a client stays with one pod: ClientIP or None.
-    #[api(tag = 7, default = "None", implied, go = "v1.ServiceAffinity")]
+    #[api(
+        tag = 7,
+        default = "None",
+        implied,
+        go = "v1.ServiceAffinity",
+        values("ClientIP", "None")
+    )]
     session_affinity: String,
     /// The address that a load balancer should have, where it can be chosen.
-    #[api(tag = 8, name = "loadBalancerIP")]
+    #[api(name = "loadBalancerIP")]
     load_balancer_ip: String,
     /// Who may use the load balancer.
-    #[api(tag = 9)]
     load_balancer_source_ranges: List<String>,
     /// The name that an ExternalName service stands for.
-    #[api(tag = 10)]
     external_name: String,
     /// Whether outside requests stay on the node that they reach: Cluster or Local.
-    #[api(tag = 11, go = "v1.ServiceExternalTrafficPolicy")]
+    #[api(go = "v1.ServiceExternalTrafficPolicy", values("Cluster", "Local"))]
     external_traffic_policy: String,
     /// Where a load balancer asks whether a node has endpoints.
-    #[api(tag = 12)]
     health_check_node_port: i32,
     /// Whether pods count that are not ready.
-    #[api(tag = 13)]
     publish_not_ready_addresses: bool,
     /// How long a client stays with a pod.
-    #[api(tag = 14)]
     session_affinity_config: Option<SessionAffinityConfig>,
     /// IPv4, IPv6 or both, the first of them first.
-    #[api(tag = 19, go = "[]v1.IPFamily")]
+    #[api(tag = 19, go = "[]v1.IPFamily", values("", "IPv4", "IPv6"))]
     ip_families: List<String>,
     /// SingleStack, PreferDualStack or RequireDualStack.
-    #[api(tag = 17, go = "v1.IPFamilyPolicy")]
+    #[api(
+        tag = 17,
+        go = "v1.IPFamilyPolicy",
+        values("PreferDualStack", "RequireDualStack", "SingleStack")
+    )]
     ip_family_policy: Option<String>,
     /// Whether a load balancer needs ports on the nodes.
     #[api(tag = 20)]
     allocate_load_balancer_node_ports: Option<bool>,
     /// Which load balancer is meant.
-    #[api(tag = 21)]
     load_balancer_class: Option<String>,
     /// Whether requests of pods stay on their node: Cluster or Local.
-    #[api(tag = 22, go = "v1.ServiceInternalTrafficPolicy")]
+    #[api(go = "v1.ServiceInternalTrafficPolicy", values("Cluster", "Local"))]
     internal_traffic_policy: Option<String>,
     /// Which endpoints are preferred: those of the same zone or node.
-    #[api(tag = 23)]
     traffic_distribution: Option<String>,
 }
 
 #[api]
 pub struct SessionAffinityConfig {
-    #[api(tag = 1, name = "clientIP")]
+    /// How clients are kept to one pod by their address.
+    #[api(name = "clientIP")]
     client_ip: Option<ClientIPConfig>,
 }
 
 #[api]
 pub struct ClientIPConfig {
-    #[api(tag = 1)]
+    /// For how long.
     timeout_seconds: Option<i32>,
 }
 
 #[api]
 pub struct ServicePort {
     /// Unique in the service.
-    #[api(tag = 1)]
     name: String,
     /// TCP, UDP or SCTP.
-    #[api(tag = 2, default = "TCP", go = "v1.Protocol")]
+    #[api(default = "TCP", go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: String,
     /// What is spoken on it.
     #[api(tag = 6)]
@@ -155,23 +166,14 @@ pub struct ServicePort {
     #[api(tag = 3, required, always)]
     port: i32,
     /// The port of the pods, by number or name.
-    #[api(tag = 4)]
     target_port: IntOrString,
     /// The port on every node.
-    #[api(tag = 5)]
     node_port: i32,
 }
 
 impl Kind for Service {
-    const NAMES: Names = Names {
-        group: "",
-        version: "v1",
-        kind: "Service",
-        plural: "services",
-        singular: "service",
-        short: &["svc"],
-        categories: &["all"],
-    };
+    const NAMES: Names =
+        Names::new("", "v1", "Service", "services", "service").short(&["svc"]).categories(&["all"]);
     const STORAGE: Storage = Storage::new("services/specs", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const SHOWS_DELETED: bool = true;
@@ -181,7 +183,7 @@ impl Kind for Service {
             "ServiceProxyOptions",
             &["create", "delete", "get", "patch", "update"],
         ),
-        Subresource::new("status", "Service", &["get", "patch", "update"]),
+        Subresource::status("Service"),
     ];
     const NAME: NameRule = names::dns_label;
     const COLUMNS: &'static [Column<Self>] = &[
@@ -195,19 +197,13 @@ impl Kind for Service {
             columns::or_none(&columns::join(service.spec().ports().iter().map(ServicePort::cell)))
         }),
         Column::AGE,
-        Column::new("Selector", "string", |service: &Self, _| {
-            columns::labels(service.spec().selector())
-        })
-        .wide(),
+        Column::new("Selector", "string", |it: &Self, _| columns::labels(it.spec().selector()))
+            .wide(),
     ];
     const INDEXES: &'static [Index<Self>] = &[
         Index::field("spec.clusterIP", |service| service.spec().cluster_ip().into()),
         Index::field("spec.type", |service| service.spec().type_().into()),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn warn(&self, _old: Option<&Self>, told: &mut Warnings) {
         warnings::warn(self, told);
@@ -225,12 +221,14 @@ impl Kind for Service {
     fn prepare_create(&mut self) {
         self.set_status(ServiceStatus::new());
         self.align_addresses();
+        self.drop_internal_policy();
     }
 
     fn prepare_update(&mut self, old: &Self) {
         self.align_changed(old);
         self.keep_chosen(old);
         self.drop_outdated(old);
+        self.drop_internal_policy();
         if self.spec().type_() != "LoadBalancer" {
             self.status_mut().set_load_balancer(LoadBalancerStatus::new());
         }

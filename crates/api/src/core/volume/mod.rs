@@ -26,454 +26,523 @@ use super::{LocalObjectReference, container::pull_policy};
 #[api]
 pub struct Volume {
     /// Unique in the pod.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2, inline)]
+    /// Where the data is.
+    #[api(inline)]
     volume_source: VolumeSource,
 }
 
 #[api]
 pub struct VolumeSource {
     /// A file or folder of the node.
-    #[api(tag = 1)]
     host_path: Option<HostPathVolumeSource>,
     /// An empty folder that lives as long as the pod.
-    #[api(tag = 2)]
     empty_dir: Option<EmptyDirVolumeSource>,
-    #[api(tag = 3)]
+    /// A disk of Google's cloud; a CSI driver has taken over.
     gce_persistent_disk: Option<GCEPersistentDiskVolumeSource>,
-    #[api(tag = 4)]
+    /// A disk of Amazon's cloud; a CSI driver has taken over.
     aws_elastic_block_store: Option<AWSElasticBlockStoreVolumeSource>,
-    #[api(tag = 5)]
+    /// A copy of a repository; switched off.
     git_repo: Option<GitRepoVolumeSource>,
     /// The keys of a Secret, as files.
-    #[api(tag = 6)]
     secret: Option<SecretVolumeSource>,
     /// A folder of an NFS server.
-    #[api(tag = 7)]
     nfs: Option<NFSVolumeSource>,
-    #[api(tag = 8)]
+    /// A disk over iSCSI.
     iscsi: Option<ISCSIVolumeSource>,
-    #[api(tag = 9)]
+    /// A Gluster volume; no longer supported.
     glusterfs: Option<GlusterfsVolumeSource>,
     /// A volume that outlives the pod, by its claim.
-    #[api(tag = 10)]
     persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
-    #[api(tag = 11)]
+    /// A Ceph block device; no longer supported.
     rbd: Option<RBDVolumeSource>,
-    #[api(tag = 12)]
+    /// A volume of an executable driver; use CSI instead.
     flex_volume: Option<FlexVolumeSource>,
-    #[api(tag = 13)]
+    /// A disk of OpenStack; a CSI driver has taken over.
     cinder: Option<CinderVolumeSource>,
-    #[api(tag = 14)]
+    /// A Ceph file system; no longer supported.
     cephfs: Option<CephFSVolumeSource>,
-    #[api(tag = 15)]
+    /// A Flocker volume; no longer supported.
     flocker: Option<FlockerVolumeSource>,
     /// Fields of the pod, as files.
-    #[api(tag = 16, name = "downwardAPI")]
+    #[api(name = "downwardAPI")]
     downward_api: Option<DownwardAPIVolumeSource>,
-    #[api(tag = 17)]
+    /// A disk over Fibre Channel.
     fc: Option<FCVolumeSource>,
-    #[api(tag = 18)]
+    /// A share of Microsoft's cloud; a CSI driver has taken over.
     azure_file: Option<AzureFileVolumeSource>,
     /// The keys of a ConfigMap, as files.
-    #[api(tag = 19)]
     config_map: Option<ConfigMapVolumeSource>,
-    #[api(tag = 20)]
+    /// A vSphere disk; a CSI driver has taken over.
     vsphere_volume: Option<VsphereVirtualDiskVolumeSource>,
-    #[api(tag = 21)]
+    /// A Quobyte volume; no longer supported.
     quobyte: Option<QuobyteVolumeSource>,
-    #[api(tag = 22)]
+    /// A disk of Microsoft's cloud; a CSI driver has taken over.
     azure_disk: Option<AzureDiskVolumeSource>,
-    #[api(tag = 23)]
+    /// A Photon disk; no longer supported.
     photon_persistent_disk: Option<PhotonPersistentDiskVolumeSource>,
     /// Several sources in one folder.
     #[api(tag = 26)]
     projected: Option<ProjectedVolumeSource>,
+    /// A Portworx volume; a CSI driver has taken over.
     #[api(tag = 24)]
     portworx_volume: Option<PortworxVolumeSource>,
-    #[api(tag = 25, name = "scaleIO")]
+    /// A ScaleIO volume; no longer supported.
+    #[api(name = "scaleIO")]
     scale_io: Option<ScaleIOVolumeSource>,
+    /// A StorageOS volume; no longer supported.
     #[api(tag = 27)]
     storageos: Option<StorageOSVolumeSource>,
     /// A volume of a CSI driver that lives as long as the pod.
-    #[api(tag = 28)]
     csi: Option<CSIVolumeSource>,
     /// A claim that is made for the pod and lives as long as it.
-    #[api(tag = 29)]
     ephemeral: Option<EphemeralVolumeSource>,
     /// The content of an image.
-    #[api(tag = 30)]
     image: Option<ImageVolumeSource>,
 }
 
 #[api]
 pub struct PersistentVolumeClaimVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The claim in the same namespace.
+    #[api(required, always)]
     claim_name: String,
-    #[api(tag = 2)]
+    /// Whether it is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct HostPathVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The file or folder on the node.
+    #[api(required, always)]
     path: String,
-    #[api(tag = 2, default = "", implied, go = "v1.HostPathType")]
+    /// What must be there; empty for no check.
+    #[api(
+        default = "",
+        implied,
+        go = "v1.HostPathType",
+        values(
+            "",
+            "BlockDevice",
+            "CharDevice",
+            "Directory",
+            "DirectoryOrCreate",
+            "File",
+            "FileOrCreate",
+            "Socket"
+        )
+    )]
     type_: Option<String>,
 }
 
 #[api]
 pub struct EmptyDirVolumeSource {
-    #[api(tag = 1, go = "v1.StorageMedium")]
+    /// Where it is kept: on disk when empty, or Memory, or huge pages.
+    #[api(go = "v1.StorageMedium")]
     medium: String,
-    #[api(tag = 2)]
+    /// How large it may become.
     size_limit: Option<Quantity>,
-    #[api(tag = 3)]
+    /// The mode of the folder.
     mode: Option<i32>,
 }
 
 #[api]
 pub struct GlusterfsVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The Endpoints object that names the servers.
+    #[api(required, always)]
     endpoints: String,
-    #[api(tag = 2, required, always)]
+    /// The volume on the servers.
+    #[api(required, always)]
     path: String,
-    #[api(tag = 3)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct RBDVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The addresses of the monitors.
+    #[api(required, always)]
     monitors: List<String>,
-    #[api(tag = 2, required, always)]
+    /// The image.
+    #[api(required, always)]
     image: String,
-    #[api(tag = 3)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 4, default = "rbd")]
+    /// The pool of the image.
+    #[api(default = "rbd")]
     pool: String,
-    #[api(tag = 5, default = "admin")]
+    /// The user to log in as.
+    #[api(default = "admin")]
     user: String,
-    #[api(tag = 6, default = "/etc/ceph/keyring")]
+    /// The file with the keys.
+    #[api(default = "/etc/ceph/keyring")]
     keyring: String,
-    #[api(tag = 7)]
+    /// The secret with the credentials.
     secret_ref: Option<LocalObjectReference>,
-    #[api(tag = 8)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct CinderVolumeSource {
-    #[api(tag = 1, name = "volumeID", required, always)]
+    /// The id of the disk.
+    #[api(name = "volumeID", required, always)]
     volume_id: String,
-    #[api(tag = 2)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 3)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 4)]
+    /// The secret with the credentials.
     secret_ref: Option<LocalObjectReference>,
 }
 
 #[api]
 pub struct CephFSVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The addresses of the monitors.
+    #[api(required, always)]
     monitors: List<String>,
-    #[api(tag = 2)]
+    /// The folder to mount.
     path: String,
-    #[api(tag = 3)]
+    /// The user to log in as.
     user: String,
-    #[api(tag = 4)]
+    /// The file with the key.
     secret_file: String,
-    #[api(tag = 5)]
+    /// The secret with the credentials.
     secret_ref: Option<LocalObjectReference>,
-    #[api(tag = 6)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct FlockerVolumeSource {
-    #[api(tag = 1)]
+    /// The name of the data set.
     dataset_name: String,
-    #[api(tag = 2, name = "datasetUUID")]
+    /// The id of the data set.
+    #[api(name = "datasetUUID")]
     dataset_uuid: String,
 }
 
 #[api]
 pub struct GCEPersistentDiskVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The name of the disk.
+    #[api(required, always)]
     pd_name: String,
-    #[api(tag = 2)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 3)]
+    /// The partition to mount; the whole disk when 0.
     partition: i32,
-    #[api(tag = 4)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct QuobyteVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The address of the registry.
+    #[api(required, always)]
     registry: String,
-    #[api(tag = 2, required, always)]
+    /// The name of the volume.
+    #[api(required, always)]
     volume: String,
-    #[api(tag = 3)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 4)]
+    /// The user to mount as.
     user: String,
-    #[api(tag = 5)]
+    /// The group to mount as.
     group: String,
-    #[api(tag = 6)]
+    /// The tenant that owns it.
     tenant: String,
 }
 
 #[api]
 pub struct FlexVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The name of the driver.
+    #[api(required, always)]
     driver: String,
-    #[api(tag = 2)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 3)]
+    /// The secret with the credentials.
     secret_ref: Option<LocalObjectReference>,
-    #[api(tag = 4)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 5)]
+    /// What the driver is told.
     options: Map<String>,
 }
 
 #[api]
 pub struct AWSElasticBlockStoreVolumeSource {
-    #[api(tag = 1, name = "volumeID", required, always)]
+    /// The id of the disk.
+    #[api(name = "volumeID", required, always)]
     volume_id: String,
-    #[api(tag = 2)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 3)]
+    /// The partition to mount; the whole disk when 0.
     partition: i32,
-    #[api(tag = 4)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct GitRepoVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The address of the repository.
+    #[api(required, always)]
     repository: String,
-    #[api(tag = 2)]
+    /// The commit.
     revision: String,
-    #[api(tag = 3)]
+    /// Where to put it.
     directory: String,
 }
 
 #[api]
 pub struct SecretVolumeSource {
-    #[api(tag = 1)]
+    /// The name of the secret.
     secret_name: String,
-    #[api(tag = 2)]
+    /// Which keys become which files; all when empty.
     items: List<KeyToPath>,
-    #[api(tag = 3, default = 420, implied)]
+    /// The mode of files that do not name one.
+    #[api(default = 420, implied)]
     default_mode: Option<i32>,
-    #[api(tag = 4)]
+    /// Whether it may be missing.
     optional: Option<bool>,
-    #[api(tag = 5)]
+    /// The user who owns files that do not name one.
     default_user: Option<i64>,
 }
 
 #[api]
 pub struct NFSVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The server.
+    #[api(required, always)]
     server: String,
-    #[api(tag = 2, required, always)]
+    /// The folder on the server.
+    #[api(required, always)]
     path: String,
-    #[api(tag = 3)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct ISCSIVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The address of the portal, with its port.
+    #[api(required, always)]
     target_portal: String,
-    #[api(tag = 2, required, always)]
+    /// The qualified name of the target.
+    #[api(required, always)]
     iqn: String,
-    #[api(tag = 3, required, always)]
+    /// The number of the disk.
+    #[api(required, always)]
     lun: i32,
-    #[api(tag = 4, default = "default")]
+    /// The interface to use.
+    #[api(default = "default")]
     iscsi_interface: String,
-    #[api(tag = 5)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 6)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 7)]
+    /// Further portals.
     portals: List<String>,
-    #[api(tag = 8)]
+    /// Whether discovery logs in by CHAP.
     chap_auth_discovery: bool,
+    /// Whether the session logs in by CHAP.
     #[api(tag = 11)]
     chap_auth_session: bool,
+    /// The secret with the credentials.
     #[api(tag = 10)]
     secret_ref: Option<LocalObjectReference>,
+    /// The name of the initiator.
     #[api(tag = 12)]
     initiator_name: Option<String>,
 }
 
 #[api]
 pub struct FCVolumeSource {
-    #[api(tag = 1, name = "targetWWNs")]
+    /// The names of the targets.
+    #[api(name = "targetWWNs")]
     target_ww_ns: List<String>,
-    #[api(tag = 2)]
+    /// The number of the disk.
     lun: Option<i32>,
-    #[api(tag = 3)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 4)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 5)]
+    /// The ids of the disk, instead of targets and number.
     wwids: List<String>,
 }
 
 #[api]
 pub struct AzureFileVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The secret with the account and its key.
+    #[api(required, always)]
     secret_name: String,
-    #[api(tag = 2, required, always)]
+    /// The name of the share.
+    #[api(required, always)]
     share_name: String,
-    #[api(tag = 3)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct VsphereVirtualDiskVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The path of the disk.
+    #[api(required, always)]
     volume_path: String,
-    #[api(tag = 2)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 3)]
+    /// The name of the storage policy.
     storage_policy_name: String,
-    #[api(tag = 4, name = "storagePolicyID")]
+    /// The id of the storage policy.
+    #[api(name = "storagePolicyID")]
     storage_policy_id: String,
 }
 
 #[api]
 pub struct PhotonPersistentDiskVolumeSource {
-    #[api(tag = 1, name = "pdID", required, always)]
+    /// The id of the disk.
+    #[api(name = "pdID", required, always)]
     pd_id: String,
-    #[api(tag = 2)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
 }
 
 #[api]
 pub struct AzureDiskVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The name of the disk.
+    #[api(required, always)]
     disk_name: String,
-    #[api(tag = 2, name = "diskURI", required, always)]
+    /// The address of the disk.
+    #[api(name = "diskURI", required, always)]
     disk_uri: String,
-    #[api(tag = 3, default = "ReadWrite", implied, go = "v1.AzureDataDiskCachingMode")]
+    /// None, ReadOnly or ReadWrite.
+    #[api(
+        default = "ReadWrite",
+        go = "v1.AzureDataDiskCachingMode",
+        values("None", "ReadOnly", "ReadWrite")
+    )]
     caching_mode: Option<String>,
-    #[api(tag = 4, default = "ext4")]
+    /// The file system to mount; the driver's own choice when empty.
+    #[api(default = "ext4")]
     fs_type: Option<String>,
-    #[api(tag = 5, default = false)]
+    /// Whether the volume is mounted for reading only.
+    #[api(default = false)]
     read_only: Option<bool>,
-    #[api(tag = 6, default = "Shared", implied, go = "v1.AzureDataDiskKind")]
+    /// Shared, Dedicated or Managed.
+    #[api(
+        default = "Shared",
+        go = "v1.AzureDataDiskKind",
+        values("Dedicated", "Managed", "Shared")
+    )]
     kind: Option<String>,
 }
 
 #[api]
 pub struct PortworxVolumeSource {
-    #[api(tag = 1, name = "volumeID", required, always)]
+    /// The id of the volume.
+    #[api(name = "volumeID", required, always)]
     volume_id: String,
-    #[api(tag = 2)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 3)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct ScaleIOVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The address of the gateway.
+    #[api(required, always)]
     gateway: String,
-    #[api(tag = 2, required, always)]
+    /// The name of the storage system.
+    #[api(required, always)]
     system: String,
-    #[api(tag = 3, always)]
+    /// The secret with the credentials.
+    #[api(always, required)]
     secret_ref: Option<LocalObjectReference>,
-    #[api(tag = 4)]
+    /// Whether the gateway is talked to over TLS.
     ssl_enabled: bool,
-    #[api(tag = 5)]
+    /// The protection domain.
     protection_domain: String,
-    #[api(tag = 6)]
+    /// The storage pool.
     storage_pool: String,
-    #[api(tag = 7, default = "ThinProvisioned")]
+    /// ThickProvisioned or ThinProvisioned.
+    #[api(default = "ThinProvisioned")]
     storage_mode: String,
-    #[api(tag = 8)]
+    /// The name of the volume.
     volume_name: String,
-    #[api(tag = 9, default = "xfs")]
+    /// The file system to mount; the driver's own choice when empty.
+    #[api(default = "xfs")]
     fs_type: String,
-    #[api(tag = 10)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
 
 #[api]
 pub struct StorageOSVolumeSource {
-    #[api(tag = 1)]
+    /// The name of the volume.
     volume_name: String,
-    #[api(tag = 2)]
+    /// The namespace of the volume; the pod's when absent.
     volume_namespace: String,
-    #[api(tag = 3)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
-    #[api(tag = 4)]
+    /// Whether the volume is mounted for reading only.
     read_only: bool,
-    #[api(tag = 5)]
+    /// The secret with the credentials.
     secret_ref: Option<LocalObjectReference>,
 }
 
 #[api]
 pub struct ConfigMapVolumeSource {
-    #[api(tag = 1, inline)]
+    /// Which object, by name.
+    #[api(inline)]
     local_object_reference: LocalObjectReference,
-    #[api(tag = 2)]
+    /// Which keys become which files; all when empty.
     items: List<KeyToPath>,
-    #[api(tag = 3, default = 420, implied)]
+    /// The mode of files that do not name one.
+    #[api(default = 420, implied)]
     default_mode: Option<i32>,
-    #[api(tag = 4)]
+    /// Whether it may be missing.
     optional: Option<bool>,
-    #[api(tag = 5)]
+    /// The user who owns files that do not name one.
     default_user: Option<i64>,
 }
 
 #[api]
 pub struct CSIVolumeSource {
-    #[api(tag = 1, required, always)]
+    /// The name of the driver.
+    #[api(required, always)]
     driver: String,
-    #[api(tag = 2)]
+    /// Whether the volume is mounted for reading only.
     read_only: Option<bool>,
-    #[api(tag = 3)]
+    /// The file system to mount; the driver's own choice when empty.
     fs_type: Option<String>,
-    #[api(tag = 4)]
+    /// What the driver is told.
     volume_attributes: Map<String>,
-    #[api(tag = 5)]
+    /// The secret for mounting into a pod.
     node_publish_secret_ref: Option<LocalObjectReference>,
 }
 
 #[api]
 pub struct DownwardAPIVolumeSource {
-    #[api(tag = 1)]
+    /// Which fields become which files.
     items: List<DownwardAPIVolumeFile>,
-    #[api(tag = 2, default = 420, implied)]
+    /// The mode of files that do not name one.
+    #[api(default = 420, implied)]
     default_mode: Option<i32>,
-    #[api(tag = 3)]
+    /// The user who owns files that do not name one.
     default_user: Option<i64>,
 }
 
 #[api]
 pub struct ImageVolumeSource {
-    #[api(tag = 1)]
+    /// The image or artifact.
     reference: String,
-    #[api(tag = 2, go = "v1.PullPolicy")]
+    /// When it is fetched: Always, IfNotPresent or Never.
+    #[api(go = "v1.PullPolicy", values("Always", "IfNotPresent", "Never"))]
     pull_policy: String,
 }
 
 #[api]
 pub struct VolumeMount {
     /// Of the volume.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// Whether it cannot be written to.
-    #[api(tag = 2)]
     read_only: bool,
     /// Whether that holds for what is mounted below it, too.
     #[api(tag = 7, go = "v1.RecursiveReadOnlyMode")]
@@ -482,23 +551,24 @@ pub struct VolumeMount {
     #[api(tag = 3, required, always)]
     mount_path: String,
     /// The part of the volume that appears.
-    #[api(tag = 4)]
     sub_path: String,
     /// Whether mounts made later are seen on the other side.
-    #[api(tag = 5, go = "v1.MountPropagationMode")]
+    #[api(go = "v1.MountPropagationMode", values("Bidirectional", "HostToContainer", "None"))]
     mount_propagation: Option<String>,
     /// As subPath, with $(NAME) for environment variables.
-    #[api(tag = 6)]
     sub_path_expr: String,
+    /// Further options of the mount.
     #[api(tag = 8, set)]
     bind_mount_options: List<String>,
 }
 
 #[api]
 pub struct VolumeDevice {
-    #[api(tag = 1, required, always)]
+    /// The claim's volume in the pod.
+    #[api(required, always)]
     name: String,
-    #[api(tag = 2, required, always)]
+    /// The device that the container sees.
+    #[api(required, always)]
     device_path: String,
 }
 

@@ -7,126 +7,143 @@ use crate::core::{LocalObjectReference, ObjectFieldSelector, ResourceFieldSelect
 
 #[api]
 pub struct ProjectedVolumeSource {
-    #[api(tag = 1, always)]
+    /// What the files come from.
+    #[api(always)]
     sources: List<VolumeProjection>,
-    #[api(tag = 2, default = 420, implied)]
+    /// The mode of files that do not name one.
+    #[api(default = 420, implied)]
     default_mode: Option<i32>,
-    #[api(tag = 3)]
+    /// The user who owns files that do not name one.
     default_user: Option<i64>,
 }
 
 #[api]
 pub struct VolumeProjection {
-    #[api(tag = 1)]
+    /// Keys of a secret.
     secret: Option<SecretProjection>,
-    #[api(tag = 2, name = "downwardAPI")]
+    /// Fields of the pod.
+    #[api(name = "downwardAPI")]
     downward_api: Option<DownwardAPIProjection>,
-    #[api(tag = 3)]
+    /// Keys of a map.
     config_map: Option<ConfigMapProjection>,
-    #[api(tag = 4)]
+    /// A token of the pod's account.
     service_account_token: Option<ServiceAccountTokenProjection>,
-    #[api(tag = 5)]
+    /// Certificates that the cluster trusts.
     cluster_trust_bundle: Option<ClusterTrustBundleProjection>,
-    #[api(tag = 6)]
+    /// A certificate of the pod's own.
     pod_certificate: Option<PodCertificateProjection>,
 }
 
 #[api]
 pub struct SecretProjection {
-    #[api(tag = 1, inline)]
+    /// Which object, by name.
+    #[api(inline)]
     local_object_reference: LocalObjectReference,
-    #[api(tag = 2)]
+    /// Which keys become which files; all when empty.
     items: List<KeyToPath>,
+    /// Whether it may be missing.
     #[api(tag = 4)]
     optional: Option<bool>,
 }
 
 #[api]
 pub struct ConfigMapProjection {
-    #[api(tag = 1, inline)]
+    /// Which object, by name.
+    #[api(inline)]
     local_object_reference: LocalObjectReference,
-    #[api(tag = 2)]
+    /// Which keys become which files; all when empty.
     items: List<KeyToPath>,
+    /// Whether it may be missing.
     #[api(tag = 4)]
     optional: Option<bool>,
 }
 
 #[api]
 pub struct ServiceAccountTokenProjection {
-    #[api(tag = 1)]
+    /// Whom the token is for.
     audience: String,
-    #[api(tag = 2, default = 3600, implied)]
+    /// How long the token is good.
+    #[api(default = 3600, implied)]
     expiration_seconds: Option<i64>,
-    #[api(tag = 3, required, always)]
+    /// The file, relative to the volume.
+    #[api(required, always)]
     path: String,
-    #[api(tag = 4)]
+    /// The user who owns the file.
     user: Option<i64>,
 }
 
 #[api]
 pub struct ClusterTrustBundleProjection {
-    #[api(tag = 1)]
+    /// The bundle, where it is one alone.
     name: Option<String>,
-    #[api(tag = 2)]
+    /// The signer whose bundles are taken.
     signer_name: Option<String>,
-    #[api(tag = 3)]
+    /// Which of the signer's bundles.
     label_selector: Option<LabelSelector>,
+    /// Whether it may be missing.
     #[api(tag = 5)]
     optional: Option<bool>,
+    /// The file, relative to the volume.
     #[api(tag = 4, required, always)]
     path: String,
+    /// The user who owns the file.
     #[api(tag = 6)]
     user: Option<i64>,
 }
 
 #[api]
 pub struct PodCertificateProjection {
-    #[api(tag = 1)]
+    /// Who signs the certificate.
+    #[api(required)]
     signer_name: String,
-    #[api(tag = 2)]
+    /// The kind of key that is made.
+    #[api(required)]
     key_type: String,
-    #[api(tag = 3)]
+    /// How long the certificate may be good.
     max_expiration_seconds: Option<i32>,
-    #[api(tag = 4)]
+    /// The file with the key and the certificates.
     credential_bundle_path: String,
-    #[api(tag = 5)]
+    /// The file with the key alone.
     key_path: String,
-    #[api(tag = 6)]
+    /// The file with the certificates alone.
     certificate_chain_path: String,
-    #[api(tag = 7)]
+    /// What the signer is told.
     user_annotations: Map<String>,
-    #[api(tag = 8)]
+    /// The user who owns the file.
     user: Option<i64>,
 }
 
 #[api]
 pub struct DownwardAPIProjection {
-    #[api(tag = 1)]
+    /// Which fields become which files.
     items: List<DownwardAPIVolumeFile>,
 }
 
 #[api]
 pub struct DownwardAPIVolumeFile {
-    #[api(tag = 1, required, always)]
+    /// The file, relative to the volume.
+    #[api(required, always)]
     path: String,
-    #[api(tag = 2)]
+    /// A field of the pod.
     field_ref: Option<ObjectFieldSelector>,
-    #[api(tag = 3)]
+    /// A limit or request of a container.
     resource_field_ref: Option<ResourceFieldSelector>,
-    #[api(tag = 4)]
+    /// The mode of the file.
     mode: Option<i32>,
-    #[api(tag = 5)]
+    /// The user who owns the file.
     user: Option<i64>,
 }
 
 #[api]
 pub struct KeyToPath {
-    #[api(tag = 1, required, always)]
+    /// The key.
+    #[api(required, always)]
     key: String,
-    #[api(tag = 2, required, always)]
+    /// The file, relative to the volume.
+    #[api(required, always)]
     path: String,
-    #[api(tag = 3)]
+    /// The mode of the file.
     mode: Option<i32>,
-    #[api(tag = 4)]
+    /// The user who owns the file.
     user: Option<i64>,
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::{core::env, rules::Rules};
 
 const ONLY_ONE: &str = "may not specify more than 1 volume type";
-const DISK_PARTITION: &str = "must be between 1 and 255, inclusive";
+pub(crate) const DISK_PARTITION: &str = "must be between 1 and 255, inclusive";
 pub(crate) const HOST_PATH_TYPES: [&str; 8] = [
     "",
     "BlockDevice",
@@ -477,11 +477,15 @@ impl EphemeralVolumeSource {
 }
 
 /// Of the metadata of a claim that is to be, only labels and annotations count.
-fn check_template_meta(meta: &object::ObjectMeta, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_template_meta(meta: &object::ObjectMeta, at: &Path, errs: &mut Errors) {
     schema::check_annotations(meta.annotations(), &at.field("annotations"), errs);
     schema::check_labels(meta.labels(), &at.field("labels"), errs);
     for (name, value) in meta.tree().entries() {
-        if !matches!(name, "labels" | "annotations") && !value.is_zero() {
+        // A list is set though it be empty, and so is what Go keeps behind a pointer.
+        let is_set = !value.is_zero()
+            || matches!(value, object::Value::List(_))
+            || name == "deletionGracePeriodSeconds";
+        if !matches!(name, "labels" | "annotations") && is_set {
             let name = if name == "uid" { "uID" } else { name };
             errs.forbidden(&at.field(name), "cannot be set");
         }

@@ -12,109 +12,101 @@ use crate::resource::{
 /// A claim of devices for the use of workloads.
 #[api]
 pub struct ResourceClaim {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is claimed. It never changes.
-    #[api(tag = 2, always, checks(Immutable))]
+    #[api(always, checks(Immutable))]
     spec: ResourceClaimSpec,
     /// Whether the claim is fulfilled, and how.
-    #[api(tag = 3)]
     status: ResourceClaimStatus,
 }
 
 #[api]
 pub struct ResourceClaimSpec {
     /// The devices that are asked for.
-    #[api(tag = 1, always)]
+    #[api(always)]
     devices: DeviceClaim,
 }
 
 #[api]
 pub struct DeviceClaim {
     /// What is asked for, each under a name.
-    #[api(tag = 1, always, checks(MaxItems(32), UniqueBy("name")))]
+    #[api(always, checks(MaxItems(32), UniqueBy("name")))]
     requests: List<DeviceRequest>,
     /// What must hold of the devices of several requests.
-    #[api(tag = 2, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     constraints: List<DeviceConstraint>,
     /// How the devices are to be set up.
-    #[api(tag = 3, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     config: List<DeviceClaimConfiguration>,
 }
 
 #[api]
 pub struct DeviceRequest {
     /// What the request is called.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// The class that the devices must be of.
-    #[api(tag = 2, always)]
+    #[api(always)]
     device_class_name: String,
     /// What devices must fulfil to be chosen.
-    #[api(tag = 3, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// Whether some devices are wanted, or all.
-    #[api(tag = 4, go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
+    #[api(go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
     allocation_mode: String,
     /// How many devices are wanted.
-    #[api(tag = 5)]
     count: i64,
     /// Whether devices that are in use may be looked at.
-    #[api(tag = 6)]
     admin_access: Option<bool>,
     /// Alternatives, the best first.
-    #[api(tag = 7, checks(MaxItems(8), UniqueBy("name")))]
+    #[api(checks(MaxItems(8), UniqueBy("name")))]
     first_available: List<DeviceSubRequest>,
     /// The taints of devices that do not matter.
-    #[api(tag = 8)]
     tolerations: List<DeviceToleration>,
     /// How much of each device is needed.
-    #[api(tag = 9, gate = "DRAConsumableCapacity")]
+    #[api(gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
     /// Properties that are computed from those of a device.
-    #[api(tag = 10, gate = "DRADerivedAttributes", checks(MaxItems(32)))]
+    #[api(gate = "DRADerivedAttributes", checks(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 #[api]
 pub struct DeviceSubRequest {
     /// What the alternative is called.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// The class that the devices must be of.
-    #[api(tag = 2, required, always, checks(Filled, Format("long-name")))]
+    #[api(required, always, checks(Filled, Format("long-name")))]
     device_class_name: String,
     /// What devices must fulfil to be chosen.
-    #[api(tag = 3, checks(MaxItems(32)))]
+    #[api(checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// Whether some devices are wanted, or all.
-    #[api(tag = 4, go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
+    #[api(go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
     allocation_mode: String,
     /// How many devices are wanted.
-    #[api(tag = 5)]
     count: i64,
     /// The taints of devices that do not matter.
     #[api(tag = 7)]
     tolerations: List<DeviceToleration>,
     /// How much of each device is needed.
-    #[api(tag = 8, gate = "DRAConsumableCapacity")]
+    #[api(gate = "DRAConsumableCapacity")]
     capacity: Option<CapacityRequirements>,
     /// Properties that are computed from those of a device.
-    #[api(tag = 9, gate = "DRADerivedAttributes", checks(MaxItems(32)))]
+    #[api(gate = "DRADerivedAttributes", checks(MaxItems(32)))]
     derived_attributes: List<DeviceDerivedAttribute>,
 }
 
 impl Kind for ResourceClaim {
     const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceClaim::NAMES };
     const STORAGE: Storage = resource::ResourceClaim::STORAGE;
+    const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_38;
     const SUBRESOURCES: &'static [Subresource] = resource::ResourceClaim::SUBRESOURCES;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         self.spec_mut().default_fields();

@@ -13,32 +13,28 @@ use crate::resource;
 /// What claims are made from, one for each pod.
 #[api]
 pub struct ResourceClaimTemplate {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What the claims look like. It never changes.
-    #[api(tag = 2, always)]
+    #[api(always)]
     spec: ResourceClaimTemplateSpec,
 }
 
 #[api]
 pub struct ResourceClaimTemplateSpec {
     /// Labels and annotations of the claims.
-    #[api(tag = 1)]
     metadata: ObjectMeta,
     /// What is claimed.
-    #[api(tag = 2, always)]
+    #[api(always)]
     spec: ResourceClaimSpec,
 }
 
 impl Kind for ResourceClaimTemplate {
     const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceClaimTemplate::NAMES };
     const STORAGE: Storage = resource::ResourceClaimTemplate::STORAGE;
+    const SHOWS_DELETED: bool = true;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_38;
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn default_fields(&mut self) {
         self.spec_mut().spec_mut().default_fields();

@@ -15,42 +15,38 @@ use crate::{
 /// Devices of one pool that a driver offers.
 #[api]
 pub struct ResourceSlice {
-    #[api(tag = 1)]
+    /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The devices, and where they can be used.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     spec: ResourceSliceSpec,
 }
 
 #[api]
 pub struct ResourceSliceSpec {
     /// The driver that offers the devices. It never changes.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     driver: String,
     /// The pool that the devices belong to.
-    #[api(tag = 2, required, always)]
+    #[api(required, always)]
     pool: ResourcePool,
     /// The node that has the devices. It never changes.
-    #[api(tag = 3)]
     node_name: String,
     /// The nodes that can use the devices.
-    #[api(tag = 4, go = "v1.NodeSelector")]
+    #[api(go = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
     /// Whether all nodes can use the devices.
-    #[api(tag = 5)]
     all_nodes: bool,
     /// The devices.
-    #[api(tag = 6)]
     devices: List<Device>,
     /// Whether each device says itself which nodes can use it.
-    #[api(tag = 7, gate = "DRAPartitionableDevices")]
+    #[api(gate = "DRAPartitionableDevices")]
     per_device_node_selection: Option<bool>,
     /// Counters that several devices draw from.
-    #[api(tag = 8, gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
+    #[api(gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
     shared_counters: List<CounterSet>,
     /// The property that tells kinds of partitions apart.
     #[api(
-        tag = 9,
         go = "$.FullyQualifiedName",
         gate = "DRAPartitionableDevicesType",
         checks(Format("resource-fully-qualified-name"))
@@ -58,7 +54,6 @@ pub struct ResourceSliceSpec {
     partition_type_attribute: Option<String>,
     /// What the kubelet need not ask the driver to do.
     #[api(
-        tag = 10,
         set,
         go = "[]$.SkipNodeOperation",
         gate = "DRAOptionalNodeOperations",
@@ -70,47 +65,45 @@ pub struct ResourceSliceSpec {
 #[api]
 pub struct Device {
     /// What the device is called in its pool.
-    #[api(tag = 1, required, always)]
+    #[api(required, always)]
     name: String,
     /// What there is to say about the device.
-    #[api(tag = 2)]
     basic: Option<BasicDevice>,
 }
 
 #[api]
 pub struct BasicDevice {
     /// Properties by name.
-    #[api(tag = 1, go = "map[$.QualifiedName]$.DeviceAttribute")]
+    #[api(go = "map[$.QualifiedName]$.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
     /// How much there is of what, by name.
-    #[api(tag = 2, go = "map[$.QualifiedName]$.DeviceCapacity")]
+    #[api(go = "map[$.QualifiedName]$.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
     /// What the device draws from counters of the slice.
-    #[api(tag = 3, gate = "DRAPartitionableDevices", checks(MaxItems(2), UniqueBy("counterSet")))]
+    #[api(gate = "DRAPartitionableDevices", checks(MaxItems(2), UniqueBy("counterSet")))]
     consumes_counters: List<DeviceCounterConsumption>,
     /// The node that can use the device.
-    #[api(tag = 4, gate = "DRAPartitionableDevices")]
+    #[api(gate = "DRAPartitionableDevices")]
     node_name: Option<String>,
     /// The nodes that can use the device.
-    #[api(tag = 5, go = "v1.NodeSelector")]
+    #[api(go = "v1.NodeSelector")]
     node_selector: Option<NodeSelector>,
     /// Whether all nodes can use the device.
-    #[api(tag = 6, gate = "DRAPartitionableDevices")]
+    #[api(gate = "DRAPartitionableDevices")]
     all_nodes: Option<bool>,
     /// What keeps pods away from the device.
-    #[api(tag = 7)]
     taints: List<DeviceTaint>,
     /// Whether pods that use the device are bound to its node.
-    #[api(tag = 8, gate = "DRADeviceBindingConditions")]
+    #[api(gate = "DRADeviceBindingConditions")]
     binds_to_node: Option<bool>,
     /// Conditions that must hold before a pod is bound.
-    #[api(tag = 9, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_conditions: List<String>,
     /// Conditions that mean that a pod cannot be bound.
-    #[api(tag = 10, gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
+    #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_failure_conditions: List<String>,
     /// Whether several claims may use the device at once.
-    #[api(tag = 11, gate = "DRAConsumableCapacity")]
+    #[api(gate = "DRAConsumableCapacity")]
     allow_multiple_allocations: Option<bool>,
     /// What the device takes of the node's own resources.
     #[api(
@@ -125,16 +118,13 @@ impl Kind for ResourceSlice {
     const NAMES: Names = Names { version: "v1beta1", ..resource::ResourceSlice::NAMES };
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = resource::ResourceSlice::STORAGE;
+    const SHOWS_DELETED: bool = true;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_38;
     const INDEXES: &'static [Index<Self>] = &[
         Index::topic("spec.nodeName", |slice| slice.spec().node_name().into()),
         Index::field("spec.driver", |slice| slice.spec().driver().into()),
     ];
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
-    }
 
     fn to_stored(object: &mut Value) {
         each_device(object, |device| {

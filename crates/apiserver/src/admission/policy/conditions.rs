@@ -28,7 +28,7 @@ pub(crate) struct HookConditions {
 
 impl HookConditions {
     pub(crate) fn new(rights: Rights) -> Self {
-        let scope = Scope { params: false, authorizer: true, mutation: false };
+        let scope = Scope { authorizer: true, ..Scope::default() };
         Self { rights, environment: scope.environment(&[]), compiled: Mutex::default() }
     }
 
