@@ -1,4 +1,7 @@
 //! The kinds as a whole, against bytes and documents that upstream made.
 
+mod docs;
+mod generate;
 mod openapi;
+mod properties;
 mod protobuf;
