@@ -2,20 +2,24 @@
 //! the server, what its objects take, how soon it answers. The load comes from this
 //! process, on one core of its own; servers have the others.
 //!
-//! `cargo run -p bench --release -- [requests|watches|curves|expressions]
+//! `cargo run -p bench --release -- [requests|watches|curves|expressions|objects|fuzz]
 //!     --ours target/…/release/tiphys [--upstream DIR]`
 //!
 //! DIR holds upstream's `kube-apiserver` and `etcd`; without it, ours alone is measured.
+//! Expressions, objects and the fuzzer need no executable.
 
 mod curves;
 mod expressions;
+mod fuzz;
 mod line;
 mod load;
+mod objects;
 mod peer;
 mod watches;
 
 use std::{path::PathBuf, time::Duration};
 
+use anyhow::Context as _;
 use clap::{Parser, ValueEnum};
 
 use self::{
@@ -30,7 +34,7 @@ struct Arguments {
     what: What,
     /// Our executable.
     #[arg(long)]
-    ours: PathBuf,
+    ours: Option<PathBuf>,
     /// A folder with upstream's kube-apiserver and etcd.
     #[arg(long)]
     upstream: Option<PathBuf>,
@@ -46,6 +50,15 @@ struct Arguments {
     /// Up to how many objects there are where costs are compared.
     #[arg(long, default_value_t = 200_000)]
     objects: u32,
+    /// What the fuzzer feeds; everything when nothing is named.
+    #[arg(long)]
+    target: Vec<String>,
+    /// How many seconds the fuzzer feeds each target.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Another number, other texts.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,6 +71,23 @@ enum What {
     Curves,
     /// What expressions cost.
     Expressions,
+    /// What objects cost in time and memory.
+    Objects,
+    /// What damaged texts do to whatever reads texts.
+    Fuzz,
+}
+
+impl Arguments {
+    fn ours(&self) -> anyhow::Result<&PathBuf> {
+        self.ours.as_ref().context("--ours names the executable to measure")
+    }
+
+    fn fuzz(&self) -> anyhow::Result<()> {
+        let all = || fuzz::TARGETS.iter().map(|target| (*target).to_owned()).collect();
+        let targets: Vec<String> = if self.target.is_empty() { all() } else { self.target.clone() };
+        let time = Duration::from_secs(self.seconds);
+        targets.iter().try_for_each(|target| fuzz::run(target, time, self.seed))
+    }
 }
 
 /// What was measured of one server.
@@ -74,21 +104,23 @@ async fn main() -> anyhow::Result<()> {
     match arguments.what {
         What::Requests => requests(&arguments).await,
         What::Watches => {
-            let peer = Peer::ours(&arguments.ours).await?;
+            let peer = Peer::ours(arguments.ours()?).await?;
             let peer = watches::connections(peer, arguments.connections).await?;
             peer.stop();
-            watches::streams(Peer::ours(&arguments.ours).await?, arguments.streams).await
+            watches::streams(Peer::ours(arguments.ours()?).await?, arguments.streams).await
         }
         What::Curves => {
-            curves::objects(Peer::ours(&arguments.ours).await?, arguments.objects).await?;
-            curves::watchers(Peer::ours(&arguments.ours).await?).await
+            curves::objects(Peer::ours(arguments.ours()?).await?, arguments.objects).await?;
+            curves::watchers(Peer::ours(arguments.ours()?).await?).await
         }
         What::Expressions => expressions::measure(),
+        What::Objects => objects::measure(),
+        What::Fuzz => arguments.fuzz(),
     }
 }
 
 async fn requests(arguments: &Arguments) -> anyhow::Result<()> {
-    let ours = measure(Peer::ours(&arguments.ours).await?, arguments.pods).await?;
+    let ours = measure(Peer::ours(arguments.ours()?).await?, arguments.pods).await?;
     let theirs = match &arguments.upstream {
         Some(folder) => Some(measure(Peer::upstream(folder).await?, arguments.pods).await?),
         None => None,

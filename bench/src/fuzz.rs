@@ -1,0 +1,229 @@
+//! A small fuzzer: texts from a corpus, damaged and mixed, go through everything that
+//! reads what strangers send. What panics, or does not come back, is a bug.
+
+use std::{
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+use cel::{Bindings, Environment, Type};
+use object::{
+    Quantity, from_json,
+    jsonpath::Template,
+    selector::{FieldSelector, Selector},
+    to_json, yaml,
+};
+use schema::{Definition, patch, protobuf};
+
+/// What is read.
+pub(crate) const TARGETS: &[&str] =
+    &["json", "yaml", "protobuf", "quantity", "selector", "jsonpath", "cel", "patch", "apply"];
+
+/// No input of a few kilobytes may take longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Feeds one target for some time.
+pub(crate) fn run(target: &str, time: Duration, seed: u64) -> Result<()> {
+    if !TARGETS.contains(&target) {
+        bail!("no such target: {target}; there are {}", TARGETS.join(", "));
+    }
+    let kinds = api::kinds();
+    let mut corpus = corpus(target, &kinds);
+    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let (began, mut inputs, mut taken) = (Instant::now(), 0_u64, 0_u64);
+    while began.elapsed() < time {
+        let mut input = corpus[random.below(corpus.len())].clone();
+        let other = &corpus[random.below(corpus.len())];
+        damage(&mut input, other, &mut random);
+        let at = Instant::now();
+        let read = feed(target, &kinds, &input, random.below(kinds.len()));
+        if at.elapsed() > PATIENCE {
+            bail!("{target} took {:?} for {:?}", at.elapsed(), String::from_utf8_lossy(&input));
+        }
+        inputs += 1;
+        if read {
+            taken += 1;
+            // What is still understood may lead further.
+            if corpus.len() < 4_000 && input.len() < 4_096 {
+                corpus.push(input);
+            }
+        }
+    }
+    println!("{target:<10} {inputs:>10} inputs, {taken:>10} understood");
+    Ok(())
+}
+
+/// Whether the input was understood.
+fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool {
+    let text = String::from_utf8_lossy(input);
+    let kind = &kinds[which];
+    match target {
+        "json" => from_json(input).is_ok_and(|mut tree| {
+            let _ = kind.conform(&mut tree, &mut Vec::new());
+            kind.fill(&mut tree);
+            !to_json(&tree).is_empty()
+        }),
+        "yaml" => yaml::from_yaml(&text).is_ok_and(|tree| {
+            let again = yaml::from_yaml(&yaml::to_yaml(&tree));
+            assert_eq!(again.as_ref().ok(), Some(&tree), "{}", yaml::to_yaml(&tree));
+            let again = yaml::from_yaml(&yaml::to_kyaml(&tree));
+            assert_eq!(again.as_ref().ok(), Some(&tree), "{}", yaml::to_kyaml(&tree));
+            true
+        }),
+        "protobuf" => protobuf::decode(&kind.shape, input)
+            .is_ok_and(|tree| protobuf::encode(&kind.shape, &tree).len() < 1 << 24),
+        "quantity" => text.parse::<Quantity>().is_ok_and(|quantity| {
+            let printed = quantity.to_string();
+            let again = printed.parse::<Quantity>();
+            assert_eq!(again.ok().map(|again| again.to_string()), Some(printed), "{text}");
+            true
+        }),
+        "selector" => {
+            let labels = Selector::parse(&text).is_ok_and(|selector| {
+                let again = Selector::parse(&selector.to_string());
+                assert_eq!(again.ok().map(|again| again.to_string()), Some(selector.to_string()));
+                true
+            });
+            FieldSelector::parse(&text).is_ok() || labels
+        }
+        "jsonpath" => {
+            let tree =
+                from_json(br#"{"a":[{"b":1},{"b":"x"}],"c":{"d":null}}"#).unwrap_or_default();
+            let relaxed = Template::relaxed(&text);
+            [Template::parse(&text), relaxed].into_iter().flatten().any(|template| {
+                let _ = black_box(template.render(&tree));
+                true
+            })
+        }
+        "cel" => {
+            let environment = Arc::new(Environment::new().with_variable("self", Type::Dyn));
+            let tree =
+                from_json(br#"{"a":5,"b":"12","list":["a"],"m":{"k":[1]}}"#).unwrap_or_default();
+            environment.compile(&text).is_ok_and(|program| {
+                if let Ok(bindings) = Bindings::new().tree("self", &tree, None) {
+                    let _ = black_box(program.evaluate(&bindings, 100_000));
+                }
+                true
+            })
+        }
+        "patch" => from_json(input).is_ok_and(|change| {
+            let object = from_json(POD).unwrap_or_default();
+            let _ = black_box(patch::json(&object, &change));
+            let _ = black_box(patch::strategic(&kind.shape, &object, &change));
+            let mut merged = object;
+            patch::merge(&mut merged, &change);
+            true
+        }),
+        _ => from_json(input).is_ok_and(|wanted| {
+            let live = from_json(POD).unwrap_or_default();
+            let write = schema::apply::Write {
+                shape: &kind.shape,
+                api_version: "v1",
+                kind: "Pod",
+                manager: "fuzz",
+                subresource: "",
+                reset: &[],
+                now: "2024-01-02T03:04:05Z",
+            };
+            let _ = black_box(schema::apply::apply(&write, Some(&live), &wanted, false));
+            true
+        }),
+    }
+}
+
+const POD: &[u8] = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"b":"c"}},
+    "spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":80,"protocol":"TCP"}],
+    "env":[{"name":"E","value":"v"}],"resources":{"limits":{"cpu":"1"}}}],"volumes":[{"name":"v","emptyDir":{}}]}}"#;
+
+fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
+    let texts: &[&str] = match target {
+        "yaml" => &[
+            "a: 1\nb: [x, 'y', \"z\"]\nc:\n- d: {e: f}\n- |\n  text\n  more\n",
+            "base: &b {x: 1}\nother:\n  <<: *b\n  y: !!str 5\n",
+            "- yes\n- 0777\n- 0x1F\n- 1e3\n- ~\n- 2024-01-02\n- .inf\n",
+            "? a\n: b\n# c\n--- \n\"\\u00e9\\n\": >-\n  folded\n  text\n",
+        ],
+        "quantity" => {
+            &["1", "100m", "1.5Gi", "-3e6", "12E", "0.000000001", "1e-10", "9223372036854775808Ki"]
+        }
+        "selector" => &[
+            "a=b,c!=d",
+            "x in (a,b),y notin (c)",
+            "!a,b",
+            "a==b,n>5,m<10",
+            "metadata.name=x,spec.nodeName!=y",
+            "a=b\\,c\\=d",
+        ],
+        "jsonpath" => &[
+            "{.a[0].b}",
+            "{range .a[*]}{.b}{\"\\n\"}{end}",
+            "{.a[?(@.b==\"x\")].b}",
+            "{..b}",
+            "{.a[-1:]}",
+            "{.c['d']}",
+            "{.a[0:2:1]['b','c']}",
+            "a.b",
+        ],
+        "cel" => &[
+            "self.list.all(x, x.startsWith('a') && has(self.b)) ? [1, 2][0] : {'a': 1}['a']",
+            "self.?a.optMap(v, v + 1).orValue(-1) >= 0x1F || !self.b.matches(r'^\\d+$')",
+            "'%s-%d'.format([self.b, 5]) == \"\\u00e9\" && b'\\xff'.size() == 1u + 2u",
+            "cidr('10.0.0.0/8').containsIP(ip('10.1.1.1')) && quantity('1.5Gi').isInteger()",
+        ],
+        "patch" => &[
+            r#"[{"op":"add","path":"/metadata/labels/x","value":1},{"op":"test","path":"/a~1b","value":null}]"#,
+            r#"{"metadata":{"labels":null},"spec":{"containers":[{"name":"c","image":"2"},{"$patch":"delete","name":"d"}],
+                "$setElementOrder/containers":[{"name":"c"}],"$deleteFromPrimitiveList/x":["a"]}}"#,
+            r#"{"spec":{"volumes":[{"name":"v","$retainKeys":["name"]}],"$patch":"replace"}}"#,
+        ],
+        _ => &[],
+    };
+    let mut corpus: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+    match target {
+        "json" | "apply" => corpus.push(POD.to_vec()),
+        "yaml" => corpus.extend(from_json(POD).map(|pod| yaml::to_yaml(&pod).into_bytes())),
+        "protobuf" => {
+            let pod = from_json(POD).unwrap_or_default();
+            corpus.extend(kinds.iter().map(|kind| protobuf::encode(&kind.shape, &pod)));
+        }
+        _ => {}
+    }
+    corpus
+}
+
+/// A small generator of numbers, the same every time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap_or_default() % n.max(1)
+    }
+}
+
+fn damage(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    const ODD: &[u8] = b"\"'{}[]:,-?&*!|>%@`~#\\/\n\t 0159eE+-.xX_$()=<>nNtf\0\x80\xff\xc3\xa9";
+    for _ in 0..=random.below(5) {
+        let at = random.below(bytes.len() + 1);
+        match random.below(6) {
+            0 => bytes.truncate(at),
+            1 if at < bytes.len() => drop(bytes.remove(at)),
+            2 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            3 => bytes.insert(at, ODD[random.below(ODD.len())]),
+            4 => {
+                let from = random.below(other.len() + 1);
+                let part = &other[from..(from + random.below(32)).min(other.len())];
+                bytes.splice(at..at, part.iter().copied());
+            }
+            _ => {
+                let end = (at + random.below(24)).min(bytes.len());
+                let part = bytes[at..end].to_vec();
+                bytes.splice(at..at, part);
+            }
+        }
+    }
+}

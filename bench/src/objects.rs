@@ -1,0 +1,234 @@
+//! What objects cost: a pod of 7 KB read, written, patched, applied and checked, beside
+//! `serde_json::Value` where that does the same; and what pods take in memory.
+
+use std::{
+    fs,
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use object::{Value, from_json, to_json};
+use schema::{
+    Definition, Errors,
+    apply::{self, Write},
+    check_meta, patch, protobuf,
+};
+
+const TIMES: u32 = 3_000;
+const NOW: &str = "2024-01-02T03:04:05Z";
+
+/// Measures everything, and prints a line for each.
+pub(crate) fn measure() -> Result<()> {
+    let kinds = api::kinds();
+    let pods = kinds.iter().find(|kind| kind.names.kind == "Pod" && kind.names.group.is_empty());
+    let pods = pods.context("there are pods")?;
+    let json = to_json(&pod(pods, 0)?);
+    println!("a pod of {} bytes in JSON", json.len());
+    speed(pods, &json)?;
+    memory(pods, &json)
+}
+
+fn speed(pods: &Definition, json: &[u8]) -> Result<()> {
+    let pod = read(pods, json)?;
+    let message = protobuf::encode(&pods.shape, &pod);
+    let ours = each(|| drop(black_box(to_json(&read(pods, json).expect("read before")))));
+    let theirs = each(|| {
+        let value: serde_json::Value = serde_json::from_slice(json).expect("read before");
+        drop(black_box(serde_json::to_vec(&value)));
+    });
+    let binary = each(|| {
+        let pod = protobuf::decode(&pods.shape, &message).expect("written above");
+        drop(black_box(protobuf::encode(&pods.shape, &pod)));
+    });
+    let plain = each(|| drop(black_box(to_json(&from_json(json).expect("read before")))));
+    line("JSON, read and written", plain);
+    line("the same, with types checked", ours);
+    line("serde_json::Value", theirs);
+    line("protobuf, read and written", binary);
+    println!(
+        "JSON beside serde_json {:.2}, protobuf beside JSON {:.2}",
+        ratio(theirs, plain),
+        ratio(plain, binary)
+    );
+    let change = from_json(
+        br#"{"metadata":{"labels":{"new":"1"}},"spec":{"containers":[{"name":"c1","image":"i:2"}]}}"#,
+    )?;
+    line("strategic merge", each(|| drop(black_box(patch::strategic(&pods.shape, &pod, &change)))));
+    let (bare, live) = applied(pods, &pod)?;
+    line("apply", each(|| drop(black_box(apply::apply(&write(pods), Some(&live), &bare, false)))));
+    line(
+        "validation",
+        each(|| {
+            let mut errs = Errors::default();
+            check(pods, &pod, &mut errs);
+            black_box(&errs);
+        }),
+    );
+    let mut errs = Errors::default();
+    check(pods, &pod, &mut errs);
+    if errs.is_empty() { Ok(()) } else { Err(anyhow!("the pod is not valid: {errs:?}")) }
+}
+
+fn memory(pods: &Definition, json: &[u8]) -> Result<()> {
+    const MANY: usize = 10_000;
+    let apart = grown(|| (0..MANY).map(|_| read(pods, json)).collect::<Result<Vec<_>>>())?;
+    println!("{:<34} {apart:>9} bytes", "a pod read by itself");
+    let one = read(pods, json)?;
+    let updates = grown(|| {
+        (0..MANY)
+            .map(|n| {
+                let mut new = read(pods, &to_json(&one))?;
+                new["status"]["phase"] = if n % 2 == 0 { "Running" } else { "Failed" }.into();
+                new["status"]["conditions"] = [from_json(
+                    br#"{"type":"Ready","status":"True","lastTransitionTime":"2024-01-02T03:04:05Z"}"#,
+                )?]
+                .into_iter()
+                .collect();
+                new.adopt(&one);
+                Ok(new)
+            })
+            .collect::<Result<Vec<_>>>()
+    })?;
+    println!("{:<34} {updates:>9} bytes", "an update of its status");
+    let template = read(pods, json)?;
+    let like = grown(|| {
+        (0..MANY)
+            .map(|n| {
+                let mut new = read(pods, json)?;
+                new["metadata"]["name"] = format!("web-{n}").into();
+                new["metadata"]["uid"] = format!("00000000-0000-4000-8000-{n:012}").into();
+                new.adopt(&template);
+                Ok(new)
+            })
+            .collect::<Result<Vec<_>>>()
+    })?;
+    println!("{:<34} {like:>9} bytes", "a pod of a known template");
+    Ok(())
+}
+
+/// A pod with all that pods usually have.
+fn pod(pods: &Definition, n: usize) -> Result<Value> {
+    let mut pod = from_json(
+        br#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-5d8f7c9b6d-",
+        "namespace":"default","labels":{"app":"web","tier":"front","pod-template-hash":"5d8f7c9b6d"},
+        "annotations":{"prometheus.io/scrape":"true","prometheus.io/port":"9090"},
+        "ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-5d8f7c9b6d",
+        "uid":"6b0d5e52-7a1c-4c55-9f0e-0a1b2c3d4e5f","controller":true,"blockOwnerDeletion":true}]},
+        "spec":{"serviceAccountName":"default","nodeName":"node-17","priority":0,
+        "enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority","tolerations":[
+        {"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},
+        {"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],
+        "volumes":[{"name":"kube-api-access-x2x9z","projected":{"defaultMode":420,"sources":[
+        {"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},
+        {"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},
+        {"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}]}},
+        {"name":"config","configMap":{"name":"web","defaultMode":420}},{"name":"tmp","emptyDir":{}}]},
+        "status":{"phase":"Running","hostIP":"10.0.0.17","podIP":"10.244.17.5","podIPs":[{"ip":"10.244.17.5"}],
+        "qosClass":"Burstable","startTime":"2024-01-02T03:04:05Z","conditions":[
+        {"type":"Initialized","status":"True","lastTransitionTime":"2024-01-02T03:04:05Z"},
+        {"type":"Ready","status":"True","lastTransitionTime":"2024-01-02T03:04:15Z"},
+        {"type":"ContainersReady","status":"True","lastTransitionTime":"2024-01-02T03:04:15Z"},
+        {"type":"PodScheduled","status":"True","lastTransitionTime":"2024-01-02T03:04:05Z"}]}}"#,
+    )?;
+    pod["metadata"]["name"] = format!("web-5d8f7c9b6d-{n:05}").into();
+    pod["spec"]["containers"] = (1..=4).map(container).collect::<Result<_>>()?;
+    pod["status"]["containerStatuses"] = (1..=4).map(status).collect::<Result<_>>()?;
+    pods.conform(&mut pod, &mut Vec::new()).map_err(|error| anyhow!(error))?;
+    pods.fill(&mut pod);
+    Ok(pod)
+}
+
+fn container(n: usize) -> Result<Value> {
+    let text = format!(
+        r#"{{"name":"c{n}","image":"registry.example/team/web-{n}:1.27.{n}","args":["--port=80{n}","--verbose"],
+        "ports":[{{"name":"http-{n}","containerPort":80{n},"protocol":"TCP"}}],
+        "env":[{{"name":"POD_NAME","valueFrom":{{"fieldRef":{{"apiVersion":"v1","fieldPath":"metadata.name"}}}}}},
+        {{"name":"LEVEL","value":"info"}},{{"name":"REGION","value":"eu-central-{n}"}}],
+        "resources":{{"limits":{{"cpu":"500m","memory":"512Mi"}},"requests":{{"cpu":"100m","memory":"128Mi"}}}},
+        "volumeMounts":[{{"name":"kube-api-access-x2x9z","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}},
+        {{"name":"config","mountPath":"/etc/web"}},{{"name":"tmp","mountPath":"/tmp"}}],
+        "livenessProbe":{{"httpGet":{{"path":"/healthz","port":"http-{n}"}},"periodSeconds":10}},
+        "readinessProbe":{{"httpGet":{{"path":"/ready","port":"http-{n}"}},"periodSeconds":5}},
+        "securityContext":{{"allowPrivilegeEscalation":false,"capabilities":{{"drop":["ALL"]}},"runAsNonRoot":true}}}}"#
+    );
+    Ok(from_json(text.as_bytes())?)
+}
+
+fn status(n: usize) -> Result<Value> {
+    let text = format!(
+        r#"{{"name":"c{n}","ready":true,"started":true,"restartCount":{n},"state":{{"running":{{"startedAt":"2024-01-02T03:04:0{n}Z"}}}},
+        "lastState":{{}},"image":"registry.example/team/web-{n}:1.27.{n}",
+        "imageID":"registry.example/team/web-{n}@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde{n}",
+        "containerID":"containerd://0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde{n}"}}"#
+    );
+    Ok(from_json(text.as_bytes())?)
+}
+
+fn read(pods: &Definition, json: &[u8]) -> Result<Value> {
+    let mut pod = from_json(json)?;
+    pods.conform(&mut pod, &mut Vec::new()).map_err(|error| anyhow!(error))?;
+    Ok(pod)
+}
+
+/// All that is checked of a new object.
+fn check(pods: &Definition, pod: &Value, errs: &mut Errors) {
+    check_meta(pod, None, pods.scope, errs);
+    schema::check(&pods.shape, pod, None, errs);
+    pods.hooks.validate(pod, None, errs);
+}
+
+fn write(pods: &Definition) -> Write<'_> {
+    Write {
+        shape: &pods.shape,
+        api_version: "v1",
+        kind: "Pod",
+        manager: "bench",
+        subresource: "",
+        reset: &[&["status"]],
+        now: NOW,
+    }
+}
+
+/// What an applier sends, and the object that it is laid over.
+fn applied(pods: &Definition, pod: &Value) -> Result<(Value, Value)> {
+    let mut bare = pod.clone();
+    bare.remove("status");
+    let live = apply::apply(&write(pods), None, &bare, false);
+    Ok((bare, live.map_err(|error| anyhow!("{error:?}"))?))
+}
+
+/// By how much the process grows for each of what is made, in bytes.
+fn grown<T>(make: impl FnOnce() -> Result<Vec<T>>) -> Result<usize> {
+    let before = resident()?;
+    let made = make()?;
+    let grown = resident()?.saturating_sub(before) / made.len().max(1);
+    drop(black_box(made));
+    Ok(grown)
+}
+
+fn resident() -> Result<usize> {
+    let pages = fs::read_to_string("/proc/self/statm")?;
+    let pages = pages.split_whitespace().nth(1).context("resident pages")?;
+    Ok(pages.parse::<usize>()? * 4096)
+}
+
+/// The best of five rounds: others share the machine.
+fn each(work: impl Fn()) -> Duration {
+    let round = || {
+        let began = Instant::now();
+        for _ in 0..TIMES / 5 {
+            work();
+        }
+        began.elapsed() / (TIMES / 5)
+    };
+    (0..5).map(|_| round()).min().unwrap_or_default()
+}
+
+fn line(name: &str, time: Duration) {
+    println!("{name:<34} {:>9.2} µs", time.as_secs_f64() * 1e6);
+}
+
+fn ratio(a: Duration, b: Duration) -> f64 {
+    a.as_secs_f64() / b.as_secs_f64()
+}
