@@ -93,11 +93,28 @@ impl<'a> Call<'a> {
         let _ = writeln!(std::io::stderr(), "{text}");
     }
 
+    /// What the log has when nobody answers a question about what there is.
+    fn log_refused(&self, fail: &Fail) {
+        let refused = matches!(fail, Fail::Plain(says) if says.contains(" was refused - "));
+        let Ok(address) = self.address() else { return };
+        let address = address.trim_end_matches('/');
+        let host = address.split_once("://").map_or(address, |(_, host)| host);
+        let host = host.replace("localhost:", "127.0.0.1:");
+        for _ in 0..if refused { 5 } else { 0 } {
+            self.log('E', &format!("\"Couldn't get current server API group list\" err=\"Get \\\"{address}/api?timeout=32s\\\": dial tcp {host}: connect: connection refused\""));
+        }
+    }
+
     /// A warning as the log has it.
     pub(crate) fn log_warning(&self, text: &str) {
+        self.log('W', text);
+    }
+
+    /// A line of the log.
+    pub(crate) fn log(&self, level: char, text: &str) {
         let now = jiff::Timestamp::from_microsecond(SystemClock.micros()).unwrap_or_default();
         let (now, pid) = (now.strftime("%m%d %H:%M:%S.%6f"), std::process::id());
-        self.say(&format!("W{now} {pid:7} kubectl:1] {text}"));
+        self.say(&format!("{level}{now} {pid:7} kubectl:1] {text}"));
     }
 
     #[expect(clippy::unused_self, reason = "a call is what knows the time")]
@@ -172,7 +189,8 @@ impl<'a> Call<'a> {
         if let Some(resources) = self.resources.get() {
             return Ok(resources);
         }
-        let resources = Resources::load(self.server()?)?;
+        let resources =
+            Resources::load(self.server()?).inspect_err(|fail| self.log_refused(fail))?;
         Ok(self.resources.get_or_init(|| resources))
     }
 

@@ -9,7 +9,9 @@ mod certificate;
 mod cluster_info;
 mod completion;
 mod config;
+mod cp;
 mod create;
+mod debug;
 mod delete;
 mod describe;
 mod diff;
@@ -22,6 +24,7 @@ mod expose;
 mod generate;
 mod get;
 mod get_watch;
+mod kustomize;
 mod logs;
 mod patch;
 pub(crate) mod plugin;
@@ -94,6 +97,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     edit::COMMAND,
     delete::COMMAND,
     diff::COMMAND,
+    kustomize::COMMAND,
     annotate::LABEL,
     annotate::ANNOTATE,
     scale::COMMAND,
@@ -105,6 +109,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     logs::COMMAND,
     exec::EXEC,
     exec::ATTACH,
+    cp::COMMAND,
+    debug::COMMAND,
     port_forward::COMMAND,
     wait::COMMAND,
     events::COMMAND,

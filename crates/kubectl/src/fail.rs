@@ -154,6 +154,11 @@ pub(crate) fn invalid(status: &Status) -> String {
         }
     }
     match causes.len() {
+        0 if details.kind().is_empty() && details.name().is_empty() => {
+            if !status.message().is_empty() {
+                out.push_str(&format!(": {}", status.message()));
+            }
+        }
         0 => {}
         1 => out.push_str(&format!(": {}", causes[0])),
         _ => {

@@ -19,6 +19,7 @@ mod describe;
 mod fail;
 mod flags;
 mod kubeconfig;
+mod kustomize;
 mod merge;
 mod print;
 mod record;

@@ -156,6 +156,94 @@ fn set(patch: &mut Value, was: &Value, wanted: &Value, is: &Value, at: Place<'_>
     }
 }
 
+/// Applies a strategic merge patch: lists whose items have a key are merged by it.
+pub(crate) fn strategic(target: &mut Value, patch: &Value) {
+    merge_at(target, patch, Place { lists: Lists::Merge, parent: "", field: "" });
+}
+
+fn merge_at(target: &mut Value, patch: &Value, at: Place<'_>) {
+    match patch["$patch"].as_str() {
+        Some("replace") => {
+            *target = patch.clone();
+            target.remove("$patch");
+            return;
+        }
+        Some("delete") => {
+            *target = Value::Null;
+            return;
+        }
+        _ => {}
+    }
+    if !target.is_object() {
+        *target = Value::object();
+    }
+    for (name, value) in patch.entries() {
+        if name.starts_with('$') {
+            drop_items(target, name, value);
+            continue;
+        }
+        let below = at.below(name);
+        match value {
+            Value::Null => target.remove(name),
+            Value::Object(_) | Value::Map(_) => {
+                merge_at(target.get_mut(name), value, below);
+                if target.get(name).is_null() {
+                    target.remove(name);
+                }
+            }
+            Value::List(items) if target.get(name).items().is_empty() => {
+                let kept = items.iter().filter(|item| item["$patch"].is_null()).cloned();
+                target[name] = Value::List(kept.collect());
+            }
+            Value::List(items) if below.key().is_some() => {
+                let there = merge_items(target.get(name).items(), items, below);
+                target[name] = Value::List(there.into());
+            }
+            Value::List(items) if below.is_set() => {
+                let mut there = target.get(name).items().to_vec();
+                for item in items {
+                    if !there.contains(item) {
+                        there.push(item.clone());
+                    }
+                }
+                target[name] = Value::List(there.into());
+            }
+            other => target[name] = other.clone(),
+        }
+    }
+}
+
+/// What `$deleteFromPrimitiveList/FIELD` and its like say.
+fn drop_items(target: &mut Value, directive: &str, value: &Value) {
+    let Some(field) = directive.strip_prefix("$deleteFromPrimitiveList/") else { return };
+    let kept = target.get(field).items().iter().filter(|item| !value.items().contains(item));
+    let kept = Value::List(kept.cloned().collect());
+    target[field] = kept;
+}
+
+/// Items of a patch merged into those that are there; new ones come first.
+fn merge_items(there: &[Value], patch: &[Value], at: Place<'_>) -> Vec<Value> {
+    let key = at.key().expect("only such lists come here");
+    if patch.iter().any(|item| item["$patch"].as_str() == Some("replace")) {
+        return patch.iter().filter(|item| item["$patch"].is_null()).cloned().collect();
+    }
+    let mut all = there.to_vec();
+    let mut new = Vec::new();
+    for item in patch {
+        let found = all.iter().position(|other| other[key] == item[key]);
+        match (found, item["$patch"].as_str()) {
+            (Some(found), Some("delete")) => {
+                all.remove(found);
+            }
+            (None, Some("delete")) => {}
+            (Some(found), _) => merge_at(&mut all[found], item, at),
+            (None, _) => new.push(item.clone()),
+        }
+    }
+    new.extend(all);
+    new
+}
+
 /// Applies a JSON merge patch.
 pub(crate) fn merge_patch(target: &mut Value, patch: &Value) {
     if !matches!(patch, Value::Object(_) | Value::Map(_)) {

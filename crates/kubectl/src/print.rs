@@ -4,6 +4,7 @@ pub(crate) mod age;
 pub(crate) mod columns;
 pub(crate) mod json;
 pub(crate) mod jsonpath;
+mod order;
 pub(crate) mod table;
 pub(crate) mod tabs;
 mod template;
@@ -141,6 +142,15 @@ impl Output {
         matches!(self, Self::Human { .. })
     }
 
+    /// One object of a known kind, as it is declared.
+    pub(crate) fn print_declared(&self, call: &Call<'_>, object: &Value, done: &str) -> Result {
+        if let Self::Json = self {
+            call.out(&(json::declared(&shown(call, object)) + "\n"));
+            return Ok(());
+        }
+        self.print(call, object, done)
+    }
+
     /// One object; `done` is what is said of it in words.
     pub(crate) fn print(&self, call: &Call<'_>, object: &Value, done: &str) -> Result {
         let object = &shown(call, object);
@@ -158,7 +168,7 @@ impl Output {
                 };
                 call.out(&rendered.map_err(|error| {
                     Fail::error(format!(
-                        "error executing jsonpath {}: Error executing template: {error}. Printing more information for debugging the template:\n\ttemplate was:\n\t\t{text}\n\tobject given to jsonpath engine was:\n\t\tmap[string]interface {{}}{{{}}}\n\n",
+                        "error executing jsonpath {}: Error executing template: {error}. Printing more information for debugging the template:\n\ttemplate was:\n\t\t{text}\n\tobject given to jsonpath engine was:\n\t\tmap[string]interface {{}}{{{}}}\n\n\n",
                         quote(text), json::compact(object)
                     ))
                 })?);

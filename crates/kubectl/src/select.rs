@@ -401,7 +401,16 @@ impl Call<'_> {
     pub(crate) fn documents(&self) -> Result<Vec<(String, Value)>> {
         let mut all = Vec::new();
         if self.flags.has("kustomize") {
-            return Err(Fail::error("kustomizations are not supported"));
+            if !self.flags.all("filename").is_empty() {
+                return Err(Fail::error("only one of -f or -k can be specified"));
+            }
+            let folder = self.flags.text("kustomize");
+            let built = crate::kustomize::build(folder, &mut |text| self.say(text));
+            let objects = built.map_err(|fail| match fail {
+                Fail::Error(says) if says.starts_with("unable to find one of") => Fail::Plain(says),
+                other => other,
+            })?;
+            return Ok(objects.into_iter().map(|object| (folder.to_owned(), object)).collect());
         }
         for name in self.flags.all("filename") {
             if name == "-" {

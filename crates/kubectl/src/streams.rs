@@ -8,7 +8,7 @@ use client::WebSocket;
 use futures_util::{SinkExt as _, StreamExt as _};
 use object::{Value, selector::Selector};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     signal::unix::{SignalKind, signal},
 };
 use tokio_tungstenite::tungstenite::Message;
@@ -148,22 +148,35 @@ const CLOSE: u8 = 255;
 
 /// Carries our streams to a process and back, until it ends; what it ended with.
 pub(crate) async fn carry(socket: WebSocket, stdin: bool, tty: bool) -> Result {
+    let input = stdin.then(tokio::io::stdin);
+    exchange(socket, input, tokio::io::stdout(), tokio::io::stderr(), tty).await
+}
+
+/// The same with any streams.
+pub(crate) async fn exchange(
+    socket: WebSocket,
+    input: Option<impl AsyncRead + Unpin>,
+    mut out: impl AsyncWrite + Unpin,
+    mut err: impl AsyncWrite + Unpin,
+    tty: bool,
+) -> Result {
     let can_close = socket.protocol == "v5.channel.k8s.io";
     let (mut to, mut from) = socket.stream.split();
-    let mut input = tokio::io::stdin();
     let mut resized =
         signal(SignalKind::window_change()).map_err(|error| Fail::error(error.to_string()))?;
     let mut buffer = vec![0; 32 << 10];
-    let (mut reading, mut status) = (stdin, Value::Null);
-    let (mut out, mut err) = (tokio::io::stdout(), tokio::io::stderr());
+    let (mut input, mut status) = (input, Value::Null);
     if tty && let Some(size) = terminal_size() {
         to.send(frame(RESIZE, size.as_bytes())).await.map_err(lost)?;
     }
     loop {
         tokio::select! {
-            read = input.read(&mut buffer), if reading => match read {
+            read = async { match &mut input {
+                Some(input) => input.read(&mut buffer).await,
+                None => std::future::pending().await,
+            } } => match read {
                 Ok(0) | Err(_) => {
-                    reading = false;
+                    input = None;
                     if can_close {
                         to.send(frame(CLOSE, &[STDIN])).await.map_err(lost)?;
                     }

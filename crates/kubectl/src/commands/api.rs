@@ -59,7 +59,7 @@ fn resources(call: &Call<'_>) -> Result {
         "json" | "yaml" => {
             let list = as_list(&found);
             call.out(&if format == "json" {
-                json::indented(&list) + "\n"
+                json::declared(&list) + "\n"
             } else {
                 yaml::to_yaml(&list)
             });

@@ -53,6 +53,18 @@ pub(crate) const COMMAND: Command = Command::new(
         view,
     ),
     Command::new(
+        "edit-last-applied",
+        &[
+            FILES,
+            print::FLAGS,
+            &[
+                Flag::bool("windows-line-endings"),
+                Flag::text("field-manager").default("kubectl-client-side-apply"),
+            ],
+        ],
+        edit,
+    ),
+    Command::new(
         "set-last-applied",
         &[FILES, DRY_RUN, print::FLAGS, &[Flag::bool("create-annotation")]],
         set,
@@ -363,6 +375,29 @@ fn indent_two(tree: &Value) -> String {
         format!("{}{}\n", " ".repeat(spaces / 2), &line[spaces..])
     };
     text.lines().map(halve).collect()
+}
+
+fn edit(call: &Call<'_>) -> Result {
+    let output = Output::of(call, false)?;
+    let how = How { fetch: true, local: true, ..How::default() };
+    let infos = call.select_all_ok(call.words(), how)?;
+    for info in infos {
+        let last =
+            info.object["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
+        if last.is_empty() {
+            return Err(Fail::error("The last applied annotation is empty"));
+        }
+        let tree =
+            object::from_json(last.as_bytes()).map_err(|error| Fail::error(error.to_string()))?;
+        let Some(edited) = super::edit::edited(call, &tree)? else { continue };
+        let mut patch = Value::object();
+        patch["metadata"]["annotations"][LAST_APPLIED] =
+            (print::json::compact(&edited) + "\n").into();
+        let query = format!("?fieldManager={}", escape(call.flags.text("field-manager")));
+        let object = call.server()?.patch(&(info.path() + &query), PatchType::Merge, &patch)?;
+        output.print(call, &object, "edited")?;
+    }
+    Ok(())
 }
 
 fn set(call: &Call<'_>) -> Result {

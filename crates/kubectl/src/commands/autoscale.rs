@@ -4,7 +4,7 @@ use object::{Quantity, Value};
 
 use super::{
     Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES,
-    create::{annotate, tree},
+    create::{annotate_declared, tree},
     write_query,
 };
 use crate::{
@@ -76,11 +76,11 @@ fn run(call: &Call<'_>) -> Result {
         let mut scaler = scaler(call, &info, &metrics)?;
         Record::of(call).note(&mut scaler);
         if dry_run == DryRun::Client {
-            output.print(call, &scaler, "created (dry run)")?;
+            output.print_declared(call, &scaler, "created (dry run)")?;
             continue;
         }
         if call.flags.on("save-config") {
-            annotate(&mut scaler);
+            annotate_declared(&mut scaler);
         }
         let path = format!(
             "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers{query}",
@@ -88,7 +88,7 @@ fn run(call: &Call<'_>) -> Result {
         );
         let made = call.server()?.post(&path, &scaler);
         let made = made.map_err(|fail| refused(call, fail))?;
-        output.print(call, &made, &format!("autoscaled{}", dry_run.suffix()))?;
+        output.print_declared(call, &made, &format!("autoscaled{}", dry_run.suffix()))?;
     }
     Ok(())
 }

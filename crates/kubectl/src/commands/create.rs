@@ -11,7 +11,7 @@ use crate::{
     flags::Flag,
     merge::LAST_APPLIED,
     print::{self, Output, json},
-    select::How,
+    select::{How, Info},
     server::JSON,
 };
 
@@ -59,15 +59,15 @@ fn files(call: &Call<'_>) -> Result {
         }
         return raw_post(call, raw);
     }
-    if call.flags.on("edit") {
-        return Err(Fail::error("--edit is not supported"));
-    }
     let dry_run = DryRun::of(call)?;
     let output = Output::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-create")?;
-    let (infos, mut fails) = call.select(&[], How::default())?;
+    let (mut infos, mut fails) = call.select(&[], How::default())?;
     if infos.is_empty() && fails.is_empty() {
         return Err(Fail::error("no objects passed to create"));
+    }
+    if call.flags.on("edit") {
+        infos = edited(call, &infos)?;
     }
     for info in infos {
         let mut object = info.object.clone();
@@ -87,6 +87,20 @@ fn files(call: &Call<'_>) -> Result {
         output.print(call, &object, &format!("created{}", dry_run.suffix()))?;
     }
     Fail::collect(fails)
+}
+
+/// The objects as they are after the editor; none if it was left without a change.
+fn edited(call: &Call<'_>, infos: &[Info]) -> Result<Vec<Info>> {
+    let mut whole = print::list(infos.iter().map(|info| info.object.clone()).collect());
+    if let [info] = infos {
+        whole = info.object.clone();
+    }
+    let Some(edited) = super::edit::edited(call, &whole)? else { return Ok(Vec::new()) };
+    let objects = match edited["items"].items() {
+        [] => vec![edited],
+        items => items.to_vec(),
+    };
+    objects.into_iter().map(|object| call.info("edited-file", object, How::default())).collect()
 }
 
 /// What the server said of an object of a file; of a bad object it says all itself.
@@ -114,6 +128,12 @@ pub(crate) fn annotate(object: &mut Value) {
     object["metadata"]["annotations"][LAST_APPLIED] = text.as_str().into();
 }
 
+/// The same for an object that was made here.
+pub(crate) fn annotate_declared(object: &mut Value) {
+    let text = json::compact_declared(object) + "\n";
+    object["metadata"]["annotations"][LAST_APPLIED] = text.as_str().into();
+}
+
 /// The object as the annotation has it; `empty`: with annotations even if it has none.
 pub(crate) fn last_applied(object: &Value, empty: bool) -> String {
     let mut object = object.clone();
@@ -134,8 +154,13 @@ pub(crate) fn make(call: &Call<'_>, mut object: Value, resource: &str, failed: &
     let dry_run = DryRun::of(call)?;
     let output = Output::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-create")?;
+    if call.flags.on("append-hash") {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let hash = crate::kustomize::hash(&object, &name, &Value::Null);
+        object["metadata"]["name"] = format!("{name}-{hash}").into();
+    }
     if call.flags.on("save-config") {
-        annotate(&mut object);
+        annotate_declared(&mut object);
     }
     if dry_run != DryRun::Client {
         let resource = call.resources()?.find(resource)?.clone();
@@ -145,7 +170,7 @@ pub(crate) fn make(call: &Call<'_>, mut object: Value, resource: &str, failed: &
             failed => Fail::error(format!("{failed}{}", fail.words())),
         })?;
     }
-    output.print(call, &object, &format!("created{}", dry_run.suffix()))
+    output.print_declared(call, &object, &format!("created{}", dry_run.suffix()))
 }
 
 /// The one name that a generator takes.

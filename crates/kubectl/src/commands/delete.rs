@@ -203,6 +203,9 @@ pub(crate) fn wait_gone(call: &Call<'_>, info: &Info, answer: &Value) -> Result 
         &answer["metadata"]["uid"]
     };
     let uid = uid.as_str().unwrap_or_default().to_owned();
+    if call.flags.duration("timeout") < 0 {
+        call.log('E', "\"Timeout for context shall not be negative\"");
+    }
     let timeout = match call.flags.duration("timeout") {
         0 => None,
         n if n < 0 => Some(7.0 * 24.0 * 3600.0),

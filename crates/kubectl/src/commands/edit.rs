@@ -48,11 +48,14 @@ fn run(call: &Call<'_>) -> Result {
             )));
         }
     };
-    if call.flags.has("subresource") {
-        return Err(Fail::error("--subresource is not supported"));
-    }
+    let sub = call.flags.text("subresource");
     let how = How { fetch: true, local: true, all_by_default: true, ..How::default() };
-    let infos = call.select_all_ok(call.words(), how)?;
+    let mut infos = call.select_all_ok(call.words(), how)?;
+    if !sub.is_empty() {
+        for info in &mut infos {
+            info.object = call.server()?.get(&format!("{}/{sub}", info.path()))?;
+        }
+    }
     if infos.is_empty() {
         return Err(Fail::error("edit cancelled, no objects found"));
     }
@@ -140,10 +143,40 @@ fn run(call: &Call<'_>) -> Result {
     }
 }
 
+/// What becomes of a tree in the editor; nothing if it was left as it is.
+pub(super) fn edited(call: &Call<'_>, tree: &Value) -> Result<Option<Value>> {
+    let text = format!("{HEAD}{}", yaml::to_yaml(tree));
+    let file = Scratch::new("yaml", &text)?;
+    file.edit(call)?;
+    let lines = file.read()?;
+    let plain: String =
+        lines.lines().filter(|l| !l.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    if plain.trim().is_empty() {
+        call.say("Edit cancelled, saved file was empty.");
+        return Ok(None);
+    }
+    let edited = yaml::from_yaml(&plain).map_err(|error| {
+        call.say(&format!(
+            "A copy of your changes has been stored to {}",
+            object::quote::quote(&file.keep())
+        ));
+        Fail::error(error.to_string())
+    })?;
+    if edited == *tree {
+        call.say("Edit cancelled, no changes made.");
+        return Ok(None);
+    }
+    Ok(Some(edited))
+}
+
 /// Sends what changed of each object.
 fn send(call: &Call<'_>, infos: &[Info], edited: &Value) -> Result {
     let objects =
         if infos.len() > 1 { edited["items"].items().to_vec() } else { vec![edited.clone()] };
+    let below = match call.flags.text("subresource") {
+        "" => String::new(),
+        sub => format!("/{sub}"),
+    };
     let mut fails = Vec::new();
     for object in objects {
         let same = |info: &&Info| {
@@ -155,6 +188,13 @@ fn send(call: &Call<'_>, infos: &[Info], edited: &Value) -> Result {
         let Some(info) = infos.iter().find(same) else {
             return Err(Fail::error("At least one of apiVersion, kind and name was changed"));
         };
+        if object["kind"].as_str() != Some(&info.resource.kind) {
+            return Err(Fail::error(format!(
+                "no matches for kind {} in version {}",
+                object::quote::quote(object["kind"].as_str().unwrap_or_default()),
+                object::quote::quote(object["apiVersion"].as_str().unwrap_or_default())
+            )));
+        }
         let mut old = info.object.clone();
         old["metadata"].remove("managedFields");
         if old == object {
@@ -172,7 +212,7 @@ fn send(call: &Call<'_>, infos: &[Info], edited: &Value) -> Result {
             call.out(&format!("Patch: {}\n", json::compact(&patch)));
         }
         match call.server()?.patch(
-            &(info.path() + "?fieldManager=kubectl-edit&fieldValidation=Strict"),
+            &(info.path() + &below + "?fieldManager=kubectl-edit&fieldValidation=Strict"),
             kind,
             &patch,
         ) {

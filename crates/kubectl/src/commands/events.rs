@@ -94,7 +94,7 @@ fn run(call: &Call<'_>) -> Result {
         list["items"] = Value::List(items.into());
         return match output {
             Output::Name => Ok(()),
-            output => output.print(call, &list, ""),
+            output => output.print_declared(call, &list, ""),
         };
     }
     let mut text = String::new();

@@ -67,7 +67,7 @@ fn attach(call: &Call<'_>) -> Result {
     stream(call, &pod, "attach", &container, "")
 }
 
-fn check_phase(pod: &Value, doing: &str) -> Result {
+pub(super) fn check_phase(pod: &Value, doing: &str) -> Result {
     match pod["status"]["phase"].as_str() {
         Some(phase @ ("Succeeded" | "Failed")) => Err(Fail::error(format!(
             "cannot {doing} a container in a completed pod; current phase is {phase}"

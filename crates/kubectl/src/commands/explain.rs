@@ -1,5 +1,7 @@
 //! `explain`: the fields of a kind, from the server's OpenAPI.
 
+mod old;
+
 use object::{Value, quote::quote};
 
 use super::Command;
@@ -29,10 +31,7 @@ fn run(call: &Call<'_>) -> Result {
         }));
     };
     match call.flags.text("output") {
-        "plaintext" => {}
-        "plaintext-openapiv2" => {
-            return Err(Fail::error("--output=plaintext-openapiv2 is not supported"));
-        }
+        "plaintext" | "plaintext-openapiv2" => {}
         other => return Err(Fail::error(format!("unrecognized format: {other}"))),
     }
     let (word, fields) =
@@ -71,6 +70,9 @@ fn run(call: &Call<'_>) -> Result {
     let Some((_, schema)) = schemas.all.entries().find(|(_, schema)| is_kind(schema)) else {
         return Err(Fail::error(format!("GVR ({}) not found in OpenAPI schema", resource.gvr())));
     };
+    if call.flags.text("output") == "plaintext-openapiv2" {
+        return old::print(call, &resource, &schemas, schema, fields);
+    }
     let mut text = String::new();
     if !resource.group.is_empty() {
         text += &format!("GROUP:      {}\n", resource.group);

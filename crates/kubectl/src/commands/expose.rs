@@ -64,7 +64,11 @@ fn run(call: &Call<'_>) -> Result {
                 }
             }
         }
-        output.print(call, &made, &format!("exposed{}", dry_run.suffix()))?;
+        if dry_run == DryRun::Client {
+            output.print_declared(call, &made, &format!("exposed{}", dry_run.suffix()))?;
+        } else {
+            output.print(call, &made, &format!("exposed{}", dry_run.suffix()))?;
+        }
     }
     Fail::collect(fails)
 }

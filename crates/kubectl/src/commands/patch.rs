@@ -7,6 +7,7 @@ use crate::{
     call::Call,
     fail::{Fail, Result},
     flags::Flag,
+    merge::{merge_patch, strategic},
     print::{self, Output},
     select::{How, plain},
     server::PatchType,
@@ -51,9 +52,6 @@ fn run(call: &Call<'_>) -> Result {
             )));
         }
     };
-    if call.flags.on("local") {
-        return Err(Fail::error("--local is not supported"));
-    }
     let text = if file.is_empty() {
         inline.to_owned()
     } else {
@@ -70,9 +68,24 @@ fn run(call: &Call<'_>) -> Result {
         "" => String::new(),
         sub => format!("/{sub}"),
     };
+    let local = call.flags.on("local");
+    if local && !call.words().is_empty() {
+        return Err(Fail::error("cannot specify --local and server resources"));
+    }
+    if local && dry_run == DryRun::Server {
+        return Err(Fail::error(
+            "cannot specify --local and --dry-run=server - did you mean --dry-run=client?",
+        ));
+    }
     let (infos, mut fails) =
-        call.select(call.words(), How { fetch: true, local: true, ..How::default() })?;
+        call.select(call.words(), How { fetch: !local, local: true, ..How::default() })?;
     for info in infos {
+        if local {
+            let patched = patched_here(&info.object, &patch, kind)?;
+            let same = patched == info.object;
+            output.print(call, &patched, if same { "patched (no change)" } else { "patched" })?;
+            continue;
+        }
         if dry_run == DryRun::Client {
             output.print(call, &info.object, "patched")?;
             continue;
@@ -97,4 +110,18 @@ fn run(call: &Call<'_>) -> Result {
         }
     }
     Fail::collect(fails)
+}
+
+/// The object with the patch, without a server.
+fn patched_here(object: &Value, patch: &Value, kind: PatchType) -> Result<Value> {
+    let mut patched = object.clone();
+    match kind {
+        PatchType::Json => {
+            patched = schema::patch::json(object, patch)
+                .map_err(|error| Fail::error(error.to_string()))?;
+        }
+        PatchType::Merge => merge_patch(&mut patched, patch),
+        _ => strategic(&mut patched, patch),
+    }
+    Ok(patched)
 }

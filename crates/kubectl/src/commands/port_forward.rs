@@ -77,6 +77,8 @@ fn service(call: &Call<'_>, word: &str) -> Result<Option<Value>> {
 /// `8080:80` as two numbers; names are looked up, ports of services followed.
 fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> {
     let (local, remote) = text.split_once(':').unwrap_or((text, text));
+    // Anything after a second colon is not looked at.
+    let remote = remote.split(':').next().unwrap_or_default();
     let name = |value: &Value| value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let containers = || pod["spec"]["containers"].items().iter().flat_map(|c| c["ports"].items());
     let named = |wanted: &str| {

@@ -96,7 +96,11 @@ fn run(call: &Call<'_>) -> Result {
         pod = call.server()?.post(&format!("/api/v1/namespaces/{namespace}/pods{query}"), &pod)?;
     }
     if !attached || !output.is_human() {
-        output.print(call, &pod, &format!("created{}", dry_run.suffix()))?;
+        if dry_run == DryRun::Client {
+            output.print_declared(call, &pod, &format!("created{}", dry_run.suffix()))?;
+        } else {
+            output.print(call, &pod, &format!("created{}", dry_run.suffix()))?;
+        }
     }
     if flags.on("expose") {
         let mut service = service(call, name)?;
@@ -197,6 +201,11 @@ fn overrides(call: &Call<'_>, pod: &mut Value) -> Result {
         object::from_json(text.as_bytes()).map_err(|_| Fail::error("Invalid JSON Patch"))?;
     match call.flags.text("override-type") {
         "merge" => merge_patch(pod, &patch),
+        "strategic" => crate::merge::strategic(pod, &patch),
+        "json" => {
+            *pod =
+                schema::patch::json(pod, &patch).map_err(|error| Fail::error(error.to_string()))?;
+        }
         other => return Err(Fail::error(format!("--override-type={other} is not supported"))),
     }
     Ok(())

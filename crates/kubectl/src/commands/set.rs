@@ -123,7 +123,7 @@ fn change_all(
                 }
             }
         }
-        output.print(call, &object, &format!("{}{}", setting.done, dry_run.suffix()))?;
+        output.print_declared(call, &object, &format!("{}{}", setting.done, dry_run.suffix()))?;
     }
     Fail::collect(fails)
 }

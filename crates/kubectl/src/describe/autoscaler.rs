@@ -93,10 +93,10 @@ fn metric(wanted: &Value, there: &Value) -> String {
                 return format!("{title}:\t{}", pair("averageValue"));
             }
             let percent = |value: &Value| value.as_i64().map(|n| format!("{n}%"));
-            let now = percent(&current["averageUtilization"]).map_or(
-                "<unknown>".to_owned(),
-                |percent| format!("{percent} ({})", either(&current["averageValue"])),
-            );
+            let now = percent(&current["averageUtilization"])
+                .map_or("<unknown>".to_owned(), |percent| {
+                    format!("{percent} ({})", either(&current["averageValue"]))
+                });
             let wanted = percent(&target["averageUtilization"]).unwrap_or("<auto>".to_owned());
             format!("{title}  (as a percentage of request):\t{now} / {wanted}")
         }

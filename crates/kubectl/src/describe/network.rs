@@ -107,10 +107,13 @@ pub(super) fn ingress(call: &Call<'_>, object: &Value, sheet: &mut Sheet) {
     for one in tls {
         let hosts: Vec<&str> = one["hosts"].items().iter().map(text).collect();
         let hosts = hosts.join(",");
-        sheet.line(1, &match text(&one["secretName"]) {
-            "" => format!("SNI routes {hosts}"),
-            secret => format!("{secret} terminates {hosts}"),
-        });
+        sheet.line(
+            1,
+            &match text(&one["secretName"]) {
+                "" => format!("SNI routes {hosts}"),
+                secret => format!("{secret} terminates {hosts}"),
+            },
+        );
     }
     sheet.line(0, "Rules:\n  Host\tPath\tBackends");
     sheet.line(1, "----\t----\t--------");
@@ -296,10 +299,13 @@ fn rules(rules: &[Value], way: &Way, sheet: &mut Sheet) {
         }
         for port in rule["ports"].items() {
             let (first, protocol) = (or(&port["port"], "<nil>"), or(&port["protocol"], "TCP"));
-            sheet.line(2, &match port["endPort"].as_i64() {
-                None => format!("To Port: {first}/{protocol}"),
-                Some(last) => format!("To Port Range: {first}-{last}/{protocol}"),
-            });
+            sheet.line(
+                2,
+                &match port["endPort"].as_i64() {
+                    None => format!("To Port: {first}/{protocol}"),
+                    Some(last) => format!("To Port Range: {first}-{last}/{protocol}"),
+                },
+            );
         }
         let peers = rule[way.field].items();
         if peers.is_empty() {

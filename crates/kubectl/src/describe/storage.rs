@@ -3,7 +3,10 @@
 use object::Value;
 
 use super::{core::begin, either, moment, sheet::Sheet, text, volumes};
-use crate::{call::Call, print::{age, table}};
+use crate::{
+    call::Call,
+    print::{age, table},
+};
 
 pub(super) fn volume(call: &Call<'_>, object: &Value, sheet: &mut Sheet) {
     let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
@@ -121,11 +124,8 @@ pub(super) fn topologies(topologies: &Value, sheet: &mut Sheet) {
     let terms = topologies.items();
     sheet.put("AllowedTopologies", if terms.is_empty() { "<none>" } else { "" });
     for (at, term) in terms.iter().enumerate() {
-        let lines: Vec<String> = term["matchLabelExpressions"]
-            .items()
-            .iter()
-            .map(|one| expression(one, "in"))
-            .collect();
+        let lines: Vec<String> =
+            term["matchLabelExpressions"].items().iter().map(|one| expression(one, "in")).collect();
         terms_of(&format!("Term {at}"), 1, &lines, sheet);
     }
 }
@@ -174,7 +174,8 @@ pub(super) fn inline_claim(template: &Value, sheet: &mut Sheet) {
     let class = old.as_str().unwrap_or_else(|| text(&spec["storageClassName"]));
     sheet.line(2, &format!("StorageClass:\t{class}"));
     sheet.line(2, &format!("Volume:\t{}", text(&spec["volumeName"])));
-    for (title, field, between) in [("Labels", "labels", "="), ("Annotations", "annotations", ": ")] {
+    for (title, field, between) in [("Labels", "labels", "="), ("Annotations", "annotations", ": ")]
+    {
         let map = &meta[field];
         if map.entries().len() == 0 {
             sheet.line(2, &format!("{title}:\t{INDENT}<none>"));

@@ -36,10 +36,7 @@ const SOURCES: &[Source] = &[
     Source {
         field: "hostPath",
         about: "HostPath (bare host directory volume)",
-        rows: &[
-            ("Path:", "path", Form::Text),
-            ("HostPathType:", "type", Form::Or("<none>")),
-        ],
+        rows: &[("Path:", "path", Form::Text), ("HostPathType:", "type", Form::Or("<none>"))],
     },
     Source {
         field: "nfs",
@@ -259,8 +256,10 @@ pub(super) fn plain(volume: &Value, persistent: bool, sheet: &mut Sheet) -> bool
             given => given.to_owned(),
         };
         match (source.field, *field) {
-            ("glusterfs", "endpoints") => sheet
-                .line(2, &format!("EndpointsNamespace:\t{}", more("endpointsNamespace", "<unset>"))),
+            ("glusterfs", "endpoints") => sheet.line(
+                2,
+                &format!("EndpointsNamespace:\t{}", more("endpointsNamespace", "<unset>")),
+            ),
             ("azureFile", "secretName") => {
                 sheet.line(2, &format!("SecretNamespace:\t{}", more("secretNamespace", "")));
             }

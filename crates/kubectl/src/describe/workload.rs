@@ -182,11 +182,7 @@ pub(super) fn replica_set(call: &Call<'_>, object: &Value, sheet: &mut Sheet) ->
     Ok(())
 }
 
-pub(super) fn replication_controller(
-    call: &Call<'_>,
-    object: &Value,
-    sheet: &mut Sheet,
-) -> Result {
+pub(super) fn replication_controller(call: &Call<'_>, object: &Value, sheet: &mut Sheet) -> Result {
     let (meta, spec) = (&object["metadata"], &object["spec"]);
     sheet.put("Name", text(&meta["name"]));
     sheet.put("Namespace", text(&meta["namespace"]));

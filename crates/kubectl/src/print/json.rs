@@ -4,17 +4,41 @@ use std::fmt::Write as _;
 
 use object::Value;
 
+use super::order;
+
+/// How the fields of an object follow one another.
+#[derive(Clone, Copy)]
+enum Order<'a> {
+    Name,
+    /// As they are declared in what this field holds.
+    Declared(&'a str),
+}
+
 /// On one line.
 pub(crate) fn compact(value: &Value) -> String {
     let mut out = String::new();
-    write(value, None, &mut out);
+    write(value, None, Order::Name, &mut out);
+    out
+}
+
+/// On one line, fields as they are declared.
+pub(crate) fn compact_declared(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, None, Order::Declared(""), &mut out);
+    out
+}
+
+/// With four spaces a level, fields as they are declared.
+pub(crate) fn declared(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, Some(0), Order::Declared(""), &mut out);
     out
 }
 
 /// With four spaces a level.
 pub(crate) fn indented(value: &Value) -> String {
     let mut out = String::new();
-    write(value, Some(0), &mut out);
+    write(value, Some(0), Order::Name, &mut out);
     out
 }
 
@@ -33,7 +57,7 @@ pub(crate) fn float(n: f64) -> String {
     format!("{n}")
 }
 
-fn write(value: &Value, indent: Option<usize>, out: &mut String) {
+fn write(value: &Value, indent: Option<usize>, order: Order<'_>, out: &mut String) {
     let inner = indent.map(|indent| indent + 4);
     match value {
         Value::Null => out.push_str("null"),
@@ -46,18 +70,26 @@ fn write(value: &Value, indent: Option<usize>, out: &mut String) {
             out.push('[');
             for (at, item) in items.iter().enumerate() {
                 next(at, inner, out);
-                write(item, inner, out);
+                write(item, inner, order, out);
             }
             end(items.len(), indent, out);
             out.push(']');
         }
         Value::Object(_) | Value::Map(_) => {
             out.push('{');
-            for (at, (name, value)) in value.entries().enumerate() {
+            let mut entries: Vec<(&str, &Value)> = value.entries().collect();
+            if let Order::Declared(parent) = order {
+                entries.sort_by_key(|(name, _)| order::rank(parent, name));
+            }
+            for (at, (name, value)) in entries.into_iter().enumerate() {
                 next(at, inner, out);
                 string(name, out);
                 out.push_str(if inner.is_some() { ": " } else { ":" });
-                write(value, inner, out);
+                let below = match order {
+                    Order::Name => Order::Name,
+                    Order::Declared(_) => Order::Declared(name),
+                };
+                write(value, inner, below, out);
             }
             end(value.entries().len(), indent, out);
             out.push('}');

@@ -56,7 +56,9 @@ fn run(call: &Call<'_>) -> Result {
     }
     let dry_run = DryRun::of(call)?;
     if dry_run == DryRun::Server {
-        return Err(Fail::error("--dry-run=server for kubectl auth reconcile is not supported yet"));
+        return Err(Fail::error(
+            "--dry-run=server for kubectl auth reconcile is not supported yet",
+        ));
     }
     let output = Output::of(call, false)?;
     let (infos, mut fails) = call.select(&[], How::default())?;

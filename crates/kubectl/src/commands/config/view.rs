@@ -32,7 +32,7 @@ pub(super) fn run(call: &Call<'_>) -> Result {
     }
     match Output::of(call, false)? {
         Output::Human { .. } | Output::Yaml => call.out(&yaml::to_yaml(&config)),
-        output => output.print(call, &config, "")?,
+        output => output.print_declared(call, &config, "")?,
     }
     Ok(())
 }

@@ -56,7 +56,6 @@ pub(super) const SECRET: Command = Command::group(
 fn config_map(call: &Call<'_>) -> Result {
     let mut object = begin(call, "v1", "ConfigMap", true)?;
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    no_hash(call)?;
     for (key, data) in sources(call)? {
         let wrong = names::config_map_key(&key);
         if !wrong.is_empty() {
@@ -89,7 +88,6 @@ fn config_map(call: &Call<'_>) -> Result {
 
 fn generic(call: &Call<'_>) -> Result {
     let mut object = begin(call, "v1", "Secret", true)?;
-    no_hash(call)?;
     let kind = call.flags.text("type");
     if !kind.is_empty() {
         object["type"] = kind.into();
@@ -102,7 +100,6 @@ fn generic(call: &Call<'_>) -> Result {
 
 fn docker(call: &Call<'_>) -> Result {
     let mut object = begin(call, "v1", "Secret", true)?;
-    no_hash(call)?;
     object["type"] = "kubernetes.io/dockerconfigjson".into();
     let text = |name: &str| call.flags.text(name);
     if call.flags.all("from-file").is_empty() {
@@ -135,7 +132,6 @@ fn docker(call: &Call<'_>) -> Result {
 
 fn tls(call: &Call<'_>) -> Result {
     let mut object = begin(call, "v1", "Secret", true)?;
-    no_hash(call)?;
     let (cert, key) = (call.flags.text("cert"), call.flags.text("key"));
     if cert.is_empty() || key.is_empty() {
         return Err(Fail::error("key and cert must be specified"));
@@ -158,13 +154,6 @@ fn tls(call: &Call<'_>) -> Result {
     add(&mut object, "tls.key", &key)?;
     object["type"] = "kubernetes.io/tls".into();
     make(call, object, "secrets", "failed to create secret ")
-}
-
-fn no_hash(call: &Call<'_>) -> Result {
-    if call.flags.on("append-hash") {
-        return Err(Fail::error("--append-hash is not supported"));
-    }
-    Ok(())
 }
 
 fn add(secret: &mut Value, key: &str, data: &[u8]) -> Result {

@@ -424,7 +424,7 @@ fn token(call: &Call<'_>) -> Result {
     let failed = |fail: Fail| Fail::error(format!("failed to create token: {}", fail.words()));
     let answer = call.server()?.post(&path, &request).map_err(failed)?;
     if !output.is_human() {
-        return output.print(call, &answer, "");
+        return output.print_declared(call, &answer, "");
     }
     call.out(answer["status"]["token"].as_str().unwrap_or_default());
     Ok(())

@@ -66,7 +66,7 @@ fn run(call: &Call<'_>) -> Result {
             }
             object = call.server()?.patch(&(info.path() + &query), PatchType::Strategic, &patch)?;
         }
-        output.print(call, &object, &format!("selector updated{}", dry_run.suffix()))?;
+        output.print_declared(call, &object, &format!("selector updated{}", dry_run.suffix()))?;
     }
     Ok(())
 }

@@ -1,0 +1,134 @@
+//! `cluster-info dump`: what helps to find out what is wrong with a cluster.
+
+use std::path::Path;
+
+use object::{Value, yaml};
+
+use crate::{
+    call::Call,
+    commands::{ALL_NAMESPACES, Command},
+    fail::{Fail, Result},
+    flags::{Flag, Kind},
+    print::{self, Output, json},
+    select::plain,
+};
+
+pub(super) const COMMAND: Command = Command::new(
+    "dump",
+    &[
+        ALL_NAMESPACES,
+        print::FLAGS,
+        &[
+            Flag::text("output-directory"),
+            Flag::new("namespaces", Kind::List),
+            Flag::new("pod-running-timeout", Kind::Duration).default("20s"),
+        ],
+    ],
+    run,
+);
+
+/// The lists of a namespace, by the name of their file.
+const LISTS: &[(&str, &str, &str)] = &[
+    ("events", "/api/v1", "events"),
+    ("replication-controllers", "/api/v1", "replicationcontrollers"),
+    ("services", "/api/v1", "services"),
+    ("daemonsets", "/apis/apps/v1", "daemonsets"),
+    ("deployments", "/apis/apps/v1", "deployments"),
+    ("replicasets", "/apis/apps/v1", "replicasets"),
+    ("pods", "/api/v1", "pods"),
+];
+
+fn run(call: &Call<'_>) -> Result {
+    let output = Output::of(call, false)?;
+    let ending = match output {
+        Output::Yaml | Output::Kyaml => "yaml",
+        _ => "json",
+    };
+    put(call, &output, &format!("nodes.{ending}"), &call.server()?.get("/api/v1/nodes")?)?;
+    for namespace in namespaces(call)? {
+        let mut pods = Value::Null;
+        for (name, root, plural) in LISTS {
+            let list = call.server()?.get(&format!("{root}/namespaces/{namespace}/{plural}"))?;
+            put(call, &output, &format!("{namespace}/{name}.{ending}"), &list)?;
+            pods = list;
+        }
+        for pod in pods["items"].items() {
+            logs(call, &namespace, pod)?;
+        }
+    }
+    let folder = call.flags.text("output-directory");
+    if !folder.is_empty() && folder != "-" {
+        call.out(&format!("Cluster info dumped to {folder}\n"));
+    }
+    Ok(())
+}
+
+fn namespaces(call: &Call<'_>) -> Result<Vec<String>> {
+    if call.flags.on("all-namespaces") {
+        let list = call.server()?.get("/api/v1/namespaces")?;
+        let names = list["items"].items().iter().filter_map(|one| one["metadata"]["name"].as_str());
+        return Ok(names.map(str::to_owned).collect());
+    }
+    let given = call.flags.all("namespaces");
+    if given.is_empty() {
+        return Ok(vec!["kube-system".to_owned(), call.namespace()?]);
+    }
+    Ok(given.to_vec())
+}
+
+fn logs(call: &Call<'_>, namespace: &str, pod: &Value) -> Result {
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    let containers: Vec<&str> = ["initContainers", "containers"]
+        .iter()
+        .flat_map(|field| pod["spec"][*field].items())
+        .filter_map(|container| container["name"].as_str())
+        .collect();
+    let mut text = String::new();
+    for container in containers {
+        text +=
+            &format!("==== START logs for container {container} of pod {namespace}/{name} ====\n");
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/log?container={container}");
+        let read = call.server()?.stream(&path, |bytes| {
+            text += &String::from_utf8_lossy(bytes);
+            Ok(true)
+        });
+        if let Err(fail) = read {
+            text += &format!("Request log error: {}\n", fail.words());
+        }
+        text +=
+            &format!("==== END logs for container {container} of pod {namespace}/{name} ====\n");
+    }
+    write(call, &format!("{namespace}/{name}/logs.txt"), &text)
+}
+
+/// One list, as the client's own kinds print: without the kinds of its items.
+fn put(call: &Call<'_>, output: &Output, file: &str, list: &Value) -> Result {
+    let mut list = list.clone();
+    if !call.flags.on("show-managed-fields") && !list["items"].is_null() {
+        for item in crate::workload::items_mut(&mut list["items"]) {
+            item["metadata"].remove("managedFields");
+        }
+    }
+    let text = match output {
+        Output::Yaml => yaml::to_yaml(&list),
+        Output::Kyaml => yaml::to_kyaml(&list),
+        Output::Human { .. } | Output::Json => json::declared(&list) + "\n",
+        _ => return output.print(call, &list, ""),
+    };
+    write(call, file, &text)
+}
+
+fn write(call: &Call<'_>, file: &str, text: &str) -> Result {
+    let folder = call.flags.text("output-directory");
+    if folder.is_empty() || folder == "-" {
+        call.out(text);
+        return Ok(());
+    }
+    let path = Path::new(folder).join(file);
+    let failed =
+        |error: std::io::Error| Fail::error(format!("{}: {}", path.display(), plain(&error)));
+    if let Some(above) = path.parent() {
+        std::fs::create_dir_all(above).map_err(failed)?;
+    }
+    std::fs::write(&path, text).map_err(failed)
+}

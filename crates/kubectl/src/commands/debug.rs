@@ -1,0 +1,452 @@
+//! `debug`: a container beside those of a pod, a changed copy of a pod, or a pod on a node.
+
+mod profile;
+
+use std::collections::BTreeMap;
+
+use object::{Value, quote::quote};
+
+use self::profile::{Profile, Style};
+use super::{Command, create::tree, exec::stream};
+use crate::{
+    call::Call,
+    fail::{Fail, Result},
+    flags::{Flag, Kind},
+    merge::strategic,
+    select::{How, plain},
+    server::PatchType,
+    workload::{items_mut, list, push},
+};
+
+pub(crate) const COMMAND: Command = Command::new(
+    "debug",
+    &[&[
+        Flag::new("filename", Kind::List).short('f'),
+        Flag::bool("arguments-only"),
+        Flag::bool("attach"),
+        Flag::text("container").short('c'),
+        Flag::text("copy-to"),
+        Flag::bool("replace"),
+        Flag::new("env", Kind::List),
+        Flag::text("image"),
+        Flag::bool("keep-labels"),
+        Flag::bool("keep-annotations"),
+        Flag::bool("keep-liveness"),
+        Flag::bool("keep-readiness"),
+        Flag::bool("keep-startup"),
+        Flag::bool("keep-init-containers").default("true"),
+        Flag::new("set-image", Kind::List),
+        Flag::text("image-pull-policy"),
+        Flag::bool("stdin").short('i'),
+        Flag::bool("quiet").short('q'),
+        Flag::bool("same-node"),
+        Flag::bool("share-processes").default("true"),
+        Flag::text("target"),
+        Flag::bool("tty").short('t'),
+        Flag::text("profile").default("general"),
+        Flag::text("custom"),
+    ]],
+    run,
+);
+
+/// Fields that a custom profile may not have.
+const FIXED: &[&str] = &["name", "command", "image", "lifecycle", "volumeDevices"];
+
+/// What is asked for.
+struct Wish<'a> {
+    call: &'a Call<'a>,
+    images: BTreeMap<&'a str, &'a str>,
+    arguments: &'a [String],
+    profile: Profile,
+    custom: Value,
+}
+
+fn run(call: &Call<'_>) -> Result {
+    let dash = call.flags.dash.unwrap_or(call.words().len());
+    let (names, arguments) = call.words().split_at(dash);
+    let pairs = |flag: &str| -> Result<BTreeMap<&str, &str>> {
+        let mut all = BTreeMap::new();
+        for pair in call.flags.all(flag) {
+            let (name, value) = pair
+                .split_once('=')
+                .ok_or_else(|| Fail::error(format!("{pair} must be formatted as key=value")))?;
+            all.insert(name, value);
+        }
+        Ok(all)
+    };
+    let profile = Profile::of(call.flags.text("profile"))?;
+    let custom = custom(call)?;
+    let wish = Wish { call, images: pairs("set-image")?, arguments, profile, custom };
+    wish.check(names)?;
+    let mut words = vec!["pods".to_owned()];
+    words.extend_from_slice(names);
+    if names.iter().any(|name| name.contains('/')) {
+        words = names
+            .iter()
+            .map(|name| if name.contains('/') { name.clone() } else { format!("pods/{name}") })
+            .collect();
+    }
+    let how = How { fetch: true, local: true, ..How::default() };
+    let (infos, fails) = if names.is_empty() {
+        call.select(&[], how)?
+    } else {
+        call.select_words(&words, how, false)?
+    };
+    for info in infos {
+        let (pod, container) = match (info.resource.group.as_str(), info.resource.kind.as_str()) {
+            ("", "Node") => wish.node(&info.name)?,
+            ("", "Pod") if !call.flags.text("copy-to").is_empty() => wish.copy(&info.object)?,
+            ("", "Pod") => wish.beside(&info.object)?,
+            _ => {
+                return Err(Fail::error(format!(
+                    "{} not supported by debug",
+                    quote(&info.resource.gvk())
+                )));
+            }
+        };
+        if attaches(call) && !container.is_empty() {
+            attach(call, &pod, &container)?;
+        }
+    }
+    Fail::collect(fails)
+}
+
+fn attaches(call: &Call<'_>) -> bool {
+    if call.flags.has("attach") { call.flags.on("attach") } else { call.flags.on("stdin") }
+}
+
+fn custom(call: &Call<'_>) -> Result<Value> {
+    let file = call.flags.text("custom");
+    if file.is_empty() {
+        return Ok(Value::Null);
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Fail::error(format!(
+            "must pass a container spec json file for custom profile: open {file}: {}",
+            plain(&error)
+        ))
+    })?;
+    let tree = object::yaml::from_yaml(&text).map_err(|error| {
+        Fail::error(format!("{file} does not contain a valid container spec: {error}"))
+    })?;
+    if FIXED.iter().any(|field| !tree[*field].is_zero()) {
+        return Err(Fail::error(
+            "name, command, image, lifecycle and volume devices are not modifiable via custom profile",
+        ));
+    }
+    Ok(tree)
+}
+
+/// Whether a text can be the name of an image.
+fn is_image(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
+    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '[');
+    text.chars().all(fits) && ends(text.chars().next()) && !text.ends_with([':', '/', '@'])
+}
+
+impl Wish<'_> {
+    fn check(&self, names: &[String]) -> Result {
+        let (call, flags) = (self.call, &self.call.flags);
+        let (image, container) = (flags.text("image"), flags.text("container"));
+        let wrong = |says: &str| Err(Fail::error(says));
+        if flags.has("attach") && flags.on("attach") && image.is_empty() && container.is_empty() {
+            return wrong(
+                "you must specify --container or create a new container using --image in order to attach.",
+            );
+        }
+        if flags.text("copy-to").is_empty() {
+            if flags.on("replace") {
+                return wrong("--replace may only be used with --copy-to.");
+            }
+            if flags.on("same-node") {
+                return wrong("--same-node may only be used with --copy-to.");
+            }
+            if !self.images.is_empty() {
+                return wrong("--set-image may only be used with --copy-to.");
+            }
+            if image.is_empty() {
+                return wrong("you must specify --image when not using --copy-to.");
+            }
+        } else if image.is_empty() && self.images.is_empty() && self.arguments.is_empty() {
+            return wrong("you must specify --image, --set-image or command arguments.");
+        } else if !self.arguments.is_empty() && container.is_empty() && image.is_empty() {
+            return wrong(
+                "you must specify an existing container or a new image when specifying args.",
+            );
+        }
+        if !image.is_empty() && !is_image(image) {
+            return Err(Fail::error(format!(
+                "invalid image name {}: invalid reference format",
+                quote(image)
+            )));
+        }
+        if names.is_empty() && flags.all("filename").is_empty() {
+            return wrong("NAME or filename is required for debug");
+        }
+        let policy = flags.text("image-pull-policy");
+        if !matches!(policy, "" | "Always" | "IfNotPresent" | "Never") {
+            return Err(Fail::error(format!("invalid image pull policy: {policy}")));
+        }
+        for (name, image) in &self.images {
+            if !is_image(image) {
+                return Err(Fail::error(format!(
+                    "invalid image name {} for container {}: invalid reference format",
+                    quote(image),
+                    quote(name)
+                )));
+            }
+        }
+        let target = flags.text("target");
+        if !target.is_empty() {
+            if !flags.text("copy-to").is_empty() {
+                return wrong(
+                    "--target is incompatible with --copy-to. Use --share-processes instead.",
+                );
+            }
+            if !flags.on("quiet") {
+                call.out(&format!(
+                    "Targeting container {}. If you don't see processes from this container it may be because the container runtime doesn't support this feature.\n",
+                    quote(target)
+                ));
+            }
+        }
+        if flags.on("tty") && !flags.on("stdin") {
+            return wrong("-i/--stdin is required for containers with -t/--tty=true");
+        }
+        if flags.text("profile") == "legacy" {
+            call.say("--profile=legacy is deprecated and planned to be removed in v1.39. It is recommended to specify other profile, for example \"--profile=general\".");
+        }
+        Ok(())
+    }
+
+    /// The container's fields that flags speak of.
+    fn fill(&self, container: &mut Value) {
+        let flags = &self.call.flags;
+        if !self.arguments.is_empty() {
+            let words = list(self.arguments.iter().map(|word| word.as_str().into()).collect());
+            if flags.on("arguments-only") {
+                container["args"] = words;
+            } else {
+                container["command"] = words;
+                container.remove("args");
+            }
+        }
+        let env: Vec<Value> = flags
+            .all("env")
+            .iter()
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                let mut variable = Value::object();
+                variable["name"] = name.into();
+                variable["value"] = value.into();
+                variable
+            })
+            .collect();
+        if !env.is_empty() {
+            container["env"] = list(env);
+        }
+        for (flag, field) in [("image", "image"), ("image-pull-policy", "imagePullPolicy")] {
+            if !flags.text(flag).is_empty() {
+                container[field] = flags.text(flag).into();
+            }
+        }
+        for flag in ["stdin", "tty"] {
+            if flags.on(flag) {
+                container[flag] = true.into();
+            } else {
+                container.remove(flag);
+            }
+        }
+    }
+
+    fn container(&self, name: &str) -> Value {
+        let mut container = tree("{terminationMessagePolicy: File}");
+        container["name"] = name.into();
+        self.fill(&mut container);
+        container
+    }
+
+    /// The name of the new container.
+    fn name(&self, pod: &Value) -> String {
+        let given = self.call.flags.text("container");
+        if !given.is_empty() {
+            return given.to_owned();
+        }
+        let taken = |name: &str| {
+            ["containers", "initContainers", "ephemeralContainers"].iter().any(|field| {
+                pod["spec"][*field].items().iter().any(|c| c["name"].as_str() == Some(name))
+            })
+        };
+        let mut name = format!("debugger-{}", suffix());
+        while taken(&name) {
+            name = format!("debugger-{}", suffix());
+        }
+        if !self.call.flags.on("quiet") {
+            self.call.out(&format!("Defaulting debug container name to {name}.\n"));
+        }
+        name
+    }
+
+    /// Merges the custom profile into the container.
+    fn customize(&self, containers: &mut Value, name: &str) {
+        if self.custom.is_null() {
+            return;
+        }
+        for container in items_mut(containers) {
+            if container["name"].as_str() == Some(name) {
+                strategic(container, &self.custom);
+            }
+        }
+    }
+
+    /// A pod on a node.
+    fn node(&self, node: &str) -> Result<(Value, String)> {
+        let given = self.call.flags.text("container");
+        let container = if given.is_empty() { "debugger" } else { given };
+        let name = format!("node-debugger-{node}-{}", suffix());
+        if !self.call.flags.on("quiet") {
+            self.call.out(&format!(
+                "Creating debugging pod {name} with container {container} on node {node}.\n"
+            ));
+        }
+        let mut pod = tree(
+            "{apiVersion: v1, kind: Pod, metadata: {labels: {app.kubernetes.io/managed-by: kubectl-debug}}, spec: {restartPolicy: Never, tolerations: [{operator: Exists}]}}",
+        );
+        pod["metadata"]["name"] = name.into();
+        pod["spec"]["nodeName"] = node.into();
+        pod["spec"]["containers"] = list(vec![self.container(container)]);
+        self.profile.apply(&mut pod, container, Style::Node, &self.call.flags);
+        self.customize(&mut pod["spec"]["containers"], container);
+        let path = format!("/api/v1/namespaces/{}/pods", self.call.namespace()?);
+        Ok((self.call.server()?.post(&path, &pod)?, container.to_owned()))
+    }
+
+    /// A container beside the others of a pod.
+    fn beside(&self, pod: &Value) -> Result<(Value, String)> {
+        let name = self.name(pod);
+        let mut container = self.container(&name);
+        if !self.call.flags.text("target").is_empty() {
+            container["targetContainerName"] = self.call.flags.text("target").into();
+        }
+        let mut whole = pod.clone();
+        push(&mut whole["spec"]["ephemeralContainers"], container);
+        self.profile.apply(&mut whole, &name, Style::Beside, &self.call.flags);
+        self.customize(&mut whole["spec"]["ephemeralContainers"], &name);
+        let mut patch = Value::object();
+        patch["spec"]["ephemeralContainers"] = whole["spec"]["ephemeralContainers"].clone();
+        let path = pod_path(pod) + "/ephemeralcontainers";
+        let patched = self.call.server()?.patch(&path, PatchType::Strategic, &patch)?;
+        Ok((patched, name))
+    }
+
+    /// A copy of a pod.
+    fn copy(&self, pod: &Value) -> Result<(Value, String)> {
+        let flags = &self.call.flags;
+        let mut copy = tree("{apiVersion: v1, kind: Pod}");
+        copy["metadata"]["name"] = flags.text("copy-to").into();
+        for field in ["namespace", "labels", "annotations"] {
+            if !pod["metadata"][field].is_null() {
+                copy["metadata"][field] = pod["metadata"][field].clone();
+            }
+        }
+        copy["spec"] = pod["spec"].clone();
+        copy["spec"].remove("ephemeralContainers");
+        if flags.has("share-processes") {
+            copy["spec"]["shareProcessNamespace"] = flags.on("share-processes").into();
+        }
+        if !flags.on("same-node") {
+            copy["spec"].remove("nodeName");
+        }
+        for container in items_mut(&mut copy["spec"]["containers"]) {
+            let name = container["name"].as_str().unwrap_or_default();
+            if let Some(image) = self.images.get(name).or_else(|| self.images.get("*")) {
+                container["image"] = (*image).into();
+            }
+        }
+        let given = flags.text("container");
+        let there =
+            copy["spec"]["containers"].items().iter().any(|c| c["name"].as_str() == Some(given));
+        let mut name = given.to_owned();
+        if !there && flags.text("image").is_empty() {
+            if self.images.is_empty() {
+                return Err(Fail::error("you must specify image when creating new container"));
+            }
+            // Only images change.
+            name = String::new();
+        } else {
+            if there {
+                for container in items_mut(&mut copy["spec"]["containers"]) {
+                    if container["name"].as_str() == Some(given) {
+                        self.fill(container);
+                    }
+                }
+            } else {
+                name = self.name(&copy);
+                push(&mut copy["spec"]["containers"], self.container(&name));
+            }
+            self.profile.apply(&mut copy, &name, Style::Copy, flags);
+            self.customize(&mut copy["spec"]["containers"], &name);
+        }
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        let made = self.call.server()?.post(&path, &copy)?;
+        if flags.on("replace") {
+            self.call.server()?.delete(&pod_path(pod), &tree("{gracePeriodSeconds: 0}"))?;
+        }
+        Ok((made, name))
+    }
+}
+
+fn pod_path(pod: &Value) -> String {
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+    format!("/api/v1/namespaces/{}/pods/{}", text("namespace"), text("name"))
+}
+
+/// Five letters that nobody else is likely to have.
+fn suffix() -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let random = ring::rand::SystemRandom::new();
+    let mut bytes = [0; 5];
+    if ring::rand::SecureRandom::fill(&random, &mut bytes).is_err() {
+        let now = object::Clock::micros(&object::SystemClock);
+        bytes.copy_from_slice(&now.to_le_bytes()[..5]);
+    }
+    bytes.iter().map(|byte| LETTERS[usize::from(*byte) % LETTERS.len()] as char).collect()
+}
+
+/// Waits until the container runs, and gives it our streams.
+fn attach(call: &Call<'_>, pod: &Value, container: &str) -> Result {
+    let path = pod_path(pod);
+    let mut told = String::new();
+    loop {
+        let pod = call.server()?.get(&path)?;
+        let statuses = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+        let status = statuses
+            .iter()
+            .flat_map(|field| pod["status"][*field].items())
+            .find(|status| status["name"].as_str() == Some(container));
+        if let Some(status) = status {
+            let state = &status["state"];
+            if !state["terminated"].is_null() {
+                let log = format!("{path}/log?container={container}");
+                return call.server()?.stream(&log, |bytes| {
+                    call.out(&String::from_utf8_lossy(bytes));
+                    Ok(true)
+                });
+            }
+            if !state["running"].is_null() {
+                if !call.flags.on("quiet") {
+                    call.say("All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.");
+                    call.say("If you don't see a command prompt, try pressing enter.");
+                }
+                return stream(call, &pod, "attach", container, "");
+            }
+            let message = state["waiting"]["message"].as_str().unwrap_or_default();
+            if !message.is_empty() && message != told && !call.flags.on("quiet") {
+                call.say(&format!("Warning: container {container}: {message}"));
+                message.clone_into(&mut told);
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+}

@@ -1,0 +1,139 @@
+//! How much a container for debugging may do.
+
+use object::Value;
+
+use crate::{
+    fail::{Fail, Result},
+    flags::Given,
+    workload::{items_mut, push},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Profile {
+    Legacy,
+    General,
+    Baseline,
+    Restricted,
+    Netadmin,
+    Sysadmin,
+}
+
+/// Where the container is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Style {
+    Node,
+    Copy,
+    Beside,
+}
+
+impl Profile {
+    pub(super) fn of(name: &str) -> Result<Self> {
+        Ok(match name {
+            "legacy" => Self::Legacy,
+            "general" => Self::General,
+            "baseline" => Self::Baseline,
+            "restricted" => Self::Restricted,
+            "netadmin" => Self::Netadmin,
+            "sysadmin" => Self::Sysadmin,
+            other => return Err(Fail::error(format!("unknown profile: {other}"))),
+        })
+    }
+
+    /// Makes the pod and the container with this name what the profile says.
+    pub(super) fn apply(self, pod: &mut Value, name: &str, style: Style, flags: &Given) {
+        match self {
+            Self::Legacy => {}
+            Self::General if style == Style::Node => {
+                each(pod, name, |container| container.remove("securityContext"));
+            }
+            Self::General => add_capabilities(pod, name, &["SYS_PTRACE"]),
+            Self::Baseline => each(pod, name, |container| container.remove("securityContext")),
+            Self::Restricted => each(pod, name, |container| {
+                container["securityContext"] = object::yaml::from_yaml(
+                    "{runAsNonRoot: true, capabilities: {drop: [ALL]}, allowPrivilegeEscalation: false, seccompProfile: {type: RuntimeDefault}}",
+                )
+                .expect("written in the code");
+            }),
+            Self::Netadmin => add_capabilities(pod, name, &["NET_ADMIN", "NET_RAW"]),
+            Self::Sysadmin => each(pod, name, |container| {
+                container["securityContext"]["privileged"] = true.into();
+            }),
+        }
+        match style {
+            Style::Node => {
+                if matches!(self, Self::Legacy | Self::General | Self::Sysadmin) {
+                    mount_root(pod, name);
+                }
+                if !matches!(self, Self::Baseline | Self::Restricted) {
+                    for field in ["hostNetwork", "hostPID", "hostIPC"] {
+                        pod["spec"][field] = true.into();
+                    }
+                }
+            }
+            Style::Copy => strip(pod, self, flags),
+            Style::Beside => {}
+        }
+    }
+}
+
+fn each(pod: &mut Value, name: &str, mut change: impl FnMut(&mut Value)) {
+    for field in ["initContainers", "containers", "ephemeralContainers"] {
+        if pod["spec"][field].is_null() {
+            continue;
+        }
+        for container in items_mut(&mut pod["spec"][field]) {
+            if container["name"].as_str() == Some(name) {
+                change(container);
+            }
+        }
+    }
+}
+
+fn add_capabilities(pod: &mut Value, name: &str, capabilities: &[&str]) {
+    each(pod, name, |container| {
+        let there = &mut container["securityContext"]["capabilities"]["add"];
+        for capability in capabilities {
+            if !there.items().iter().any(|one| one.as_str() == Some(capability)) {
+                push(there, (*capability).into());
+            }
+        }
+    });
+}
+
+fn mount_root(pod: &mut Value, name: &str) {
+    let read = |text: &str| object::yaml::from_yaml(text).expect("written in the code");
+    push(&mut pod["spec"]["volumes"], read("{name: host-root, hostPath: {path: /}}"));
+    each(pod, name, |container| {
+        push(&mut container["volumeMounts"], read("{mountPath: /host, name: host-root}"));
+    });
+}
+
+/// Takes away what a copy does not keep.
+fn strip(pod: &mut Value, profile: Profile, flags: &Given) {
+    if profile == Profile::Legacy || !flags.on("keep-labels") {
+        pod["metadata"].remove("labels");
+    }
+    if profile == Profile::Legacy {
+        return;
+    }
+    if !flags.on("keep-annotations") {
+        pod["metadata"].remove("annotations");
+    }
+    for container in items_mut(&mut pod["spec"]["containers"]) {
+        for (flag, field) in [
+            ("keep-liveness", "livenessProbe"),
+            ("keep-readiness", "readinessProbe"),
+            ("keep-startup", "startupProbe"),
+        ] {
+            if !flags.on(flag) {
+                container.remove(field);
+            }
+        }
+    }
+    if !flags.on("keep-init-containers") {
+        pod["spec"].remove("initContainers");
+    }
+    if pod["spec"]["shareProcessNamespace"].is_null() {
+        pod["spec"]["shareProcessNamespace"] = true.into();
+    }
+}

@@ -1,0 +1,317 @@
+//! Kustomizations: objects put together from files and other kustomizations, and changed on
+//! the way.
+//!
+//! ```text
+//!  folder ── kustomization.yaml
+//!    resources ─► components ─► generators      what there is
+//!      └► patches ─► namespace ─► names ─► labels ─► annotations ─► replicas ─► images ─► replacements
+//!  outermost: hashes of generated data ─► names in references ─► order
+//! ```
+
+mod fields;
+mod generate;
+mod patch;
+mod read;
+mod references;
+mod replace;
+mod transform;
+
+use std::path::{Path, PathBuf};
+
+use object::Value;
+
+pub(crate) use self::generate::hash;
+use crate::fail::{Fail, Result};
+
+/// An object on its way, and what it was called before.
+#[derive(Clone, Debug)]
+struct Resource {
+    object: Value,
+    /// Namespace and name, from the first to the last before this.
+    before: Vec<(String, String)>,
+    /// The kustomizations that it comes from, the innermost last.
+    chain: Vec<PathBuf>,
+    /// Whether its name ends in a hash of its data.
+    hashed: bool,
+}
+
+/// How deep kustomizations may lie in one another.
+const DEEPEST: usize = 64;
+
+/// Kinds that belong to no namespace.
+const CLUSTER_KINDS: &[&str] = &[
+    "APIService",
+    "CertificateSigningRequest",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ClusterTrustBundle",
+    "CSIDriver",
+    "CSINode",
+    "CustomResourceDefinition",
+    "DeviceClass",
+    "FlowSchema",
+    "IngressClass",
+    "IPAddress",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PriorityClass",
+    "PriorityLevelConfiguration",
+    "ResourceSlice",
+    "RuntimeClass",
+    "SelfSubjectAccessReview",
+    "SelfSubjectReview",
+    "SelfSubjectRulesReview",
+    "ServiceCIDR",
+    "StorageClass",
+    "StorageVersionMigration",
+    "SubjectAccessReview",
+    "TokenReview",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+    "VolumeAttachment",
+    "VolumeAttributesClass",
+];
+
+/// Kinds that come first, in this order.
+const FIRST: &[&str] = &[
+    "Namespace",
+    "ResourceQuota",
+    "StorageClass",
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "PodSecurityPolicy",
+    "Role",
+    "ClusterRole",
+    "RoleBinding",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "Secret",
+    "Endpoints",
+    "Service",
+    "LimitRange",
+    "PriorityClass",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Deployment",
+    "StatefulSet",
+    "CronJob",
+    "PodDisruptionBudget",
+];
+const LAST: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+
+/// The objects that a kustomization makes. `say` hears of what is out of date.
+pub(crate) fn build(folder: &str, say: &mut dyn FnMut(&str)) -> Result<Vec<Value>> {
+    if folder.contains("://") || folder.starts_with("git@") {
+        return Err(Fail::error(format!("the remote kustomization {folder} is not supported")));
+    }
+    let root = read::folder(Path::new(folder), Path::new(folder))
+        .map_err(|why| Fail::error(format!("must build at directory: {why}")))?;
+    let outermost = read::Kustomization::load(&root, say)?;
+    let mut resources = Vec::new();
+    accumulate(&outermost, &mut resources, &[], say)?;
+    for resource in &mut resources {
+        if resource.hashed {
+            let name = format!("{}-{}", resource.name(), hash(&resource.object, "", &"".into()));
+            resource.rename(&name);
+        }
+    }
+    references::fix(&mut resources);
+    resources.retain(|resource| {
+        let local =
+            &resource.object["metadata"]["annotations"]["config.kubernetes.io/local-config"];
+        local.is_null() || local.as_str() == Some("false")
+    });
+    order(&outermost, &mut resources)?;
+    Ok(resources.into_iter().map(|resource| resource.object).collect())
+}
+
+impl Resource {
+    fn new(object: Value, chain: &[PathBuf]) -> Self {
+        Self { object, before: Vec::new(), chain: chain.to_vec(), hashed: false }
+    }
+
+    fn text(&self, field: &str) -> &str {
+        self.object["metadata"][field].as_str().unwrap_or_default()
+    }
+
+    fn name(&self) -> &str {
+        self.text("name")
+    }
+
+    fn kind(&self) -> &str {
+        self.object["kind"].as_str().unwrap_or_default()
+    }
+
+    fn group_and_version(&self) -> (&str, &str) {
+        let api_version = self.object["apiVersion"].as_str().unwrap_or_default();
+        api_version.split_once('/').unwrap_or(("", api_version))
+    }
+
+    fn namespaced(&self) -> bool {
+        !CLUSTER_KINDS.contains(&self.kind())
+    }
+
+    fn now(&self) -> (String, String) {
+        (self.text("namespace").to_owned(), self.name().to_owned())
+    }
+
+    /// Every namespace and name that it has or had.
+    fn names(&self) -> Vec<(String, String)> {
+        let mut names = self.before.clone();
+        names.push(self.now());
+        names
+    }
+
+    fn remember(&mut self) {
+        let now = self.now();
+        self.before.push(now);
+    }
+
+    fn rename(&mut self, name: &str) {
+        self.remember();
+        self.object["metadata"]["name"] = name.into();
+    }
+}
+
+/// Adds what a kustomization makes, and changes it. A component changes what was there too.
+fn accumulate(
+    kustomization: &read::Kustomization,
+    all: &mut Vec<Resource>,
+    outer: &[PathBuf],
+    say: &mut dyn FnMut(&str),
+) -> Result {
+    if outer.len() > DEEPEST || outer.contains(&kustomization.root) {
+        return Err(Fail::error(format!(
+            "cycle detected: candidate root '{}' contains visited root '{}'",
+            kustomization.root.display(),
+            kustomization.root.display()
+        )));
+    }
+    let mut chain = outer.to_vec();
+    chain.push(kustomization.root.clone());
+    for path in kustomization.texts("resources") {
+        resources(kustomization, &path, all, &chain, say)
+            .map_err(|fail| Fail::error(format!("accumulating resources: {}", fail.words())))?;
+    }
+    generate::run(kustomization, all, &chain)?;
+    for path in kustomization.texts("components") {
+        let inner = read::folder(&kustomization.root.join(&path), Path::new(&path))
+            .map_err(Fail::error)
+            .and_then(|folder| read::Kustomization::load(&folder, say));
+        let inner = inner.and_then(|inner| {
+            if inner.component() {
+                return Ok(inner);
+            }
+            Err(Fail::error(format!(
+                "expected kind 'Component' for path '{path}' but got 'Kustomization'"
+            )))
+        });
+        let done = inner.and_then(|inner| accumulate(&inner, all, &chain, say));
+        done.map_err(|fail| Fail::error(format!("accumulating components: {}", fail.words())))?;
+    }
+    transform::run(kustomization, all)
+}
+
+/// A file with objects, or a folder with another kustomization.
+fn resources(
+    kustomization: &read::Kustomization,
+    path: &str,
+    all: &mut Vec<Resource>,
+    chain: &[PathBuf],
+    say: &mut dyn FnMut(&str),
+) -> Result {
+    if path.contains("://") || path.starts_with("git@") {
+        return Err(Fail::error(format!("the remote resource {path} is not supported")));
+    }
+    let full = kustomization.root.join(path);
+    if full.is_dir() {
+        let folder = read::folder(&full, Path::new(path)).map_err(Fail::error)?;
+        let inner = read::Kustomization::load(&folder, say)?;
+        if inner.component() {
+            return Err(Fail::error(format!("expected kind != 'Component' for path '{path}'")));
+        }
+        let mut more = Vec::new();
+        accumulate(&inner, &mut more, chain, say)?;
+        for resource in more {
+            add(all, resource)?;
+        }
+        return Ok(());
+    }
+    let text = match read::inside(&kustomization.root, path) {
+        Ok(text) => text,
+        Err(why) => {
+            let again = read::folder(&full, Path::new(path)).err().unwrap_or_default();
+            return Err(Fail::error(format!(
+                "accumulation err='accumulating resources from '{path}': {why}': must build at directory: {again}"
+            )));
+        }
+    };
+    for (_, object) in crate::select::read(path, &text)? {
+        add(all, Resource::new(object, chain))?;
+    }
+    Ok(())
+}
+
+/// Adds an object, unless there is one with the same kind and name.
+fn add(all: &mut Vec<Resource>, resource: Resource) -> Result {
+    let same = |other: &&Resource| {
+        other.group_and_version() == resource.group_and_version()
+            && other.kind() == resource.kind()
+            && other.now() == resource.now()
+    };
+    if all.iter().find(same).is_some() {
+        let (group, version) = resource.group_and_version();
+        let (namespace, name) = resource.now();
+        let namespace = if namespace.is_empty() { "[noNs]".to_owned() } else { namespace };
+        let group = if group.is_empty() { "[noGrp]" } else { group };
+        return Err(Fail::error(format!(
+            "may not add resource with an already registered id: {}.{version}.{group}/{name}.{namespace}",
+            resource.kind()
+        )));
+    }
+    all.push(resource);
+    Ok(())
+}
+
+fn order(kustomization: &read::Kustomization, all: &mut [Resource]) -> Result {
+    let options = &kustomization.tree["sortOptions"];
+    match options["order"].as_str().unwrap_or("legacy") {
+        "fifo" => return Ok(()),
+        "legacy" => {}
+        _ => {
+            return Err(Fail::error("the field 'sortOptions.order' must be one of [fifo, legacy]"));
+        }
+    }
+    let texts = |field: &str, usual: &[&str]| -> Vec<String> {
+        let given = &options["legacySortOptions"];
+        if given.is_null() {
+            return usual.iter().map(|kind| (*kind).to_owned()).collect();
+        }
+        given[field].items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let (first, last) = (texts("orderFirst", FIRST), texts("orderLast", LAST));
+    all.sort_by_cached_key(|resource| {
+        let place = |kinds: &[String]| kinds.iter().position(|kind| kind == resource.kind());
+        let rank = match (place(&first), place(&last)) {
+            (Some(at), _) => (0, at),
+            (_, Some(at)) => (2, at),
+            _ => (1, 0),
+        };
+        let or = |text: &str, none: &str| if text.is_empty() { none } else { text }.to_owned();
+        let (group, version) = resource.group_and_version();
+        (
+            rank,
+            or(group, "~G"),
+            or(version, "~V"),
+            resource.kind().to_owned(),
+            or(resource.text("namespace"), "~X"),
+            or(resource.name(), "~N"),
+        )
+    });
+    Ok(())
+}
