@@ -1,12 +1,10 @@
-//! The API server beside upstream's, in one run on one machine: what a request costs
+//! Measurements, those of the API server beside upstream's in the same run: what requests cost
 //! the server, what its objects take, how soon it answers. The load comes from this
 //! process, on one core of its own; servers have the others.
 //!
-//! `cargo run -p bench --release -- [requests|watches|curves|expressions|objects|fuzz]
-//!     --ours target/…/release/tiphys [--upstream DIR]`
+//! `cargo run -p bench --release -- requests --ours target/…/release/tiphys [--upstream DIR]`
 //!
 //! DIR holds upstream's `kube-apiserver` and `etcd`; without it, ours alone is measured.
-//! Expressions, objects and the fuzzer need no executable.
 
 mod curves;
 mod expressions;
@@ -15,12 +13,12 @@ mod line;
 mod load;
 mod objects;
 mod peer;
+mod store;
 mod watches;
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::Context as _;
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand};
 
 use self::{
     load::Load,
@@ -29,65 +27,63 @@ use self::{
 
 #[derive(Parser)]
 struct Arguments {
-    /// What is measured.
-    #[arg(value_enum, default_value_t = What::Requests)]
-    what: What,
-    /// Our executable.
-    #[arg(long)]
-    ours: Option<PathBuf>,
-    /// A folder with upstream's kube-apiserver and etcd.
-    #[arg(long)]
-    upstream: Option<PathBuf>,
-    /// How many pods there are.
-    #[arg(long, default_value_t = 10_000)]
-    pods: u32,
-    /// How many connections watch, each on its own.
-    #[arg(long, default_value_t = 10_000)]
-    connections: usize,
-    /// How many watches share connections, a thousand each.
-    #[arg(long, default_value_t = 100_000)]
-    streams: usize,
-    /// Up to how many objects there are where costs are compared.
-    #[arg(long, default_value_t = 200_000)]
-    objects: u32,
-    /// What the fuzzer feeds; everything when nothing is named.
-    #[arg(long)]
-    target: Vec<String>,
-    /// How many seconds the fuzzer feeds each target.
-    #[arg(long, default_value_t = 60)]
-    seconds: u64,
-    /// Another number, other texts.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(subcommand)]
+    part: Part,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+#[derive(Subcommand)]
+enum Part {
     /// What a request costs, beside upstream.
-    Requests,
+    Requests {
+        /// Our executable.
+        #[arg(long)]
+        ours: PathBuf,
+        /// The folder of upstream's executables.
+        #[arg(long)]
+        upstream: Option<PathBuf>,
+        /// How many pods there are.
+        #[arg(long, default_value_t = 10_000)]
+        pods: u32,
+    },
     /// What watches take, and how soon they hear.
-    Watches,
+    Watches {
+        /// Our executable.
+        #[arg(long)]
+        ours: PathBuf,
+        /// How many connections watch, each on its own.
+        #[arg(long, default_value_t = 10_000)]
+        connections: usize,
+        /// How many watches share connections, a thousand each.
+        #[arg(long, default_value_t = 100_000)]
+        streams: usize,
+    },
     /// What a write costs among more objects, and among more watchers.
-    Curves,
+    Curves {
+        /// Our executable.
+        #[arg(long)]
+        ours: PathBuf,
+        /// Up to how many objects there are.
+        #[arg(long, default_value_t = 200_000)]
+        objects: u32,
+    },
     /// What expressions cost.
     Expressions,
     /// What objects cost in time and memory.
     Objects,
     /// What damaged texts do to whatever reads texts.
-    Fuzz,
-}
-
-impl Arguments {
-    fn ours(&self) -> anyhow::Result<&PathBuf> {
-        self.ours.as_ref().context("--ours names the executable to measure")
-    }
-
-    fn fuzz(&self) -> anyhow::Result<()> {
-        let all = || fuzz::TARGETS.iter().map(|target| (*target).to_owned()).collect();
-        let targets: Vec<String> = if self.target.is_empty() { all() } else { self.target.clone() };
-        let time = Duration::from_secs(self.seconds);
-        targets.iter().try_for_each(|target| fuzz::run(target, time, self.seed))
-    }
+    Fuzz {
+        /// What is fed; everything when nothing is named.
+        #[arg(long)]
+        target: Vec<String>,
+        /// For how many seconds each.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Another number, other texts.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// The store beside etcd.
+    Store(store::Arguments),
 }
 
 /// What was measured of one server.
@@ -97,35 +93,49 @@ struct Figures {
     memory: u64,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> anyhow::Result<()> {
+    let part = Arguments::parse().part;
     peer::raise_limits()?;
-    match arguments.what {
-        What::Requests => requests(&arguments).await,
-        What::Watches => {
-            let peer = Peer::ours(arguments.ours()?).await?;
-            let peer = watches::connections(peer, arguments.connections).await?;
-            peer.stop();
-            watches::streams(Peer::ours(arguments.ours()?).await?, arguments.streams).await
-        }
-        What::Curves => {
-            curves::objects(Peer::ours(arguments.ours()?).await?, arguments.objects).await?;
-            curves::watchers(Peer::ours(arguments.ours()?).await?).await
-        }
-        What::Expressions => expressions::measure(),
-        What::Objects => objects::measure(),
-        What::Fuzz => arguments.fuzz(),
+    match part {
+        Part::Expressions => expressions::measure(),
+        Part::Objects => objects::measure(),
+        Part::Fuzz { target, seconds, seed } => fuzz(&target, Duration::from_secs(seconds), seed),
+        Part::Store(arguments) => store::run(&arguments),
+        beside => tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(servers(beside)),
     }
 }
 
-async fn requests(arguments: &Arguments) -> anyhow::Result<()> {
-    let ours = measure(Peer::ours(arguments.ours()?).await?, arguments.pods).await?;
-    let theirs = match &arguments.upstream {
-        Some(folder) => Some(measure(Peer::upstream(folder).await?, arguments.pods).await?),
-        None => None,
-    };
-    print(&ours, theirs.as_ref());
+fn fuzz(named: &[String], time: Duration, seed: u64) -> anyhow::Result<()> {
+    if named.is_empty() {
+        return fuzz::TARGETS.iter().try_for_each(|target| fuzz::run(target, time, seed));
+    }
+    named.iter().try_for_each(|target| fuzz::run(target, time, seed))
+}
+
+/// The parts that start servers.
+async fn servers(part: Part) -> anyhow::Result<()> {
+    match part {
+        Part::Requests { ours, upstream, pods } => {
+            let ours = measure(Peer::ours(&ours).await?, pods).await?;
+            let theirs = match upstream {
+                Some(folder) => Some(measure(Peer::upstream(&folder).await?, pods).await?),
+                None => None,
+            };
+            print(&ours, theirs.as_ref());
+        }
+        Part::Watches { ours, connections, streams } => {
+            watches::connections(Peer::ours(&ours).await?, connections).await?.stop();
+            watches::streams(Peer::ours(&ours).await?, streams).await?;
+        }
+        Part::Curves { ours, objects } => {
+            curves::objects(Peer::ours(&ours).await?, objects).await?;
+            curves::watchers(Peer::ours(&ours).await?).await?;
+        }
+        Part::Expressions | Part::Objects | Part::Fuzz { .. } | Part::Store(_) => {}
+    }
     Ok(())
 }
 

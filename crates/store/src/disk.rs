@@ -1,12 +1,17 @@
 //! A folder of files: all that the log asks of an operating system, so that tests
 //! can take the disk away at any moment.
 
+mod failpoints;
 mod folder;
 mod simulated;
 
 use std::{fmt, io, sync::Arc};
 
-pub use self::{folder::Folder, simulated::Simulated};
+pub use self::{
+    failpoints::{Failpoints, Harm, POINTS},
+    folder::Folder,
+    simulated::Simulated,
+};
 
 /// A flat folder. Names last once the folder is synced.
 pub trait Disk: fmt::Debug + Send + Sync {

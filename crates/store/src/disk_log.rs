@@ -241,6 +241,10 @@ impl Drop for DiskLog {
 
 impl Inner {
     fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().expect("not poisoned")
+        self.files.lock().unwrap_or_else(|poisoned| {
+            let mut files = poisoned.into_inner();
+            files.broken = true; // what the disk holds is unknown
+            files
+        })
     }
 }

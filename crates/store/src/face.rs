@@ -8,16 +8,19 @@
 
 mod aside;
 mod backup;
+mod call;
 #[cfg(test)]
 mod crash;
 mod fault;
 mod gateway;
+mod http2;
 mod hub;
 mod keyspace;
 mod kv;
 mod lease;
 mod leases;
 mod listen;
+mod mailbox;
 mod maintenance;
 mod member;
 mod metrics;

@@ -30,7 +30,7 @@ pub mod wire;
 
 pub use self::{
     cursor::Cursor,
-    disk::{Disk, File, Folder, Simulated},
+    disk::{Disk, Failpoints, File, Folder, Harm, POINTS, Simulated},
     disk_log::{DiskLog, Options},
     embedded::Embedded,
     engine::{Engine, Lineage, Note, Record, Replay, Write, Writing},

@@ -12,6 +12,11 @@ use super::{
 };
 use crate::{Failure, Record, disk::full};
 
+/// Where there is little room, files of the log are by so much smaller, at most.
+const SMALLEST: u64 = 16;
+/// And so is the reserve.
+const TIGHT: u64 = 4;
+
 impl Inner {
     /// Cuts off a torn tail, and sees to it that there is something to write to.
     pub(super) fn prepare(&self) -> io::Result<()> {
@@ -22,9 +27,8 @@ impl Inner {
             info!(file = last.name, offset = last.end, "cut off a write that was not acknowledged");
         }
         if files.segments.is_empty() {
-            self.reserve(&files)?;
-            let base = files.last();
-            files.segments.push(Segment::create(&*self.disk, base, self.options.segment)?);
+            let first = self.extend(&files, 0)?;
+            files.segments.push(first);
         } else if !self.disk.list()?.iter().any(|name| name == RESERVE) {
             files.room = Room::Reserve; // then the last is what it has become
         }
@@ -60,10 +64,7 @@ impl Inner {
 
     /// Goes on in another file, if there is room for one, and for the reserves.
     fn rotate(&self, files: &mut Files, length: u64, deletions: bool) -> Result<(), Failure> {
-        let size = self.options.segment.max(segment::HEADER + length);
-        let base = files.last();
-        let created = self.reserve(files).and_then(|()| Segment::create(&*self.disk, base, size));
-        match created {
+        match self.extend(files, length) {
             Ok(segment) => {
                 files.push(segment, Room::Enough);
                 Ok(())
@@ -94,12 +95,30 @@ impl Inner {
         Ok(())
     }
 
+    /// A file to go on in, with the reserves that it needs beside it. Where there is
+    /// little room it is smaller.
+    fn extend(&self, files: &Files, length: u64) -> io::Result<Segment> {
+        let least = (self.options.segment / SMALLEST).max(segment::HEADER + length);
+        let (mut size, mut tight) = (self.options.segment.max(least), false);
+        loop {
+            let reserved = self.reserve(files, size, tight);
+            let made = reserved.and_then(|()| Segment::create(&*self.disk, files.last(), size));
+            match made {
+                Err(error) if full(&error) && (size > least || !tight) => {
+                    (size, tight) = ((size / 2).max(least), true);
+                }
+                made => return made,
+            }
+        }
+    }
+
     /// Makes sure of the reserves: one for deletions, and one in which the next state
-    /// will fit. A file that is there may be a torn one.
-    fn reserve(&self, files: &Files) -> io::Result<()> {
+    /// will fit, also when the next file is full. One that is there may be a torn one, or
+    /// larger than need be, unless it is tight.
+    fn reserve(&self, files: &Files, next: u64, tight: bool) -> io::Result<()> {
         let state = files.snapshots.last().map_or(0, |snapshot| snapshot.size) + files.grown();
-        let sizes =
-            [(RESERVE, self.options.reserve), (STATE_RESERVE, state + self.options.reserve)];
+        let reserve = self.options.reserve / if tight { TIGHT } else { 1 };
+        let sizes = [(RESERVE, reserve), (STATE_RESERVE, state + next + reserve)];
         let names = self.disk.list()?;
         for (name, size) in sizes {
             let there = names.iter().any(|found| found == name);
@@ -112,7 +131,7 @@ impl Inner {
             let file = self.disk.open(name)?;
             match file.size()? {
                 have if have < size => file.allocate(size)?,
-                have if have / 2 > size => file.truncate(size)?,
+                have if have / 2 > size || (tight && have > size) => file.truncate(size)?,
                 _ => continue,
             }
             file.sync()?;

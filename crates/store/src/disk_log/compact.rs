@@ -1,5 +1,7 @@
 //! How the log begins anew: with a state that is written while it goes on.
 
+use std::io;
+
 use tracing::{error, info, warn};
 
 use super::{
@@ -36,6 +38,9 @@ impl Inner {
                 self.retain(&mut files, give_up);
                 if files.room == Room::Full {
                     files.room = Room::Enough; // there may be some: the next file will show
+                    // Else the little that still fits there would keep all of it.
+                    let end = files.end();
+                    end.size = end.end;
                 }
             }
             Err(error) => {
@@ -78,9 +83,13 @@ impl Inner {
         let keep = files.snapshots.iter().rposition(|snapshot| no_room || snapshot.made <= old);
         let Some(keep) = keep else { return };
         let base = files.snapshots[keep].revision;
-        // The states first: a state must find all that came after it.
-        for snapshot in files.snapshots.drain(..keep) {
-            self.remove(&snapshot.name);
+        // The states first: a state must find all that came after it. One that cannot be
+        // removed is what is read next time, and needs the rest.
+        let gone = files.snapshots[..keep].iter().take_while(|state| self.remove(&state.name));
+        let gone = gone.count();
+        files.snapshots.drain(..gone);
+        if gone < keep {
+            return;
         }
         if let Err(error) = self.disk.sync() {
             warn!(%error, "cannot sync the folder; old files stay");
@@ -96,9 +105,15 @@ impl Inner {
         }
     }
 
-    fn remove(&self, name: &str) {
-        if let Err(error) = self.disk.remove(name) {
-            warn!(name, %error, "cannot remove a file of the log");
+    /// Whether it is gone.
+    fn remove(&self, name: &str) -> bool {
+        match self.disk.remove(name) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => {
+                warn!(name, %error, "cannot remove a file of the log");
+                false
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt, io,
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -49,8 +49,9 @@ impl<V> Core<V> {
         Arc::new(Self { log, clock, mirror, writer, work, turn, loaded: Mutex::new(loaded) })
     }
 
+    /// Whoever panicked with it in his hands has said that it is broken.
     pub(super) fn writer(&self) -> MutexGuard<'_, Writer<V>> {
-        self.writer.lock().expect("not poisoned")
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was read when it was opened, for as long as that is worth its memory.
@@ -67,10 +68,22 @@ impl<V> Core<V> {
     }
 }
 
+/// Says that it is broken if the thread panics: nobody must wait for it.
+struct Fall<'a, V>(&'a Core<V>);
+
+impl<V> Drop for Fall<'_, V> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.writer().give_up();
+        }
+    }
+}
+
 impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
     pub(super) fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let this = self.clone();
         thread::Builder::new().name("store-log".into()).spawn(move || {
+            let _fall = Fall(&*this);
             while this.wait() {
                 this.turn();
             }
@@ -104,7 +117,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
 
     /// Commits all that has gathered.
     pub(super) fn turn(&self) {
-        let _turn = self.turn.lock().expect("not poisoned");
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             self.commit();
             let writer = self.writer();
@@ -118,18 +131,21 @@ impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
     fn wait(&self) -> bool {
         let mut writer = self.writer();
         loop {
-            if !writer.idle() {
+            if writer.broken {
+                return false;
+            } else if !writer.idle() {
                 return true;
             } else if writer.closing {
                 return false;
             } else if writer.expires() {
-                let (again, slept) = self.work.wait_timeout(writer, TICK).expect("not poisoned");
+                let (again, slept) =
+                    self.work.wait_timeout(writer, TICK).unwrap_or_else(PoisonError::into_inner);
                 if slept.timed_out() {
                     return true;
                 }
                 writer = again;
             } else {
-                writer = self.work.wait(writer).expect("not poisoned");
+                writer = self.work.wait(writer).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }

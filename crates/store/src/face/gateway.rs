@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::Frame;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::json;
@@ -25,7 +25,11 @@ static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).expect("made when building"));
 
 /// Answers a request below `/v3/`.
-pub(super) async fn answer(service: Service, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn answer<B>(service: Service, request: Request<B>) -> Response<Body>
+where
+    B: hyper::body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     if request.method() != Method::POST {
         return failure(
             &Status::new(Code::Unimplemented, "Method Not Allowed"),

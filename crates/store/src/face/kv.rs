@@ -7,7 +7,6 @@ use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status};
 
 use super::{
-    fault::Fault,
     requests::{self, check},
     service::Service,
 };
@@ -82,7 +81,7 @@ impl Kv for Service {
     ) -> Result<Response<pb::PutResponse>, Status> {
         let request = request.into_inner();
         check::put(&request)?;
-        self.fits(&request)?;
+        self.fits(request.encoded_len())?;
         self.member.metrics.puts.fetch_add(1, Ordering::Relaxed);
         let (response, revision) = self
             .member
@@ -113,7 +112,7 @@ impl Kv for Service {
     ) -> Result<Response<pb::TxnResponse>, Status> {
         let request = request.into_inner();
         check::txn(&request, self.limits.operations)?;
-        self.fits(&request)?;
+        self.fits(request.encoded_len())?;
         self.member.metrics.transactions.fetch_add(1, Ordering::Relaxed);
         let (response, revision) = self
             .member
@@ -130,15 +129,6 @@ impl Kv for Service {
         let revision = u64::try_from(request.into_inner().revision).unwrap_or_default();
         self.member.write(|state| state.compact(revision)).await?;
         Ok(Response::new(pb::CompactionResponse { header: self.header() }))
-    }
-}
-
-impl Service {
-    fn fits(&self, request: &impl prost::Message) -> Result<(), Status> {
-        if request.encoded_len() > self.limits.request_bytes {
-            return Err(Fault::TooLarge.into());
-        }
-        Ok(())
     }
 }
 

@@ -2,18 +2,15 @@
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use serde_json::json;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
     net::{TcpListener, TcpStream},
     task::JoinSet,
 };
@@ -23,7 +20,13 @@ use tonic::{Status, body::Body};
 use tower_service::Service as _;
 use tracing::{debug, warn};
 
-use super::{gateway, maintenance::VERSION, metrics, service::Service};
+use super::{
+    gateway,
+    http2::{Connection, PREFACE},
+    maintenance::VERSION,
+    metrics,
+    service::Service,
+};
 use crate::wire::pb::{
     cluster_server::ClusterServer, kv_server::KvServer, lease_server::LeaseServer,
     maintenance_server::MaintenanceServer, watch_server::WatchServer,
@@ -31,10 +34,6 @@ use crate::wire::pb::{
 
 /// How long a client may take to say who it is.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-
-/// How many requests one connection may have under way: an API server has one
-/// connection for each kind, and many watches on it.
-const STREAMS: u32 = 65_536;
 
 /// A port, and what it takes.
 #[derive(Debug)]
@@ -132,17 +131,36 @@ impl Front {
 
     async fn serve(
         self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         ending: CancellationToken,
     ) -> Result<(), String> {
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http2().max_concurrent_streams(STREAMS).initial_stream_window_size(1 << 20);
-        builder.http2().initial_connection_window_size(16 << 20);
+        let mut begun = BytesMut::with_capacity(4 << 10);
+        let is_http2 = |begun: &[u8]| PREFACE.starts_with(&begun[..begun.len().min(PREFACE.len())]);
+        while begun.len() < PREFACE.len() && is_http2(&begun) {
+            let read = tokio::time::timeout(HANDSHAKE, stream.read_buf(&mut begun)).await;
+            match read.map_err(|_| "it said nothing".to_owned())? {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        if is_http2(&begun) {
+            let input = begun.split_off(PREFACE.len());
+            let service = self.service.clone();
+            let serve = Arc::new(move |request| {
+                let answer = self.clone().answer(request);
+                Box::pin(answer) as std::pin::Pin<Box<dyn Future<Output = _> + Send>>
+            });
+            let connection = Connection::new(stream, service, serve, input);
+            return connection.run(ending).await.map_err(|error| error.to_string());
+        }
+        let (read, write) = tokio::io::split(stream);
+        let whole = tokio::io::join(std::io::Cursor::new(begun).chain(read), write);
         let service = service_fn(move |request| {
             let this = self.clone();
             async move { Ok::<_, Infallible>(this.answer(request).await) }
         });
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(whole), service);
         let mut connection = std::pin::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -155,7 +173,11 @@ impl Front {
     }
 
     /// A service for each first part of the path.
-    async fn grpc(mut self, request: Request<Incoming>) -> Response<Body> {
+    async fn grpc<B>(mut self, request: Request<B>) -> Response<Body>
+    where
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+    {
         let path = request.uri().path().strip_prefix("/etcdserverpb.").unwrap_or_default();
         let answer = match path.split_once('/').map(|(service, _)| service) {
             Some("KV") => self.kv.call(request).await,
@@ -172,7 +194,11 @@ impl Front {
         }
     }
 
-    async fn answer(self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    where
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+    {
         let kind =
             request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
         let path = request.uri().path();

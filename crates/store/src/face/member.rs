@@ -4,8 +4,9 @@
 //! and nobody is answered, or shown anything, before it is durable.
 
 use std::{
-    fmt, io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, atomic::Ordering},
+    fmt, io, mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    task::Waker,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -14,7 +15,13 @@ use object::Clock;
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
-use super::{fault::Fault, hub::Hub, metrics::Metrics, state::State};
+use super::{
+    fault::Fault,
+    hub::Hub,
+    mailbox::{Mailbox, Outcome},
+    metrics::Metrics,
+    state::State,
+};
 use crate::{Error, Failure, Image, Log, Removals};
 
 /// How often expiry is looked at, while anything can expire.
@@ -40,14 +47,21 @@ pub(super) struct Inner {
 /// Somebody whose answer can be given when the log has come that far.
 struct Waiting {
     position: u64,
-    answer: oneshot::Sender<Outcome>,
+    who: Who,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Outcome {
-    Durable,
-    /// Taken back: what needs no room may try again.
-    Full,
+enum Who {
+    One(oneshot::Sender<Outcome>),
+    /// A stream of a connection.
+    Stream(Arc<Mailbox>, u32),
+}
+
+/// Requests that are judged one after the other, with nobody in between. The log hears
+/// of them when this ends.
+pub(super) struct Turn<'a> {
+    member: &'a Member,
+    inner: Option<MutexGuard<'a, Inner>>,
+    sleeping: bool,
 }
 
 impl Member {
@@ -77,6 +91,7 @@ impl Member {
     pub(super) fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let this = self.clone();
         thread::Builder::new().name("etcd-log".into()).spawn(move || {
+            let _fall = Fall(&this);
             while this.wait() {
                 this.commit();
             }
@@ -89,7 +104,7 @@ impl Member {
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("not poisoned")
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner) // `Fall` has said it
     }
 
     /// Looks at what is durable.
@@ -109,45 +124,25 @@ impl Member {
         mut request: impl FnMut(&mut State) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         for spare in [false, true] {
-            let (done, durable) = self.submit(spare, &mut request)?;
+            let (done, durable) = {
+                let mut turn = self.turn();
+                let (done, position) = turn.judge(spare, &mut request)?;
+                (done, position.map(|position| turn.wait_alone(position)))
+            };
             let Some(durable) = durable else { return Ok(done) };
             match durable.await.map_err(|_| Fault::Stopped)? {
                 Outcome::Durable => return Ok(done),
                 Outcome::Full => {}
+                Outcome::Broken => return Err(Fault::Stopped),
             }
         }
         Err(Fault::NoSpace)
     }
 
-    fn submit<T>(
-        &self,
-        spare: bool,
-        request: &mut impl FnMut(&mut State) -> Result<T, Fault>,
-    ) -> Result<(T, Option<oneshot::Receiver<Outcome>>), Fault> {
-        let mut inner = self.inner();
-        if inner.broken || inner.closing {
-            return Err(Fault::Stopped);
-        }
+    pub(super) fn turn(&self) -> Turn<'_> {
+        let inner = self.inner();
         let sleeping = inner.state.idle();
-        let done = inner.state.judge(spare, request);
-        if done.as_ref().is_err_and(|fault| *fault == Fault::Quota) {
-            inner.state.set_alarm(true);
-        }
-        let wake = sleeping && !inner.state.idle();
-        let done = done.map(|done| {
-            let position = inner.state.position();
-            let durable = (position > inner.state.durable_position()).then(|| {
-                let (answer, durable) = oneshot::channel();
-                inner.waiting.push(Waiting { position, answer });
-                durable
-            });
-            (done, durable)
-        });
-        drop(inner);
-        if wake {
-            self.work.notify_one();
-        }
-        done
+        Turn { member: self, inner: Some(inner), sleeping }
     }
 
     /// Sleeps until there is something to commit; false: it is over.
@@ -166,9 +161,9 @@ impl Member {
                 return false;
             }
             inner = if inner.state.leases.0.is_empty() {
-                self.work.wait(inner).expect("not poisoned")
+                self.work.wait(inner).unwrap_or_else(PoisonError::into_inner)
             } else {
-                self.work.wait_timeout(inner, TICK).expect("not poisoned").0
+                self.work.wait_timeout(inner, TICK).unwrap_or_else(PoisonError::into_inner).0
             };
         }
     }
@@ -185,22 +180,28 @@ impl Member {
                 warn!(records = records.len(), "the disk is full");
                 let mut inner = self.inner();
                 inner.state.refused();
-                for waiting in std::mem::take(&mut inner.waiting) {
-                    let _ = waiting.answer.send(Outcome::Full); // who asked may have gone
-                }
+                let waiting = mem::take(&mut inner.waiting);
                 let image = self.log.due().then(|| image(&inner.state));
                 drop(inner);
+                tell(waiting, Outcome::Full);
                 if let Some(image) = image {
                     self.log.compact(image);
                 }
             }
             Err(Failure::Broken(error)) => {
                 error!(%error, "cannot append to the log; nothing more is written");
-                let mut inner = self.inner();
-                inner.broken = true;
-                inner.waiting.clear(); // who waits hears of it
+                self.give_up();
             }
         }
+    }
+
+    /// What the log holds is unknown: nothing more is taken.
+    fn give_up(&self) {
+        let mut inner = self.inner();
+        inner.broken = true;
+        let waiting = mem::take(&mut inner.waiting);
+        drop(inner);
+        tell(waiting, Outcome::Broken);
     }
 
     fn committed(&self, due: bool) {
@@ -210,18 +211,94 @@ impl Member {
         hub.tell(&state.keys, from, to);
         let durable = state.durable_position();
         let image = due.then(|| image(state));
-        let (done, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut inner.waiting).into_iter().partition(|w| w.position <= durable);
-        inner.waiting = later;
+        // In the order in which they were judged, and so of their positions.
+        let done = inner.waiting.partition_point(|waiting| waiting.position <= durable);
+        let later = inner.waiting.split_off(done);
+        let done = mem::replace(&mut inner.waiting, later);
         drop(inner);
         self.metrics.commits.fetch_add(1, Ordering::Relaxed);
-        for waiting in done {
-            let _ = waiting.answer.send(Outcome::Durable); // who asked may have gone
-        }
+        tell(done, Outcome::Durable);
         if let Some(image) = image {
             self.log.compact(image);
         }
     }
+}
+
+/// Says that it is broken if the thread panics: nobody must wait for it.
+struct Fall<'a>(&'a Member);
+
+impl Drop for Fall<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.give_up();
+        }
+    }
+}
+
+impl Turn<'_> {
+    pub(super) fn state(&self) -> &State {
+        &self.inner().state
+    }
+
+    /// What was done, and where the log must have come before that may be told: with
+    /// all that it saw.
+    pub(super) fn judge<T>(
+        &mut self,
+        spare: bool,
+        request: impl FnOnce(&mut State) -> Result<T, Fault>,
+    ) -> Result<(T, Option<u64>), Fault> {
+        let inner = self.inner.as_mut().expect("until it is dropped");
+        if inner.broken || inner.closing {
+            return Err(Fault::Stopped);
+        }
+        let done = inner.state.judge(spare, request);
+        if done.as_ref().is_err_and(|fault| *fault == Fault::Quota) {
+            inner.state.set_alarm(true);
+        }
+        let position = inner.state.position();
+        done.map(|done| (done, (position > inner.state.durable_position()).then_some(position)))
+    }
+
+    /// Tells a stream when the log has come so far.
+    pub(super) fn wait(&mut self, position: u64, stream: u32, mailbox: &Arc<Mailbox>) {
+        self.push(Waiting { position, who: Who::Stream(mailbox.clone(), stream) });
+    }
+
+    fn wait_alone(&mut self, position: u64) -> oneshot::Receiver<Outcome> {
+        let (answer, durable) = oneshot::channel();
+        self.push(Waiting { position, who: Who::One(answer) });
+        durable
+    }
+
+    fn push(&mut self, waiting: Waiting) {
+        self.inner.as_mut().expect("until it is dropped").waiting.push(waiting);
+    }
+
+    fn inner(&self) -> &Inner {
+        self.inner.as_ref().expect("until it is dropped")
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let wake = self.sleeping && !self.inner().state.idle();
+        self.inner = None;
+        if wake {
+            self.member.work.notify_one();
+        }
+    }
+}
+
+/// Tells them all, and each connection once.
+fn tell(waiting: Vec<Waiting>, outcome: Outcome) {
+    let mut owners = Vec::new();
+    for waiting in waiting {
+        match waiting.who {
+            Who::One(answer) => drop(answer.send(outcome)), // who asked may have gone
+            Who::Stream(mailbox, stream) => owners.extend(mailbox.put(stream, outcome)),
+        }
+    }
+    owners.into_iter().for_each(Waker::wake);
 }
 
 /// What the log may begin with: all that can still be asked for.

@@ -28,7 +28,7 @@ struct Gate {
 impl Log for Gate {
     fn append(&self, batch: &[Record]) -> Result<(), Failure> {
         self.began.send(batch.len()).unwrap();
-        let end = self.end.lock().unwrap().recv_timeout(Duration::from_secs(60)).unwrap();
+        let end = self.end.lock().unwrap().recv_timeout(Duration::from_mins(1)).unwrap();
         end.map_err(Failure::Broken)?;
         self.log.append(batch)
     }

@@ -13,8 +13,14 @@ use crate::fixture::{Still, small};
 async fn memory() {
     contract::run(|| {
         let mirror = Mirror::new(Bounds::default());
-        let engine = Arc::new(Embedded::memory(mirror.clone(), Arc::new(Still::default())));
-        Subject { engine, mirror }
+        let clock = Arc::new(Still::default());
+        let engine = Arc::new(Embedded::memory(mirror.clone(), clock.clone()));
+        let expires = engine.clone();
+        let pass = move |seconds| {
+            clock.pass(seconds);
+            expires.expire();
+        };
+        Subject { engine, mirror, pass: Some(Arc::new(pass)) }
     })
     .await;
 }
@@ -25,8 +31,9 @@ async fn simulated_disk() {
         let (mirror, clock) = (Mirror::new(Bounds::default()), Arc::new(Still::default()));
         let options = Options { background: true, ..small() };
         let log = DiskLog::open(Arc::new(Simulated::default()), clock.clone(), options);
-        let engine = Embedded::open(log.expect("empty"), mirror.clone(), clock);
-        Subject { engine: Arc::new(engine.expect("empty")), mirror }
+        let engine = Embedded::open(log.expect("empty"), mirror.clone(), clock.clone());
+        let pass = move |seconds| clock.pass(seconds);
+        Subject { engine: Arc::new(engine.expect("empty")), mirror, pass: Some(Arc::new(pass)) }
     })
     .await;
 }
@@ -40,8 +47,9 @@ async fn folder() {
         let disk = Folder::open(folder.path().join(nth.get().to_string())).expect("a folder");
         let (mirror, clock) = (Mirror::new(Bounds::default()), Arc::new(Still::default()));
         let log = DiskLog::open(Arc::new(disk), clock.clone(), Options::default());
-        let engine = Embedded::open(log.expect("empty"), mirror.clone(), clock);
-        Subject { engine: Arc::new(engine.expect("empty")), mirror }
+        let engine = Embedded::open(log.expect("empty"), mirror.clone(), clock.clone());
+        let pass = move |seconds| clock.pass(seconds);
+        Subject { engine: Arc::new(engine.expect("empty")), mirror, pass: Some(Arc::new(pass)) }
     })
     .await;
 }

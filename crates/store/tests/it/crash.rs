@@ -122,10 +122,17 @@ fn whatever_moment_the_power_goes() {
 #[test]
 #[ignore = "takes many minutes"]
 fn a_hundred_thousand_images() {
-    every_moment(4..400);
+    let (mut images, mut from) = (0, 4);
+    while images < 100_000 {
+        images += every_moment(from..from + 20);
+        from += 20;
+    }
+    println!("{images} crash images: nothing lost");
 }
 
-fn every_moment(seeds: std::ops::Range<u64>) {
+/// Gives how many images of a disk there were.
+fn every_moment(seeds: std::ops::Range<u64>) -> u64 {
+    let mut images = 0;
     let history = history();
     let whole = Simulated::default();
     go_on(&on_disk(&whole, small()).unwrap(), &history);
@@ -157,8 +164,10 @@ fn every_moment(seeds: std::ops::Range<u64>) {
             check(&store, &history, further);
             assert_eq!(go_on(&store, &history), WRITES, "it can be written to");
             check(&store, &history, WRITES);
+            images += 2;
         }
     }
+    images
 }
 
 #[test]
@@ -174,6 +183,19 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
 
 #[test]
 fn what_has_rotted_is_refused_and_never_served() {
+    rot(13);
+}
+
+/// `cargo test -p store --release -- --ignored every_byte_rots`
+#[test]
+#[ignore = "takes many minutes"]
+fn every_byte_rots() {
+    let (refused, all) = rot(1);
+    println!("{all} bytes turned over, {refused} refused, nothing served that was not written");
+}
+
+/// Turns over every so manieth byte. Gives how many were refused, and of how many.
+fn rot(every: usize) -> (u32, u32) {
     let history = history();
     let disk = Simulated::default();
     let store = on_disk(&disk, small()).unwrap();
@@ -184,10 +206,11 @@ fn what_has_rotted_is_refused_and_never_served() {
     };
     go_on(&store, &history);
     drop(store);
-    let mut refused = 0;
+    let (mut refused, mut all) = (0, 0);
     for name in files(&disk) {
         let size = store::Disk::open(&disk, &name).unwrap().size().unwrap();
-        for offset in (0..usize::try_from(size).unwrap()).step_by(13) {
+        for offset in (0..usize::try_from(size).unwrap()).step_by(every) {
+            all += 1;
             let rotten = disk.after_crash(0);
             rotten.rot(&name, offset);
             match on_disk(&rotten, small()) {
@@ -207,4 +230,5 @@ fn what_has_rotted_is_refused_and_never_served() {
         }
     }
     assert!(refused > 100, "{refused}");
+    (refused, all)
 }

@@ -97,7 +97,7 @@ fn operation(request: Request) -> pb::RequestOp {
 }
 
 async fn in_time<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(120), future).await.expect("in time")
+    tokio::time::timeout(Duration::from_mins(2), future).await.expect("in time")
 }
 
 #[tokio::test]

@@ -54,7 +54,11 @@ pub(crate) fn open(log: Arc<dyn Log>, bounds: Bounds) -> Result<Store, Error> {
     open_at(log, bounds, Arc::default())
 }
 
-fn open_at(log: Arc<dyn Log>, bounds: Bounds, clock: Arc<Still>) -> Result<Store, Error> {
+pub(crate) fn open_at(
+    log: Arc<dyn Log>,
+    bounds: Bounds,
+    clock: Arc<Still>,
+) -> Result<Store, Error> {
     let mirror = Mirror::new(bounds);
     let engine = Embedded::open(log, mirror.clone(), clock.clone())?;
     let serve = |prefix| mirror.serve(prefix, Arc::new(Plain), &engine);

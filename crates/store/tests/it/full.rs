@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, thread, time::Duration};
 
 use bytes::Bytes;
-use store::{Error, Options, Simulated, Write};
+use store::{Disk as _, Error, Options, Simulated, Write};
 
 use crate::fixture::{Store, delete, on_disk, put, small};
 
@@ -50,6 +50,45 @@ fn deletions_go_on_and_give_room() {
     drop(store);
     let store = on_disk(&disk.after_crash(1), small()).unwrap();
     assert_eq!((store.pods.len(), store.pods.pin().revision), (1, made));
+}
+
+/// However small the disk beside the files of the log: what was written last is deleted,
+/// half of it all, and there is room again, before any state was written and after.
+#[test]
+fn a_small_disk_recovers_when_half_is_deleted() {
+    let options = Options { segment: 65_536, reserve: 16_384, compact: 1 << 20, ..small() };
+    for room in (57_344..=262_144).step_by(8_192) {
+        let disk = Simulated::default();
+        disk.limit(Some(room));
+        let store = on_disk(&disk, options).unwrap_or_else(|error| panic!("{room}: {error}"));
+        for round in 0..3 {
+            let mut there = Vec::new();
+            let full = loop {
+                let key = format!("/registry/pods/a/{round}-{:05}", there.len());
+                match insist(&store, || put(&key, 0, &"x".repeat(300))) {
+                    Ok(revision) => there.push((key, revision)),
+                    Err(error) => break error,
+                }
+            };
+            assert!(full == Error::Full && there.len() > 20, "{room}, {round}: {}", there.len());
+            let half = there.split_off(there.len() / 2);
+            for (key, revision) in half {
+                store.write(delete(&key, revision)).unwrap_or_else(|e| panic!("{room}: {e}"));
+            }
+            let again = insist(&store, || put("/registry/pods/a/again", 0, &"x".repeat(300)));
+            let files = || -> Vec<_> {
+                let size = |name: &String| disk.open(name).and_then(|file| file.size());
+                let names = disk.list().unwrap_or_default();
+                names.iter().map(|name| (name.clone(), size(name).unwrap_or_default())).collect()
+            };
+            let again = again
+                .unwrap_or_else(|error| panic!("{room}, in round {round}: {error}: {:?}", files()));
+            there.push(("/registry/pods/a/again".to_owned(), again));
+            for (key, revision) in there {
+                insist(&store, || delete(&key, revision)).unwrap_or_else(|e| panic!("{room}: {e}"));
+            }
+        }
+    }
 }
 
 #[test]

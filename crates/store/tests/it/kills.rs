@@ -88,7 +88,7 @@ impl Victim {
         let this = Self(child);
         let begun = Instant::now();
         while std::net::TcpStream::connect(address).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(120), "it does not get up");
+            assert!(begun.elapsed() < Duration::from_mins(2), "it does not get up");
             std::thread::sleep(Duration::from_millis(10));
         }
         this
@@ -177,6 +177,7 @@ async fn under_kills(times: usize) {
         );
     }
     assert!(fs::read_dir(&data).expect("there").count() < 40, "old files go");
+    println!("{times} kills: {} operations checked, {writes} writes, nothing lost", history.len());
 }
 
 /// Reads and writes as long as it lasts. Gives what it saw.

@@ -1,10 +1,12 @@
 //! What the store promises, shown on bytes: it knows no objects.
 
+mod cluster;
 mod commit;
 mod contract;
 mod crash;
 mod crowd;
 mod face;
+mod failpoints;
 mod fixture;
 mod full;
 mod http2;

@@ -157,7 +157,7 @@ async fn whoever_waits_for_a_revision_hears_of_it() {
     store.write(put(LEASE, 0, "")).unwrap();
     assert!(futures_poll(&mut waiting).is_pending());
     store.write(put(LEASE, 2, "")).unwrap();
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it is complete");
+    tokio::time::timeout(Duration::from_mins(1), waiting).await.expect("it is complete");
 }
 
 fn futures_poll<F: Future>(future: &mut std::pin::Pin<Box<F>>) -> std::task::Poll<F::Output> {

@@ -128,7 +128,7 @@ fn kms(socket: &Path) -> Kms {
     Kms::new(Config {
         name: "toy".into(),
         endpoint: format!("unix://{}", socket.display()),
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
     })
 }
 

@@ -1,0 +1,184 @@
+//! What is promised to who watches.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use super::{Subject, key};
+use crate::{Cursor, Error, Topic, Write};
+
+pub(super) async fn a_watch_sees_every_change_in_order(on: &Subject) {
+    let things = on.serve();
+    let made = on.put("a/x", 0, "1").await.expect("absent");
+    let mut late = Cursor::open(&things, Topic::Namespace("a".into()), made).expect("in the ring");
+    let changed = on.put("a/x", made, "2").await.expect("as expected");
+    on.put("b/x", 0, "1").await.expect("absent");
+    let gone = on.delete("a/x", changed).await.expect("as expected");
+    let event = late.next().await.expect("still there");
+    let old = event.old.as_ref().map(|old| (old.revision, old.object.clone()));
+    assert_eq!((event.revision, old), (changed, Some((made, Bytes::from_static(b"1")))));
+    let event = late.next().await.expect("still there");
+    assert_eq!((event.revision, event.new.is_none()), (gone, true));
+    assert!(late.try_next().is_none());
+    let ahead = Cursor::open(&things, Topic::All, gone + 1).map(drop);
+    assert_eq!(ahead, Err(Error::Ahead { revision: gone + 1 }));
+}
+
+pub(super) async fn what_is_made_again_is_new(on: &Subject) {
+    let things = on.serve();
+    let mut watch = Cursor::open(&things, Topic::All, things.pin().revision).expect("now");
+    let mut revisions = Vec::new();
+    for _ in 0..3 {
+        let made = on.put("a/x", 0, "1").await.expect("absent");
+        let gone = on.delete("a/x", made).await.expect("as expected");
+        assert_eq!(on.delete("a/x", made).await, Err(Error::Conflict { want: made, have: 0 }));
+        revisions.extend([made, gone]);
+    }
+    for (nth, revision) in revisions.into_iter().enumerate() {
+        let event = watch.next().await.expect("held");
+        assert_eq!((event.revision, event.new.is_some()), (revision, nth % 2 == 0));
+        assert_eq!(event.old.is_some(), nth % 2 == 1, "nothing of the one before");
+    }
+}
+
+pub(super) async fn progress_moves_though_nothing_happens_here(on: &Subject) {
+    let things = on.serve();
+    let before = things.complete_through();
+    let elsewhere = Write::put("/registry/others/x", 0, Bytes::new(), Bytes::new());
+    let written = on.engine.write(elsewhere).await.expect("absent");
+    assert!(written > before);
+    let newest = on.engine.newest().await.expect("it can be asked");
+    assert!(newest >= written, "{newest} is older than {written}");
+    let patience = std::time::Duration::from_secs(30);
+    tokio::time::timeout(patience, things.wait_for(newest)).await.expect("a bookmark can be sent");
+    assert!(things.is_empty() && things.pin().revision >= written);
+    Cursor::open(&things, Topic::All, written).expect("a watch can begin there");
+}
+
+/// A watch that begins anywhere sees what came after, all of it and nothing else.
+pub(super) async fn a_watch_can_begin_anywhere(on: &Subject) {
+    let things = on.serve();
+    let mut revisions = vec![things.pin().revision];
+    let mut x = 0;
+    for nth in 0..10 {
+        x = on.put("a/x", x, &nth.to_string()).await.expect("as expected");
+        revisions.push(x);
+    }
+    for (nth, from) in revisions.iter().enumerate() {
+        let mut watch = Cursor::open(&things, Topic::All, *from).expect("in the ring");
+        for revision in &revisions[nth + 1..] {
+            let event = watch.next().await.expect("held");
+            assert_eq!((event.revision, event.key.as_str()), (*revision, key("a/x").as_str()));
+        }
+        assert!(watch.try_next().is_none(), "nothing else");
+    }
+}
+
+/// Many write at once, and everybody who watches sees each write once, in one order.
+pub(super) async fn all_who_watch_see_the_same(on: Subject) {
+    let things = on.serve();
+    let from = things.pin().revision;
+    let mut writing = JoinSet::new();
+    for writer in 0..8 {
+        let on = on.clone();
+        writing.spawn(async move {
+            let mut made = Vec::new();
+            let name = format!("a/{writer}");
+            for nth in 0..10 {
+                let expect = made.last().copied().unwrap_or_default();
+                made.push(on.put(&name, expect, &nth.to_string()).await.expect("nobody else"));
+            }
+            made
+        });
+    }
+    let mut watching = JoinSet::new();
+    for _ in 0..4 {
+        let mut watch = Cursor::open(&things, Topic::All, from).expect("in the ring");
+        watching.spawn(async move {
+            let mut seen = Vec::new();
+            for _ in 0..80 {
+                seen.push(watch.next().await.expect("held").revision);
+            }
+            seen
+        });
+    }
+    let made: BTreeSet<_> = writing.join_all().await.concat().into_iter().collect();
+    assert_eq!(made.len(), 80, "no revision is given twice");
+    for seen in watching.join_all().await {
+        assert!(seen.iter().eq(made.iter()), "each once, in order");
+    }
+}
+
+/// Who reads late misses nothing, and who has gone disturbs nobody.
+pub(super) async fn who_reads_late_misses_nothing(on: &Subject) {
+    let things = on.serve();
+    let from = things.pin().revision;
+    let mut late = Cursor::open(&things, Topic::All, from).expect("in the ring");
+    let gone = Cursor::open(&things, Topic::All, from).expect("in the ring");
+    for nth in 0..200 {
+        on.put(&format!("a/{nth:03}"), 0, "x").await.expect("absent");
+    }
+    drop(gone);
+    for nth in 0..200 {
+        let event = late.next().await.expect("held");
+        assert_eq!(event.key.as_str(), key(&format!("a/{nth:03}")), "in order");
+    }
+    assert!(late.try_next().is_none());
+}
+
+/// A watch of some of it is told of what comes to belong there, and of what ceases to.
+pub(super) async fn a_watch_of_some_sees_what_comes_and_goes(on: &Subject) {
+    let things = on.serve();
+    let from = things.pin().revision;
+    let open = |topic: Topic| Cursor::open(&things, topic, from).expect("in the ring");
+    let text = |text: &str| Topic::Index("text".into(), text.into());
+    let (mut red, mut blue) = (open(text("red")), open(text("blue")));
+    let mut space = open(Topic::Namespace("b".into()));
+    let made = on.put("a/x", 0, "red").await.expect("absent");
+    let changed = on.put("a/x", made, "blue").await.expect("as expected");
+    let gone = on.delete("a/x", changed).await.expect("as expected");
+    let other = on.put("b/x", 0, "green").await.expect("absent");
+    for (watch, expected) in [(&mut red, [made, changed]), (&mut blue, [changed, gone])] {
+        for revision in expected {
+            assert_eq!(watch.next().await.expect("held").revision, revision);
+        }
+        assert!(watch.try_next().is_none());
+    }
+    assert_eq!(space.next().await.expect("held").revision, other);
+    assert!(space.try_next().is_none());
+}
+
+/// A deletion is of the revision at which it happened, and shows what there was.
+pub(super) async fn a_deletion_has_a_revision_of_its_own(on: &Subject) {
+    let things = on.serve();
+    let made = on.put("a/x", 0, "1").await.expect("absent");
+    let mut watch = Cursor::open(&things, Topic::All, made).expect("now");
+    on.engine
+        .write(Write::put("/registry/others/y", 0, Bytes::new(), Bytes::new()))
+        .await
+        .expect("absent");
+    let gone = on.delete("a/x", made).await.expect("as expected");
+    let event = watch.next().await.expect("held");
+    let old = event.old.as_ref().expect("it was there");
+    assert_eq!((event.revision, old.revision, &*old.object), (gone, made, &b"1"[..]));
+    assert!(gone > made + 1 && event.new.is_none());
+}
+
+/// What is older than can be told is refused, so that nobody believes he has seen all.
+pub(super) async fn a_watch_from_too_long_ago_is_refused(on: &Subject) {
+    let made = on.put("a/x", 0, "1").await.expect("absent");
+    on.put("a/x", made, "2").await.expect("as expected");
+    let things = on.serve();
+    match things.floor() {
+        0 => {} // everything can be told
+        floor => {
+            let early = Cursor::open(&things, Topic::All, floor - 1).map(drop);
+            assert_eq!(early, Err(Error::Compacted { floor }));
+        }
+    }
+    on.mirror.cease(super::PREFIX);
+    let over =
+        Cursor::open(&things, Topic::All, things.floor()).map(|mut cursor| cursor.try_next());
+    assert!(matches!(over, Err(Error::Closed) | Ok(Some(Err(Error::Closed)))), "{over:?}");
+}

@@ -1,0 +1,207 @@
+//! A disk on which anything can be made to go wrong, by name.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use super::{Disk, File};
+
+/// Where something can go wrong: what is done, and to which kind of file.
+pub const POINTS: [&str; 30] = [
+    "folder.list",
+    "folder.lock",
+    "folder.sync",
+    "log.create",
+    "log.open",
+    "log.read",
+    "log.remove",
+    "log.rename",
+    "log.size",
+    "log.sync",
+    "log.truncate",
+    "log.write",
+    "reserve.allocate",
+    "reserve.create",
+    "reserve.open",
+    "reserve.read",
+    "reserve.remove",
+    "reserve.rename",
+    "reserve.size",
+    "reserve.sync",
+    "reserve.truncate",
+    "reserve.write",
+    "state.create",
+    "state.open",
+    "state.read",
+    "state.remove",
+    "state.rename",
+    "state.size",
+    "state.sync",
+    "state.write",
+];
+
+/// What happens there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Harm {
+    Panic,
+    Error,
+    Delay(Duration),
+}
+
+/// A disk, and what will go wrong on it.
+#[derive(Clone, Debug)]
+pub struct Failpoints {
+    disk: Arc<dyn Disk>,
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    armed: Option<(&'static str, Harm, u64)>,
+    /// How often each point was passed.
+    passed: BTreeMap<String, u64>,
+}
+
+impl Failpoints {
+    pub fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, plan: Arc::default() }
+    }
+
+    /// Lets it go wrong when the point is passed for the `nth` time from now, once.
+    pub fn arm(&self, point: &'static str, harm: Harm, nth: u64) {
+        let mut plan = self.plan();
+        plan.passed.clear();
+        plan.armed = Some((point, harm, nth));
+    }
+
+    /// Whether it has happened, or nothing was meant to.
+    pub fn is_spent(&self) -> bool {
+        self.plan().armed.is_none()
+    }
+
+    /// How often each point was passed since it was last armed.
+    pub fn passed(&self) -> BTreeMap<String, u64> {
+        self.plan().passed.clone()
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner) // a panic may be meant
+    }
+
+    fn pass(&self, role: &str, what: &str) -> io::Result<()> {
+        let point = format!("{role}.{what}");
+        let harm = {
+            let mut plan = self.plan();
+            let passed = plan.passed.entry(point.clone()).or_default();
+            *passed += 1;
+            let passed = *passed;
+            let due =
+                |(armed, _, nth): &mut (&'static str, Harm, u64)| *armed == point && *nth == passed;
+            plan.armed.take_if(due).map(|(_, harm, _)| harm)
+        };
+        match harm {
+            None => Ok(()),
+            Some(Harm::Delay(time)) => {
+                thread::sleep(time);
+                Ok(())
+            }
+            Some(Harm::Error) => Err(io::Error::other(format!("{point} fails"))),
+            Some(Harm::Panic) => panic!("{point} panics"),
+        }
+    }
+
+    fn wrap(&self, role: &'static str, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(Wrapped { file, role, points: self.clone() })
+    }
+}
+
+/// What kind of file has this name.
+fn role(name: &str) -> &'static str {
+    if name.starts_with("state") {
+        "state"
+    } else if name.starts_with("reserve") {
+        "reserve"
+    } else {
+        "log"
+    }
+}
+
+impl Disk for Failpoints {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.pass("folder", "list")?;
+        self.disk.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.pass(role(name), "open")?;
+        Ok(self.wrap(role(name), self.disk.open(name)?))
+    }
+
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
+        self.pass(role(name), "create")?;
+        Ok(self.wrap(role(name), self.disk.create(name, size)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.pass(role(from), "rename")?;
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.pass(role(name), "remove")?;
+        self.disk.remove(name)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.pass("folder", "sync")?;
+        self.disk.sync()
+    }
+
+    fn lock(&self) -> io::Result<bool> {
+        self.pass("folder", "lock")?;
+        self.disk.lock()
+    }
+}
+
+#[derive(Debug)]
+struct Wrapped {
+    file: Arc<dyn File>,
+    role: &'static str,
+    points: Failpoints,
+}
+
+impl File for Wrapped {
+    fn size(&self) -> io::Result<u64> {
+        self.points.pass(self.role, "size")?;
+        self.file.size()
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.points.pass(self.role, "read")?;
+        self.file.read_at(into, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.points.pass(self.role, "write")?;
+        self.file.write_at(bytes, offset)
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        self.points.pass(self.role, "allocate")?;
+        self.file.allocate(size)
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        self.points.pass(self.role, "truncate")?;
+        self.file.truncate(size)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.points.pass(self.role, "sync")?;
+        self.file.sync()
+    }
+}

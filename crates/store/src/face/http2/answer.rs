@@ -1,0 +1,194 @@
+//! What clients are answered, as much at once as they take.
+
+use bytes::Buf as _;
+use http::{HeaderMap, Response};
+use hyper::body::Body as _;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::Status;
+
+use super::{
+    connection::{Connection, Done, OUT},
+    frame::{self, Reason},
+    hpack,
+    stream::Outgoing,
+};
+use crate::face::{
+    call::{Call, Reply},
+    fault::Fault,
+    mailbox::Outcome,
+};
+
+/// The headers of every answer to a call that went well: `:status: 200`, and
+/// `content-type: application/grpc`.
+const GOOD: &[u8] = b"\x88\x0f\x10\x10application/grpc";
+/// And what comes last: `grpc-status: 0`.
+const WELL: &[u8] = b"\x00\x0bgrpc-status\x010";
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Judges all calls that have come, under one lock.
+    pub(super) fn judge(&mut self) {
+        if self.calls.is_empty() {
+            return;
+        }
+        let calls = std::mem::take(&mut self.calls);
+        let member = self.service.member.clone();
+        let mut turn = member.turn();
+        for (stream, call, spare) in calls {
+            match self.service.judge(&mut turn, &call, spare) {
+                Ok((reply, None)) => self.reply(stream, reply),
+                Ok((reply, Some(position))) => {
+                    if let Some(open) = self.streams.get_mut(&stream) {
+                        turn.wait(position, stream, &self.mailbox);
+                        open.outgoing = Outgoing::Waiting(reply, call);
+                    }
+                }
+                Err(fault) => self.fail(stream, &fault.into()),
+            }
+        }
+    }
+
+    /// The log has come as far as a call that was judged.
+    pub(super) fn told(&mut self, stream: u32, outcome: Outcome) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        let Outgoing::Waiting(reply, call) =
+            std::mem::replace(&mut open.outgoing, Outgoing::Nothing)
+        else {
+            return;
+        };
+        match (outcome, call) {
+            (Outcome::Durable, _) => self.reply(stream, reply),
+            (Outcome::Broken, _) => self.fail(stream, &Fault::Stopped.into()),
+            (Outcome::Full, Call::Put(_)) => self.fail(stream, &Fault::NoSpace.into()),
+            // Once more: it may be one that makes room.
+            (Outcome::Full, call) if !reply.spare => self.calls.push((stream, call, true)),
+            (Outcome::Full, _) => self.fail(stream, &Fault::NoSpace.into()),
+        }
+    }
+
+    /// Sends it as a whole, if there is room for that; or begins to.
+    fn reply(&mut self, stream: u32, mut reply: Reply) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        let length = reply.len();
+        frame::headers(&mut self.out, stream, GOOD, false);
+        let fits = length <= self.frame
+            && i64::try_from(length).is_ok_and(|length| length <= open.window.min(self.window));
+        if !fits {
+            open.outgoing = Outgoing::Reply(reply);
+            return self.ready.push_back(stream);
+        }
+        self.window -= i64::try_from(length).unwrap_or_default();
+        frame::head(&mut self.out, frame::DATA, 0, stream, length);
+        reply.write(&mut self.out, length);
+        frame::headers(&mut self.out, stream, WELL, true);
+        self.close(stream);
+    }
+
+    /// Says what went wrong, and nothing else.
+    pub(super) fn fail(&mut self, stream: u32, status: &Status) {
+        let mut response = status.clone().into_http::<()>();
+        response.headers_mut().remove(http::header::CONTENT_LENGTH);
+        self.head(stream, &response, true);
+        self.close(stream);
+    }
+
+    /// A service has gone on.
+    pub(super) fn said(&mut self, stream: u32, done: Done) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        match done {
+            Done::Answer(response) => {
+                let over = response.body().is_end_stream();
+                self.head(stream, &response, over);
+                if over {
+                    self.close(stream);
+                } else {
+                    self.ask(stream, response.into_body());
+                }
+            }
+            Done::Part(Some(Ok(part)), body) => match part.into_data() {
+                Ok(data) => {
+                    open.outgoing = Outgoing::Part(data, body);
+                    self.ready.push_back(stream);
+                }
+                Err(part) => {
+                    let trailers = part.into_trailers().unwrap_or_default();
+                    let mut block = Vec::new();
+                    write(&mut block, &trailers);
+                    frame::headers(&mut self.out, stream, &block, true);
+                    self.close(stream);
+                }
+            },
+            Done::Part(None, _) => {
+                frame::head(&mut self.out, frame::DATA, frame::END_STREAM, stream, 0);
+                self.close(stream);
+            }
+            Done::Part(Some(Err(_)), _) => self.reset(stream, Reason::Closed),
+        }
+    }
+
+    /// Sends of what is ready as much as may be sent, each stream in its turn.
+    pub(super) fn pump(&mut self) {
+        while self.window > 0
+            && self.waiting() < OUT
+            && let Some(stream) = self.ready.pop_front()
+        {
+            self.pump_one(stream);
+        }
+    }
+
+    fn pump_one(&mut self, stream: u32) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        let may = usize::try_from(open.window.min(self.window)).unwrap_or(0).min(self.frame);
+        let length = match &open.outgoing {
+            Outgoing::Reply(reply) => reply.len(),
+            Outgoing::Part(part, _) => part.len(),
+            Outgoing::Nothing | Outgoing::Waiting(..) => return,
+        };
+        let count = length.min(may);
+        if count == 0 && length > 0 {
+            return; // woken by a wider window
+        }
+        open.window -= i64::try_from(count).unwrap_or_default();
+        self.window -= i64::try_from(count).unwrap_or_default();
+        frame::head(&mut self.out, frame::DATA, 0, stream, count);
+        match &mut open.outgoing {
+            Outgoing::Reply(reply) => reply.write(&mut self.out, count),
+            Outgoing::Part(part, _) => {
+                self.out.extend_from_slice(&part[..count]);
+                part.advance(count);
+            }
+            Outgoing::Nothing | Outgoing::Waiting(..) => {}
+        }
+        if count < length {
+            return self.ready.push_back(stream);
+        }
+        if let Outgoing::Part(_, body) = std::mem::replace(&mut open.outgoing, Outgoing::Nothing) {
+            return self.ask(stream, body);
+        }
+        frame::headers(&mut self.out, stream, WELL, true);
+        self.close(stream);
+    }
+
+    fn head<B>(&mut self, stream: u32, response: &Response<B>, end: bool) {
+        let mut block = Vec::with_capacity(128);
+        hpack::write_status(&mut block, response.status().as_u16());
+        write(&mut block, response.headers());
+        frame::headers(&mut self.out, stream, &block, end);
+    }
+
+    /// All is said. Who has not said all himself need not go on.
+    fn close(&mut self, stream: u32) {
+        if self.streams.get(&stream).is_some_and(|open| !open.is_ended()) {
+            self.reset(stream, Reason::Over);
+        } else {
+            self.forget(stream);
+        }
+    }
+}
+
+fn write(block: &mut Vec<u8>, headers: &HeaderMap) {
+    for (name, value) in headers {
+        if !matches!(name.as_str(), "connection" | "transfer-encoding") {
+            hpack::write(block, name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A connection: one task that reads, judges, and writes.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{
+    Stream as _,
+    future::{AbortHandle, Abortable},
+    stream::FuturesUnordered,
+};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use hyper::body::Frame;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::{io::poll_read_buf, sync::CancellationToken};
+use tonic::{Status, body::Body};
+
+use super::{
+    frame::{self, LARGEST, Reason, WINDOW},
+    hpack::Decoder,
+    stream::Stream,
+    upload::Upload,
+};
+use crate::face::{call::Call, mailbox::Mailbox, service::Service};
+
+/// How many requests may be under way: an API server has one connection for each kind,
+/// and many watches on it.
+pub(super) const STREAMS: u32 = 65_536;
+/// How much of one request may come before more is allowed.
+pub(super) const STREAM_WINDOW: u32 = 1 << 20;
+/// How much of all of them.
+pub(super) const ALL_WINDOW: u32 = 16 << 20;
+/// How much is read at once.
+const READ: usize = 64 << 10;
+/// More is not put together while so much waits to be written.
+pub(super) const OUT: usize = 256 << 10;
+/// And no more is read while so much waits.
+const CROWDED: usize = 1 << 20;
+
+/// Answers what is no call of KV.
+pub(in crate::face) type Serve = Arc<
+    dyn Fn(Request<Upload>) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> + Send + Sync,
+>;
+
+/// What a service has done for a stream.
+pub(super) enum Done {
+    Answer(Response<Body>),
+    /// The next part, and who will say more.
+    Part(Option<Result<Frame<Bytes>, Status>>, Body),
+}
+
+type Work = Abortable<Pin<Box<dyn Future<Output = (u32, Done)> + Send>>>;
+
+pub(in crate::face) struct Connection<S> {
+    io: S,
+    pub(super) service: Service,
+    pub(super) serve: Serve,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) input: BytesMut,
+    pub(super) out: Vec<u8>,
+    sent: usize,
+    pub(super) decoder: Decoder,
+    /// Headers that are not whole yet: of which stream, and whether they are all of it.
+    pub(super) block: Option<(u32, bool, Vec<u8>)>,
+    pub(super) streams: HashMap<u32, Stream>,
+    /// The newest stream.
+    pub(super) last: u32,
+    /// How much may be sent: in all, on a new stream, and in one frame.
+    pub(super) window: i64,
+    pub(super) initial: i64,
+    pub(super) frame: usize,
+    /// What has come, and is not given back yet.
+    pub(super) owed: u32,
+    /// What has come of calls that are not whole.
+    pub(super) buffered: usize,
+    /// Calls that are whole.
+    pub(super) calls: Vec<(u32, Call, bool)>,
+    /// Streams that have something to send, and may.
+    pub(super) ready: VecDeque<u32>,
+    work: FuturesUnordered<Work>,
+    /// Whether some of it has not been polled yet.
+    fresh: bool,
+    /// No new streams are taken.
+    pub(super) leaving: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// `input` is what has come behind the preface.
+    pub(in crate::face) fn new(io: S, service: Service, serve: Serve, input: BytesMut) -> Self {
+        let mut out = Vec::with_capacity(4 << 10);
+        let settings = [(frame::STREAMS, STREAMS), (frame::INITIAL_WINDOW, STREAM_WINDOW)];
+        frame::settings(&mut out, &settings);
+        frame::number(&mut out, frame::WINDOW_UPDATE, 0, ALL_WINDOW - 65_535);
+        Self {
+            io,
+            service,
+            serve,
+            mailbox: Arc::default(),
+            input,
+            out,
+            sent: 0,
+            decoder: Decoder::default(),
+            block: None,
+            streams: HashMap::new(),
+            last: 0,
+            window: WINDOW,
+            initial: WINDOW,
+            frame: LARGEST,
+            owed: 0,
+            buffered: 0,
+            calls: Vec::new(),
+            ready: VecDeque::new(),
+            work: FuturesUnordered::new(),
+            fresh: false,
+            leaving: false,
+        }
+    }
+
+    /// Answers until the client goes; from `ending` on only what it has asked before.
+    pub(in crate::face) async fn run(mut self, ending: CancellationToken) -> io::Result<()> {
+        let mut ending = std::pin::pin!(ending.cancelled());
+        std::future::poll_fn(|cx| {
+            if !self.leaving && ending.as_mut().poll(cx).is_ready() {
+                self.leaving = true;
+                frame::go_away(&mut self.out, self.last, Reason::Over);
+            }
+            self.poll(cx)
+        })
+        .await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            self.fresh = false;
+            for (stream, outcome) in self.mailbox.take(cx) {
+                self.told(stream, outcome);
+            }
+            while let Poll::Ready(Some(done)) = Pin::new(&mut self.work).poll_next(cx) {
+                if let Ok((stream, done)) = done {
+                    self.said(stream, done);
+                }
+            }
+            let read = self.read(cx)?;
+            if let Err(reason) = self.receive() {
+                frame::go_away(&mut self.out, self.last, reason);
+                let _ = self.flush(cx); // it ends in any case
+                return Poll::Ready(Err(io::Error::other(reason)));
+            }
+            self.judge();
+            self.pump();
+            let written = self.flush(cx)?;
+            let over = self.leaving && self.streams.is_empty() && written;
+            if over || matches!(read, Poll::Ready(0)) {
+                return Poll::Ready(Ok(()));
+            }
+            // What was written may have made room for more.
+            let more = written && self.window > 0 && !self.ready.is_empty();
+            if read.is_pending() && !self.fresh && !more {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// How many bytes have come; 0: the client has gone.
+    fn read(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<usize>> {
+        if self.waiting() > CROWDED {
+            return Ok(Poll::Pending); // woken when it is written
+        }
+        self.input.reserve(READ);
+        match poll_read_buf(Pin::new(&mut self.io), cx, &mut self.input) {
+            Poll::Ready(come) => come.map(Poll::Ready),
+            Poll::Pending => Ok(Poll::Pending),
+        }
+    }
+
+    /// Polls `service` from now on for a stream.
+    pub(super) fn start(
+        &mut self,
+        stream: u32,
+        service: impl Future<Output = Response<Body>> + Send + 'static,
+    ) {
+        self.push(stream, async move { (stream, Done::Answer(service.await)) });
+    }
+
+    /// Polls a body for its next part.
+    pub(super) fn ask(&mut self, stream: u32, mut body: Body) {
+        self.push(stream, async move {
+            let part = body.frame().await;
+            (stream, Done::Part(part, body))
+        });
+    }
+
+    fn push(&mut self, stream: u32, work: impl Future<Output = (u32, Done)> + Send + 'static) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        let (handle, registration) = AbortHandle::new_pair();
+        open.service = Some(handle);
+        self.work.push(Abortable::new(Box::pin(work), registration));
+        self.fresh = true;
+    }
+
+    /// Writes what there is; true: all of it.
+    fn flush(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        while self.sent < self.out.len() {
+            match Pin::new(&mut self.io).poll_write(cx, &self.out[self.sent..])? {
+                Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(count) => self.sent += count,
+                Poll::Pending => return Ok(false),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        Ok(!matches!(Pin::new(&mut self.io).poll_flush(cx)?, Poll::Pending))
+    }
+
+    /// How much waits to be written.
+    pub(super) fn waiting(&self) -> usize {
+        self.out.len() - self.sent
+    }
+}

@@ -1,0 +1,345 @@
+//! What clients send, frame by frame.
+
+use bytes::{Buf as _, Bytes};
+use http::{HeaderName, HeaderValue, Method as Verb, Request, Version};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::{Code, Status};
+
+use super::{
+    connection::{ALL_WINDOW, Connection, STREAM_WINDOW, STREAMS},
+    frame::{self, HEAD, Head, LARGEST, Reason, WIDEST},
+    hpack::Field,
+    stream::{Incoming, Stream},
+    upload::Upload,
+};
+use crate::face::call::{Call, Method};
+
+/// What headers may take while they come in several frames.
+const BLOCK: usize = 64 << 10;
+/// What calls that are not whole may hold, all together.
+const BUFFERED: usize = 256 << 20;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Takes all frames that are whole.
+    pub(super) fn receive(&mut self) -> Result<(), Reason> {
+        let (mut input, mut at) = (std::mem::take(&mut self.input), 0);
+        while let Some(head) = Head::parse(&input[at..]) {
+            if head.length > LARGEST {
+                return Err(Reason::FrameSize);
+            }
+            let Some(payload) = input[at + HEAD..].get(..head.length) else { break };
+            self.frame(head, payload)?;
+            at += HEAD + head.length;
+        }
+        input.advance(at);
+        self.input = input;
+        if self.owed > ALL_WINDOW / 4 {
+            frame::number(&mut self.out, frame::WINDOW_UPDATE, 0, std::mem::take(&mut self.owed));
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, head: Head, payload: &[u8]) -> Result<(), Reason> {
+        if self.block.is_some() != (head.kind == frame::CONTINUATION) {
+            return Err(Reason::Protocol);
+        }
+        let of_stream = matches!(
+            head.kind,
+            frame::DATA | frame::HEADERS | frame::PRIORITY | frame::RESET | frame::CONTINUATION
+        );
+        let of_all = matches!(head.kind, frame::SETTINGS | frame::PING | frame::GO_AWAY);
+        if (of_stream && head.stream == 0) || (of_all && head.stream != 0) {
+            return Err(Reason::Protocol);
+        }
+        match head.kind {
+            frame::DATA => self.data(head, payload),
+            frame::HEADERS => {
+                let block = head.content(payload)?.to_vec();
+                self.headers(head.stream, head.has(frame::END_STREAM), block, head)
+            }
+            frame::CONTINUATION => {
+                let (stream, end, mut block) = self.block.take().ok_or(Reason::Protocol)?;
+                block.extend_from_slice(payload);
+                if stream != head.stream {
+                    return Err(Reason::Protocol);
+                }
+                self.headers(stream, end, block, head)
+            }
+            frame::RESET => {
+                frame::to_number(payload)?;
+                if head.stream > self.last {
+                    return Err(Reason::Protocol);
+                }
+                self.forget(head.stream);
+                Ok(())
+            }
+            frame::SETTINGS => self.settings(head, payload),
+            frame::PING if payload.len() != 8 => Err(Reason::FrameSize),
+            frame::PING if !head.has(frame::ACK) => {
+                frame::head(&mut self.out, frame::PING, frame::ACK, 0, payload.len());
+                self.out.extend_from_slice(payload);
+                Ok(())
+            }
+            frame::WINDOW_UPDATE => self.widen(head.stream, frame::to_number(payload)?),
+            frame::PUSH => Err(Reason::Protocol),
+            _ => Ok(()), // a client's farewell, its priorities, and what is not known here
+        }
+    }
+
+    fn settings(&mut self, head: Head, mut payload: &[u8]) -> Result<(), Reason> {
+        if !payload.len().is_multiple_of(6) {
+            return Err(Reason::FrameSize);
+        } else if head.has(frame::ACK) {
+            return Ok(());
+        }
+        while let Some(((name, value), rest)) = frame::setting(payload) {
+            payload = rest;
+            match name {
+                frame::INITIAL_WINDOW => {
+                    let initial = i64::from(value);
+                    let more = initial - self.initial;
+                    if initial > WIDEST {
+                        return Err(Reason::FlowControl);
+                    }
+                    self.initial = initial;
+                    for (id, stream) in &mut self.streams {
+                        stream.window += more;
+                        self.ready.extend((more > 0).then_some(*id));
+                    }
+                }
+                frame::FRAME_SIZE => {
+                    let size = usize::try_from(value).unwrap_or(LARGEST);
+                    self.frame = size.clamp(LARGEST, 1 << 20);
+                }
+                _ => {}
+            }
+        }
+        frame::head(&mut self.out, frame::SETTINGS, frame::ACK, 0, 0);
+        Ok(())
+    }
+
+    fn widen(&mut self, stream: u32, more: u32) -> Result<(), Reason> {
+        let more = i64::from(more & 0x7fff_ffff);
+        if stream == 0 {
+            self.window += more;
+            return if more == 0 || self.window > WIDEST {
+                Err(Reason::FlowControl)
+            } else {
+                Ok(())
+            };
+        }
+        if let Some(open) = self.streams.get_mut(&stream) {
+            open.window += more;
+            if more == 0 || open.window > WIDEST {
+                self.reset(stream, Reason::FlowControl);
+            } else {
+                self.ready.push_back(stream);
+            }
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, head: Head, payload: &[u8]) -> Result<(), Reason> {
+        let length = u32::try_from(payload.len()).map_err(|_| Reason::FrameSize)?;
+        self.owed += length;
+        let content = head.content(payload)?;
+        let end = head.has(frame::END_STREAM);
+        if head.stream > self.last {
+            return Err(Reason::Protocol);
+        }
+        let Some(stream) = self.streams.get_mut(&head.stream) else { return Ok(()) };
+        let limit = self.service.limits.request_bytes + (512 << 10);
+        match &mut stream.incoming {
+            Incoming::Ended => {
+                self.reset(head.stream, Reason::Closed);
+                return Ok(());
+            }
+            Incoming::Upload(upload) => {
+                if !upload.push(content) {
+                    self.reset(head.stream, Reason::Calm);
+                    return Ok(());
+                }
+                if end {
+                    upload.end();
+                    stream.incoming = Incoming::Ended;
+                }
+            }
+            Incoming::Call(method, message) => {
+                if end && message.is_empty() {
+                    let call = read(*method, content);
+                    stream.incoming = Incoming::Ended;
+                    self.called(head.stream, call);
+                    return Ok(());
+                }
+                message.extend_from_slice(content);
+                self.buffered += content.len();
+                let (method, size) = (*method, message.len());
+                if end {
+                    let message = std::mem::take(message);
+                    stream.incoming = Incoming::Ended;
+                    self.buffered -= size;
+                    self.called(head.stream, read(method, &message));
+                } else if size > limit {
+                    let what =
+                        format!("grpc: received message larger than max ({size} vs. {limit})");
+                    self.fail(head.stream, &Status::new(Code::ResourceExhausted, what));
+                } else if self.buffered > BUFFERED {
+                    self.reset(head.stream, Reason::Calm);
+                }
+            }
+        }
+        if !end && length > 0 && self.streams.contains_key(&head.stream) {
+            self.given_back(head.stream, length);
+        }
+        Ok(())
+    }
+
+    /// Lets a client send as much again on a stream, now and then.
+    fn given_back(&mut self, stream: u32, length: u32) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        open.owed += length;
+        if open.owed > STREAM_WINDOW / 4 {
+            let owed = std::mem::take(&mut open.owed);
+            frame::number(&mut self.out, frame::WINDOW_UPDATE, stream, owed);
+        }
+    }
+
+    fn called(&mut self, stream: u32, call: Result<Call, Status>) {
+        match call {
+            Ok(call) => self.calls.push((stream, call, false)),
+            Err(status) => self.fail(stream, &status),
+        }
+    }
+
+    fn headers(
+        &mut self,
+        stream: u32,
+        end: bool,
+        block: Vec<u8>,
+        head: Head,
+    ) -> Result<(), Reason> {
+        if block.len() > BLOCK {
+            return Err(Reason::Calm);
+        } else if !head.has(frame::END_HEADERS) {
+            self.block = Some((stream, end, block));
+            return Ok(());
+        }
+        let mut fields = Vec::with_capacity(12);
+        self.decoder.decode(&block, &mut fields).map_err(|_| Reason::Compression)?;
+        if self.streams.contains_key(&stream) {
+            return if end { self.ended(stream) } else { Err(Reason::Protocol) };
+        } else if stream.is_multiple_of(2) {
+            return Err(Reason::Protocol);
+        } else if stream <= self.last {
+            return Ok(()); // trailers of one that is over
+        }
+        if self.leaving {
+            return Ok(()); // it was told so
+        }
+        self.last = stream;
+        if self.streams.len() >= usize::try_from(STREAMS).unwrap_or(usize::MAX) {
+            self.reset(stream, Reason::Refused);
+            return Ok(());
+        }
+        self.open(stream, end, &fields);
+        Ok(())
+    }
+
+    /// The client has said all, though no data said so.
+    fn ended(&mut self, stream: u32) -> Result<(), Reason> {
+        let Some(open) = self.streams.get_mut(&stream) else { return Ok(()) };
+        match std::mem::replace(&mut open.incoming, Incoming::Ended) {
+            Incoming::Call(method, message) => {
+                self.buffered -= message.len();
+                self.called(stream, read(method, &message));
+            }
+            Incoming::Upload(upload) => upload.end(),
+            Incoming::Ended => return Err(Reason::Closed),
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, stream: u32, end: bool, fields: &[Field]) {
+        let value = |name: &[u8]| {
+            let found = fields.iter().find(|(found, _)| found == name);
+            found.map_or(&b""[..], |(_, value)| value)
+        };
+        let grpc = value(b"content-type").starts_with(b"application/grpc");
+        let method = if grpc { Method::of(value(b":path")) } else { None };
+        if let Some(method) = method {
+            let incoming = Incoming::Call(method, Vec::new());
+            self.streams.insert(stream, Stream::new(self.initial, incoming));
+            if end {
+                let _ = self.ended(stream); // it is open
+            }
+            return;
+        }
+        let upload = Upload::default();
+        let incoming = if end {
+            upload.end();
+            Incoming::Ended
+        } else {
+            Incoming::Upload(upload.clone())
+        };
+        self.streams.insert(stream, Stream::new(self.initial, incoming));
+        match request(fields, upload) {
+            Some(request) => {
+                let answer = (self.serve)(request);
+                self.start(stream, answer);
+            }
+            None => self.reset(stream, Reason::Protocol),
+        }
+    }
+
+    /// The stream is over, whatever was said so far.
+    pub(super) fn reset(&mut self, stream: u32, reason: Reason) {
+        frame::number(&mut self.out, frame::RESET, stream, reason as u32);
+        self.forget(stream);
+    }
+
+    pub(super) fn forget(&mut self, stream: u32) {
+        let gone = self.streams.remove(&stream);
+        if let Some(Incoming::Call(_, message)) = gone.as_ref().map(|gone| &gone.incoming) {
+            self.buffered -= message.len();
+        }
+    }
+}
+
+/// The message behind its head of five bytes: whether it is compressed, and its length.
+fn read(method: Method, message: &[u8]) -> Result<Call, Status> {
+    let Some((&[compressed, a, b, c, d], rest)) = message.split_first_chunk() else {
+        return Err(Status::internal("a message breaks off"));
+    };
+    let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+    if compressed != 0 {
+        Err(Status::unimplemented("grpc: messages must not be compressed"))
+    } else if length != rest.len() {
+        Err(Status::internal("there must be one message, and all of it"))
+    } else {
+        Call::decode(method, rest)
+    }
+}
+
+fn request(fields: &[Field], upload: Upload) -> Option<Request<Upload>> {
+    let mut request = Request::new(upload);
+    *request.version_mut() = Version::HTTP_2;
+    let mut path = None;
+    for (name, value) in fields {
+        match &**name {
+            b":method" => *request.method_mut() = Verb::from_bytes(value).ok()?,
+            b":path" => path = Some(value.clone()),
+            b":authority" => {
+                let host = HeaderValue::from_maybe_shared(value.clone()).ok()?;
+                request.headers_mut().insert(http::header::HOST, host);
+            }
+            [b':', ..] => {}
+            _ => {
+                let value: Bytes = value.clone();
+                let name = HeaderName::from_bytes(name).ok()?;
+                request.headers_mut().append(name, HeaderValue::from_maybe_shared(value).ok()?);
+            }
+        }
+    }
+    *request.uri_mut() = http::Uri::from_maybe_shared(path?).ok()?;
+    Some(request)
+}

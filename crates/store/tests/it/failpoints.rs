@@ -1,0 +1,168 @@
+//! Every failpoint, with every harm. Whatever happens: nothing that was acknowledged is
+//! lost, nothing that was refused is there, and it can be opened again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use store::{Disk as _, DiskLog, Error, Failpoints, Harm, POINTS, Simulated};
+
+use crate::fixture::{Still, Store, delete, open_at, put, small};
+
+/// What is there, by key: revisions.
+type There = BTreeMap<String, u64>;
+
+/// A life of the store, up to the first thing that it does not survive.
+#[derive(Debug, Default)]
+struct Life {
+    /// What was acknowledged.
+    there: There,
+    /// Keys of which nobody knows.
+    unsure: BTreeSet<String>,
+}
+
+const ROOM: u64 = 28_000;
+
+/// Opens it, and writes. Some rounds later the disk is full, if `full`.
+fn live(disk: &Simulated, points: &Failpoints, mut life: Life, full: bool) -> Life {
+    disk.limit(full.then_some(ROOM));
+    let clock = Arc::new(Still::default());
+    let opened = catch_unwind(AssertUnwindSafe(|| {
+        let log = DiskLog::open(Arc::new(points.clone()), clock.clone(), small())?;
+        open_at(log, store::Bounds::default(), clock.clone())
+    }));
+    let Ok(Ok(store)) = opened else { return life };
+    let mut refused = 0;
+    for nth in 0..150_u64 {
+        store.clock.pass(10);
+        let key = format!("/registry/pods/a/{:02}", nth * 7 % 60);
+        let deletes = if full { refused % 8 > 5 } else { nth % 5 == 4 };
+        let write = match life.there.get(&key) {
+            Some(revision) if deletes => delete(&key, *revision),
+            found => put(&key, found.copied().unwrap_or_default(), &"x".repeat(250)),
+        };
+        let deletes = write.put.is_none();
+        match catch_unwind(AssertUnwindSafe(|| store.write(write))) {
+            Ok(Ok(_)) if deletes => drop(life.there.remove(&key)),
+            Ok(Ok(revision)) => drop(life.there.insert(key, revision)),
+            Ok(Err(Error::Full)) => refused += 1,
+            Ok(Err(Error::Broken)) | Err(_) => {
+                life.unsure.insert(key);
+                break;
+            }
+            Ok(Err(error)) => panic!("{error}"),
+        }
+    }
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(store)));
+    life
+}
+
+fn state(store: &Store) -> There {
+    let pinned = store.pods.pin();
+    pinned.range("/", None).map(|(key, version)| (key.to_owned(), version.revision)).collect()
+}
+
+/// The folder is found as the crash has left it.
+fn check(disk: &Simulated, life: Life, what: &str) -> Simulated {
+    let disk = disk.after_crash(7);
+    let clock = Arc::new(Still::default());
+    let log = DiskLog::open(Arc::new(disk.clone()), clock.clone(), small());
+    let log = log.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let store = open_at(log, store::Bounds::default(), clock);
+    let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let (mut found, mut there) = (state(&store), life.there);
+    for key in life.unsure {
+        found.remove(&key);
+        there.remove(&key);
+    }
+    assert_eq!(found, there, "{what}");
+    store
+        .write(put("/registry/pods/b/x", 0, "1"))
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    disk
+}
+
+/// Behind what was acknowledged there is a part of something that was not.
+fn tear(disk: &Simulated) {
+    let names = disk.list().expect("it is well");
+    let Some(last) = names.iter().rfind(|name| name.starts_with("log-")) else { return };
+    let file = disk.open(last).expect("it is there");
+    let size = file.size().expect("it is well");
+    let mut end = [0; 32];
+    file.read_at(&mut end, size - 32).expect("it is well");
+    if end != [0; 32] {
+        return; // there is no room
+    }
+    file.write_at(&[1; 8], size - 8).and_then(|()| file.sync()).expect("it is well");
+}
+
+/// A first life without harm, and a second with it.
+fn two_lives(point: &'static str, harm: Harm, nth: u64, full: bool) -> Failpoints {
+    let what = format!("{point} {harm:?} {nth}, full: {full}");
+    let disk = Simulated::default();
+    let points = Failpoints::new(Arc::new(disk.clone()));
+    let life = live(&disk, &points, Life::default(), full);
+    assert!(life.unsure.is_empty(), "{what}: {:?}", life.unsure);
+    let torn = disk.after_crash(nth);
+    tear(&torn);
+    let points = Failpoints::new(Arc::new(torn.clone()));
+    points.arm(point, harm, nth);
+    let life = live(&torn, &points, life, full);
+    let survives = matches!(harm, Harm::Delay(_)) && points.is_spent();
+    assert!(!survives || life.unsure.is_empty(), "{what}: a delay does no harm");
+    torn.limit(None);
+    check(&torn, life, &what);
+    points
+}
+
+#[test]
+fn every_point_with_every_harm() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let meant = info.payload_as_str().is_some_and(|text| text.ends_with(" panics"));
+        if !meant {
+            hook(info);
+        }
+    }));
+    let mut happened = BTreeSet::new();
+    for point in POINTS {
+        for harm in [Harm::Error, Harm::Panic, Harm::Delay(Duration::from_millis(1))] {
+            for (nth, full) in [(1, false), (3, false), (1, true), (2, true)] {
+                if two_lives(point, harm, nth, full).is_spent() {
+                    happened.insert((point, format!("{harm:?}")));
+                }
+            }
+        }
+    }
+    let passed: BTreeSet<_> = [false, true]
+        .into_iter()
+        .flat_map(|full| two_lives("nothing", Harm::Error, 1, full).passed().into_keys())
+        .collect();
+    let named: BTreeSet<_> = POINTS.iter().map(|point| (*point).to_owned()).collect();
+    assert!(passed.is_subset(&named), "without a name: {:?}", passed.difference(&named));
+    assert_eq!(happened.len(), 3 * POINTS.len(), "never passed: {:?}", {
+        let seen: BTreeSet<_> = happened.iter().map(|(point, _)| *point).collect();
+        POINTS.iter().filter(|point| !seen.contains(*point)).collect::<Vec<_>>()
+    });
+}
+
+#[test]
+fn a_clock_that_jumps_does_no_harm() {
+    let disk = Simulated::default();
+    let clock = Arc::new(Still::default());
+    let log = DiskLog::open(Arc::new(disk.clone()), clock.clone(), small()).unwrap();
+    let store = open_at(log, store::Bounds::default(), clock.clone()).unwrap();
+    let mut there = There::new();
+    for nth in 0..120_u64 {
+        clock.pass(if nth % 3 == 0 { -86_400 } else { 100_000 });
+        let key = format!("/registry/pods/a/{}", nth % 9);
+        let expect = there.get(&key).copied().unwrap_or_default();
+        there.insert(key.clone(), store.write(put(&key, expect, &"x".repeat(200))).unwrap());
+    }
+    assert_eq!(state(&store), there);
+    drop(store);
+    check(&disk, Life { there, unsure: BTreeSet::new() }, "a clock that jumps");
+}
