@@ -60,7 +60,7 @@ impl LogFile {
     /// `audit-2026-01-02T03-04-05.678.log`, as others name them.
     fn aside(&self) -> PathBuf {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let now = object::MicroTime::text(object::Clock::now(&object::SystemClock) * 1_000_000);
+        let now = object::MicroTime::text(object::Clock::micros(&object::SystemClock));
         let moment = now.replace(':', "-").replace('Z', "");
         let mut name = format!("{stem}-{moment}");
         if let Some(extension) = self.path.extension() {

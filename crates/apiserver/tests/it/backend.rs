@@ -1,9 +1,9 @@
 //! Somebody outside whom the server asks: a small HTTPS server on the loopback.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use object::{Value, from_json, to_json};
-use pki::{Authority, Leaf};
+use pki::{Authority, Leaf, Trust};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -16,6 +16,8 @@ pub(crate) struct Backend {
     pub(crate) port: u16,
     /// In PEM: who vouches for it.
     pub(crate) authority: String,
+    /// The common names of clients that showed a certificate, where they are asked for one.
+    pub(crate) clients: Arc<Mutex<Vec<String>>>,
     _tasks: JoinSet<()>,
 }
 
@@ -31,22 +33,38 @@ impl Backend {
         name: &str,
         answer: impl Fn(&str, Value) -> Value + Send + Sync + 'static,
     ) -> Self {
+        Self::asking(name, None, answer).await
+    }
+
+    /// The same, and clients are asked for certificates of an authority.
+    pub(crate) async fn asking(
+        name: &str,
+        of: Option<&Authority>,
+        answer: impl Fn(&str, Value) -> Value + Send + Sync + 'static,
+    ) -> Self {
+        let trust = of.map(|of| Trust::new(std::slice::from_ref(of.certificate())).unwrap());
         let now = 1_700_000_000.max(object::Clock::now(&object::SystemClock));
         let authority = Authority::create("backend", now).unwrap();
         let leaf = Leaf::server("backend", vec![name.to_owned()], vec![[127, 0, 0, 1].into()]);
         let pair = authority.issue(&leaf, now).unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(pki::server_config(&pair, None).unwrap()));
+        let acceptor =
+            TlsAcceptor::from(Arc::new(pki::server_config(&pair, trust.as_ref()).unwrap()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answer = Arc::new(answer);
+        let (answer, clients) = (Arc::new(answer), Arc::<Mutex<Vec<String>>>::default());
+        let seen = clients.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut open = JoinSet::new();
             loop {
                 let Ok((stream, _)) = listener.accept().await else { return };
-                let (acceptor, answer) = (acceptor.clone(), answer.clone());
+                let (acceptor, answer, seen) = (acceptor.clone(), answer.clone(), seen.clone());
                 open.spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                    if let Some(chain) = stream.get_ref().1.peer_certificates() {
+                        let name = pki::Identity::of(&chain[0]).unwrap().common_name;
+                        seen.lock().unwrap().push(name);
+                    }
                     let Some((path, body)) = request(&mut stream).await else { return };
                     let body = to_json(&answer(&path, body));
                     let head = format!(
@@ -59,7 +77,7 @@ impl Backend {
                 });
             }
         });
-        Self { port, authority: authority.certificate_pem(), _tasks: tasks }
+        Self { port, authority: authority.certificate_pem(), clients, _tasks: tasks }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

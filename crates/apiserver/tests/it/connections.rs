@@ -59,7 +59,7 @@ async fn a_policy_refuses_a_shell() {
 }
 
 /// A kubelet on the loopback that notes what it is asked, and a pod on its node.
-async fn with_kubelet(backend: &Backend, cluster: &Cluster) {
+pub(crate) async fn with_kubelet(backend: &Backend, cluster: &Cluster) {
     let admin = cluster.admin();
     default_account(&admin).await;
     of::<Node>(&admin).create(tree(r#"{"metadata":{"name":"n1"}}"#)).await.unwrap();

@@ -8,6 +8,7 @@ mod backend;
 mod connections;
 mod crds;
 mod deletion;
+mod flags;
 mod identity;
 mod limits;
 mod lists;

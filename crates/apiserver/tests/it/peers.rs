@@ -59,16 +59,22 @@ async fn until(holds: impl AsyncFn() -> bool) {
 }
 
 /// A store of ours that speaks as etcd does, until it is dropped.
-struct Etcd {
-    url: String,
+pub(crate) struct Etcd {
+    pub(crate) url: String,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Etcd {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// The same, behind TLS.
+    pub(crate) fn start_with(tls: Option<Arc<rustls::ServerConfig>>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
         listener.set_nonblocking(true).unwrap();
         let (stop, stopped) = oneshot::channel();
         let setup = Setup {
@@ -91,7 +97,7 @@ impl Etcd {
                 let log = Arc::new(MemoryLog::default());
                 let etcd = store::face::Etcd::open(log, Arc::new(SystemClock), setup).unwrap();
                 let stop = async { drop(stopped.await) };
-                etcd.serve(vec![Listening { listener, tls: None }], stop).await;
+                etcd.serve(vec![Listening { listener, tls }], stop).await;
             });
         });
         Self { url, stop: Some(stop), thread: Some(thread) }
