@@ -167,9 +167,12 @@ impl Definition {
         };
         self.normalize(object);
         restore(object);
+        let before = object.clone();
         self.hooks.default_fields(object);
-        self.normalize(object); // a hook may have reached into what was absent
-        restore(object);
+        if *object != before {
+            self.normalize(object); // a hook may have reached into what was absent
+            restore(object);
+        }
     }
 
     /// What is empty, and was not there before, is no change.

@@ -19,7 +19,7 @@ impl Gates {
 
     /// Drops the fields whose feature is off, except those that `old` makes use of.
     pub fn drop_dormant(&self, shape: &Struct, object: &mut Value, old: Option<&Value>) {
-        if self.0.is_empty() {
+        if self.0.is_empty() || !self.touches(shape, object) {
             return;
         }
         let mut dormant = Vec::new();
@@ -28,6 +28,32 @@ impl Gates {
         if !dormant.is_empty() && dormant.iter().any(|field| uses(shape, object, field)) {
             strip(shape, object, &dormant);
         }
+    }
+
+    /// Whether an object sets any field whose feature is off.
+    fn touches(&self, shape: &Struct, object: &Value) -> bool {
+        object.entries().any(|(name, value)| {
+            shape.field(name).is_some_and(|field| {
+                self.is_dormant(field) || self.touches_within(&field.ty, value)
+            })
+        })
+    }
+
+    fn touches_within(&self, ty: &Type, value: &Value) -> bool {
+        match ty {
+            Type::Object(shape) => self.touches(shape, value),
+            Type::List(item) if inner(item).is_some() => {
+                value.items().iter().any(|value| self.touches_within(item, value))
+            }
+            Type::Map(item) if inner(item).is_some() => {
+                value.entries().any(|(_, value)| self.touches_within(item, value))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_dormant(&self, field: &Field) -> bool {
+        field.rules.gate.is_some_and(|gates| !gates.split(',').all(|gate| self.is_on(gate)))
     }
 
     fn collect<'a>(
@@ -41,8 +67,7 @@ impl Gates {
         }
         seen.push(std::ptr::from_ref(shape));
         for field in shape.flat() {
-            if field.rules.gate.is_some_and(|gates| !gates.split(',').all(|gate| self.is_on(gate)))
-            {
+            if self.is_dormant(field) {
                 dormant.push(field);
             } else if let Some(shape) = inner(&field.ty) {
                 self.collect(shape, dormant, seen);

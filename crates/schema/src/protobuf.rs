@@ -9,9 +9,7 @@ mod wire;
 
 pub use self::{
     decode::{decode, open},
-    encode::{
-        END, encode, encode_event, encode_list, encode_partial, item_head, list_head, seal,
-    },
+    encode::{END, encode, encode_event, encode_list, encode_partial, item_head, list_head, seal},
     wire::Malformed,
 };
 

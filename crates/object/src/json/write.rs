@@ -109,43 +109,65 @@ fn float(n: f64, out: &mut Vec<u8>) {
     }
 }
 
-fn string(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    let mut from = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        let escape: &[u8] = match byte {
-            b'"' => b"\\\"",
-            b'\\' => b"\\\\",
-            b'\n' => b"\\n",
-            b'\r' => b"\\r",
-            b'\t' => b"\\t",
-            8 => b"\\b",
-            12 => b"\\f",
-            b'<' => b"\\u003c",
-            b'>' => b"\\u003e",
-            b'&' => b"\\u0026",
-            0..=0x1f => {
-                out.extend_from_slice(&text.as_bytes()[from..at]);
-                write(out, format_args!("\\u{byte:04x}"));
-                from = at + 1;
-                continue;
-            }
-            // U+2028 and U+2029, which are line ends to JavaScript
-            0xe2 if matches!(text.as_bytes().get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])) => {
-                out.extend_from_slice(&text.as_bytes()[from..at]);
-                let last = text.as_bytes()[at + 2] & 0xf;
-                write(out, format_args!("\\u202{last:x}"));
-                from = at + 3;
-                continue;
-            }
-            _ => continue,
-        };
-        out.extend_from_slice(&text.as_bytes()[from..at]);
-        out.extend_from_slice(escape);
-        from = at + 1;
+/// Bytes that do not stand for themselves, or may not: U+2028 and U+2029 begin with 0xe2.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        special[byte] = true;
+        byte += 1;
     }
-    out.extend_from_slice(&text.as_bytes()[from..]);
+    let mut others: &[u8] = b"\"\\<>&\xe2";
+    while let [first, rest @ ..] = others {
+        special[*first as usize] = true;
+        others = rest;
+    }
+    special
+};
+
+fn string(text: &str, out: &mut Vec<u8>) {
+    let mut rest = text.as_bytes();
+    out.reserve(rest.len() + 2);
     out.push(b'"');
+    while let Some(at) = rest.iter().position(|byte| SPECIAL[usize::from(*byte)]) {
+        out.extend_from_slice(&rest[..at]);
+        let taken = escape(&rest[at..], out);
+        rest = &rest[at + taken..];
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+/// Writes what stands for the first byte, and gives how many it stood for.
+fn escape(rest: &[u8], out: &mut Vec<u8>) -> usize {
+    let escape: &[u8] = match *rest {
+        [b'"', ..] => b"\\\"",
+        [b'\\', ..] => b"\\\\",
+        [b'\n', ..] => b"\\n",
+        [b'\r', ..] => b"\\r",
+        [b'\t', ..] => b"\\t",
+        [8, ..] => b"\\b",
+        [12, ..] => b"\\f",
+        [b'<', ..] => b"\\u003c",
+        [b'>', ..] => b"\\u003e",
+        [b'&', ..] => b"\\u0026",
+        // line ends to JavaScript
+        [0xe2, 0x80, last @ (0xa8 | 0xa9), ..] => {
+            write(out, format_args!("\\u202{:x}", last & 0xf));
+            return 3;
+        }
+        [byte @ 0..0x20, ..] => {
+            write(out, format_args!("\\u{byte:04x}"));
+            return 1;
+        }
+        [byte, ..] => {
+            out.push(byte);
+            return 1;
+        }
+        [] => return 0,
+    };
+    out.extend_from_slice(escape);
+    1
 }
 
 #[cfg(test)]
@@ -156,6 +178,10 @@ mod tests {
     fn escapes_as_go_does() {
         let text = Value::from("<a&b>\u{1}\u{2028}\"");
         assert_eq!(to_json(&text), br#""\u003ca\u0026b\u003e\u0001\u2028\"""#);
+        assert_eq!(
+            to_json(&Value::from("a\u{20ac}b\u{2029}\t")),
+            "\"a\u{20ac}b\\u2029\\t\"".as_bytes()
+        );
         assert_eq!(to_json(&Value::Float(1e21)), b"1e+21");
         assert_eq!(to_json(&Value::Float(0.5)), b"0.5");
     }
