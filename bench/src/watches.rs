@@ -70,10 +70,14 @@ pub(crate) async fn connections(peer: Peer, count: usize) -> Result<Peer> {
     let after = settled(&peer).await;
     each("memory of a connection with an idle watch", after.saturating_sub(before), count);
 
-    let began = Instant::now();
+    let (began, before) = (Instant::now(), peer.usage().cpu);
     let mut written = vec![write(&client, 1).await?];
     watchers.until(|own| own.heard.load(SeqCst) == count).await.context("one write")?;
-    println!("one write to {count} watchers: all have heard after {:.2} s", seconds(began));
+    let cpu = (peer.usage().cpu - before).as_secs_f64();
+    println!(
+        "one write to {count} watchers: all have heard after {:.2} s, {cpu:.2} s of server CPU",
+        seconds(began)
+    );
 
     for number in 0..WRITES {
         written.push(write(&client, number).await?);
