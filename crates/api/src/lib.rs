@@ -147,7 +147,7 @@ pub fn kinds() -> Vec<Definition> {
         Definition::also::<scheduling::Workload>("v1alpha3", ""),
         Definition::of::<coordination::Lease>(),
         Definition::of::<coordination::v1beta1::LeaseCandidate>(),
-        Definition::of::<coordination::v1alpha2::LeaseCandidate>(),
+        Definition::also::<coordination::v1beta1::LeaseCandidate>("v1alpha2", UNTIL_38),
         Definition::of::<node::RuntimeClass>(),
         Definition::of::<discovery::EndpointSlice>(),
         Definition::of::<resource::DeviceClass>(),

@@ -15,7 +15,7 @@ mod told;
 
 use object::{NULL, Status, StatusDetails, Value};
 
-pub(crate) use self::place::replaces;
+pub(crate) use self::place::{go_type, replaces};
 pub use self::{
     json::json,
     merge::merge,

@@ -9,9 +9,7 @@ use super::workload::{
     shown_strategy, unmatched,
 };
 
-use crate::columns;
-
-use crate::core::PodTemplateSpec;
+use crate::{columns, core::PodTemplateSpec};
 
 /// Counts changes of the template; nobody reads it any more.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

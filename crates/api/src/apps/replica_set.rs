@@ -2,6 +2,8 @@
 
 use crate::{
     advice::{Advice, POD_NAMES},
+    columns,
+    core::PodTemplateSpec,
     generation::is_other,
 };
 use macros::api;
@@ -9,10 +11,6 @@ use object::{LabelSelector, List, ObjectMeta, Time};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::workload::{Workload, check_available, check_counts, check_kept};
-
-use crate::columns;
-
-use crate::core::PodTemplateSpec;
 
 /// Keeps a number of like pods.
 #[api]

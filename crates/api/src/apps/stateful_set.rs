@@ -2,7 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::{generation::is_other, shown::shown_all};
+use crate::{
+    columns,
+    core::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume},
+    generation::is_other,
+    rules::{Rules, go_struct, or_null, shown_selector},
+    shown::shown_all,
+};
 use macros::api;
 use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector::Selector};
 use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, Subresource, Warnings, names};
@@ -10,13 +16,6 @@ use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, Subresource, 
 use super::workload::{
     Workload, amount, check_available, check_collisions, check_counts, check_endless, check_kept,
     check_labels, check_not_more, check_share,
-};
-
-use crate::columns;
-
-use crate::{
-    core::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume},
-    rules::{Rules, go_struct, or_null, shown_selector},
 };
 
 /// Keeps a number of pods that each have a name and volumes of their own.

@@ -2,7 +2,10 @@
 
 use crate::{
     advice::{Advice, POD_NAMES},
+    columns,
+    core::{ObjectReference, PodSpec},
     generation::is_other,
+    rules::shown_selector,
 };
 use macros::api;
 use object::{List, ObjectMeta, Time, count};
@@ -10,11 +13,6 @@ use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings, 
 
 use super::JobSpec;
 use super::schedule::Schedule;
-use crate::{
-    columns,
-    core::{ObjectReference, PodSpec},
-    rules::shown_selector,
-};
 
 /// Starts jobs by a time table.
 #[api]

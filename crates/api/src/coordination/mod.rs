@@ -1,7 +1,6 @@
 //! coordination/v1.
 
 mod lease;
-pub mod v1alpha2;
 pub mod v1beta1;
 
 pub use self::lease::{Lease, LeaseSpec};

@@ -2,12 +2,10 @@
 
 use std::net::IpAddr;
 
-use crate::advice::Advice;
+use crate::{advice::Advice, columns, rules::Rules};
 use macros::api;
 use object::{List, ObjectMeta, names};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
-
-use crate::{columns, rules::Rules};
 
 use super::ObjectReference;
 

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::advice::Advice;
+use crate::{
+    advice::Advice,
+    columns,
+    rules::{Rules, go_struct},
+};
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text, Time, Value, names};
 use schema::{
@@ -10,10 +14,6 @@ use schema::{
 };
 
 use super::{Taint, resources, toleration::check_taints};
-use crate::{
-    columns,
-    rules::{Rules, go_struct},
-};
 
 /// A machine that runs pods.
 #[api]

@@ -1,6 +1,6 @@
 //! core/v1: PersistentVolumeClaim.
 
-use crate::advice::Advice;
+use crate::{advice::Advice, columns, rules::Rules};
 use macros::api;
 use object::{Lens, List, Map, ObjectMeta, Quantity, Time, Value, names};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
@@ -9,7 +9,6 @@ use super::{
     PersistentVolumeClaimSpec, TypedLocalObjectReference, TypedObjectReference,
     resources::rules::is_native,
 };
-use crate::{columns, rules::Rules};
 
 /// Somebody's wish for a piece of storage.
 #[api]

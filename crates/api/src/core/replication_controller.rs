@@ -2,6 +2,8 @@
 
 use crate::{
     advice::{Advice, POD_NAMES},
+    apps::workload::{check_available, check_counts, check_endless, check_labels},
+    columns,
     generation::is_other,
 };
 use macros::api;
@@ -9,10 +11,6 @@ use object::{List, Map, ObjectMeta, Time, selector::Selector};
 use schema::{Column, Errors, Index, Kind, Names, Path, Storage, Subresource, Warnings};
 
 use super::PodTemplateSpec;
-use crate::{
-    apps::workload::{check_available, check_counts, check_endless, check_labels},
-    columns,
-};
 
 /// Keeps a number of like pods, as was done before ReplicaSets.
 #[api]

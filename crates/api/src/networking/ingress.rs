@@ -2,14 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::advice::Advice;
+use crate::{advice::Advice, columns, core::TypedLocalObjectReference, rules::Rules};
 use macros::api;
 use object::{List, ObjectMeta, Value, names};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
-
-use crate::rules::Rules;
-
-use crate::{columns, core::TypedLocalObjectReference};
 
 /// Leads requests from outside to services, by host and path.
 #[api]

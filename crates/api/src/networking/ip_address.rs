@@ -4,9 +4,7 @@ use macros::api;
 use object::{ObjectMeta, Value};
 use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, Storage};
 
-use crate::rules::Rules;
-
-use crate::columns;
+use crate::{columns, rules::Rules};
 
 /// An address that is in use.
 #[api]

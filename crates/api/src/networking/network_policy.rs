@@ -1,13 +1,9 @@
 //! networking/v1: NetworkPolicy.
 
-use crate::advice::Advice;
+use crate::{advice::Advice, columns, rules::Rules};
 use macros::api;
 use object::{IntOrString, LabelSelector, List, ObjectMeta, Value, names};
 use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
-
-use crate::rules::Rules;
-
-use crate::columns;
 
 /// Which traffic may reach and leave pods.
 #[api]

@@ -280,9 +280,9 @@ impl Reader<'_> {
         }
         let text = std::str::from_utf8(&self.text[from..self.at]).expect("digits are ASCII");
         if whole {
-            if let Ok(n) = text.parse() {
+            if let Ok(n) = text.parse::<i64>() {
                 return Ok(Value::Int(n));
-            } else if let Ok(n) = text.parse() {
+            } else if let Ok(n) = text.parse::<u64>() {
                 return Ok(Value::UInt(n));
             }
         }

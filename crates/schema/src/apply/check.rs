@@ -4,7 +4,10 @@ use std::collections::HashSet;
 
 use object::{Type, Value};
 
-use crate::{conform::is_kind, patch::printed};
+use crate::{
+    conform::is_kind,
+    patch::{go_type, printed},
+};
 
 use super::{
     fields::{Step, field, shown},
@@ -108,17 +111,5 @@ fn items(ty: &Type, form: Form, list: &Value, path: &mut Vec<Step>, errors: &mut
         path.push(step);
         value(ty, Form::of(ty, None), item, path, errors);
         path.pop();
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::UInt(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::Text(_) => "string",
-        Value::List(_) => "[]interface {}",
-        Value::Object(_) | Value::Map(_) => "map[string]interface {}",
     }
 }

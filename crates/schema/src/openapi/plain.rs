@@ -60,17 +60,9 @@ fn address() -> Value {
 }
 
 fn info() -> Value {
-    let always = [
-        "major",
-        "minor",
-        "gitVersion",
-        "gitCommit",
-        "gitTreeState",
-        "buildDate",
-        "goVersion",
-        "compiler",
-        "platform",
-    ];
+    let always =
+        "major minor gitVersion gitCommit gitTreeState buildDate goVersion compiler platform";
+    let always: Vec<_> = always.split(' ').collect();
     let more =
         ["emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor"];
     texts(&always, &more)

@@ -139,7 +139,7 @@ pub(super) fn shown_as_text(value: &Value) -> String {
 }
 
 /// Go's name for the type of a decoded value.
-pub(super) fn go_type(value: &Value) -> &'static str {
+pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
         Value::Bool(_) => "bool",

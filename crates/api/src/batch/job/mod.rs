@@ -5,19 +5,19 @@ mod status_rules;
 
 use crate::{
     advice::{Advice, POD_NAMES},
+    columns,
+    core::PodTemplateSpec,
     generation::is_other,
+    scheduling::{
+        WorkloadPodGroupDisruptionMode, WorkloadPodGroupResourceClaim,
+        WorkloadPodGroupSchedulingConstraints, WorkloadPodGroupSchedulingPolicy,
+    },
 };
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Text, Time};
 use schema::{
     Column, Errors, Index, Kind, Names, Path, Storage, Subresource, Warnings, human_duration,
 };
-
-use crate::scheduling::{
-    WorkloadPodGroupDisruptionMode, WorkloadPodGroupResourceClaim,
-    WorkloadPodGroupSchedulingConstraints, WorkloadPodGroupSchedulingPolicy,
-};
-use crate::{columns, core::PodTemplateSpec};
 
 /// Runs pods until enough of them have ended well.
 #[api]

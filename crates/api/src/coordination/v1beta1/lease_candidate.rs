@@ -1,4 +1,4 @@
-//! coordination/v1beta1: LeaseCandidate.
+//! coordination/v1beta1 and v1alpha2: LeaseCandidate.
 
 use macros::api;
 use object::{MicroTime, ObjectMeta, names};
