@@ -18,13 +18,17 @@ mod ephemeral_volume;
 mod garbage;
 mod history;
 mod job;
+mod legacy_token;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
+mod pod_certificate_cleaner;
 mod pod_garbage;
 mod pods;
+mod policy_status;
 mod protection;
 mod replica_set;
+mod resource_claim;
 mod resource_quota;
 mod root_ca;
 mod service_account;
@@ -32,9 +36,11 @@ mod service_account_token;
 mod service_cidr;
 mod stateful_set;
 mod template;
+mod trust_bundle;
 mod ttl;
 mod ttl_after_finished;
 mod volume_binder;
+mod volume_expander;
 
 use std::{sync::Arc, time::Duration};
 
@@ -151,6 +157,12 @@ pub const CONTROLLERS: &[Entry] = &[
     entry("certificatesigningrequest-approving-controller", "csrapproving", "certificate-controller", certificates::start_approving),
     entry("certificatesigningrequest-signing-controller", "csrsigning", "certificate-controller", certificates::start_signing),
     entry("certificatesigningrequest-cleaner-controller", "csrcleaner", "certificate-controller", certificates::start_cleaner),
+    entry("resourceclaim-controller", "resource-claim-controller", "resource-claim-controller", resource_claim::start),
+    entry("validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status", "validatingadmissionpolicy-status-controller", policy_status::start),
+    entry("legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner", "legacy-service-account-token-cleaner", legacy_token::start),
+    entry("persistentvolume-expander-controller", "persistentvolume-expander", "expand-controller", volume_expander::start),
+    entry("podcertificaterequest-cleaner-controller", "", "podcertificaterequestcleaner", pod_certificate_cleaner::start),
+    entry("kube-apiserver-serving-clustertrustbundle-publisher-controller", "", "kube-apiserver-serving-clustertrustbundle-publisher", trust_bundle::start),
     entry("service-cidr-controller", "", "service-cidrs-controller", service_cidr::start),
     on_wish(entry("bootstrap-signer-controller", "bootstrapsigner", "bootstrap-signer", bootstrap::start_signer)),
     on_wish(entry("token-cleaner-controller", "tokencleaner", "token-cleaner", bootstrap::start_cleaner)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{environment::Environment, types::Type};
+use crate::{environment::Environment, node::Node, types::Type};
 
 /// Which variables there are beside those that every policy has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,9 +23,23 @@ const VARIABLES: &str = "kubernetes.variables";
 impl Scope {
     /// The environment with these variables.
     pub fn environment(self, variables: &Variables) -> Arc<Environment> {
-        let mut environment = request_types(namespace_types(Environment::new()))
-            .with_variable("object", Type::Dyn)
-            .with_variable("oldObject", Type::Dyn)
+        self.typed(variables, None, None)
+    }
+
+    /// The same, where the types of objects and of parameters are known.
+    pub fn typed(
+        self,
+        variables: &Variables,
+        object: Option<&Arc<Node>>,
+        params: Option<&Arc<Node>>,
+    ) -> Arc<Environment> {
+        let of = |environment: Environment, name: &str, node: Option<&Arc<Node>>| match node {
+            Some(node) if node.ty().is_some() => environment.with_node(name, node),
+            _ => environment.with_variable(name, Type::Dyn),
+        };
+        let environment = request_types(namespace_types(Environment::new()));
+        let environment = of(of(environment, "object", object), "oldObject", object);
+        let mut environment = environment
             .with_variable("namespaceObject", Type::named("kubernetes.Namespace"))
             .with_variable("request", Type::named("kubernetes.AdmissionRequest"));
         if self.variables {
@@ -34,7 +48,7 @@ impl Scope {
                 .with_named_structure(VARIABLES, variables);
         }
         if self.params {
-            environment = environment.with_variable("params", Type::Dyn);
+            environment = of(environment, "params", params);
         }
         if self.authorizer {
             let authorizer = |name: &str| Type::named(&format!("kubernetes.authorization.{name}"));

@@ -3,9 +3,11 @@
 mod autoscaler;
 mod credentials;
 mod daemon_set;
+mod devices;
 mod identity;
 mod job;
 mod limits;
+mod policies;
 mod stateful_set;
 mod storage;
 mod world;

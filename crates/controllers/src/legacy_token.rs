@@ -1,0 +1,143 @@
+//! Tokens in Secrets that were made for service accounts long ago and are no longer used:
+//! first they are marked, a year later they go.
+
+use std::{sync::Arc, time::Duration};
+
+use api::core::{ConfigMap, Pod, Secret, ServiceAccount};
+use client::{Error, Patch};
+use object::{Clock, Key, Time, Value};
+use runtime::{Context, Controller, Next, Objects, Reconcile};
+use schema::Kind;
+
+use crate::Config;
+
+const TRACKING: (&str, &str) =
+    ("kube-system", "kube-apiserver-legacy-service-account-token-tracking");
+const USED: &str = "kubernetes.io/legacy-token-last-used";
+const INVALID: &str = "kubernetes.io/legacy-token-invalid-since";
+/// How long a token may be unused, in seconds.
+const UNUSED: i64 = 365 * 24 * 3600;
+const PERIOD: Duration = Duration::from_hours(24);
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    let cleaner = Cleaner {
+        secrets: cx.objects(),
+        accounts: cx.objects(),
+        pods: cx.objects(),
+        maps: cx.objects(),
+        clock: config.clock.clone(),
+    };
+    Controller::new("legacy-service-account-token-cleaner", cx, cleaner).every(PERIOD).start();
+}
+
+#[derive(Debug)]
+struct Cleaner {
+    secrets: Objects<Secret>,
+    accounts: Objects<ServiceAccount>,
+    pods: Objects<Pod>,
+    maps: Objects<ConfigMap>,
+    clock: Arc<dyn Clock>,
+}
+
+/// What becomes of a token.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Stays,
+    /// It is of no use from this day on.
+    Marked(String),
+    Goes,
+}
+
+impl Reconcile for Cleaner {
+    type Kind = Secret;
+
+    async fn reconcile(&self, key: &Key, secret: Option<Secret>) -> Result<Next, Error> {
+        let Some(secret) = secret.filter(|secret| !secret.is_terminating()) else {
+            return Ok(Next::OnChange);
+        };
+        let since = self.maps.get(&Key::new(TRACKING.0, TRACKING.1));
+        let since = since.and_then(|map| day(map.data().get("since")?));
+        let now = self.clock.now();
+        if since.is_none_or(|since| now < since + UNUSED) || !self.is_automatic(&secret) {
+            return Ok(Next::OnChange);
+        }
+        match fate(&secret, now) {
+            Fate::Stays => {}
+            Fate::Marked(today) => {
+                let because = secret.causes("a token has not been used for a year");
+                let mut mark = Value::object();
+                mark["metadata"]["labels"][INVALID] = today.into();
+                self.secrets.because(&because).patch(key, &Patch::Merge(mark)).await?;
+            }
+            Fate::Goes => {
+                let because = secret.causes("a token has been of no use for a year");
+                self.secrets.because(&because).delete(&secret).await?;
+            }
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+impl Cleaner {
+    /// Whether it was made for its account by a controller, and no pod mounts it.
+    fn is_automatic(&self, secret: &Secret) -> bool {
+        let meta = secret.metadata();
+        if secret.type_() != "kubernetes.io/service-account-token" {
+            return false;
+        }
+        let account = meta.annotations().get("kubernetes.io/service-account.name");
+        let account = account.and_then(|name| self.accounts.get(&Key::new(meta.namespace(), name)));
+        let listed = account.is_some_and(|account| {
+            account.secrets().iter().any(|reference| reference.name() == meta.name())
+        });
+        let mounts = |pod: &Pod| {
+            pod.spec().volumes().iter().any(|volume| {
+                let secret = volume.volume_source().secret();
+                secret.is_some_and(|secret| secret.secret_name() == meta.name())
+            })
+        };
+        listed && !self.pods.in_namespace(meta.namespace()).iter().any(mounts)
+    }
+}
+
+fn fate(secret: &Secret, now: i64) -> Fate {
+    let (meta, limit) = (secret.metadata(), now - UNUSED);
+    let made = Time::seconds(meta.creation_timestamp()).unwrap_or(now);
+    let label = |name: &str| meta.labels().get(name).and_then(day);
+    if made >= limit || label(USED).is_some_and(|used| used >= limit) {
+        return Fate::Stays;
+    }
+    match label(INVALID) {
+        None => Fate::Marked(Time::text(now)[..10].to_owned()),
+        Some(since) if since >= limit => Fate::Stays,
+        Some(_) => Fate::Goes,
+    }
+}
+
+/// The beginning of a day: `2026-01-02`.
+fn day(text: &str) -> Option<i64> {
+    Time::seconds(&format!("{text}T00:00:00Z"))
+}
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_marked_before_it_goes() {
+        let now = Time::seconds("2026-06-01T00:00:00Z").unwrap();
+        let of = |labels: &str| {
+            let text = format!(
+                r#"{{"metadata":{{"creationTimestamp":"2020-01-01T00:00:00Z","labels":{{{labels}}}}}}}"#
+            );
+            fate(&Secret::from(from_json(text.as_bytes()).unwrap()), now)
+        };
+        assert_eq!(of(""), Fate::Marked("2026-06-01".to_owned()));
+        assert_eq!(of(&format!(r#""{USED}":"2026-01-01""#)), Fate::Stays);
+        assert_eq!(of(&format!(r#""{INVALID}":"2026-01-01""#)), Fate::Stays);
+        assert_eq!(of(&format!(r#""{INVALID}":"2025-01-01""#)), Fate::Goes);
+        assert_eq!(of(&format!(r#""{INVALID}":"x""#)), Fate::Marked("2026-06-01".to_owned()));
+    }
+}

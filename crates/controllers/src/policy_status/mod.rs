@@ -1,0 +1,248 @@
+//! Looks at admission policies with the types of what they are about, and says in their
+//! status which expressions cannot be right.
+
+mod types;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use api::{
+    admissionregistration::ValidatingAdmissionPolicy, apiextensions::CustomResourceDefinition,
+};
+use cel::{
+    Environment, Node,
+    policy::{Expected, Expression, Scope},
+};
+use client::{Error, Patch};
+use object::{Key, Lens, Value};
+use runtime::{Context, Controller, Next, Objects, Reconcile};
+
+use crate::Config;
+
+const MANAGER: &str = "validatingadmissionpolicy-status";
+/// More kinds of one policy are not looked at.
+const MOST: usize = 10;
+
+pub(crate) fn start(cx: &Context, _: &Config) {
+    let checker = Checker { policies: cx.objects(), definitions: cx.objects() };
+    Controller::new(MANAGER, cx, checker).start();
+}
+
+#[derive(Debug)]
+struct Checker {
+    policies: Objects<ValidatingAdmissionPolicy>,
+    definitions: Objects<CustomResourceDefinition>,
+}
+
+/// Group, version, kind, in the order in which they are told.
+type Name = (String, String, String);
+
+impl Reconcile for Checker {
+    type Kind = ValidatingAdmissionPolicy;
+
+    async fn reconcile(
+        &self,
+        key: &Key,
+        policy: Option<ValidatingAdmissionPolicy>,
+    ) -> Result<Next, Error> {
+        let Some(policy) = policy else { return Ok(Next::OnChange) };
+        let tree = policy.tree();
+        let generation = tree.get("metadata").get("generation").as_i64().unwrap_or_default();
+        let seen = tree.get("status").get("observedGeneration").as_i64().unwrap_or_default();
+        if generation <= seen {
+            return Ok(Next::OnChange);
+        }
+        let warnings = warnings(tree.get("spec"), &self.kinds(tree.get("spec")), |name| {
+            self.node(&|group, version, kind, _| {
+                (group, version, kind) == (&name.0, &name.1, &name.2)
+            })
+            .map(|(_, node)| node)
+        });
+        let mut status = Value::object();
+        status["apiVersion"] = "admissionregistration.k8s.io/v1".into();
+        status["kind"] = "ValidatingAdmissionPolicy".into();
+        status["metadata"]["name"] = key.name.as_str().into();
+        status["status"]["observedGeneration"] = generation.into();
+        status["status"]["typeChecking"] = Value::object();
+        if !warnings.is_empty() {
+            status["status"]["typeChecking"]["expressionWarnings"] = warnings.into_iter().collect();
+        }
+        let patch = Patch::Apply { object: status, manager: MANAGER.to_owned(), force: true };
+        self.policies.patch_status(key, &patch).await?;
+        Ok(Next::OnChange)
+    }
+}
+
+impl Checker {
+    /// The kinds that the rules of a policy name, each with its types, as far as they can be
+    /// told: a rule with a star says nothing.
+    fn kinds(&self, spec: &Value) -> Vec<(Name, Arc<Node>)> {
+        let mut all: Vec<(Name, Arc<Node>)> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for rule in spec.get("matchConstraints").get("resourceRules").items() {
+            let list = |name: &str| -> Vec<String> {
+                let items = rule.get(name).items().iter().filter_map(Value::as_str);
+                items.map(str::to_owned).collect()
+            };
+            let (groups, versions) = (list("apiGroups"), list("apiVersions"));
+            if groups.iter().chain(&versions).any(|name| name.contains('*')) {
+                continue;
+            }
+            for resource in list("resources") {
+                if resource.contains(['*', '/']) {
+                    continue;
+                }
+                for (group, version) in pairs(&groups, &versions) {
+                    let is = |own: &str, at: &str, _: &str, plural: &str| {
+                        (own, at, plural) == (group, version, &*resource)
+                    };
+                    if let Some((name, node)) =
+                        self.node(&is).filter(|(name, _)| seen.insert(name.clone()))
+                    {
+                        all.push((name, node));
+                    }
+                }
+            }
+        }
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        all.truncate(MOST);
+        all
+    }
+
+    /// The types of a kind: built in, or declared by a definition. `is` is asked about group,
+    /// version, kind and plural.
+    fn node(&self, is: &dyn Fn(&str, &str, &str, &str) -> bool) -> Option<(Name, Arc<Node>)> {
+        let name = |group: &str, version: &str, kind: &str| {
+            (group.to_owned(), version.to_owned(), kind.to_owned())
+        };
+        let built_in = api::kinds().into_iter().find(|kind| {
+            let names = &kind.names;
+            is(names.group, names.version, names.kind, names.plural)
+        });
+        if let Some(kind) = built_in {
+            let names = &kind.names;
+            let node = types::of_shape(&kind.shape);
+            return Some((name(names.group, names.version, names.kind), node));
+        }
+        for definition in self.definitions.all() {
+            let spec = definition.tree().get("spec");
+            let text =
+                |tree: &Value, field: &str| tree.get(field).as_str().unwrap_or_default().to_owned();
+            let (group, names) = (text(spec, "group"), spec.get("names"));
+            for version in spec.get("versions").items() {
+                let (kind, at) = (text(names, "kind"), text(version, "name"));
+                if is(&group, &at, &kind, &text(names, "plural")) {
+                    let schema = version.get("schema").get("openAPIV3Schema");
+                    return Some((name(&group, &at, &kind), types::of_schema(schema)));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn pairs<'a>(
+    groups: &'a [String],
+    versions: &'a [String],
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    groups
+        .iter()
+        .flat_map(|group| versions.iter().map(|version| (group.as_str(), version.as_str())))
+}
+
+/// What is to be said of the expressions of a policy.
+fn warnings(
+    spec: &Value,
+    kinds: &[(Name, Arc<Node>)],
+    node: impl Fn(&Name) -> Option<Arc<Node>>,
+) -> Vec<Value> {
+    let text = |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
+    let parameters = spec.get("paramKind");
+    let params = parameters.is_object().then(|| {
+        let version = text(parameters, "apiVersion");
+        let (group, version) = version.split_once('/').unwrap_or(("", &version));
+        node(&(group.to_owned(), version.to_owned(), text(parameters, "kind")))
+    });
+    let mut all = Vec::new();
+    for (at, validation) in spec.get("validations").items().iter().enumerate() {
+        for field in ["expression", "messageExpression"] {
+            let source = text(validation, field);
+            if source.is_empty() {
+                continue;
+            }
+            let said: Vec<String> = kinds
+                .iter()
+                .filter_map(|kind| complaint(spec, &source, kind, params.as_ref()))
+                .collect();
+            if !said.is_empty() {
+                let mut warning = Value::object();
+                warning["fieldRef"] = format!("spec.validations[{at}].{field}").into();
+                warning["warning"] = said.join("\n").into();
+                all.push(warning);
+            }
+        }
+    }
+    all
+}
+
+fn complaint(
+    spec: &Value,
+    source: &str,
+    ((group, version, kind), object): &(Name, Arc<Node>),
+    params: Option<&Option<Arc<Node>>>,
+) -> Option<String> {
+    let scope = Scope { params: params.is_some(), authorizer: true, mutation: false };
+    let params = params.and_then(Option::as_ref);
+    let mut types = Vec::new();
+    for variable in spec.get("variables").items() {
+        let text = |name: &str| variable.get(name).as_str().unwrap_or_default();
+        let environment: Arc<Environment> = scope.typed(&types, Some(object), params);
+        let compiled = Expression::compile(&environment, text("expression"), Expected::Anything);
+        types.push((text("name").to_owned(), compiled.ty()));
+    }
+    let wrong = scope.typed(&types, Some(object), params).compile(source).err()?;
+    Some(format!("{group}/{version}, Kind={kind}: {wrong}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+
+    use super::*;
+
+    fn check(spec: &str) -> Vec<Value> {
+        let spec = from_json(spec.as_bytes()).unwrap();
+        let kind = api::kinds().into_iter().find(|kind| kind.names.kind == "Deployment").unwrap();
+        let node = types::of_shape(&kind.shape);
+        let name = ("apps".to_owned(), "v1".to_owned(), "Deployment".to_owned());
+        warnings(&spec, &[(name, node)], |_| None)
+    }
+
+    #[test]
+    fn fields_that_are_not_there_are_told() {
+        let said = check(
+            r#"{"validations":[{"expression":"object.spec.replicas > 1"},
+            {"expression":"object.spec.replicas > '1'"},
+            {"expression":"true","messageExpression":"object.foo"}]}"#,
+        );
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert_eq!(said[0]["fieldRef"].as_str(), Some("spec.validations[1].expression"));
+        let text = said[0]["warning"].as_str().unwrap();
+        assert!(
+            text.starts_with(
+                "apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload"
+            ),
+            "{text}"
+        );
+        assert_eq!(said[1]["fieldRef"].as_str(), Some("spec.validations[2].messageExpression"));
+        assert!(said[1]["warning"].as_str().unwrap().contains("undefined field 'foo'"));
+    }
+
+    #[test]
+    fn variables_have_the_types_of_their_expressions() {
+        let said = check(
+            r#"{"variables":[{"name":"n","expression":"object.spec.replicas"}],
+            "validations":[{"expression":"variables.n + 1 > 2"},{"expression":"variables.n + 'a' == ''"}]}"#,
+        );
+        assert_eq!(said.len(), 1, "{said:?}");
+    }
+}

@@ -1,0 +1,79 @@
+//! The types of kinds, as expressions are checked against them.
+
+use std::sync::Arc;
+
+use cel::Node;
+use object::{Lens, ObjectMeta, Struct, Text, Type, Value};
+
+/// Those of a kind that is built in.
+pub(super) fn of_shape(shape: &Struct) -> Arc<Node> {
+    Node::of(&whole(structure(shape, &mut Vec::new())), false)
+}
+
+/// Those that a definition declares.
+pub(super) fn of_schema(schema: &Value) -> Arc<Node> {
+    Node::of(&whole(schema.clone()), false)
+}
+
+/// Every object has a version, a kind and metadata, whatever is declared of them.
+fn whole(mut schema: Value) -> Value {
+    schema["type"] = "object".into();
+    schema["properties"]["apiVersion"] = simple("string", "");
+    schema["properties"]["kind"] = simple("string", "");
+    schema["properties"]["metadata"] = structure(ObjectMeta::SHAPE, &mut Vec::new());
+    schema
+}
+
+/// `within`: the types that this one is in. One within itself is left open.
+fn structure(shape: &Struct, within: &mut Vec<Text>) -> Value {
+    if within.contains(&shape.name) {
+        return open();
+    }
+    within.push(shape.name.clone());
+    let mut schema = simple("object", "");
+    schema["properties"] = Value::object();
+    for field in shape.flat() {
+        schema["properties"][field.name.as_str()] = of(&field.ty, within);
+    }
+    within.pop();
+    schema
+}
+
+fn of(ty: &Type, within: &mut Vec<Text>) -> Value {
+    match ty {
+        Type::Bool => simple("boolean", ""),
+        Type::Int32 | Type::Int64 | Type::UInt64 => simple("integer", ""),
+        Type::Float => simple("number", ""),
+        Type::Text | Type::Enum(_) | Type::Duration => simple("string", ""),
+        Type::Bytes => simple("string", "byte"),
+        Type::Time | Type::MicroTime => simple("string", "date-time"),
+        Type::Any | Type::Quantity | Type::IntOrString | Type::Either(..) => open(),
+        Type::List(of_item) => {
+            let mut schema = simple("array", "");
+            schema["items"] = of(of_item, within);
+            schema
+        }
+        Type::Map(of_value) => {
+            let mut schema = simple("object", "");
+            schema["additionalProperties"] = of(of_value, within);
+            schema
+        }
+        Type::Object(shape) => structure(shape, within),
+    }
+}
+
+fn simple(ty: &str, format: &str) -> Value {
+    let mut schema = Value::object();
+    schema["type"] = ty.into();
+    if !format.is_empty() {
+        schema["format"] = format.into();
+    }
+    schema
+}
+
+/// What may be anything.
+fn open() -> Value {
+    let mut schema = Value::object();
+    schema["x-kubernetes-int-or-string"] = true.into();
+    schema
+}

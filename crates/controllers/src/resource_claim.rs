@@ -1,0 +1,371 @@
+//! Makes the claims that pods want by templates, reserves those of pods that were placed by
+//! others than the scheduler, and lets go of what no pod uses any more.
+
+use std::collections::BTreeMap;
+
+use api::{
+    core::{Pod, PodResourceClaim},
+    resource::{ResourceClaim, ResourceClaimTemplate},
+};
+use client::{Delete, Error, Patch};
+use object::{Key, ObjectMeta, Text, Value};
+use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+use schema::Kind;
+
+use crate::Config;
+
+/// Says which claim of its pod a claim was made for.
+const ANNOTATION: &str = "resource.kubernetes.io/pod-claim-name";
+/// Kept on claims while they are allocated.
+const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+const MANAGER: &str = "ResourceClaimController";
+/// A name has room for a hyphen and five letters more.
+const LONGEST_BASE: usize = 57;
+/// So many may share a claim.
+const MOST_USERS: usize = 256;
+/// Pods by the templates that they name, and by the claims that they use.
+const TEMPLATES: &str = "claim templates";
+const USED: &str = "resource claims";
+
+pub(crate) fn start(cx: &Context, _: &Config) {
+    let pods: Objects<Pod> = cx.objects();
+    pods.cache()
+        .add_index(TEMPLATES, |pod| named(pod, |claim| claim.resource_claim_template_name()));
+    pods.cache().add_index(USED, |pod| {
+        let all = pod.spec().resource_claims().iter();
+        let names = all.filter_map(|claim| claim_name(pod, claim));
+        names.map(|name| format!("{}/{name}", pod.metadata().namespace()).into()).collect()
+    });
+    let by = |index: &'static str| {
+        let cache = pods.cache().clone();
+        move |key: Key| -> Vec<Key> {
+            let found = cache.by(index, &key.to_string());
+            found.iter().map(|pod| Key::of(pod.metadata())).collect()
+        }
+    };
+    let (of_template, of_claim) = (by(TEMPLATES), by(USED));
+    let wanting = Wanting {
+        pods: pods.clone(),
+        claims: cx.objects(),
+        templates: cx.objects(),
+        events: Recorder::start(cx, "resource_claim", ""),
+    };
+    Controller::new("resource-claim-pods", cx, wanting)
+        .watches::<ResourceClaimTemplate>(move |template| of_template(Key::of(template.metadata())))
+        .watches::<ResourceClaim>(move |claim| of_claim(Key::of(claim.metadata())))
+        .start();
+    let releasing = Releasing { pods, claims: cx.objects() };
+    Controller::new("resource-claim", cx, releasing)
+        .watches::<Pod>(|pod| {
+            let all = pod.spec().resource_claims().iter();
+            let names = all.filter_map(|claim| claim_name(pod, claim));
+            names.map(|name| Key::new(pod.metadata().namespace(), &name)).collect()
+        })
+        .start();
+}
+
+fn named<'a>(pod: &'a Pod, name: impl Fn(&'a PodResourceClaim) -> Option<&'a str>) -> Vec<Text> {
+    let all = pod.spec().resource_claims().iter().filter_map(name);
+    all.map(|name| format!("{}/{name}", pod.metadata().namespace()).into()).collect()
+}
+
+/// The claim that a pod uses under one of its names; `None`: none was made yet, or none is
+/// needed.
+fn claim_name(pod: &Pod, claim: &PodResourceClaim) -> Option<String> {
+    if let Some(name) = claim.resource_claim_name() {
+        return Some(name.to_owned());
+    }
+    let made = pod.status().resource_claim_statuses().find(|own| own.name() == claim.name())?;
+    made.resource_claim_name().map(str::to_owned)
+}
+
+/// Whether a pod neither uses its claims nor ever will.
+fn is_done(pod: &Pod) -> bool {
+    pod.is_finished() || (pod.is_terminating() && pod.spec().node_name().is_empty())
+}
+
+#[derive(Debug)]
+struct Wanting {
+    pods: Objects<Pod>,
+    claims: Objects<ResourceClaim>,
+    templates: Objects<ResourceClaimTemplate>,
+    events: Recorder,
+}
+
+impl Reconcile for Wanting {
+    type Kind = Pod;
+
+    async fn reconcile(&self, key: &Key, pod: Option<Pod>) -> Result<Next, Error> {
+        let Some(pod) = pod.filter(|pod| !pod.is_terminating() && !pod.is_finished()) else {
+            return Ok(Next::OnChange);
+        };
+        let mut made = BTreeMap::new();
+        for claim in pod.spec().resource_claims().iter() {
+            match self.provide(&pod, claim).await {
+                Ok(Some(name)) => drop(made.insert(claim.name().to_owned(), name)),
+                Ok(None) => {}
+                Err(error) => {
+                    let message = format!("PodResourceClaim {}: {error}", claim.name());
+                    self.events.warning(&pod, "FailedResourceClaimCreation", message);
+                    return Err(error);
+                }
+            }
+        }
+        if !made.is_empty() {
+            let status = Patch::Apply {
+                object: statuses(&pod, made),
+                manager: MANAGER.to_owned(),
+                force: true,
+            };
+            let because = pod.causes("claims were made for the pod");
+            self.pods.because(&because).patch_status(key, &status).await?;
+            return Ok(Next::OnChange);
+        }
+        if !pod.spec().node_name().is_empty() {
+            self.reserve(&pod).await?;
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+impl Wanting {
+    /// Makes a claim by its template, unless there is one; gives its name if it is new to the
+    /// pod's status.
+    async fn provide(&self, pod: &Pod, wanted: &PodResourceClaim) -> Result<Option<String>, Error> {
+        let Some(template) = wanted.resource_claim_template_name() else { return Ok(None) };
+        let namespace = pod.metadata().namespace();
+        let noted = pod.status().resource_claim_statuses().find(|own| own.name() == wanted.name());
+        if let Some(noted) = noted {
+            let Some(name) = noted.resource_claim_name() else { return Ok(None) };
+            let own = self.claims.get(&Key::new(namespace, name));
+            if own.is_some_and(|claim| is_of(&claim, pod)) {
+                return Ok(None);
+            }
+        }
+        let made_for = |claim: &ResourceClaim| {
+            is_of(claim, pod)
+                && claim.metadata().annotations().get(ANNOTATION) == Some(wanted.name())
+        };
+        if let Some(orphan) = self.claims.in_namespace(namespace).into_iter().find(made_for) {
+            return Ok(Some(orphan.metadata().name().to_owned()));
+        }
+        let found = self.templates.get(&Key::new(namespace, template));
+        let found = found.ok_or_else(|| {
+            Error::Invalid(format!(
+                "resource claim template {template:?}: resourceclaimtemplate.resource.k8s.io {template:?} not found"
+            ))
+        })?;
+        let because = pod.causes("a claim of the pod is made by a template");
+        let claim = self.claims.because(&because).create(new_claim(pod, wanted, &found)).await?;
+        Ok(Some(claim.metadata().name().to_owned()))
+    }
+
+    /// What the scheduler does for pods that it places.
+    async fn reserve(&self, pod: &Pod) -> Result<(), Error> {
+        for wanted in pod.spec().resource_claims().iter() {
+            let Some(name) = claim_name(pod, wanted) else { continue };
+            let key = Key::new(pod.metadata().namespace(), &name);
+            let Some(mut claim) = self.claims.get(&key) else { return Ok(()) };
+            let users = claim.status().reserved_for();
+            let has = users.iter().any(|user| user.uid() == pod.metadata().uid());
+            if claim.status().allocation().is_none() || has || users.iter().count() >= MOST_USERS {
+                continue;
+            }
+            let mut all: Vec<Value> = list(&claim);
+            let mut user = Value::object();
+            user["resource"] = "pods".into();
+            user["name"] = pod.metadata().name().into();
+            user["uid"] = pod.metadata().uid().into();
+            all.push(user);
+            set_users(&mut claim, all);
+            let because = pod.causes("the pod was placed by somebody else than the scheduler");
+            self.claims.because(&because).update_status(claim).await?;
+        }
+        Ok(())
+    }
+}
+
+fn is_of(claim: &ResourceClaim, pod: &Pod) -> bool {
+    let owner = claim.metadata().controller();
+    owner.is_some_and(|owner| owner.uid() == pod.metadata().uid())
+}
+
+fn new_claim(
+    pod: &Pod,
+    wanted: &PodResourceClaim,
+    template: &ResourceClaimTemplate,
+) -> ResourceClaim {
+    let (name, claim) = (pod.metadata().name(), wanted.name());
+    let mut base = format!("{name}-{claim}-");
+    if base.len() > LONGEST_BASE {
+        // Both are cut, each by its part, so that something of both is left.
+        let part = |text: &str| text[..text.len() * LONGEST_BASE / base.len()].to_owned();
+        base = format!("{}-{}-", part(name), part(claim));
+    }
+    let spec = template.spec();
+    let mut metadata = ObjectMeta::new()
+        .with_generate_name(base)
+        .with_namespace(pod.metadata().namespace())
+        .with_labels(spec.metadata().labels().clone())
+        .with_annotations(spec.metadata().annotations().clone())
+        .with_owner_references([pod.controls()]);
+    metadata.annotations_mut().insert(ANNOTATION, claim);
+    ResourceClaim::new().with_metadata(metadata).with_spec(spec.spec().clone())
+}
+
+/// The pod's claims, those that were known and those that are new.
+fn statuses(pod: &Pod, made: BTreeMap<String, String>) -> Value {
+    let known = pod.status().resource_claim_statuses().iter();
+    let mut all: BTreeMap<String, String> = known
+        .filter_map(|own| Some((own.name().to_owned(), own.resource_claim_name()?.to_owned())))
+        .collect();
+    all.extend(made);
+    let each = all.into_iter().map(|(name, claim)| {
+        let mut status = Value::object();
+        status["name"] = name.into();
+        status["resourceClaimName"] = claim.into();
+        status
+    });
+    let mut object = Value::object();
+    object["apiVersion"] = "v1".into();
+    object["kind"] = "Pod".into();
+    object["metadata"]["name"] = pod.metadata().name().into();
+    object["metadata"]["namespace"] = pod.metadata().namespace().into();
+    object["status"]["resourceClaimStatuses"] = each.collect();
+    object
+}
+
+#[derive(Debug)]
+struct Releasing {
+    pods: Objects<Pod>,
+    claims: Objects<ResourceClaim>,
+}
+
+impl Reconcile for Releasing {
+    type Kind = ResourceClaim;
+
+    async fn reconcile(&self, _: &Key, claim: Option<ResourceClaim>) -> Result<Next, Error> {
+        let Some(mut claim) = claim else { return Ok(Next::OnChange) };
+        let users = list(&claim);
+        let mut valid = Vec::new();
+        for user in &users {
+            if self.uses(&claim, user).await? {
+                valid.push(user.clone());
+            }
+        }
+        let because = claim.causes("nobody uses the claim any more");
+        let claims = self.claims.because(&because);
+        let protected = claim.metadata().finalizers().iter().any(|own| own == FINALIZER);
+        let free = valid.is_empty() && claim.status().allocation().is_some();
+        if valid.len() < users.len() || (free && protected && claim.is_terminating()) {
+            let none = valid.is_empty();
+            set_users(&mut claim, valid.clone());
+            if none {
+                let mut tree = Value::from(claim);
+                tree["status"].remove("allocation");
+                claim = ResourceClaim::from(tree);
+            }
+            claim = claims.update_status(claim).await?;
+        }
+        if valid.is_empty() && protected && claim.status().allocation().is_none() {
+            let left = claim.metadata().finalizers().iter().filter(|own| *own != FINALIZER);
+            let left: object::List<String> = left.collect();
+            claim.metadata_mut().set_finalizers(left);
+            claim = claims.update(claim).await?;
+        }
+        if valid.is_empty() && !claim.is_terminating() && self.owner_is_done(&claim) {
+            match claims.delete_with(&claim, Delete::default()).await {
+                Err(error) if error.is_not_found() => {}
+                done => done?,
+            }
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+impl Releasing {
+    /// Whether somebody for whom a claim is reserved can still use it.
+    async fn uses(&self, claim: &ResourceClaim, user: &Value) -> Result<bool, Error> {
+        let text = |name: &str| user.get(name).as_str().unwrap_or_default();
+        if text("resource") != "pods" || !text("apiGroup").is_empty() {
+            return Ok(true); // somebody else knows
+        }
+        let key = Key::new(claim.metadata().namespace(), text("name"));
+        let known = match self.pods.get(&key) {
+            Some(pod) => Some(pod),
+            // What we have seen may be older than the reservation.
+            None => match self.pods.api().get(&key).await {
+                Err(error) if error.is_not_found() => None,
+                found => Some(found?),
+            },
+        };
+        Ok(known.is_some_and(|pod| pod.metadata().uid() == text("uid") && !is_done(&pod)))
+    }
+
+    /// Whether the pod that the claim was made for has ended.
+    fn owner_is_done(&self, claim: &ResourceClaim) -> bool {
+        let Some(owner) = claim.metadata().controller().filter(|owner| owner.kind() == "Pod")
+        else {
+            return false;
+        };
+        let pod = self.pods.get(&Key::new(claim.metadata().namespace(), owner.name()));
+        pod.is_some_and(|pod| pod.metadata().uid() == owner.uid() && is_done(&pod))
+    }
+}
+
+fn list(claim: &ResourceClaim) -> Vec<Value> {
+    object::Lens::tree(claim).get("status").get("reservedFor").items().to_vec()
+}
+
+fn set_users(claim: &mut ResourceClaim, users: Vec<Value>) {
+    let mut tree = Value::from(std::mem::take(claim));
+    tree["status"].remove("reservedFor");
+    if !users.is_empty() {
+        tree["status"]["reservedFor"] = users.into_iter().collect();
+    }
+    *claim = ResourceClaim::from(tree);
+}
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+
+    use super::*;
+
+    fn pod(text: &str) -> Pod {
+        Pod::from(from_json(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_claim_is_known_by_name_or_by_status() {
+        let pod = pod(r#"{"metadata":{"name":"p","namespace":"n"},"spec":{"resourceClaims":[
+            {"name":"a","resourceClaimName":"x"},{"name":"b","resourceClaimTemplateName":"t"},
+            {"name":"c","resourceClaimTemplateName":"t"}]},
+            "status":{"resourceClaimStatuses":[{"name":"b","resourceClaimName":"p-b-1"}]}}"#);
+        let names: Vec<_> =
+            pod.spec().resource_claims().iter().map(|claim| claim_name(&pod, claim)).collect();
+        assert_eq!(names, [Some("x".to_owned()), Some("p-b-1".to_owned()), None]);
+        let made = BTreeMap::from([("c".to_owned(), "p-c-1".to_owned())]);
+        let statuses = statuses(&pod, made);
+        assert_eq!(statuses["status"]["resourceClaimStatuses"].items().len(), 2);
+    }
+
+    #[test]
+    fn a_new_claim_is_its_pods_and_has_a_name_that_fits() {
+        let pod = pod(&format!(
+            r#"{{"metadata":{{"name":"{}","namespace":"n","uid":"u"}},
+            "spec":{{"resourceClaims":[{{"name":"{}"}}]}}}}"#,
+            "p".repeat(60),
+            "c".repeat(60)
+        ));
+        let template = ResourceClaimTemplate::from(
+            from_json(br#"{"spec":{"metadata":{"labels":{"a":"b"}},"spec":{}}}"#).unwrap(),
+        );
+        let wanted = pod.spec().resource_claims().iter().next().unwrap();
+        let claim = new_claim(&pod, wanted, &template);
+        let base = claim.metadata().generate_name();
+        assert!(base.len() <= LONGEST_BASE + 2 && base.contains("p-c"), "{base}");
+        assert_eq!(claim.metadata().labels().get("a"), Some("b"));
+        assert!(is_of(&claim, &pod));
+    }
+}

@@ -1,0 +1,96 @@
+//! Publishes by which certificates to trust the API server as a ClusterTrustBundle, and
+//! removes those of earlier certificates.
+
+use std::fmt::Write;
+
+use api::{certificates::ClusterTrustBundle, core::Namespace};
+use client::Error;
+use object::{Key, Lens, ObjectMeta};
+use ring::digest::{SHA256, digest};
+use runtime::{Context, Controller, Next, Objects, Reconcile};
+use schema::Kind;
+
+use crate::{Config, service_account::ignore_race};
+
+const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
+/// That it exists is the sign to begin.
+const NAMESPACE: &str = "kube-system";
+
+pub(crate) fn start(cx: &Context, config: &Config) {
+    if config.root_ca.is_empty() {
+        return;
+    }
+    let name = bundle_name(&config.root_ca);
+    let own = Key::new("", &name);
+    let publisher =
+        Publisher { bundles: cx.objects(), own: own.clone(), root_ca: config.root_ca.clone() };
+    Controller::new("kube-apiserver-serving-clustertrustbundle-publisher", cx, publisher)
+        .watches::<Namespace>(move |namespace| match namespace.metadata().name() {
+            NAMESPACE => vec![own.clone()],
+            _ => Vec::new(),
+        })
+        .start();
+}
+
+#[derive(Debug)]
+struct Publisher {
+    bundles: Objects<ClusterTrustBundle>,
+    own: Key,
+    root_ca: String,
+}
+
+impl Reconcile for Publisher {
+    type Kind = ClusterTrustBundle;
+
+    async fn reconcile(
+        &self,
+        key: &Key,
+        bundle: Option<ClusterTrustBundle>,
+    ) -> Result<Next, Error> {
+        match bundle {
+            None if *key == self.own => {
+                let meta = ObjectMeta::new().with_name(&*key.name);
+                let bundle = ClusterTrustBundle::new().with_metadata(meta);
+                ignore_race(self.bundles.create(self.fill(&bundle)).await)?;
+            }
+            Some(bundle) if *key == self.own => {
+                let filled = self.fill(&bundle);
+                if filled != bundle {
+                    let because = bundle.causes("the bundle is not what it should be");
+                    self.bundles.because(&because).update(filled).await?;
+                }
+            }
+            Some(bundle) if bundle.spec().signer_name() == SIGNER && !bundle.is_terminating() => {
+                let because = bundle.causes("there are other certificates now");
+                self.bundles.because(&because).delete(&bundle).await?;
+            }
+            _ => {}
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+impl Publisher {
+    fn fill(&self, bundle: &ClusterTrustBundle) -> ClusterTrustBundle {
+        let mut tree = bundle.tree().clone();
+        tree["spec"]["signerName"] = SIGNER.into();
+        tree["spec"]["trustBundle"] = self.root_ca.as_str().into();
+        ClusterTrustBundle::from(tree)
+    }
+}
+
+/// The signer, and a hash of what is in it.
+fn bundle_name(bundle: &str) -> String {
+    let mut name = SIGNER.replace('/', ":");
+    name.push(':');
+    for byte in &digest(&SHA256, bundle.as_bytes()).as_ref()[..12] {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+#[test]
+fn a_bundle_is_named_after_what_is_in_it() {
+    let name = bundle_name("a");
+    assert_eq!(name, "kubernetes.io:kube-apiserver-serving:ca978112ca1bbdcafac231b3");
+}

@@ -1,0 +1,64 @@
+//! Claims that ask for more than their volume has: there is no plugin here that could make a
+//! volume larger, so the claim is left to whoever can, and that is said.
+
+use api::core::{PersistentVolume, PersistentVolumeClaim};
+use client::Error;
+use object::{Key, Lens, Quantity, Value};
+use runtime::{Context, Controller, Next, Objects, Reconcile, Recorder};
+
+use crate::Config;
+
+pub(crate) fn start(cx: &Context, _: &Config) {
+    let expander =
+        Expander { volumes: cx.objects(), events: Recorder::start(cx, "volume_expand", "") };
+    Controller::new("volume-expander", cx, expander).start();
+}
+
+#[derive(Debug)]
+struct Expander {
+    volumes: Objects<PersistentVolume>,
+    events: Recorder,
+}
+
+impl Reconcile for Expander {
+    type Kind = PersistentVolumeClaim;
+
+    async fn reconcile(
+        &self,
+        _: &Key,
+        claim: Option<PersistentVolumeClaim>,
+    ) -> Result<Next, Error> {
+        let Some(claim) = claim.filter(wants_more) else { return Ok(Next::OnChange) };
+        if self.volumes.get(&Key::new("", claim.spec().volume_name())).is_none() {
+            return Ok(Next::OnChange);
+        }
+        let said = "Ignoring the PVC: didn't find a plugin capable of expanding the volume; \
+                    waiting for an external controller to process this PVC.";
+        self.events.normal(&claim, "ExternalExpanding", said);
+        Ok(Next::OnChange)
+    }
+}
+
+/// Whether a bound claim asks for more than it has.
+fn wants_more(claim: &PersistentVolumeClaim) -> bool {
+    let tree = claim.tree();
+    let size =
+        |of: &Value| of.get("storage").as_str().and_then(|text| text.parse::<Quantity>().ok());
+    let wanted = size(tree.get("spec").get("resources").get("requests"));
+    let has = size(tree.get("status").get("capacity"));
+    let bound = tree.get("status").get("phase").as_str() == Some("Bound");
+    bound && matches!((wanted, has), (Some(wanted), Some(has)) if wanted > has)
+}
+
+#[test]
+fn only_bound_claims_grow() {
+    let of = |phase: &str, wanted: &str| {
+        let text = format!(
+            r#"{{"spec":{{"resources":{{"requests":{{"storage":"{wanted}"}}}}}},
+            "status":{{"phase":"{phase}","capacity":{{"storage":"1Gi"}}}}}}"#
+        );
+        wants_more(&PersistentVolumeClaim::from(object::from_json(text.as_bytes()).unwrap()))
+    };
+    assert!(of("Bound", "2Gi"));
+    assert!(!of("Bound", "1024Mi") && !of("Pending", "2Gi"));
+}
