@@ -89,7 +89,7 @@ pub(crate) fn endpoint(
     for slice in &slices.items {
         let slice = EndpointSlice::view(&slice.object);
         let port = slice.ports().find(|target| target.name() == own.name());
-        let Some(port) = port.and_then(|port| port.port()) else { continue };
+        let Some(port) = port.and_then(api::discovery::EndpointPort::port) else { continue };
         for endpoint in slice.endpoints().iter() {
             if endpoint.conditions().ready() != Some(false) {
                 targets.extend(endpoint.addresses().iter().map(|ip| (ip.to_owned(), port)));

@@ -26,6 +26,7 @@ use crate::{
 
 /// The flags of `kube-apiserver`.
 #[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Flags {
     /// Where the embedded store, the certificates and the kubeconfigs are.
     #[arg(long, value_name = "DIR")]

@@ -55,7 +55,6 @@ const PARTS: &[(Part, &str)] = &[
     (Part::LocalServices, "poststarthook/apiservice-registration-controller"),
     (Part::RemoteServices, "poststarthook/apiservice-discovery-controller"),
     (Part::LocalServices, "poststarthook/kube-apiserver-autoregistration"),
-    (Part::LocalServices, "autoregister-completion"),
 ];
 
 /// How far the start has come.

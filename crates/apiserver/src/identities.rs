@@ -18,6 +18,9 @@ use crate::{
     serving::Believed,
 };
 
+/// Those who tell who calls, and what follows their file.
+type Authenticating = (Vec<Arc<dyn Authenticate>>, Option<Task>);
+
 /// The first that understands a request decides who calls. The task follows the
 /// AuthenticationConfiguration, if there is one.
 pub(crate) fn authenticators(
@@ -26,7 +29,7 @@ pub(crate) fn authenticators(
     accounts: Arc<ServiceAccounts>,
     registry: &Arc<OnceLock<Arc<Registry>>>,
     clock: &Arc<dyn Clock>,
-) -> Result<(Vec<Arc<dyn Authenticate>>, Option<Task>)> {
+) -> Result<Authenticating> {
     let flags = &config.flags;
     let mut all: Vec<Arc<dyn Authenticate>> = Vec::new();
     all.push(Arc::new(RequestHeader {

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use client::Pipe;
-use object::{Clock, SystemClock};
+use object::{Clock, Status, SystemClock};
 use pki::{Cluster, PublicKey, Signer, Verifier};
 use schema::custom::CompileRules;
 use server::{Audit, Listening, Registry, Server, User};
@@ -36,6 +36,7 @@ use crate::{
     health::{Part, Progress},
     identities,
     peers::{Identity, Peer},
+    reload::Task,
     serving::{self, Serving},
 };
 
@@ -122,70 +123,15 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
     let opened = storage.open(&config, &clock, &compile)?;
     let registry = opened.registry.clone();
-    registry.convert_with(Arc::new(Webhooks::new(&registry)));
-    let slot = Arc::new(OnceLock::from(registry.clone()));
-    let rbac = Rbac::new(&registry);
-    let services = Services::new(config.services, config.node_ports.clone(), clock.clone());
-    let makings =
-        Makings { config: config.clone(), rbac: rbac.clone(), registry: registry.clone() };
-    let (authorizers, follow_authorizers) = makings.authorizers()?;
-    let rights = admission::Rights(authorizers.clone());
-    let tools = admission::Tools {
-        rbac: rbac.clone(),
-        rights: rights.clone(),
-        configs: config.plugins.clone(),
-        conditions: Arc::new(admission::HookConditions::new(rights)),
-    };
-    let (enabled, disabled) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
-    registry.admit_with(admission::plugins(&tools, services, enabled, disabled)?);
-
-    let accounts = accounts(&config, &cluster, slot.clone(), &clock)?;
-    let mut server = Server::new(registry.clone(), server_config(&config, advertise, port));
-    let (authenticators, follow_authenticators) =
-        identities::authenticators(&config, &serving.believed, accounts.clone(), &slot, &clock)?;
-    server.authenticators = authenticators;
-    server.authorizers = authorizers;
-    let tools = Tools {
-        accounts,
-        signer: Arc::new(Signer::new(signing_key(&config)?, &flags.service_account_issuer)),
-        rbac,
-        kubelets: Kubelets { tls: serving::to_kubelets(flags) },
-    };
-    server.handlers = handlers::handlers(&tools);
-    server.paths = handlers::paths(Issuer {
-        name: flags.service_account_issuer.clone(),
-        keys: cluster.service_account_keys.clone(),
-        address: SocketAddr::new(advertise, port),
-    });
-    server.parts = handlers::parts();
+    let (mut server, followers) =
+        wired(&config, &registry, &serving, (SocketAddr::new(advertise, port), &clock))?;
     let progress = Progress::default();
     server.checks.splice(0..0, progress.checks(&registry));
     progress.done(&[Part::Storage, Part::Admission]);
 
-    bootstrap(&registry)
-        .await
-        .map_err(|status| anyhow::anyhow!("bootstrap: {}", status.message()))?;
-    progress.done(&[Part::Namespaces, Part::PriorityClasses, Part::FlowObjects, Part::Roles]);
-    let (client_ca, front_proxy_ca) = serving::authorities(flags, &cluster)?;
-    let facts = Facts {
-        port,
-        service_ip,
-        service_range: config.services.to_string(),
-        client_ca,
-        front_proxy_ca,
-        flags: flags.clone(),
-    };
-    publish(&registry, &facts)
-        .await
-        .map_err(|status| anyhow::anyhow!("the kubernetes service: {}", status.message()))?;
-    progress.done(&[Part::ServiceRanges, Part::Authentication, Part::TokenTracking]);
-    let peer = Peer::new(&registry, (advertise, port), own_identity(port))?;
-    peer.join(&registry)
-        .await
-        .map_err(|status| anyhow::anyhow!("the endpoints of kubernetes: {}", status.message()))?;
+    let peer = settled(&config, &registry, &cluster, (SocketAddr::new(advertise, port), &progress))
+        .await?;
     server.background(peer.clone().run(Arc::downgrade(&registry)));
-    progress.done(&[Part::Service, Part::Identity, Part::Collector]);
-
     if flags.enable_priority_and_fairness {
         let seats = flags.max_requests_inflight + flags.max_mutating_requests_inflight;
         server.flow = Some(Arc::new(Fairness::new(&registry, seats)));
@@ -219,7 +165,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     if let Some(listener) = listener {
         server.listen(Listening::Tls(listener, serving.tls.clone()));
     }
-    for task in [follow_authenticators, follow_authorizers].into_iter().flatten() {
+    for task in followers {
         server.background(task);
     }
     server.background(serving.run());
@@ -227,8 +173,87 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     Ok(Running { server, cluster, advertise, port, service_ip, peer })
 }
 
+/// A server with all who decide on its requests, and what follows their files.
+fn wired(
+    config: &Config,
+    registry: &Arc<Registry>,
+    serving: &Serving,
+    (address, clock): (SocketAddr, &Arc<dyn Clock>),
+) -> Result<(Server, Vec<Task>)> {
+    let (flags, cluster) = (&config.flags, &serving.cluster);
+    registry.convert_with(Arc::new(Webhooks::new(registry)));
+    let slot = Arc::new(OnceLock::from(registry.clone()));
+    let rbac = Rbac::new(registry);
+    let services = Services::new(config.services, config.node_ports.clone(), clock.clone());
+    let makings =
+        Makings { config: config.clone(), rbac: rbac.clone(), registry: registry.clone() };
+    let (authorizers, follow_authorizers) = makings.authorizers()?;
+    let rights = admission::Rights(authorizers.clone());
+    let tools = admission::Tools {
+        rbac: rbac.clone(),
+        rights: rights.clone(),
+        configs: config.plugins.clone(),
+        conditions: Arc::new(admission::HookConditions::new(rights)),
+    };
+    let (enabled, disabled) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
+    registry.admit_with(admission::plugins(&tools, services, enabled, disabled)?);
+
+    let accounts = accounts(config, cluster, slot.clone(), clock)?;
+    let mut server = Server::new(registry.clone(), server_config(config, address));
+    let (authenticators, follow_authenticators) =
+        identities::authenticators(config, &serving.believed, accounts.clone(), &slot, clock)?;
+    server.authenticators = authenticators;
+    server.authorizers = authorizers;
+    let tools = Tools {
+        accounts,
+        signer: Arc::new(Signer::new(signing_key(config)?, &flags.service_account_issuer)),
+        rbac,
+        kubelets: Kubelets { tls: serving::to_kubelets(flags) },
+    };
+    server.handlers = handlers::handlers(&tools);
+    server.paths = handlers::paths(Issuer {
+        name: flags.service_account_issuer.clone(),
+        keys: cluster.service_account_keys.clone(),
+        address,
+    });
+    server.parts = handlers::parts();
+    let followers = [follow_authenticators, follow_authorizers];
+    Ok((server, followers.into_iter().flatten().collect()))
+}
+
+/// Makes what every cluster has, and tells the others that this server is there.
+async fn settled(
+    config: &Config,
+    registry: &Arc<Registry>,
+    cluster: &Cluster,
+    (address, progress): (SocketAddr, &Progress),
+) -> Result<Peer> {
+    let failed =
+        |what: &'static str| move |status: Status| anyhow::anyhow!("{what}: {}", status.message());
+    bootstrap(registry).await.map_err(failed("bootstrap"))?;
+    progress.done(&[Part::Namespaces, Part::PriorityClasses, Part::FlowObjects, Part::Roles]);
+    let (client_ca, front_proxy_ca) = serving::authorities(&config.flags, cluster)?;
+    let facts = Facts {
+        port: address.port(),
+        service_ip: config.services.first(),
+        service_range: config.services.to_string(),
+        client_ca,
+        front_proxy_ca,
+        flags: config.flags.clone(),
+    };
+    publish(registry, &facts).await.map_err(failed("the kubernetes service"))?;
+    progress.done(&[Part::ServiceRanges, Part::Authentication, Part::TokenTracking]);
+    let peer = Peer::new(registry, (address.ip(), address.port()), own_identity(address.port()))?;
+    peer.join(registry).await.map_err(failed("the endpoints of kubernetes"))?;
+    progress.done(&[Part::Service, Part::Identity, Part::Collector]);
+    Ok(peer)
+}
+
+/// Who keeps what is told, and what sends it to others.
+type Auditing = (Option<Arc<dyn Audit>>, Option<audit::Sender>);
+
 /// Who is told what is done, and what sends it to others.
-fn auditor(config: &Config) -> Result<(Option<Arc<dyn Audit>>, Option<audit::Sender>)> {
+fn auditor(config: &Config) -> Result<Auditing> {
     let flags = &config.flags;
     let Some(policy) = &flags.audit_policy_file else { return Ok((None, None)) };
     let mut sinks: Vec<Arc<dyn audit::Sink>> = Vec::new();
@@ -276,7 +301,7 @@ fn own_address() -> IpAddr {
     probe().map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip())
 }
 
-fn server_config(config: &Config, advertise: IpAddr, port: u16) -> server::Config {
+fn server_config(config: &Config, advertise: SocketAddr) -> server::Config {
     let limits = server::Limits {
         reads: config.flags.max_requests_inflight,
         writes: config.flags.max_mutating_requests_inflight,
@@ -285,7 +310,7 @@ fn server_config(config: &Config, advertise: IpAddr, port: u16) -> server::Confi
     server::Config {
         limits,
         anonymous: false, // an authenticator of its own lets them in
-        advertise: SocketAddr::new(advertise, port).to_string(),
+        advertise: advertise.to_string(),
         ..server::Config::default()
     }
 }

@@ -138,7 +138,7 @@ impl Admit for Requester {
             let spec = CertificateSigningRequest::ref_cast_mut(&mut admission.object).spec_mut();
             spec.set_username(user.name.as_str());
             spec.set_uid(user.uid.as_str());
-            let groups: Vec<&str> = user.groups.iter().map(|group| group.as_str()).collect();
+            let groups: Vec<&str> = user.groups.iter().map(object::Text::as_str).collect();
             spec.set_groups(groups.into_iter().collect::<object::List<String>>());
             let mut extra = Value::object();
             for (name, values) in &user.extra {

@@ -37,11 +37,12 @@ fn applies(admission: &Admission) -> bool {
     let names = &admission.served.definition.names;
     let going =
         admission.old.is_some_and(|old| object::Object::view(old).metadata().is_terminating());
-    let sized = match (names.plural, admission.subresource, admission.operation) {
-        ("pods", "resize", Operation::Update) | ("pods", "", Operation::Create) => true,
-        ("persistentvolumeclaims", "", Operation::Create | Operation::Update) => true,
-        _ => false,
-    };
+    let sized = matches!(
+        (names.plural, admission.subresource, admission.operation),
+        ("pods", "resize", Operation::Update)
+            | ("pods", "", Operation::Create)
+            | ("persistentvolumeclaims", "", Operation::Create | Operation::Update)
+    );
     names.group.is_empty() && sized && !going
 }
 

@@ -118,10 +118,10 @@ fn own_node(admission: &Admission, node: &str) -> Result<(), Status> {
             forbidden.join(", ")
         )));
     }
-    if let (Operation::Update, Some(old)) = (admission.operation, admission.old) {
-        if Node::view(old).spec().taints() != new.spec().taints() {
-            return Err(admission.forbid(&format!("node {node:?} is not allowed to modify taints")));
-        }
+    if let (Operation::Update, Some(old)) = (admission.operation, admission.old)
+        && Node::view(old).spec().taints() != new.spec().taints()
+    {
+        return Err(admission.forbid(&format!("node {node:?} is not allowed to modify taints")));
     }
     Ok(())
 }

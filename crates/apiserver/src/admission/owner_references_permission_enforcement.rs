@@ -26,7 +26,9 @@ impl OwnerReferencesPermissionEnforcement {
         let writes = matches!(admission.operation, Operation::Create | Operation::Update);
         let names = &admission.served.definition.names;
         if !writes
-            || !(names.group != "" || names.plural != "pods" || admission.subresource != "status")
+            || !(!names.group.is_empty()
+                || names.plural != "pods"
+                || admission.subresource != "status")
         {
             return Ok(());
         }

@@ -48,16 +48,12 @@ impl Aggregation {
             let why = format!("service/{name} in {namespace:?} is not present");
             return ("False", "ServiceNotFound", why);
         }
-        let (to, host) = match self.way(service) {
-            Ok(way) => way,
-            Err(_) => {
-                self.learn(group, version, None);
-                let why = format!(
-                    "endpoints for service/{name} in {namespace:?} have no addresses with port name \
-                     \"\""
-                );
-                return ("False", "MissingEndpoints", why);
-            }
+        let Ok((to, host)) = self.way(service) else {
+            self.learn(group, version, None);
+            let why = format!(
+                "endpoints for service/{name} in {namespace:?} have no addresses with port name \"\""
+            );
+            return ("False", "MissingEndpoints", why);
         };
         let remote = Remote {
             to,

@@ -269,7 +269,7 @@ impl Ports<'_> {
     fn next(&mut self, what: &str) -> Result<i32, Status> {
         let free = |n: &i32| !self.own.contains(n) && !(self.taken)(&Place::Port(*n));
         let port = if self.dry_run {
-            (DRY_RUN..).find(|n| !self.own.contains(n))
+            (DRY_RUN..=i32::MAX).find(|n| !self.own.contains(n))
         } else {
             spread(self.all).find(free)
         };
@@ -300,7 +300,7 @@ fn places(service: &Service) -> Vec<Place> {
     let spec = service.spec();
     let addresses = spec.cluster_ips().iter().chain([spec.cluster_ip()]);
     let addresses = addresses.filter_map(|ip| ip.parse().ok()).map(Place::Address);
-    let ports = spec.ports().iter().map(|port| port.node_port()).filter(|n| *n != 0);
+    let ports = spec.ports().iter().map(api::core::ServicePort::node_port).filter(|n| *n != 0);
     addresses.chain(ports.map(Place::Port)).collect()
 }
 

@@ -46,7 +46,7 @@ impl Policy {
             let resources = !tree.get("resources").items().is_empty()
                 || !tree.get("namespaces").items().is_empty();
             ensure!(
-                !(resources && !tree.get("nonResourceURLs").items().is_empty()),
+                !resources || tree.get("nonResourceURLs").items().is_empty(),
                 "rules[{at}]: rules cannot apply to both regular resources and non-resource URLs"
             );
             rules.push(Rule {

@@ -23,8 +23,11 @@ pub(crate) struct TokenWebhook {
     /// How long an answer counts.
     ttl: Duration,
     /// By the digest of the token.
-    known: Mutex<HashMap<Vec<u8>, (Instant, Option<User>)>>,
+    known: Mutex<HashMap<Vec<u8>, Answer>>,
 }
+
+/// Until when it counts, and whose token it is.
+type Answer = (Instant, Option<User>);
 
 impl std::fmt::Debug for TokenWebhook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -84,16 +84,16 @@ impl NodeAuthorizer {
             }
             ("", "serviceaccounts", "token") => verb == "create" && self.uses(node, wanted),
             ("", "serviceaccounts", "") => verb == "get" && self.uses(node, wanted),
-            ("", "services", "") => read,
-            ("", "events", "") | ("events.k8s.io", "events", "") => {
+            ("" | "events.k8s.io", "events", "") => {
                 matches!(verb, "create" | "update" | "patch")
             }
             ("coordination.k8s.io", "leases", "") => {
                 *namespace == "kube-node-lease" && (verb == "create" || *name == node)
             }
             ("storage.k8s.io", "csinodes", "") => verb == "create" || *name == node,
-            ("storage.k8s.io", "csidrivers" | "volumeattachments", "") => read,
-            ("node.k8s.io", "runtimeclasses", "") => read,
+            ("", "services", "")
+            | ("storage.k8s.io", "csidrivers" | "volumeattachments", "")
+            | ("node.k8s.io", "runtimeclasses", "") => read,
             ("authentication.k8s.io", "tokenreviews", "") => verb == "create",
             ("authorization.k8s.io", "subjectaccessreviews" | "localsubjectaccessreviews", "") => {
                 verb == "create"
@@ -152,9 +152,7 @@ fn account(pod: &Pod) -> &str {
 fn named(tree: &Value, holders: &[&str], field: &str, found: &mut Vec<String>) {
     for (name, value) in tree.entries() {
         if holders.contains(&name) {
-            if let Some(name) = value.get(field).as_str() {
-                found.push(name.to_owned());
-            }
+            found.extend(value.get(field).as_str().map(str::to_owned));
         }
         named(value, holders, field, found);
     }

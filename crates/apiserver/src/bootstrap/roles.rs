@@ -72,7 +72,7 @@ fn named(head: &str, kind: &str) -> (Value, String) {
     let mut namespace = String::new();
     while let Some(word) = words.next() {
         if word == "in" {
-            namespace = words.next().unwrap_or_default().to_owned();
+            words.next().unwrap_or_default().clone_into(&mut namespace);
             meta["namespace"] = namespace.as_str().into();
         } else if let Some((label, value)) = word.split_once('=') {
             meta["labels"][label] = value.into();

@@ -35,11 +35,8 @@ pub(super) async fn admit(server: &Arc<Server>, request: &mut Request) -> Result
         asked["path"] = format!("/{}", info.rest.trim_start_matches('/')).into();
     }
     let (served, mut call) = (served(server, request)?, call(request));
-    let place = (info.namespace.as_str(), info.name.as_str());
-    let wanted = server
-        .registry
-        .connect(&mut call, &served, place, &info.subresource, asked.clone())
-        .await?;
+    let place = (info.namespace.as_str(), info.name.as_str(), info.subresource.as_str());
+    let wanted = server.registry.connect(&mut call, &served, place, asked.clone()).await?;
     if wanted != asked && info.subresource != "proxy" {
         let path = request.head.uri.path();
         let uri = format!("{path}?{}", said(&wanted, fields));

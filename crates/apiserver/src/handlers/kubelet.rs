@@ -3,7 +3,7 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-use api::core::{Node, Pod, Service};
+use api::core::{Container, ContainerPort, EndpointPort, Node, Pod, Service};
 use client::{Connect, Tcp, Tls, Use};
 use http::Uri;
 use http_body_util::BodyExt;
@@ -26,10 +26,6 @@ impl Kubelets {
 
     pub(super) fn nodes(&self) -> OfNode {
         OfNode { kubelets: self.clone() }
-    }
-
-    pub(super) fn services(&self) -> OfService {
-        OfService
     }
 
     /// Passes the request on to a node's kubelet.
@@ -106,7 +102,7 @@ impl Handle for OfPod {
                 request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
             if self.verb == "proxy" {
                 let default = pod.spec().containers().iter().find_map(|container| {
-                    container.ports().iter().next().map(|port| port.container_port())
+                    container.ports().iter().next().map(ContainerPort::container_port)
                 });
                 let port = port.parse().ok().or(default.and_then(|port| u16::try_from(port).ok()));
                 let ip = pod.status().pod_ip();
@@ -193,8 +189,8 @@ fn container(pod: &Pod, named: &str) -> Result<String, Status> {
     let all: Vec<&str> = spec
         .containers()
         .iter()
-        .map(|container| container.name())
-        .chain(spec.init_containers().iter().map(|container| container.name()))
+        .map(Container::name)
+        .chain(spec.init_containers().iter().map(Container::name))
         .chain(
             spec.ephemeral_containers()
                 .iter()
@@ -214,7 +210,7 @@ fn container(pod: &Pod, named: &str) -> Result<String, Status> {
     if let Some(name) = annotated.filter(|name| all.contains(name)) {
         return Ok(name.to_owned());
     }
-    let names: Vec<&str> = spec.containers().iter().map(|container| container.name()).collect();
+    let names: Vec<&str> = spec.containers().iter().map(Container::name).collect();
     match &*names {
         [only] => Ok((*only).to_owned()),
         [] => Err(Status::bad_request(format!("pod {pod_name} has no containers"))),
@@ -223,7 +219,7 @@ fn container(pod: &Pod, named: &str) -> Result<String, Status> {
                 "a container name must be specified for pod {pod_name}, choose one of: [{}]",
                 many.join(" ")
             );
-            let first: Vec<&str> = spec.init_containers().iter().map(|c| c.name()).collect();
+            let first: Vec<&str> = spec.init_containers().iter().map(Container::name).collect();
             if !first.is_empty() {
                 said += &format!(" or one of the init containers: [{}]", first.join(" "));
             }
@@ -302,7 +298,7 @@ fn endpoint(
     let found = server.registry.get(&endpoints, namespace, name).map_err(|_| unavailable())?;
     let subsets = api::core::Endpoints::view(&found.object).subsets();
     let mut targets = subsets.iter().flat_map(|subset| {
-        let port = subset.ports().find(|own| own.name() == wanted.name()).map(|own| own.port());
+        let port = subset.ports().find(|own| own.name() == wanted.name()).map(EndpointPort::port);
         subset.addresses().iter().filter_map(move |address| Some((address.ip().to_owned(), port?)))
     });
     let (ip, port) = targets.next().ok_or_else(unavailable)?;

@@ -51,7 +51,7 @@ pub(crate) fn handlers(tools: &Tools) -> Handlers {
         add("", "pods", verb, Arc::new(kubelets.pods(verb)));
     }
     add("", "nodes", "proxy", Arc::new(kubelets.nodes()));
-    add("", "services", "proxy", Arc::new(kubelets.services()));
+    add("", "services", "proxy", Arc::new(kubelet::OfService));
     let reviews = Arc::new(review::Reviews { accounts: accounts.clone(), rbac: rbac.clone() });
     for kind in ["tokenreviews", "selfsubjectreviews"] {
         add("authentication.k8s.io", kind, "", reviews.clone());

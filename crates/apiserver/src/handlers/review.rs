@@ -87,10 +87,10 @@ impl Reviews {
         }
         let wanted: Vec<String> = review.spec().audiences().iter().map(str::to_owned).collect();
         let mut known = self.accounts.identify(&token, &wanted);
-        if let Err(pki::Refusal::NotOurs) = known {
-            if let Some(user) = other_token(server, &token).await {
-                known = Ok((user, wanted));
-            }
+        if let Err(pki::Refusal::NotOurs) = known
+            && let Some(user) = other_token(server, &token).await
+        {
+            known = Ok((user, wanted));
         }
         let status = review.status_mut();
         match known {
@@ -163,7 +163,7 @@ fn info(user: &User) -> UserInfo {
     for (name, values) in &user.extra {
         extra[name.as_str()] = values.iter().map(String::as_str).collect();
     }
-    let groups: List<String> = user.groups.iter().map(|group| group.as_str()).collect();
+    let groups: List<String> = user.groups.iter().map(object::Text::as_str).collect();
     let mut info = UserInfo::new().with_username(user.name.as_str()).with_groups(groups);
     if !user.uid.is_empty() {
         info.set_uid(user.uid.as_str());

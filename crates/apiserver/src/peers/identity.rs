@@ -66,10 +66,9 @@ impl Identity {
             if ours && is_over(version.object.get("spec"), registry.clock().micros()) {
                 let key = (NAMESPACE, meta.name());
                 let gone = registry.delete(&mut own_call(), &kind, key, &Delete::default()).await;
-                if let Err(status) = gone.map(drop) {
-                    if status.code() != 404 {
-                        return Err(status);
-                    }
+                match gone {
+                    Err(status) if status.code() != 404 => return Err(status),
+                    _ => {}
                 }
             }
         }

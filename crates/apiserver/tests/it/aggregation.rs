@@ -63,10 +63,10 @@ async fn own_versions_are_listed_as_services() {
     let cluster = Cluster::start().await;
     let services = of::<APIService>(&cluster.admin());
     for _ in 0..100 {
-        if let Ok(core) = services.get(&Key::new("", "v1.")).await {
-            if available(&core) == Some("True") {
-                return;
-            }
+        if let Ok(core) = services.get(&Key::new("", "v1.")).await
+            && available(&core) == Some("True")
+        {
+            return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -61,8 +61,8 @@ impl Backend {
                 let (acceptor, answer, seen) = (acceptor.clone(), answer.clone(), seen.clone());
                 open.spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                    if let Some(chain) = stream.get_ref().1.peer_certificates() {
-                        let name = pki::Identity::of(&chain[0]).unwrap().common_name;
+                    if let Some([first, ..]) = stream.get_ref().1.peer_certificates() {
+                        let name = pki::Identity::of(first).unwrap().common_name;
                         seen.lock().unwrap().push(name);
                     }
                     let Some((path, body)) = request(&mut stream).await else { return };

@@ -206,11 +206,10 @@ async fn audit_log_rotation() {
     let old = log.with_file_name("audit-2000-01-01T00-00-00.000000.log");
     let kept = log.with_file_name("audit-9999-01-01T00-00-00.000000.log");
     for file in [&old, &kept] {
-        let file = fs::File::create(file).unwrap();
-        let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        file.set_modified(long_ago).unwrap();
+        fs::write(file, "").unwrap();
     }
-    fs::File::open(&kept).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::OpenOptions::new().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
     let cluster = with(|flags| {
         flags.audit_policy_file = Some(policy);
         flags.audit_log_path = Some(log.clone());

@@ -13,8 +13,7 @@ impl Registry {
         &self,
         call: &mut Call,
         served: &Served,
-        (namespace, name): (&str, &str),
-        subresource: &str,
+        (namespace, name, subresource): (&str, &str, &str),
         options: Value,
     ) -> Result<Value, Status> {
         let mut admission = Admission {

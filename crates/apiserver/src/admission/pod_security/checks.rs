@@ -97,7 +97,7 @@ fn security(container: &Value) -> &Value {
     container.get("securityContext")
 }
 
-fn strings<'a>(tree: &'a Value) -> impl Iterator<Item = &'a str> {
+fn strings(tree: &Value) -> impl Iterator<Item = &str> {
     tree.items().iter().filter_map(Value::as_str)
 }
 
@@ -334,7 +334,7 @@ fn seccomp(pod: &Pod) -> Option<Broken> {
         return seccomp_annotations(pod);
     }
     let bad = |security: &Value| {
-        profile(security).filter(|ty| !matches!(*ty, "Localhost" | "RuntimeDefault")).is_some()
+        profile(security).is_some_and(|ty| !matches!(ty, "Localhost" | "RuntimeDefault"))
     };
     let by_pod = bad(pod.security());
     let by = pod.those(|container| bad(security(container)));

@@ -5,7 +5,7 @@ use object::{Value, names};
 use schema::{Errors, Path};
 use server::Admission;
 
-use super::policy::{LEVELS, Level, Policy, VERSIONS, minor};
+use super::policy::{LEVELS, Level, Policy, minor};
 use crate::structured::{aggregate, strict, text, texts};
 
 const GROUP: &str = "pod-security.admission.config.k8s.io";
@@ -87,8 +87,8 @@ fn defaults(tree: &Value, errors: &mut Errors) -> Policy {
         match text(tree, &version) {
             "" => {}
             given => match minor(given) {
-                Some(minor) => rules.minor = minor,
-                None => errors.invalid(&path.field(&version), given, VERSIONS),
+                Ok(minor) => rules.minor = minor,
+                Err(why) => errors.invalid(&path.field(&version), given, why),
             },
         }
     }

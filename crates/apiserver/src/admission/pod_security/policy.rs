@@ -18,7 +18,7 @@ pub(super) enum Level {
 }
 
 pub(super) const LEVELS: &str = "must be one of privileged, baseline, restricted";
-pub(super) const VERSIONS: &str = "must be \"latest\" or \"v1.x\"";
+const VERSIONS: &str = "must be \"latest\" or \"v1.x\"";
 
 impl Level {
     pub(super) fn parse(text: &str) -> Option<Self> {
@@ -109,22 +109,22 @@ fn rules(
     }
     let label = format!("{LABELS}/{mode}-version");
     if let Some(text) = labels.get(&label) {
-        rules.minor = minor(text).unwrap_or_else(|| {
-            errs.invalid(&at.key(&label), text, VERSIONS);
+        rules.minor = minor(text).unwrap_or_else(|why| {
+            errs.invalid(&at.key(&label), text, why);
             None
         });
     }
     rules
 }
 
-/// The version `v1.x`; `Some(None)`: the newest.
-pub(super) fn minor(text: &str) -> Option<Option<u32>> {
+/// The version `v1.x`; `None`: the newest. Or what is wrong with it.
+pub(super) fn minor(text: &str) -> Result<Option<u32>, &'static str> {
     if text == "latest" {
-        return Some(None);
+        return Ok(None);
     }
     let digits = text.strip_prefix("v1.").filter(|rest| *rest == "0" || !rest.starts_with('0'));
     let digits = digits.filter(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
-    digits.and_then(|rest| rest.parse().ok()).map(Some)
+    digits.and_then(|rest| rest.parse().ok()).map(Some).ok_or(VERSIONS)
 }
 
 #[cfg(test)]

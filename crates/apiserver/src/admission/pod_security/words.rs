@@ -10,6 +10,7 @@ pub(super) struct Broken {
 }
 
 impl Broken {
+    #[expect(clippy::unnecessary_wraps, reason = "each check gives what is broken, or nothing")]
     pub(super) fn new(reason: &str, detail: String) -> Option<Self> {
         Some(Self { reason: reason.to_owned(), detail })
     }

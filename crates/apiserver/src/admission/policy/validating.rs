@@ -1,8 +1,9 @@
 //! ValidatingAdmissionPolicy.
 
-use cel::policy::ValidatingPolicy;
+use cel::policy::{Decision, ValidatingPolicy};
 use object::{Status, StatusCause, StatusDetails, Value, to_json};
 use server::{Admission, Admit, Admitting};
+use store::Version;
 
 use super::{Compiled, Evaluation, Nodes, matching::matches, named, params, policies};
 use crate::admission::Rights;
@@ -92,24 +93,9 @@ impl Validating {
                     let said = self
                         .evaluation
                         .with(admission, &served, &param, |inputs| compiled.evaluate(inputs))?;
-                    let actions = binding.object.get("spec").get("validationActions");
-                    let acts = |action: &str| {
-                        actions.items().iter().any(|own| own.as_str() == Some(action))
-                    };
-                    for (at, decision) in said.decisions.iter().enumerate() {
-                        let Some(message) = &decision.denied else { continue };
-                        if acts("Deny") {
-                            denied.get_or_insert_with(|| deny(message, decision.reason.clone()));
-                        }
-                        if acts("Audit") {
-                            failures.push(failure((name, named(binding)), at, message, actions));
-                        }
-                        if acts("Warn") {
-                            admission.warn(format!(
-                                "Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{}': {message}",
-                                named(binding)
-                            ));
-                        }
+                    let told = tell(admission, (name, binding), &said.decisions, &mut failures);
+                    if let Some((message, reason)) = told {
+                        denied.get_or_insert_with(|| deny(message, reason));
                     }
                     for failure in &said.failures {
                         denied.get_or_insert_with(|| deny(failure, None));
@@ -128,6 +114,33 @@ impl Validating {
         }
         denied.map_or(Ok(()), |denied| Err(refusal(admission, &denied)))
     }
+}
+
+/// Does with decisions what a binding says; gives the first that denies.
+fn tell<'a>(
+    admission: &Admission<'_>,
+    (policy, binding): (&str, &Version<Value>),
+    decisions: &'a [Decision],
+    failures: &mut Vec<Value>,
+) -> Option<(&'a str, Option<String>)> {
+    let (bound, actions) = (named(binding), binding.object.get("spec").get("validationActions"));
+    let acts = |action: &str| actions.items().iter().any(|own| own.as_str() == Some(action));
+    let mut first = None;
+    for (at, decision) in decisions.iter().enumerate() {
+        let Some(message) = &decision.denied else { continue };
+        if acts("Deny") {
+            first.get_or_insert_with(|| (message.as_str(), decision.reason.clone()));
+        }
+        if acts("Audit") {
+            failures.push(failure((policy, bound), at, message, actions));
+        }
+        if acts("Warn") {
+            admission.warn(format!(
+                "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{bound}': {message}"
+            ));
+        }
+    }
+    first
 }
 
 /// The no of a policy, as the caller gets it.

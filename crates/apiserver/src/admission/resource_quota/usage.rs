@@ -18,8 +18,7 @@ pub(super) fn counted(admission: &Admission) -> bool {
     let names = &admission.served.definition.names;
     let create = admission.operation == Operation::Create;
     match (names.group, names.plural, admission.subresource) {
-        ("", "pods", "resize") => true,
-        ("", "services" | "persistentvolumeclaims", "") => true,
+        ("", "pods", "resize") | ("", "services" | "persistentvolumeclaims", "") => true,
         ("", "persistentvolumeclaims", "status") => {
             let allocated = |claim: &Value| claim.get("status").get("allocatedResources").clone();
             admission.old.is_some_and(|old| allocated(old) != allocated(&admission.object))

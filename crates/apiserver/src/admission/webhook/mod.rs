@@ -66,7 +66,7 @@ impl Mutating {
                     }
                     place.note(admission, &hook, patch.as_ref());
                 }
-                Err(failure) => failed(admission, &hook, failure, Some(place))?,
+                Err(failure) => failed(admission, &hook, failure, Some(&place))?,
             }
             if reinvocable {
                 admission.reinvocation.invoked.push(hook.id.clone());
@@ -188,7 +188,7 @@ fn failed(
     admission: &Admission<'_>,
     hook: &Hook,
     failure: Failure,
-    place: Option<Place>,
+    place: Option<&Place>,
 ) -> Result<(), Status> {
     match failure {
         Failure::Refused(status) => Err(status),

@@ -57,7 +57,7 @@ impl AuthenticationConfiguration {
         for (at, tree) in all.iter().enumerate() {
             let path = root.index(at);
             strict(tree, &path, JWT, &mut errors);
-            issuers.extend(environments.issuer(tree, &path, own, algorithms, &mut errors));
+            issuers.extend(environments.issuer(tree, &path, (own, algorithms), &mut errors));
             let (place, issuer) = (path.field("issuer"), tree.get("issuer"));
             if !urls.insert(text(issuer, "url")) {
                 errors.duplicate(&place.field("url"), text(issuer, "url"));
@@ -98,8 +98,7 @@ impl Environments {
         &self,
         tree: &Value,
         path: &Path<'_>,
-        own: &[String],
-        algorithms: &[String],
+        (own, algorithms): (&[String], &[String]),
         errors: &mut Errors,
     ) -> Option<Issuer> {
         let issuer = tree.get("issuer");
@@ -118,7 +117,7 @@ impl Environments {
         let extra = self.extra(mappings, &place, errors);
         let user_rules = tree.get("userValidationRules");
         let user_rules = self.user_rules(user_rules, &path.field("userValidationRules"), errors);
-        check_email(&username, &claim_rules, &extra, &place, errors);
+        check_email(username.as_ref(), &claim_rules, &extra, &place, errors);
         let mappings =
             Mappings { username: username?, groups, uid, extra, required, claim_rules, user_rules };
         Some(Issuer {
@@ -332,10 +331,10 @@ fn check_issuer(issuer: &Value, path: &Path<'_>, own: &[String], errors: &mut Er
         _ => {}
     }
     let authorities = text(issuer, "certificateAuthority");
-    if !authorities.is_empty() {
-        if let Err(error) = pki::certificates(authorities.as_bytes()) {
-            errors.invalid(&path.field("certificateAuthority"), "<omitted>", error.to_string());
-        }
+    if !authorities.is_empty()
+        && let Err(error) = pki::certificates(authorities.as_bytes())
+    {
+        errors.invalid(&path.field("certificateAuthority"), "<omitted>", error.to_string());
     }
     let egress = text(issuer, "egressSelectorType");
     if !egress.is_empty() {
@@ -397,7 +396,7 @@ fn check_key(key: &str, path: &Path<'_>, errors: &mut Errors) {
 
 /// An address that nobody has verified must not become a name unnoticed.
 fn check_email(
-    username: &Option<Source>,
+    username: Option<&Source>,
     rules: &[Rule],
     extra: &[(String, Expression)],
     path: &Path<'_>,
