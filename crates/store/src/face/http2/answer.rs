@@ -74,7 +74,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && i64::try_from(length).is_ok_and(|length| length <= open.window.min(self.window));
         if !fits {
             open.outgoing = Outgoing::Reply(reply);
-            return self.ready.push_back(stream);
+            return self.enqueue(stream);
         }
         self.window -= i64::try_from(length).unwrap_or_default();
         frame::head(&mut self.out, frame::DATA, 0, stream, length);
@@ -107,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Done::Part(Some(Ok(part)), body) => match part.into_data() {
                 Ok(data) => {
                     open.outgoing = Outgoing::Part(data, body);
-                    self.ready.push_back(stream);
+                    self.enqueue(stream);
                 }
                 Err(part) => {
                     let trailers = part.into_trailers().unwrap_or_default();
@@ -135,8 +135,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// It may have something to send, and be allowed to.
+    pub(super) fn enqueue(&mut self, stream: u32) {
+        if let Some(open) = self.streams.get_mut(&stream).filter(|open| !open.queued) {
+            open.queued = true;
+            self.ready.push_back(stream);
+        }
+    }
+
     fn pump_one(&mut self, stream: u32) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
+        open.queued = false;
         let may = usize::try_from(open.window.min(self.window)).unwrap_or(0).min(self.frame);
         let length = match &open.outgoing {
             Outgoing::Reply(reply) => reply.len(),
@@ -159,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Outgoing::Nothing | Outgoing::Waiting(..) => {}
         }
         if count < length {
-            return self.ready.push_back(stream);
+            return self.enqueue(stream);
         }
         if let Outgoing::Part(_, body) = std::mem::replace(&mut open.outgoing, Outgoing::Nothing) {
             return self.ask(stream, body);

@@ -102,10 +102,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         return Err(Reason::FlowControl);
                     }
                     self.initial = initial;
-                    for (id, stream) in &mut self.streams {
+                    for stream in self.streams.values_mut() {
                         stream.window += more;
-                        self.ready.extend((more > 0).then_some(*id));
                     }
+                    let all: Vec<_> = self.streams.keys().copied().collect();
+                    all.into_iter().for_each(|stream| self.enqueue(stream));
                 }
                 frame::FRAME_SIZE => {
                     let size = usize::try_from(value).unwrap_or(LARGEST);
@@ -133,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if more == 0 || open.window > WIDEST {
                 self.reset(stream, Reason::FlowControl);
             } else {
-                self.ready.push_back(stream);
+                self.enqueue(stream);
             }
         }
         Ok(())

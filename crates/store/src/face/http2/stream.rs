@@ -15,6 +15,8 @@ pub(super) struct Stream {
     pub(super) owed: u32,
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
+    /// Whether it is among those that may send something.
+    pub(super) queued: bool,
     /// Ends what a service does for it.
     pub(super) service: Option<AbortHandle>,
 }
@@ -42,7 +44,14 @@ pub(super) enum Outgoing {
 
 impl Stream {
     pub(super) fn new(window: i64, incoming: Incoming) -> Self {
-        Self { window, owed: 0, incoming, outgoing: Outgoing::Nothing, service: None }
+        Self {
+            window,
+            owed: 0,
+            incoming,
+            outgoing: Outgoing::Nothing,
+            queued: false,
+            service: None,
+        }
     }
 
     pub(super) fn is_ended(&self) -> bool {
