@@ -22,6 +22,8 @@ pub(crate) struct Environment {
     /// The program that shows differences, with its arguments.
     pub(crate) external_diff: String,
     pub(crate) path: String,
+    /// The file of preferences, or `off`.
+    pub(crate) kuberc: String,
     pub(crate) service_host: String,
     pub(crate) service_port: String,
 }
@@ -29,6 +31,7 @@ pub(crate) struct Environment {
 /// Flags that every command takes.
 pub(crate) const GLOBAL: &[Flag] = &[
     Flag::text("kubeconfig"),
+    Flag::text("kuberc"),
     Flag::text("context"),
     Flag::text("cluster"),
     Flag::text("user"),

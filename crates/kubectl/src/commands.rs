@@ -7,6 +7,7 @@ mod auth;
 mod autoscale;
 mod certificate;
 mod cluster_info;
+mod complete;
 mod completion;
 mod config;
 mod cp;
@@ -24,11 +25,13 @@ mod expose;
 mod generate;
 mod get;
 mod get_watch;
+mod kuberc;
 mod kustomize;
 mod logs;
 mod patch;
 pub(crate) mod plugin;
 mod port_forward;
+mod proxy;
 mod prune;
 mod replace;
 mod rollout;
@@ -112,6 +115,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     cp::COMMAND,
     debug::COMMAND,
     port_forward::COMMAND,
+    proxy::COMMAND,
     wait::COMMAND,
     events::COMMAND,
     explain::COMMAND,
@@ -129,12 +133,27 @@ pub(crate) const COMMANDS: &[Command] = &[
     version::COMMAND,
     completion::COMMAND,
     plugin::COMMAND,
-    Command::new("alpha", &[], alpha),
+    kuberc::COMMAND,
+    Command::new("options", &[], |call| {
+        options(call);
+        Ok(())
+    }),
+    Command::new("alpha", &[], |call| {
+        call.say("No alpha commands are available in this version of kubectl");
+        Ok(())
+    }),
 ];
 
 /// Finds the command in `args` and runs it.
 pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
-    let mut rest = args.to_vec();
+    if let Some(("__complete" | "__completeNoDesc", words)) =
+        args.split_first().map(|(first, rest)| (first.as_str(), rest))
+    {
+        complete::run(environment, words);
+        return Ok(());
+    }
+    let args = &crate::preferences::apply(environment, args)?;
+    let mut rest = args.clone();
     let (mut known, mut path): (&[Command], Vec<&str>) = (COMMANDS, Vec::new());
     let mut found: Option<&Command> = None;
     while let Some(at) = next_word(&rest, found) {
@@ -227,19 +246,24 @@ fn help(call: &Call<'_>, command: &Command) {
         text += "\nOptions:\n";
     }
     for flag in own {
-        let short = flag.short.map_or(String::from("    "), |c| format!("-{c}, "));
-        text += &format!(
-            "    {short}--{}={}\n",
-            flag.name,
-            if flag.default.is_empty() { "''" } else { flag.default }
-        );
+        text += &flag_line(flag);
     }
     call.out(&text);
 }
 
-fn alpha(call: &Call<'_>) -> Result {
-    call.say("No alpha commands are available in this version of kubectl");
-    Ok(())
+/// The flags that every command takes.
+fn options(call: &Call<'_>) {
+    let mut text = "The following options can be passed to any command:\n\n".to_owned();
+    for flag in GLOBAL.iter().filter(|flag| flag.name != "help") {
+        text += &flag_line(flag);
+    }
+    call.out(&text);
+}
+
+fn flag_line(flag: &Flag) -> String {
+    let short = flag.short.map_or(String::from("    "), |c| format!("-{c}, "));
+    let default = if flag.default.is_empty() { "''" } else { flag.default };
+    format!("    {short}--{}={default}\n", flag.name)
 }
 
 fn needs_more(call: &Call<'_>) -> Result {

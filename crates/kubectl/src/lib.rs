@@ -21,6 +21,7 @@ mod flags;
 mod kubeconfig;
 mod kustomize;
 mod merge;
+mod preferences;
 mod print;
 mod record;
 mod resources;
@@ -59,6 +60,7 @@ fn environment() -> Environment {
         external_diff: read("KUBECTL_EXTERNAL_DIFF"),
         editor: editor.unwrap_or_else(|| "vi".to_owned()),
         path: read("PATH"),
+        kuberc: if read("KUBECTL_KUBERC") == "false" { "off".to_owned() } else { read("KUBERC") },
         service_host: read("KUBERNETES_SERVICE_HOST"),
         service_port: read("KUBERNETES_SERVICE_PORT"),
     }

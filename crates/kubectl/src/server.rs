@@ -171,6 +171,17 @@ impl Server {
         self.client.upgrade(path, protocols).await.map_err(|error| self.fail(error))
     }
 
+    /// Any request with any headers; the answer is what the server says, good or bad.
+    pub(crate) async fn pass(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response> {
+        self.client.request(method, path, headers, body).await.map_err(|error| self.fail(error))
+    }
+
     async fn send(
         &self,
         method: Method,

@@ -85,12 +85,10 @@ fn run(call: &Call<'_>) -> Result {
             "--dry-run=client doesn't work with --server-side (did you mean --dry-run=server instead?)",
         ));
     }
-    if call.flags.on("prune") {
-        if call.flags.text("selector").is_empty() && !call.flags.on("all") {
-            return Err(Fail::error(
-                "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all flag. If you did not mean to prune all resources, specify a label selector",
-            ));
-        }
+    if call.flags.on("prune") && call.flags.text("selector").is_empty() && !call.flags.on("all") {
+        return Err(Fail::error(
+            "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all flag. If you did not mean to prune all resources, specify a label selector",
+        ));
     }
     check(call, dry_run)?;
     let allowed = if call.flags.on("prune") { prune::resources(call)? } else { Vec::new() };
@@ -236,7 +234,6 @@ fn conflicts(status: &object::Status) -> String {
     message.strip_prefix("Apply failed with ").unwrap_or(message).to_owned()
 }
 
-#[expect(clippy::too_many_lines, reason = "the steps of one apply, in order")]
 fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &'static str)> {
     let mut query = format!(
         "?fieldManager={}",

@@ -75,10 +75,9 @@ fn place(word: &str) -> Result<Place> {
     };
     let parts: Vec<&str> = pod.split('/').collect();
     let (namespace, pod) = match parts[..] {
-        [""] | [_, _, _, ..] => return Err(Fail::error(FORMAT)),
-        [pod] => ("", pod),
+        [pod] if !pod.is_empty() => ("", pod),
         [namespace, pod] => (namespace, pod),
-        [] => return Err(Fail::error(FORMAT)),
+        _ => return Err(Fail::error(FORMAT)),
     };
     Ok(Place { namespace: namespace.to_owned(), pod: pod.to_owned(), file: file.to_owned() })
 }

@@ -87,9 +87,7 @@ pub(super) fn each(
         for item in items_mut(tree) {
             each(item, path, create, change);
         }
-    } else if tree.is_object() && !tree.get(name).is_null() {
-        each(tree.get_mut(name), rest, create, change);
-    } else if create && (tree.is_object() || tree.is_null()) {
+    } else if !tree.get(name).is_null() || create && (tree.is_object() || tree.is_null()) {
         each(tree.get_mut(name), rest, create, change);
     }
 }
@@ -108,8 +106,9 @@ pub(super) fn put_at(object: &mut Value, path: &str, create: bool, pairs: &Value
     }
     let parts: Vec<&str> = path.split('/').collect();
     // Lists are never made: there is nothing to put into them.
-    let create = create && !parts.contains(&"volumeClaimTemplates")
-        || create && !object["spec"]["volumeClaimTemplates"].items().is_empty();
+    let create = create
+        && (!parts.contains(&"volumeClaimTemplates")
+            || !object["spec"]["volumeClaimTemplates"].items().is_empty());
     each(object, &parts, create, &mut |map| {
         for (name, value) in pairs.entries() {
             map[name] = match value {

@@ -174,7 +174,7 @@ impl Kustomization {
 /// A folder by its full name.
 pub(super) fn folder(path: &Path, given: &Path) -> std::result::Result<PathBuf, String> {
     let full = real(path).map_err(|why| {
-        format!("not a valid directory: {}", why.replace("\0", &shown(path, given)))
+        format!("not a valid directory: {}", why.replace('\0', &shown(path, given)))
     })?;
     if full.is_dir() { Ok(full) } else { Err(format!("'{}' doesn't exist", path.display())) }
 }

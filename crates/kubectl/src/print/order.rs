@@ -67,6 +67,7 @@ const ORDER: &[(&[&str], &str)] = &[
         &["cluster"],
         "server tls-server-name insecure-skip-tls-verify certificate-authority certificate-authority-data proxy-url disable-compression extensions",
     ),
+    (&["exec"], "command args env apiVersion installHint provideClusterInfo interactiveMode"),
     (&["context"], "cluster user namespace extensions"),
     (
         &["user"],

@@ -45,7 +45,7 @@ pub(super) async fn write_tree(
             let mut inside: Vec<_> = fs::read_dir(&path)?.collect::<std::io::Result<_>>()?;
             inside.sort_by_key(fs::DirEntry::file_name);
             if inside.is_empty() {
-                write_header(out, &name, b'5', &about, 0, "").await?;
+                write_header(out, &Header::of(&about, &name, b'5')).await?;
             }
             for entry in inside.iter().rev() {
                 let below = format!("{name}/{}", entry.file_name().to_string_lossy());
@@ -53,9 +53,11 @@ pub(super) async fn write_tree(
             }
         } else if about.is_symlink() {
             let target = fs::read_link(&path)?;
-            write_header(out, &name, b'2', &about, 0, &target.to_string_lossy()).await?;
+            let link = &target.to_string_lossy();
+            write_header(out, &Header { link, ..Header::of(&about, &name, b'2') }).await?;
         } else if about.is_file() {
-            write_header(out, &name, b'0', &about, about.len(), "").await?;
+            let size = about.len();
+            write_header(out, &Header { size, ..Header::of(&about, &name, b'0') }).await?;
             let mut file = fs::File::open(&path)?.take(about.len());
             let mut buffer = vec![0; 64 << 10];
             let mut left = about.len();
@@ -87,57 +89,71 @@ fn padding(size: u64) -> usize {
     if over == 0 { 0 } else { BLOCK - over }
 }
 
+/// What is written before the contents of an entry.
+#[derive(Clone, Copy)]
+struct Header<'a> {
+    name: &'a str,
+    kind: u8,
+    mode: u32,
+    user: u32,
+    group: u32,
+    size: u64,
+    changed: i64,
+    link: &'a str,
+}
+
+impl<'a> Header<'a> {
+    fn of(about: &fs::Metadata, name: &'a str, kind: u8) -> Self {
+        Self {
+            name,
+            kind,
+            mode: about.mode() & 0o7777,
+            user: about.uid(),
+            group: about.gid(),
+            size: 0,
+            changed: about.mtime(),
+            link: "",
+        }
+    }
+
+    fn block(&self) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        let mut text = |at: usize, room: usize, text: &str| {
+            let bytes = &text.as_bytes()[..text.len().min(room)];
+            block[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        text(0, 100, self.name);
+        text(100, 8, &format!("{:07o}\0", self.mode));
+        text(108, 8, &format!("{:07o}\0", self.user & 0o7_777_777));
+        text(116, 8, &format!("{:07o}\0", self.group & 0o7_777_777));
+        text(124, 12, &format!("{:011o}\0", self.size & 0o77_777_777_777));
+        text(136, 12, &format!("{:011o}\0", self.changed.max(0)));
+        text(148, 8, "        ");
+        text(157, 100, self.link);
+        text(257, 8, "ustar\x0000");
+        block[156] = self.kind;
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        block
+    }
+}
+
 async fn write_header(
     out: &mut (impl AsyncWrite + Unpin),
-    name: &str,
-    kind: u8,
-    about: &fs::Metadata,
-    size: u64,
-    link: &str,
+    header: &Header<'_>,
 ) -> std::io::Result<()> {
-    for (text, kind) in [(link, b'K'), (name, b'L')] {
+    for (text, kind) in [(header.link, b'K'), (header.name, b'L')] {
         if text.len() > 100 {
             let mut bytes = text.as_bytes().to_vec();
             bytes.push(0);
-            let length = bytes.len() as u64;
-            out.write_all(&header("././@LongLink", kind, 0, (0, 0), length, 0, "")).await?;
-            bytes.resize(bytes.len() + padding(length), 0);
+            let size = bytes.len() as u64;
+            let long = Header { name: "././@LongLink", kind, size, link: "", ..*header };
+            out.write_all(&long.block()).await?;
+            bytes.resize(bytes.len() + padding(size), 0);
             out.write_all(&bytes).await?;
         }
     }
-    let owner = (about.uid(), about.gid());
-    let mode = about.mode() & 0o7777;
-    let block = header(name, kind, mode, owner, size, about.mtime(), link);
-    out.write_all(&block).await
-}
-
-fn header(
-    name: &str,
-    kind: u8,
-    mode: u32,
-    owner: (u32, u32),
-    size: u64,
-    changed: i64,
-    link: &str,
-) -> [u8; BLOCK] {
-    let mut block = [0; BLOCK];
-    let mut text = |at: usize, room: usize, text: &str| {
-        let bytes = &text.as_bytes()[..text.len().min(room)];
-        block[at..at + bytes.len()].copy_from_slice(bytes);
-    };
-    text(0, 100, name);
-    text(100, 8, &format!("{mode:07o}\0"));
-    text(108, 8, &format!("{:07o}\0", owner.0 & 0o7_777_777));
-    text(116, 8, &format!("{:07o}\0", owner.1 & 0o7_777_777));
-    text(124, 12, &format!("{:011o}\0", size & 0o77_777_777_777));
-    text(136, 12, &format!("{:011o}\0", changed.max(0)));
-    text(148, 8, "        ");
-    text(157, 100, link);
-    text(257, 8, "ustar\x0000");
-    block[156] = kind;
-    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
-    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    block
+    out.write_all(&header.block()).await
 }
 
 /// An archive that is being read.

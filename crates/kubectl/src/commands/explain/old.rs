@@ -69,6 +69,7 @@ fn name(schemas: &Schemas<'_>, schema: &Value) -> String {
     }
 }
 
+#[expect(clippy::too_many_arguments, reason = "where it is, and what is printed")]
 fn fields(
     schemas: &Schemas<'_>,
     schema: &Value,

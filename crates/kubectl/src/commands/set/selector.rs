@@ -87,7 +87,7 @@ fn parts(selector: &Selector) -> (Value, Vec<String>) {
             Operator::GreaterThan => "Gt",
             Operator::LessThan => "Lt",
         };
-        let values: Vec<&str> = values.iter().map(|value| value.as_str()).collect();
+        let values: Vec<&str> = values.iter().map(object::Text::as_str).collect();
         rest.push(format!("{{{key} {name} [{}]}}", values.join(" ")));
     }
     (labels, rest)
