@@ -270,8 +270,8 @@ fn needs_more(call: &Call<'_>) -> Result {
     if let Some(word) = call.words().first() {
         Err(call.usage(format!("unknown command {}", object::quote::quote(word))))
     } else {
-        call.out(&format!("Usage:\n  kubectl {} [flags] [options]\n", call.command));
-        Ok(())
+        call.say(&format!("Usage:\n  kubectl {} [flags] [options]", call.command));
+        Err(Fail::Code(1))
     }
 }
 

@@ -7,6 +7,7 @@ mod more;
 mod network;
 mod node;
 mod pod;
+mod request;
 mod sheet;
 mod storage;
 mod volumes;
@@ -58,6 +59,9 @@ pub(crate) fn describe(call: &Call<'_>, info: &Info, events_too: bool) -> Result
         ("storage.k8s.io", "CSINode") => storage::csi_node(object, &mut sheet),
         ("storage.k8s.io", "VolumeAttributesClass") => {
             storage::attributes_class(object, &mut sheet);
+        }
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            request::describe(object, &mut sheet)?;
         }
         ("", "LimitRange") => more::limit_range(object, &mut sheet),
         ("", "Endpoints") => network::endpoints(object, &mut sheet),

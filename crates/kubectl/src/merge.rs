@@ -11,6 +11,8 @@ pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-config
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Lists {
     Merge,
+    /// As `Merge`; what is new comes after what is there.
+    Append,
     Replace,
 }
 
@@ -67,7 +69,7 @@ impl<'a> Place<'a> {
     }
 
     fn is_set(self) -> bool {
-        self.lists == Lists::Merge && self.field == "finalizers"
+        self.lists != Lists::Replace && self.field == "finalizers"
     }
 }
 
@@ -156,9 +158,15 @@ fn set(patch: &mut Value, was: &Value, wanted: &Value, is: &Value, at: Place<'_>
     }
 }
 
-/// Applies a strategic merge patch: lists whose items have a key are merged by it.
+/// Applies a strategic merge patch: lists whose items have a key are merged by it, and new items
+/// come first.
 pub(crate) fn strategic(target: &mut Value, patch: &Value) {
     merge_at(target, patch, Place { lists: Lists::Merge, parent: "", field: "" });
+}
+
+/// The same, but new items come last.
+pub(crate) fn strategic_after(target: &mut Value, patch: &Value) {
+    merge_at(target, patch, Place { lists: Lists::Append, parent: "", field: "" });
 }
 
 fn merge_at(target: &mut Value, patch: &Value, at: Place<'_>) {
@@ -239,6 +247,10 @@ fn merge_items(there: &[Value], patch: &[Value], at: Place<'_>) -> Vec<Value> {
             (Some(found), _) => merge_at(&mut all[found], item, at),
             (None, _) => new.push(item.clone()),
         }
+    }
+    if at.lists == Lists::Append {
+        all.extend(new);
+        return all;
     }
     new.extend(all);
     new

@@ -382,7 +382,9 @@ fn edit(call: &Call<'_>) -> Result {
         let last =
             info.object["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
         if last.is_empty() {
-            return Err(Fail::error("The last applied annotation is empty"));
+            return Err(Fail::error(
+                "no last-applied-configuration annotation found on resources, to create the annotation, use command `kubectl apply set-last-applied --create-annotation`",
+            ));
         }
         let tree =
             object::from_json(last.as_bytes()).map_err(|error| Fail::error(error.to_string()))?;

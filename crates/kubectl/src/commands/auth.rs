@@ -157,7 +157,7 @@ fn whoami(call: &Call<'_>) -> Result {
     let answer =
         call.server()?.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)?;
     if !output.is_human() {
-        return output.print(call, &answer, "");
+        return output.print_declared(call, &answer, "");
     }
     let user = &answer["status"]["userInfo"];
     let list = |list: &Value| {

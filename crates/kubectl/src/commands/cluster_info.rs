@@ -8,9 +8,6 @@ use crate::{call::Call, fail::Result};
 pub(crate) const COMMAND: Command = Command::new("cluster-info", &[], run).inner(&[dump::COMMAND]);
 
 fn run(call: &Call<'_>) -> Result {
-    if let Some(word) = call.words().first() {
-        return Err(call.usage(format!("unknown command {}", object::quote::quote(word))));
-    }
     let services = call.server()?.get("/api/v1/namespaces/kube-system/services?labelSelector=kubernetes.io%2Fcluster-service%3Dtrue")?;
     let address = call.address()?;
     let mut text = format!("Kubernetes control plane is running at {address}\n");

@@ -156,7 +156,7 @@ pub(crate) fn make(call: &Call<'_>, mut object: Value, resource: &str, failed: &
     let query = write_query(call, dry_run, "kubectl-create")?;
     if call.flags.on("append-hash") {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let hash = crate::kustomize::hash(&object, &name, &Value::Null);
+        let hash = crate::kustomize::hash(&object, &name, &Value::object());
         object["metadata"]["name"] = format!("{name}-{hash}").into();
     }
     if call.flags.on("save-config") {

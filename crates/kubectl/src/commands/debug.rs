@@ -137,11 +137,14 @@ fn custom(call: &Call<'_>) -> Result<Value> {
     Ok(tree)
 }
 
-/// Whether a text can be the name of an image.
+/// Whether a text can be the name of an image: host, path, tag and digest.
 fn is_image(text: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
-    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '[');
-    text.chars().all(fits) && ends(text.chars().next()) && !text.ends_with([':', '/', '@'])
+    const PART: &str = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*";
+    const HOST: &str = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?";
+    let pattern = format!(
+        r"^(?:{HOST}/)?{PART}(?:/{PART})*(?::\w[\w.-]{{0,127}})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{{32,}})?$"
+    );
+    regex::Regex::new(&pattern).expect("written in the code").is_match(text)
 }
 
 impl Wish<'_> {
@@ -448,5 +451,17 @@ fn attach(call: &Call<'_>, pod: &Value, container: &str) -> Result {
             }
         }
         std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn images_have_a_form() {
+    for image in
+        ["busybox", "a:b", "h.example:5000/a/b-c:v1.2", "a@sha256:0123456789abcdef0123456789abcdef"]
+    {
+        assert!(is_image(image), "{image}");
+    }
+    for wrong in ["a:b:c", "A", "", "a/", ":x"] {
+        assert!(!is_image(wrong), "{wrong}");
     }
 }

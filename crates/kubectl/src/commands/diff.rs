@@ -85,6 +85,10 @@ fn run(call: &Call<'_>) -> Result {
             && !call.flags.on("show-secrets")
         {
             mask(&mut from, &mut to);
+            // Where there was none, nothing is shown in its place.
+            if from.is_null() {
+                from = "null".into();
+            }
         }
         let name = file_name(&info);
         live.write(&name, &from)?;
@@ -199,7 +203,11 @@ impl Folder {
     }
 
     fn write(&self, name: &str, object: &Value) -> Result {
-        let text = if object.is_null() { String::new() } else { yaml::to_yaml(object) };
+        let text = match object {
+            Value::Null => String::new(),
+            Value::Text(plain) => format!("{plain}\n"),
+            object => yaml::to_yaml(object),
+        };
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o700);
         let opened = file.open(self.0.join(name));

@@ -136,6 +136,16 @@ async fn serve(
     pairs: &[(u16, u16)],
     addresses: &[String],
 ) -> Result {
+    // Nobody listens here before the other side has answered once.
+    if let Some((_, remote)) = pairs.first() {
+        drop(open(server, path, *remote).await.map_err(|fail| match fail {
+            Fail::Server { status, .. } => Fail::error(format!(
+                "error upgrading connection: unable to upgrade connection: {}",
+                status.message()
+            )),
+            other => other,
+        })?);
+    }
     let mut listeners = Vec::new();
     for (local, remote) in pairs {
         let mut bound = *local;
@@ -186,10 +196,13 @@ async fn serve(
     Ok(())
 }
 
+async fn open(server: &Server, path: &str, port: u16) -> Result<client::WebSocket> {
+    let protocols = ["v4.channel.k8s.io", "portforward.k8s.io"];
+    server.websocket(&format!("{path}?ports={port}"), &protocols).await
+}
+
 async fn forward(server: &Server, path: &str, port: u16, socket: TcpStream) -> Result {
-    let opened = server
-        .websocket(&format!("{path}?ports={port}"), &["v4.channel.k8s.io", "portforward.k8s.io"])
-        .await?;
+    let opened = open(server, path, port).await?;
     let (mut to, mut from) = opened.stream.split();
     let (mut read, mut write) = socket.into_split();
     let mut buffer = vec![0; 32 << 10];

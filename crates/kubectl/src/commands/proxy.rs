@@ -95,8 +95,9 @@ fn run(call: &Call<'_>) -> Result {
     let proxy = Proxy { server, filter, api: slash(flags.text("api-prefix")), files };
     server.wait(async {
         if socket.is_empty() {
-            let port = u16::try_from(flags.int("port"))
-                .map_err(|_| Fail::error(format!("invalid port {}", flags.int("port"))))?;
+            let port = u16::try_from(flags.int("port")).map_err(|_| {
+                Fail::error(format!("listen tcp: address {}: invalid port", flags.int("port")))
+            })?;
             let listener = TcpListener::bind((flags.text("address"), port)).await;
             let listener = listener.map_err(|error| {
                 let place = format!("{}:{port}", flags.text("address"));

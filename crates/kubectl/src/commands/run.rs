@@ -112,7 +112,7 @@ fn run(call: &Call<'_>) -> Result {
         if matches!(output, Output::Yaml) {
             call.out("---\n");
         }
-        output.print(call, &service, &format!("created{}", dry_run.suffix()))?;
+        output.print_declared(call, &service, &format!("created{}", dry_run.suffix()))?;
     }
     if attached { attach(call, &pod) } else { Ok(()) }
 }

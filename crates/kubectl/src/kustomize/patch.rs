@@ -5,7 +5,7 @@ use object::{Value, selector::Selector, yaml};
 use super::{Resource, read, read::Kustomization};
 use crate::{
     fail::{Fail, Result},
-    merge::strategic,
+    merge::strategic_after,
 };
 
 /// Which objects are meant. Texts are patterns for the whole.
@@ -181,7 +181,7 @@ fn merge_all(text: &str, target: Option<&Target>, all: &mut Vec<Resource>) -> Re
             }
             let (kind, name) = (resource.object["kind"].clone(), resource.now());
             let version = resource.object["apiVersion"].clone();
-            strategic(&mut resource.object, &patch);
+            strategic_after(&mut resource.object, &patch);
             // What an object is does not change with a patch for several.
             resource.object["kind"] = kind;
             resource.object["apiVersion"] = version;

@@ -39,7 +39,13 @@ pub(super) fn print(
     let own = inside["description"].as_str().unwrap_or_default().to_owned();
     let parts: Vec<String> =
         [description, own].into_iter().filter(|part| !part.is_empty()).collect();
-    let shown = if parts.is_empty() { "<empty>".to_owned() } else { parts.join("\n\n") };
+    let shown = if parts.len() == 2 && parts[0] == parts[1] {
+        parts[0].clone()
+    } else if parts.is_empty() {
+        "<empty>".to_owned()
+    } else {
+        parts.join("\n\n")
+    };
     text += &(wrap(&shown, 5, 80) + "\n");
     if !plain {
         text += "FIELDS:\n";
@@ -58,6 +64,7 @@ fn name(schemas: &Schemas<'_>, schema: &Value) -> String {
         Some("object") if inner.is_object() && schema["properties"].is_null() => {
             format!("map[string]{}", name(schemas, inner))
         }
+        Some("object") if schema["properties"].is_null() => "map[string]".to_owned(),
         Some("object") => "Object".to_owned(),
         Some(plain) => plain.to_owned(),
         None if !schema["oneOf"].is_null()

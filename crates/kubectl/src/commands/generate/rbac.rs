@@ -81,7 +81,7 @@ fn cluster_role(call: &Call<'_>) -> Result {
             selector["matchLabels"][key] = value.into();
         }
         object["aggregationRule"]["clusterRoleSelectors"] = values(vec![selector]);
-        object["rules"] = values(Vec::new());
+        *object.get_mut("rules") = Value::Null;
         return make(call, object, "clusterroles.rbac.authorization.k8s.io", "");
     }
     if urls.is_empty() || !call.flags.all("resource").is_empty() {

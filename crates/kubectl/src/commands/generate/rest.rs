@@ -118,9 +118,6 @@ fn service(call: &Call<'_>, kind: &str) -> Result {
     if ports.is_empty() && cluster_ip != "None" && kind != "ExternalName" {
         return Err(Fail::error("at least one tcp port specifier must be provided"));
     }
-    if !ports.is_empty() && cluster_ip == "None" {
-        return Err(Fail::error("can not map ports with clusterip=None"));
-    }
     object["metadata"]["labels"]["app"] = name.clone();
     object["spec"]["selector"]["app"] = name;
     object["spec"]["type"] = kind.into();

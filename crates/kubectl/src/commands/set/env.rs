@@ -15,7 +15,7 @@ use crate::{
     fail::{Fail, Result},
     flags::{Flag, Kind},
     select::How,
-    workload::{each_container, list, pod_spec},
+    workload::{each_container, fits, list, pod_spec},
 };
 
 pub(super) const COMMAND: Command = Command::new(
@@ -197,13 +197,17 @@ fn taken_from(call: &Call<'_>, from: &str) -> Result<Vec<Value>> {
 fn change(call: &Call<'_>, object: &mut Value, changes: &Changes) -> Result<bool> {
     let title = title(object);
     let pattern = call.flags.text("container");
-    let found = each_container(pod_spec(object)?, pattern, |container| {
-        if !call.flags.on("overwrite") {
-            refuse_overwrites(&container["env"], &changes.put)?;
-        }
-        update(container, changes);
-        Ok(())
-    })?;
+    let found = each_container(
+        pod_spec(object)?,
+        |name| fits(name, pattern),
+        |container| {
+            if !call.flags.on("overwrite") {
+                refuse_overwrites(&container["env"], &changes.put)?;
+            }
+            update(container, changes);
+            Ok(())
+        },
+    )?;
     warn_of_none(call, found, &title.replace(' ', "/"));
     Ok(true)
 }
@@ -276,46 +280,50 @@ fn show(call: &Call<'_>, infos: Vec<Info>, changes: &Changes) -> Result {
         let (title, whole) = (title(&object), object.clone());
         let Ok(spec) = pod_spec(&mut object) else { continue };
         let pattern = call.flags.text("container");
-        let count = each_container(spec, pattern, |container| {
-            update(container, changes);
-            call.out(&format!(
-                "# {title}, container {}\n",
-                container["name"].as_str().unwrap_or_default()
-            ));
-            let mut wrong: Vec<(String, Vec<String>)> = Vec::new();
-            for variable in container["env"].items() {
-                let name = variable["name"].as_str().unwrap_or_default();
-                let from = &variable["valueFrom"];
-                if from.is_null() {
-                    let value = variable["value"].as_str().unwrap_or_default();
-                    call.out(&format!("{name}={value}\n"));
-                    continue;
-                }
-                if call.flags.on("resolve") {
-                    match found.value(call, from, &whole, container) {
-                        Ok(value) => {
-                            call.out(&format!("{name}={value}\n"));
-                            continue;
-                        }
-                        Err(why) => match wrong.iter_mut().find(|(other, _)| *other == why) {
-                            Some((_, names)) => names.push(name.to_owned()),
-                            None => wrong.push((why, vec![name.to_owned()])),
-                        },
+        let count = each_container(
+            spec,
+            |name| fits(name, pattern),
+            |container| {
+                update(container, changes);
+                call.out(&format!(
+                    "# {title}, container {}\n",
+                    container["name"].as_str().unwrap_or_default()
+                ));
+                let mut wrong: Vec<(String, Vec<String>)> = Vec::new();
+                for variable in container["env"].items() {
+                    let name = variable["name"].as_str().unwrap_or_default();
+                    let from = &variable["valueFrom"];
+                    if from.is_null() {
+                        let value = variable["value"].as_str().unwrap_or_default();
+                        call.out(&format!("{name}={value}\n"));
+                        continue;
                     }
+                    if call.flags.on("resolve") {
+                        match found.value(call, from, &whole, container) {
+                            Ok(value) => {
+                                call.out(&format!("{name}={value}\n"));
+                                continue;
+                            }
+                            Err(why) => match wrong.iter_mut().find(|(other, _)| *other == why) {
+                                Some((_, names)) => names.push(name.to_owned()),
+                                None => wrong.push((why, vec![name.to_owned()])),
+                            },
+                        }
+                    }
+                    call.out(&format!("# {name} from {}\n", source::words(from)));
                 }
-                call.out(&format!("# {name} from {}\n", source::words(from)));
-            }
-            let mut lines: Vec<String> = wrong
-                .into_iter()
-                .map(|(why, mut names)| {
-                    names.sort();
-                    format!("error retrieving reference for {}: {why}", names.join(", "))
-                })
-                .collect();
-            lines.sort();
-            lines.iter().for_each(|line| call.say(line));
-            Ok(())
-        })?;
+                let mut lines: Vec<String> = wrong
+                    .into_iter()
+                    .map(|(why, mut names)| {
+                        names.sort();
+                        format!("error retrieving reference for {}: {why}", names.join(", "))
+                    })
+                    .collect();
+                lines.sort();
+                lines.iter().for_each(|line| call.say(line));
+                Ok(())
+            },
+        )?;
         warn_of_none(call, count, &title.replace(' ', "/"));
     }
     Ok(())

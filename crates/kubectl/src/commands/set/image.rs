@@ -42,14 +42,18 @@ fn run(call: &Call<'_>) -> Result {
     change_all(call, infos, &setting, |object, fails| {
         let spec = pod_spec(object)?;
         for (name, image) in &images {
-            let found = each_container(spec, name, |container| {
-                if image.is_empty() {
-                    container.remove("image");
-                } else {
-                    container["image"] = (*image).into();
-                }
-                Ok(())
-            })?;
+            let found = each_container(
+                spec,
+                |other| *name == "*" || other == *name,
+                |container| {
+                    if image.is_empty() {
+                        container.remove("image");
+                    } else {
+                        container["image"] = (*image).into();
+                    }
+                    Ok(())
+                },
+            )?;
             if found == 0 {
                 fails.push(Fail::error(format!("unable to find container named {}", quote(name))));
             }

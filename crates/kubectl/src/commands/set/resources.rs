@@ -12,7 +12,7 @@ use crate::{
     fail::{Fail, Result},
     flags::Flag,
     record,
-    workload::{each_container, pod_spec},
+    workload::{each_container, fits, pod_spec},
 };
 
 pub(super) const COMMAND: Command = Command::new(
@@ -52,14 +52,18 @@ fn run(call: &Call<'_>) -> Result {
         always: false,
     };
     change_all(call, infos, &setting, |object, fails| {
-        let found = each_container(pod_spec(object)?, pattern, |container| {
-            for (field, amounts) in [("limits", &limits), ("requests", &requests)] {
-                for (name, amount) in amounts {
-                    container["resources"][field][*name] = amount.clone();
+        let found = each_container(
+            pod_spec(object)?,
+            |name| fits(name, pattern),
+            |container| {
+                for (field, amounts) in [("limits", &limits), ("requests", &requests)] {
+                    for (name, amount) in amounts {
+                        container["resources"][field][*name] = amount.clone();
+                    }
                 }
-            }
-            Ok(())
-        })?;
+                Ok(())
+            },
+        )?;
         if found == 0 {
             fails.push(Fail::error(format!("unable to find container named {pattern}")));
         }
