@@ -57,7 +57,7 @@ async fn containers_outlive_the_server() {
     wait_for(&runtime.logs().join("brief.log"), "late").await;
     assert_eq!(exec(&mut runtime, &lasting, "exit 4").await.exit_code, 4);
     let mut ended = status(&mut runtime, &brief).await;
-    for _ in 0..100 {
+    for _ in 0..3000 {
         if ended.state() == ContainerState::ContainerExited {
             break;
         }
@@ -88,7 +88,7 @@ async fn a_pod_whose_shim_is_killed_is_dead() {
     let id = runtime.container(&sandbox, shell("a", "sleep 1000")).await;
     sys::process::kill(shim(&sandbox), 9).expect("killed");
     let mut ended = status(&mut runtime, &id).await;
-    for _ in 0..100 {
+    for _ in 0..3000 {
         if ended.state() == ContainerState::ContainerExited {
             break;
         }

@@ -120,7 +120,7 @@ async fn memory_that_runs_out_is_named() {
         Some(LinuxContainerResources { memory_limit_in_bytes: 16 << 20, ..Default::default() });
     let id = runtime.container(&sandbox, config).await;
     let mut status = None;
-    for _ in 0..500 {
+    for _ in 0..3000 {
         let request = ContainerStatusRequest { container_id: id.clone(), verbose: false };
         let now = runtime
             .cri

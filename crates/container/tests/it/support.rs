@@ -174,7 +174,7 @@ pub(crate) fn shell(name: &str, script: &str) -> ContainerConfig {
 /// Waits until `path` holds `text`.
 pub(crate) async fn wait_for(path: &Path, text: &str) -> String {
     let mut content = String::new();
-    for _ in 0..200 {
+    for _ in 0..3000 {
         content = fs::read_to_string(path).unwrap_or_default();
         if content.contains(text) {
             return content;

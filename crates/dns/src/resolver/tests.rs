@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_mins(1);
 
 /// A server with a few names, as long as it is kept.
 struct World {
@@ -201,23 +201,21 @@ async fn a_dead_server_outside_hurts_only_names_outside() {
     let mut tasks = JoinSet::new();
     let silent_at = silent.local_addr().expect("an address");
     let world = World::new(vec![silent_at]).await;
-    let began = Instant::now();
-    let waiting = world.ask("www.example.com.", RecordType::A);
-    let (outside, own) = tokio::join!(waiting, async {
-        let own = world.ask("web.shop.svc.cluster.local.", RecordType::A).await;
-        assert!(began.elapsed() < Duration::from_millis(500));
-        own
-    });
-    assert_eq!(outside.metadata.response_code, ResponseCode::ServFail);
-    assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
-    assert_eq!(texts(&own), ["10.96.0.7"]);
+    let mut waiting = std::pin::pin!(world.ask("www.example.com.", RecordType::A));
+    let own = world.ask("web.shop.svc.cluster.local.", RecordType::A);
+    tokio::select! {
+        biased;
+        own = own => assert_eq!(texts(&own), ["10.96.0.7"]),
+        _ = &mut waiting => panic!("a name of ours waits for a server outside"),
+    }
+    assert_eq!(waiting.await.metadata.response_code, ResponseCode::ServFail);
 
     let (server, _) = upstream(&mut tasks).await;
     let world = World::new(vec![silent_at, server]).await;
     assert_eq!(texts(&world.ask("a.example.com.", RecordType::A).await), ["192.0.2.1"]);
-    let began = Instant::now();
+    while silent.try_recv(&mut [0; 512]).is_ok() {}
     assert_eq!(texts(&world.ask("b.example.com.", RecordType::A).await), ["192.0.2.1"]);
-    assert!(began.elapsed() < Duration::from_millis(400), "the good one is asked first now");
+    assert!(silent.try_recv(&mut [0; 512]).is_err(), "the good one is asked first now");
 }
 
 #[tokio::test]

@@ -1,9 +1,5 @@
 //! The whole server, from the API's objects to answers.
 
-#[expect(dead_code, reason = "it can do more than is needed here")]
-#[path = "../../../runtime/tests/it/server.rs"]
-mod server;
-
 use std::{
     net::{Ipv4Addr, SocketAddr},
     time::Duration,
@@ -20,6 +16,7 @@ use hickory_proto::{
 };
 use object::{Key, yaml::from_yaml};
 use runtime::Context;
+use testkit::Cluster;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream, UdpSocket},
@@ -27,7 +24,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 async fn free() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
@@ -72,8 +69,9 @@ async fn get(server: SocketAddr, path: &str) -> String {
 async fn fill(client: &Client) {
     let shop = Namespace::from(from_yaml("metadata: {name: shop}").expect("a namespace"));
     Api::<Namespace>::new(client).create(shop).await.expect("made");
-    let web = "{metadata: {namespace: shop, name: web}, spec: {clusterIP: 10.96.0.7}}";
-    let db = "{metadata: {namespace: shop, name: db}, spec: {clusterIP: None}}";
+    let web = "{metadata: {namespace: shop, name: web}, spec: {clusterIP: 10.96.0.7, ports: [{port: 80}]}}";
+    let db =
+        "{metadata: {namespace: shop, name: db}, spec: {clusterIP: None, ports: [{port: 80}]}}";
     for text in [web, db] {
         let service = Service::from(from_yaml(text).expect("a service"));
         Api::<Service>::new(client).create(service).await.expect("made");
@@ -82,8 +80,8 @@ async fn fill(client: &Client) {
 
 #[tokio::test]
 async fn names_follow_the_api() {
-    let (api, mut tasks) = (server::Server::default(), JoinSet::new());
-    let client = api.client(&mut tasks);
+    let (cluster, mut tasks) = (Cluster::start().await, JoinSet::new());
+    let client = cluster.admin();
     fill(&client).await;
     let (listen, http) = (free().await, free().await);
     let config = dns::Config {
@@ -96,7 +94,6 @@ async fn names_follow_the_api() {
     let running = cx.clone();
     tasks.spawn(async move { dns::run(&running, config).await.expect("served") });
     cx.synced().await;
-    sleep(Duration::from_millis(100)).await;
 
     becomes(listen, "web.shop.svc.cluster.local.", (ResponseCode::NoError, &["10.96.0.7"])).await;
     becomes(listen, "db.shop.svc.cluster.local.", (ResponseCode::NXDomain, &[])).await;
@@ -120,4 +117,5 @@ endpoints: [{addresses: [10.244.0.2], hostname: db-0, conditions: {ready: true}}
     becomes(listen, "web.shop.svc.cluster.local.", (ResponseCode::NXDomain, &[])).await;
     becomes(listen, "example.com.", (ResponseCode::ServFail, &[])).await;
     cx.stop().await;
+    cluster.stop().await;
 }

@@ -88,8 +88,8 @@ pub(crate) fn ask(
 ) -> std::io::Result<IpAddr> {
     let address = address.into();
     within(namespace, || {
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+        stream.set_read_timeout(Some(Duration::from_mins(1)))?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         Ok(answer.parse().expect("an address"))

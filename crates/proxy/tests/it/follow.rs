@@ -7,12 +7,13 @@ use client::{Api, Client, Delete};
 use object::{Key, yaml::from_yaml};
 use runtime::Context;
 use sys::netlink::within;
-use tokio::{task::JoinSet, time::sleep};
+use testkit::Cluster;
+use tokio::time::{Instant, sleep};
 
-use crate::{
-    server::Server,
-    world::{CLUSTER_IP, World, ask, this_node},
-};
+use crate::world::{CLUSTER_IP, World, ask, this_node};
+
+/// Only a failing test waits this long.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 const SERVICE: &str = "
 metadata: {namespace: default, name: web}
@@ -38,18 +39,19 @@ fn rules_follow_the_api() {
 }
 
 async fn follow(world: &World) {
-    let (server, mut tasks) = (Server::default(), JoinSet::new());
-    let client = server.client(&mut tasks);
-    let services = Api::<Service>::new(&client);
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let services = Api::<Service>::new(&admin);
     services.create(from_yaml(SERVICE).expect("a service").into()).await.expect("made");
-    let cx = Context::new(&client);
+    let cx = Context::new(&cluster.client("system:kube-proxy", &[]));
     proxy::start(&cx, proxy::Config { node: this_node() });
     becomes(world, false).await;
-    add_slice(&client).await;
+    add_slice(&admin).await;
     becomes(world, true).await;
     services.delete(&Key::new("default", "web"), &Delete::default()).await.expect("gone");
     becomes(world, false).await;
     cx.stop().await;
+    cluster.stop().await;
 }
 
 async fn add_slice(client: &Client) {
@@ -59,11 +61,9 @@ async fn add_slice(client: &Client) {
 
 /// Waits until the service answers a pod, or does not.
 async fn becomes(world: &World, reached: bool) {
-    for _ in 0..50 {
+    let begin = Instant::now();
+    while ask(&world.pods[0], (CLUSTER_IP, 80)).is_ok() != reached {
+        assert!(begin.elapsed() < PATIENCE, "should be reached: {reached}");
         sleep(Duration::from_millis(20)).await; // lets the proxy work
-        if ask(&world.pods[0], (CLUSTER_IP, 80)).is_ok() == reached {
-            return;
-        }
     }
-    panic!("should be reached: {reached}");
 }

@@ -3,7 +3,4 @@
 mod follow;
 mod packets;
 mod scale;
-#[expect(dead_code, reason = "it can do more than is needed here")]
-#[path = "../../../runtime/tests/it/server.rs"]
-mod server;
 mod world;

@@ -1,9 +1,16 @@
-//! Five thousand services: how long the load takes, and one endpoint's change.
+//! Many services: how long the load takes, and what one endpoint's change touches, by our
+//! own count and by what the kernel tells whoever listens.
 
 use crate::world::{service, this_node};
 use proxy::{Endpoint, Proxy, Service};
-use std::time::Instant;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 use sys::netlink::{NetworkNamespace, within};
+
+/// Only a failing test waits this long.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 fn services(count: u16) -> Vec<Service> {
     (0..count)
@@ -21,25 +28,125 @@ fn services(count: u16) -> Vec<Service> {
 
 #[test]
 fn one_endpoint_among_five_thousand_services() {
-    let namespace = NetworkNamespace::create().expect("a namespace");
-    within(&namespace, || {
-        let mut proxy = Proxy::new(&this_node()).expect("a proxy");
-        let mut all = services(5000);
-        let changes: Vec<_> = all.iter().map(|s| (s.name.clone(), Some(s.clone()))).collect();
-        let begin = Instant::now();
-        let touched = proxy.update(&changes).expect("loaded");
-        println!("load of 5,000 services: {:?}, {touched} elements", begin.elapsed());
+    inside(|| {
+        let (mut proxy, mut all) = loaded(5000);
         let mut times = Vec::new();
-        for n in 0..20_u8 {
-            let it = &mut all[100 + usize::from(n)];
-            it.ports[0].endpoints[1] = Endpoint::ready([10, 245, 0, n].into(), 8080, true);
+        for n in 0..20 {
             let begin = Instant::now();
-            let touched = proxy.update(&[(it.name.clone(), Some(it.clone()))]).expect("written");
+            let touched = change(&mut proxy, &mut all, n);
             times.push(begin.elapsed());
             assert!(touched <= 10, "{touched}");
         }
         times.sort();
         println!("one endpoint: median {:?}, slowest {:?}", times[10], times[19]);
-    })
-    .expect("inside");
+    });
+}
+
+/// Fewer, since the monitor itself reads all tables again and again.
+#[test]
+fn the_kernel_tells_of_few_elements() {
+    inside(|| {
+        let (mut proxy, mut all) = loaded(200);
+        let monitor = Monitor::start();
+        for n in 0..5 {
+            change(&mut proxy, &mut all, n);
+            let told = monitor.until_marked(&format!("mark{n}"));
+            let elements: usize = told.iter().map(|line| elements(line)).sum();
+            assert!((1..=10).contains(&elements), "{elements}: {told:#?}");
+            assert!(told.iter().any(|line| line.contains(&format!("10.245.0.{n}"))), "{told:#?}");
+        }
+    });
+}
+
+fn inside(test: impl FnOnce() + Send) {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    within(&namespace, test).expect("inside");
+}
+
+fn loaded(count: u16) -> (Proxy, Vec<Service>) {
+    let mut proxy = Proxy::new(&this_node()).expect("a proxy");
+    let all = services(count);
+    let changes: Vec<_> = all.iter().map(|s| (s.name.clone(), Some(s.clone()))).collect();
+    let begin = Instant::now();
+    let touched = proxy.update(&changes).expect("loaded");
+    println!("load of {count} services: {:?}, {touched} elements", begin.elapsed());
+    (proxy, all)
+}
+
+/// Replaces one endpoint of one service; says how many elements that took.
+fn change(proxy: &mut Proxy, all: &mut [Service], n: u8) -> usize {
+    let it = &mut all[100 + usize::from(n)];
+    it.ports[0].endpoints[1] = Endpoint::ready([10, 245, 0, n].into(), 8080, true);
+    proxy.update(&[(it.name.clone(), Some(it.clone()))]).expect("written")
+}
+
+/// What `nft monitor` says in this network namespace.
+struct Monitor {
+    program: Child,
+    lines: Receiver<String>,
+}
+
+impl Monitor {
+    /// Listens for certain once this returns.
+    fn start() -> Self {
+        let mut command = Command::new("nft");
+        let program = command.arg("monitor").stdout(Stdio::piped()).spawn();
+        let mut program = program.expect("the nft program of package nftables is needed");
+        let output = BufReader::new(program.stdout.take().expect("piped"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let monitor = Self { program, lines };
+        let begin = Instant::now();
+        loop {
+            nft("add table ip heard");
+            let heard = monitor.lines.recv_timeout(Duration::from_millis(200)).is_ok();
+            nft("delete table ip heard");
+            if heard {
+                monitor.until_marked("ready");
+                return monitor;
+            }
+            assert!(begin.elapsed() < PATIENCE, "nft monitor says nothing");
+        }
+    }
+
+    /// All changes until one that is made now.
+    fn until_marked(&self, mark: &str) -> Vec<String> {
+        nft(&format!("add table ip {mark}"));
+        let mut told = Vec::new();
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).expect("the monitor tells of the mark");
+            if line == format!("add table ip {mark}") {
+                return told;
+            }
+            if line.starts_with("add ") || line.starts_with("delete ") {
+                told.push(line);
+            }
+        }
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+fn nft(command: &str) {
+    let done = Command::new("nft").args(command.split(' ')).status();
+    assert!(done.expect("nft runs").success(), "{command}");
+}
+
+/// How many things one line adds or deletes: a rule, a chain, or each element in braces.
+fn elements(line: &str) -> usize {
+    match line.split_once(" element ") {
+        Some((_, listed)) => listed.split(", ").count(),
+        None => 1,
+    }
 }

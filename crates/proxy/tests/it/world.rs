@@ -98,8 +98,8 @@ pub(crate) fn ask(
 ) -> Result<(IpAddr, IpAddr), ErrorKind> {
     let to = to.into();
     let answer = within(from, || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&to, Duration::from_millis(700))?;
-        stream.set_read_timeout(Some(Duration::from_millis(700)))?;
+        let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
+        stream.set_read_timeout(Some(Duration::from_mins(1)))?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         Ok(answer)
@@ -114,7 +114,7 @@ pub(crate) fn ask_udp(
     let to = to.into();
     let answer = within(from, || -> std::io::Result<String> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
-        socket.set_read_timeout(Some(Duration::from_millis(700)))?;
+        socket.set_read_timeout(Some(Duration::from_mins(1)))?;
         socket.connect(to)?;
         socket.send(b"?")?;
         let mut buffer = [0; 64];
