@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
@@ -38,6 +39,39 @@ pub fn new(kind: &str, options: &[(&str, Option<&str>)], attributes: u64) -> io:
     fsconfig_create(&context)?;
     let attributes = MountAttrFlags::from_bits_retain(u32::try_from(attributes).expect("32 bits"));
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// Folders on top of each other, the first on top; `upper`: above them one that is written
+/// to, and one that the kernel works in.
+pub fn overlay(layers: &[&str], upper: Option<(&str, &str)>) -> io::Result<OwnedFd> {
+    let mut above = Vec::new();
+    if let Some((upper, work)) = upper {
+        above.extend([("upperdir", Some(upper)), ("workdir", Some(work))]);
+    }
+    let each = layers.iter().map(|layer| ("lowerdir+", Some(*layer)));
+    let options: Vec<_> = each.chain(above.iter().copied()).collect();
+    match new("overlay", &options, 0) {
+        // kernels before 6.7 take all layers as one short word
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => overlay_of_word(layers, &above),
+        made => made,
+    }
+}
+
+/// Layers are named by their descriptors, since a word has 255 bytes at the most.
+fn overlay_of_word(layers: &[&str], above: &[(&str, Option<&str>)]) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = |path: &str| Ok(open(path, flags, Mode::empty())?);
+    let opened: Vec<OwnedFd> =
+        layers.iter().map(|layer| folder(layer)).collect::<io::Result<_>>()?;
+    let names: Vec<String> = opened.iter().map(|layer| layer.as_raw_fd().to_string()).collect();
+    let word = names.join(":");
+    let mut options = vec![("lowerdir", Some(word.as_str()))];
+    options.extend(above);
+    let here = folder(".")?;
+    rustix::process::chdir("/proc/self/fd")?;
+    let made = new("overlay", &options, 0);
+    rustix::process::fchdir(here)?;
+    made
 }
 
 /// A detached copy of the mounts at `file` (any descriptor, also with `O_PATH`).

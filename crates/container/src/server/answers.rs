@@ -108,10 +108,9 @@ impl Inner {
                 ],
             }),
             info: HashMap::new(),
-            runtime_handlers: vec![RuntimeHandler {
-                name: String::new(),
-                features: Some(features),
-            }],
+            runtime_handlers: ["", super::NAME]
+                .map(|name| RuntimeHandler { name: name.into(), features: Some(features) })
+                .into(),
             features: Some(RuntimeFeatures {
                 supplemental_groups_policy: true,
                 ..RuntimeFeatures::default()

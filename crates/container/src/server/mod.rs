@@ -79,6 +79,8 @@ pub(crate) struct Inner {
     streaming: OnceLock<streaming::Server>,
 }
 
+/// What the runtime is called, and its one handler besides the nameless one.
+const NAME: &str = "tiphys";
 /// Messages may name many mounts and variables.
 const LARGEST_MESSAGE: usize = 16 << 20;
 

@@ -246,7 +246,7 @@ fn check(config: &PodSandboxConfig, handler: &str) -> Result<(), Status> {
     if metadata.is_none_or(|metadata| metadata.name.is_empty()) {
         return Err(Status::invalid_argument("sandbox config must include metadata"));
     }
-    if !handler.is_empty() {
+    if !handler.is_empty() && handler != super::NAME {
         return Err(Status::not_found(format!("no runtime for {handler:?} is configured")));
     }
     let linux = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());

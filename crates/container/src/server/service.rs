@@ -47,7 +47,7 @@ impl RuntimeService for Service {
     async fn version(&self, _: Request<VersionRequest>) -> Answer<VersionResponse> {
         ok(VersionResponse {
             version: "0.1.0".into(),
-            runtime_name: "tiphys".into(),
+            runtime_name: super::NAME.into(),
             runtime_version: env!("CARGO_PKG_VERSION").into(),
             runtime_api_version: "v1".into(),
         })

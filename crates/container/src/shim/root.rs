@@ -60,11 +60,8 @@ fn overlay(spec: &Container, users: Option<&File>) -> io::Result<OwnedFd> {
     }
     let upper = path(&spec.root.upper)?;
     let work = path(&spec.root.work)?;
-    let mut options: Vec<(&str, Option<&str>)> =
-        layers.iter().map(|layer| ("lowerdir+", Some(layer.as_str()))).collect();
-    options.push(("upperdir", Some(&upper)));
-    options.push(("workdir", Some(&work)));
-    mount::new("overlay", &options, 0)
+    let layers: Vec<&str> = layers.iter().map(String::as_str).collect();
+    mount::overlay(&layers, Some((&upper, &work)))
 }
 
 /// Layers belong to the host's users; in a user namespace they are shown with its own.
@@ -119,8 +116,9 @@ fn stacked(layers: &[std::path::PathBuf], sub_path: &Path) -> io::Result<OwnedFd
         [one] => mount::copy(place(one)?, false)?,
         many => {
             let layers: Vec<_> = many.iter().rev().filter_map(|layer| layer.to_str()).collect();
-            let options: Vec<_> = layers.iter().map(|layer| ("lowerdir+", Some(*layer))).collect();
-            mount::new("overlay", &options, mount::READ_ONLY)?
+            let tree = mount::overlay(&layers, None)?;
+            mount::restrict(&tree, mount::READ_ONLY, false)?;
+            tree
         }
     };
     if sub_path.as_os_str().is_empty() {
