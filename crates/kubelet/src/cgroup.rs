@@ -3,12 +3,50 @@
 use api::core::{Container, Pod};
 use container::cri::LinuxContainerResources;
 use object::Quantity;
-use sys::cgroup::{Hierarchies, Limits};
+use sys::cgroup::{self, Hierarchies};
 
-const PERIOD: i64 = 100_000;
+pub(crate) const PERIOD: i64 = 100_000;
 const FEWEST_SHARES: i64 = 2;
 const MOST_SHARES: i64 = 262_144;
 const SHORTEST_QUOTA: i64 = 1000;
+
+/// What may change of a container while it runs, as the kernel counts it; 0: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub cpu_shares: i64,
+    pub cpu_quota: i64,
+    pub memory: i64,
+}
+
+impl Limits {
+    pub fn of(pod: &Pod, container: &Container) -> Self {
+        resources(pod, container, 1).into()
+    }
+
+    /// Whether the container must not live through the change from `old`.
+    pub fn needs_restart(&self, old: &Self, container: &Container) -> bool {
+        let cpu = (self.cpu_shares, self.cpu_quota) != (old.cpu_shares, old.cpu_quota);
+        let memory = self.memory != old.memory;
+        container.resize_policy().iter().any(|policy| {
+            policy.restart_policy() == "RestartContainer"
+                && match policy.resource_name() {
+                    "cpu" => cpu,
+                    "memory" => memory,
+                    _ => false,
+                }
+        })
+    }
+}
+
+impl From<LinuxContainerResources> for Limits {
+    fn from(told: LinuxContainerResources) -> Self {
+        Self {
+            cpu_shares: told.cpu_shares,
+            cpu_quota: told.cpu_quota.max(0),
+            memory: told.memory_limit_in_bytes.max(0),
+        }
+    }
+}
 
 /// The group of a pod, as CRI names it: `/kubepods/burstable/podUID`.
 pub(crate) fn parent(root: &str, pod: &Pod) -> String {
@@ -42,24 +80,41 @@ pub(crate) fn resources(
     }
 }
 
-/// Makes the group of a pod, limited to the sum of its containers where all are limited.
+/// Makes the group of a pod, limited to what is said of the pod, or to the sum of its
+/// containers where all are limited.
 pub(crate) fn create(path: &str, pod: &Pod) -> std::io::Result<()> {
     let group = Hierarchies::detect()?.group(path)?;
     group.create()?;
-    let milli = |amount: Option<&Quantity>| amount.map_or(0, Quantity::milli_value);
+    group.limit(&pod_limits(pod))
+}
+
+/// Takes the limits of a pod's group away that its containers could run into while theirs
+/// grow; `create` sets the new ones.
+pub(crate) fn lift(path: &str) -> std::io::Result<()> {
+    let group = Hierarchies::detect()?.group(path)?;
+    let none = Some(-1);
+    group.limit(&cgroup::Limits { cpu_quota: none, memory: none, ..cgroup::Limits::default() })
+}
+
+fn pod_limits(pod: &Pod) -> cgroup::Limits {
     let (requests, limits) = (pod.requests(), pod.limits());
-    let all = |what: &str| {
-        pod.spec().all_containers().all(|one| one.resources().limits().get(what).is_some())
+    let bounded = |what: &str| {
+        let said = |resources: &api::core::ResourceRequirements| {
+            resources.limits().get(what).is_some_and(|limit| limit.sign() > 0)
+        };
+        pod.spec().resources().is_some_and(said)
+            || pod.spec().all_containers().all(|one| said(one.resources()))
     };
-    let cpu = limits.get("cpu").filter(|_| all("cpu")).map(|cpu| quota(cpu.milli_value()));
-    let memory = limits.get("memory").filter(|_| all("memory")).map(Quantity::value);
-    group.limit(&Limits {
-        cpu_shares: u64::try_from(shares(milli(requests.get("cpu")))).ok(),
+    let cpu = limits.get("cpu").filter(|_| bounded("cpu")).map(|cpu| quota(cpu.milli_value()));
+    let memory = limits.get("memory").filter(|_| bounded("memory")).map(Quantity::value);
+    let asked = requests.get("cpu").map_or(0, Quantity::milli_value);
+    cgroup::Limits {
+        cpu_shares: u64::try_from(shares(asked)).ok(),
         cpu_quota: cpu,
         cpu_period: cpu.map(|_| PERIOD.unsigned_abs()),
         memory,
-        ..Limits::default()
-    })
+        ..cgroup::Limits::default()
+    }
 }
 
 /// Ends and removes the group of a pod, wherever its class put it.

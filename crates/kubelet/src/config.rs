@@ -9,6 +9,8 @@ use std::{
 
 use object::Value;
 
+use crate::{eviction, image_gc, rotate};
+
 #[derive(Clone, Debug)]
 pub struct Config {
     pub node_name: String,
@@ -47,6 +49,10 @@ pub struct Config {
     pub register: bool,
     /// Without any API server: static pods only.
     pub standalone: bool,
+    /// When pods must go for want of something.
+    pub eviction: eviction::Settings,
+    pub image_gc: image_gc::Limits,
+    pub log_limits: rotate::Limits,
     /// What `nodeInfo.kubeletVersion` says.
     pub version: String,
 }
@@ -76,8 +82,20 @@ impl Config {
             taints: Vec::new(),
             register: true,
             standalone: false,
+            eviction: eviction::Settings::new(eviction::USUAL).expect("tested to be good"),
+            image_gc: image_gc::Limits::default(),
+            log_limits: rotate::Limits::default(),
             version: "v1.37.1".into(),
         }
+    }
+
+    /// For a machine that does other work too: how full its disk is is its own affair, as
+    /// long as something is left.
+    #[must_use]
+    pub fn on_shared_machine(self) -> Self {
+        let eviction = eviction::Settings::new(eviction::MODEST).expect("tested to be good");
+        let image_gc = image_gc::Limits { high: 100, ..self.image_gc };
+        Self { eviction, image_gc, ..self }
     }
 
     pub fn node_ip(&self) -> IpAddr {

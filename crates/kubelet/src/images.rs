@@ -1,6 +1,6 @@
 //! Images: present, pulled, or a reason why not.
 
-use api::core::{Container, Pod};
+use api::core::Pod;
 use container::cri::{AuthConfig, Image, PodSandboxConfig};
 use object::from_json;
 use runtime::Severity;
@@ -10,16 +10,24 @@ use crate::{Host, objects::Data};
 /// Why a container cannot start: reason and message.
 pub(crate) type Refusal = (String, String);
 
-/// The image of a container, pulled if its policy says so.
+/// An image, and for which container it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) container: &'a str,
+    pub(crate) image: &'a str,
+    pub(crate) policy: &'a str,
+}
+
+/// An image, pulled if its policy says so.
 pub(crate) async fn ensure(
     host: &Host,
     pod: &Pod,
-    container: &Container,
+    wanted: Wanted<'_>,
     sandbox: &PodSandboxConfig,
 ) -> Result<Image, Refusal> {
-    let name = container.image();
+    let Wanted { container, image: name, policy } = wanted;
     let tell = |severity, reason: &str, message: String| {
-        host.tell(pod, container.name(), severity, reason, message);
+        host.tell(pod, container, severity, reason, message);
     };
     let present = host.runtime.image(name).await.map_err(|error| {
         (
@@ -27,7 +35,7 @@ pub(crate) async fn ensure(
             format!("Failed to inspect image \"{name}\": {}", error.message()),
         )
     })?;
-    match (container.image_pull_policy(), present) {
+    match (policy, present) {
         ("Never", None) => {
             let message =
                 format!("Container image \"{name}\" is not present with pull policy of Never");

@@ -8,37 +8,56 @@
 //!  node: registration, status, lease      server: logs, exec, metrics
 //! ```
 
-mod cgroup;
+mod admit;
+pub mod cgroup;
 mod config;
 pub mod dns;
 pub mod env;
 mod events;
+pub mod eviction;
+pub mod image_gc;
 mod images;
 mod node;
 mod objects;
 mod orphans;
 pub mod pod;
 pub mod probe;
+mod resize;
+pub mod rotate;
 mod runtime;
 mod server;
 mod source;
 mod statuses;
+mod usage;
 mod volumes;
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use ::runtime::{Cache, Context, Objects, Recorder, Reference, Severity};
 use api::core::{Node, Pod, Service};
 use client::Selection;
 use object::{Clock, Key, SystemClock};
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, OnceCell, watch},
     time::{Instant, sleep},
 };
 
 pub use self::config::Config;
 use self::{
-    node::machine::Machine, pod::Pods, runtime::Runtime, statuses::Statuses, volumes::Allocatable,
+    admit::Place,
+    eviction::Pressure,
+    node::machine::Machine,
+    pod::{Pods, plan::Failure},
+    probe::Tally,
+    runtime::Runtime,
+    statuses::Statuses,
+    volumes::Allocatable,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -77,8 +96,14 @@ pub(crate) struct Host {
     /// Something happened to static pods or their images in the API.
     pub(crate) mirrors: Notify,
     sources: watch::Sender<bool>,
-    /// The node's object has changed.
+    /// The node's object has changed, or has to.
     node_changed: Notify,
+    pub(crate) images: image_gc::Images,
+    /// What probes have answered so far.
+    pub(crate) probed: Arc<Tally>,
+    /// What the node is short of.
+    pressure: Mutex<Vec<Pressure>>,
+    image_folder: OnceCell<PathBuf>,
 }
 
 /// How long the runtime may take to come up.
@@ -110,6 +135,10 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
         mirrors: Notify::new(),
         sources: watch::channel(false).0,
         node_changed: Notify::new(),
+        images: image_gc::Images::default(),
+        probed: Arc::default(),
+        pressure: Mutex::default(),
+        image_folder: OnceCell::new(),
         cx: cx.clone(),
         config,
     });
@@ -137,6 +166,9 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
         }
     });
     orphans::adopt(&host).await;
+    eviction::start(&host);
+    image_gc::start(&host);
+    rotate::start(&host);
     Ok(Kubelet { address })
 }
 
@@ -171,8 +203,82 @@ impl Host {
         self.config.node_ips.iter().map(ToString::to_string).collect()
     }
 
+    /// What pods can have of the machine.
     pub(crate) fn allocatable(&self) -> Allocatable {
-        self.machine.resources()
+        let whole = self.machine.resources().into_iter();
+        let settings = &self.config.eviction;
+        whole
+            .map(|(name, amount)| {
+                let left = eviction::allocatable(settings, &name, &amount);
+                (name, left)
+            })
+            .collect()
+    }
+
+    /// Whether a pod may run here, beside these.
+    pub(crate) fn admit(&self, pod: &Pod, is_static: bool, others: &[Pod]) -> Result<(), Failure> {
+        let pressure = self.pressure();
+        let admitted = self.at(others, &pressure, |place| admit::admit(pod, is_static, place));
+        admitted.map_err(|(reason, message)| Failure {
+            reason,
+            message: format!("Pod was rejected: {message}"),
+            refused: true,
+            ..Failure::default()
+        })
+    }
+
+    /// Whether a pod may have other amounts than it has, beside these.
+    pub(crate) fn grant(&self, pod: &Pod, others: &[Pod]) -> Result<(), resize::Pending> {
+        self.at(others, &[], |place| resize::grant(pod, place))
+    }
+
+    /// What is known of the node, though the API may not know it yet.
+    fn at<T>(
+        &self,
+        others: &[Pod],
+        pressure: &[Pressure],
+        judge: impl FnOnce(&Place<'_>) -> T,
+    ) -> T {
+        let mut allocatable = self.allocatable();
+        let pods =
+            object::Quantity::new(self.config.max_pods.into(), object::quantity::Format::DecimalSi);
+        allocatable.insert("pods".into(), pods);
+        let node = self.node().unwrap_or_else(|| node::as_registered(&self.config));
+        for (name, amount) in node.status().allocatable().iter() {
+            allocatable.insert(name.to_owned(), amount);
+        }
+        judge(&Place { node: &node, allocatable: &allocatable, others, pressure })
+    }
+
+    pub(crate) fn pressure(&self) -> Vec<Pressure> {
+        self.pressure.lock().expect("not poisoned").clone()
+    }
+
+    /// The node is short of these; the API hears of a change at once.
+    pub(crate) fn set_pressure(&self, now: &[Pressure]) {
+        let mut known = self.pressure.lock().expect("not poisoned");
+        if *known != now {
+            now.clone_into(&mut known);
+            self.node_changed.notify_one();
+        }
+    }
+
+    /// Where images are; with the kubelet's own files as long as the runtime does not say.
+    pub(crate) async fn image_folder(&self) -> PathBuf {
+        let asked = self.image_folder.get_or_try_init(|| async {
+            let told = self.runtime.image_folder().await?;
+            Ok::<_, tonic::Status>(told.map_or_else(|| self.config.root.clone(), PathBuf::from))
+        });
+        asked.await.unwrap_or(&self.config.root).clone()
+    }
+
+    /// Tells an event about the node.
+    pub(crate) fn tell_node(&self, severity: Severity, reason: &str, message: String) {
+        tracing::debug!(reason, message);
+        if let Some(recorder) = &self.recorder {
+            let node = node::as_registered(&self.config);
+            recorder.tell(Reference::to(&node), severity, reason, message);
+        }
     }
 
     pub(crate) fn node(&self) -> Option<Node> {

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
-use api::core::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret, ServiceAccount};
+use api::{
+    core::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret, ServiceAccount},
+    node::RuntimeClass,
+};
 use client::{Api, Client, Error};
 use object::{Bytes, Key, Lens, Time, Value};
 
@@ -123,6 +126,13 @@ impl Objects {
         }
         let volume = Api::<PersistentVolume>::new(client).get(&Key::new("", name)).await;
         missing(volume)?.ok_or_else(|| format!("persistentvolume \"{name}\" not found"))
+    }
+
+    /// What the runtime knows the pods of this class by.
+    pub(crate) async fn runtime_handler(&self, class: &str) -> Result<String, String> {
+        let found = Api::<RuntimeClass>::new(self.client()?).get(&Key::new("", class)).await;
+        let found = missing(found)?.ok_or_else(|| format!("RuntimeClass \"{class}\" not found"))?;
+        Ok(found.handler().to_owned())
     }
 
     fn client(&self) -> Result<&Client, String> {

@@ -128,6 +128,26 @@ impl Runtime {
         gone_is_fine(stopped.map(drop))
     }
 
+    /// Gives a running container other limits.
+    pub(crate) async fn update(
+        &self,
+        id: &str,
+        resources: cri::LinuxContainerResources,
+    ) -> Result<(), Status> {
+        let asked = cri::UpdateContainerResourcesRequest {
+            container_id: id.into(),
+            linux: Some(resources),
+            ..Default::default()
+        };
+        within(USUAL, self.cri().runtime.update_container_resources(asked)).await.map(drop)
+    }
+
+    /// Has a container write to a new file where its log was.
+    pub(crate) async fn reopen_log(&self, id: &str) -> Result<(), Status> {
+        let asked = cri::ReopenContainerLogRequest { container_id: id.into() };
+        within(USUAL, self.cri().runtime.reopen_container_log(asked)).await.map(drop)
+    }
+
     pub(crate) async fn remove(&self, id: &str) -> Result<(), Status> {
         let asked = cri::RemoveContainerRequest { container_id: id.into() };
         gone_is_fine(within(USUAL, self.cri().runtime.remove_container(asked)).await.map(drop))
@@ -155,6 +175,21 @@ impl Runtime {
     pub(crate) async fn images(&self) -> Result<Vec<cri::Image>, Status> {
         let asked = cri::ListImagesRequest { filter: None };
         Ok(within(USUAL, self.cri().images.list_images(asked)).await?.images)
+    }
+
+    pub(crate) async fn remove_image(&self, id: &str) -> Result<(), Status> {
+        let image = Some(cri::ImageSpec { image: id.into(), ..Default::default() });
+        let asked = cri::RemoveImageRequest { image };
+        within(USUAL, self.cri().images.remove_image(asked)).await.map(drop)
+    }
+
+    /// Where the runtime keeps images.
+    pub(crate) async fn image_folder(&self) -> Result<Option<String>, Status> {
+        let mut client = self.cri();
+        let asked = client.images.image_fs_info(cri::ImageFsInfoRequest {});
+        let answer = within(USUAL, asked).await?;
+        let first = answer.image_filesystems.into_iter().next();
+        Ok(first.and_then(|fs| fs.fs_id).map(|id| id.mountpoint))
     }
 
     pub(crate) async fn pull(

@@ -9,6 +9,7 @@ use api::core::Pod;
 use client::{Delete, Error, Patch};
 use object::{Key, Lens, Text, Value};
 use runtime::Queue;
+use schema::Kind;
 use tracing::warn;
 
 use crate::{Host, source::mirror};
@@ -121,6 +122,8 @@ async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
         return Ok(());
     };
     if let Some(patch) = difference(&pod, &known.status) {
+        let because = pod.causes(&rule(pod.status().tree(), &known.status));
+        let objects = objects.because(&because);
         match objects.patch_status(&known.key, &Patch::Merge(patch)).await {
             Ok(_) => {}
             Err(error) if error.is_not_found() || error.is_conflict() => {}
@@ -130,6 +133,7 @@ async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
     note(host, uid, &known);
     if known.ended && !known.is_static && pod.metadata().is_terminating() {
         let delete = Delete { grace_seconds: Some(0), ..Delete::default() };
+        let objects = objects.because(&pod.causes("nothing of it runs any more"));
         match objects.delete_with(&pod, delete).await {
             Err(error) if !error.is_conflict() => return Err(error),
             _ => {
@@ -174,6 +178,74 @@ fn difference(pod: &Pod, status: &Value) -> Option<Value> {
     patch["metadata"]["uid"] = pod.metadata().uid().into();
     patch["status"] = change;
     Some(patch)
+}
+
+/// What happened between two statuses, in a few words: why the second is written.
+fn rule(old: &Value, new: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if let Some(reason) = new["reason"].as_str().filter(|_| new["reason"] != old["reason"]) {
+        return format!("the pod has failed: {reason}");
+    }
+    let find = |list: &Value, name: &str, of: &str| -> Value {
+        let found = list.items().iter().find(|one| one[of].as_str() == Some(name));
+        found.cloned().unwrap_or_default()
+    };
+    for list in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"] {
+        for container in new[list].items() {
+            let name = text(&container["name"]);
+            let before = find(&old[list], &name, "name");
+            let state = |status: &Value| {
+                let states = ["running", "terminated", "waiting"].into_iter();
+                let state = states.into_iter().find(|state| !status["state"][*state].is_null());
+                let state = state.unwrap_or("waiting");
+                (state, text(&status["state"][state]["reason"]))
+            };
+            let (now, reason) = state(container);
+            if (now, &reason) != (state(&before).0, &state(&before).1) {
+                return match (now, &*reason) {
+                    ("running", _) => format!("container {name} runs"),
+                    ("terminated", reason) => format!("container {name} has ended: {reason}"),
+                    (_, "") => format!("container {name} waits"),
+                    (_, reason) => format!("container {name} waits: {reason}"),
+                };
+            }
+        }
+    }
+    for condition in new["conditions"].items() {
+        let name = text(&condition["type"]);
+        let before = find(&old["conditions"], &name, "type");
+        if before["status"] != condition["status"] {
+            return format!("{name} has become {}", text(&condition["status"]));
+        }
+    }
+    "its status has changed".to_owned()
+}
+
+#[test]
+fn a_status_is_written_because_something_happened() {
+    let status = |text: &str| object::yaml::from_yaml(text).unwrap();
+    let of = |state: &str, ready: &str| {
+        status(&format!(
+            "{{containerStatuses: [{{name: a, state: {{{state}}}}}], conditions: [{{type: Ready, status: '{ready}'}}]}}"
+        ))
+    };
+    let waiting = of("waiting: {reason: ContainerCreating}", "False");
+    let running = of("running: {}", "False");
+    let running = status(&String::from_utf8_lossy(&object::to_json(&running)));
+    let cases = [
+        (&waiting, of("running: {startedAt: x}", "False"), "container a runs"),
+        (&running, of("terminated: {reason: Error}", "False"), "container a has ended: Error"),
+        (
+            &waiting,
+            of("waiting: {reason: ErrImagePull}", "False"),
+            "container a waits: ErrImagePull",
+        ),
+        (&waiting, of("waiting: {reason: ContainerCreating}", "True"), "Ready has become True"),
+        (&waiting, status("{reason: Evicted}"), "the pod has failed: Evicted"),
+    ];
+    for (old, new, want) in cases {
+        assert_eq!(rule(old, &new), want);
+    }
 }
 
 /// Equal but for what is null or empty here and absent there.

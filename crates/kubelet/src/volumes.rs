@@ -6,9 +6,10 @@ use std::{
 };
 
 use api::core::{
-    Container, DownwardAPIVolumeFile, KeyToPath, Pod, Volume, VolumeMount, VolumeProjection,
+    Container, DownwardAPIVolumeFile, ImageVolumeSource, KeyToPath, Pod, Volume, VolumeMount,
+    VolumeProjection,
 };
-use container::cri::{Mount, MountPropagation};
+use container::cri::{ImageSpec, Mount, MountPropagation};
 use object::{List, Quantity};
 use volume::{Empty, File, Files};
 
@@ -18,18 +19,27 @@ use crate::{
     objects::{Data, Wanted},
 };
 
-/// Where each volume of a pod is on this machine.
-pub(crate) type Places = BTreeMap<String, PathBuf>;
+/// Where a volume is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Folder(PathBuf),
+    /// With the runtime, under this id.
+    Image(String),
+}
+
+/// Where each volume of a pod is. Images come when a container needs them.
+pub(crate) type Places = BTreeMap<String, Place>;
 
 /// Puts every volume in place, or says what stands against it. May be repeated: then files
 /// are brought up to date.
 pub(crate) async fn prepare(host: &Host, pod: &Pod) -> Result<Places, String> {
     let mut places = Places::new();
-    for volume in pod.spec().volumes().iter() {
+    let images = |volume: &&Volume| volume.volume_source().image().is_some();
+    for volume in pod.spec().volumes().iter().filter(|volume| !images(volume)) {
         let place = place(host, pod, volume).await.map_err(|error| {
             format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name())
         })?;
-        places.insert(volume.name().to_owned(), place);
+        places.insert(volume.name().to_owned(), Place::Folder(place));
     }
     Ok(places)
 }
@@ -43,6 +53,16 @@ pub(crate) fn change(pod: &Pod) -> bool {
             || source.projected().is_some()
             || source.downward_api().is_some()
     })
+}
+
+/// The volumes of a container that are images.
+pub(crate) fn images<'a>(
+    pod: &'a Pod,
+    container: &'a Container,
+) -> impl Iterator<Item = (&'a str, &'a ImageVolumeSource)> {
+    let mounted = |name: &str| container.volume_mounts().iter().any(|mount| mount.name() == name);
+    let all = pod.spec().volumes().iter().filter(move |volume| mounted(volume.name()));
+    all.filter_map(|volume| Some((volume.name(), volume.volume_source().image()?)))
 }
 
 /// What a container sees of them.
@@ -59,6 +79,19 @@ pub(crate) fn mounts(
             .get(mount.name())
             .ok_or_else(|| format!("cannot find volume \"{}\" to mount", mount.name()))?;
         let sub = sub_path(mount, env)?;
+        let place = match place {
+            Place::Folder(place) => place,
+            Place::Image(id) => {
+                out.push(Mount {
+                    container_path: absolute(mount.mount_path()),
+                    image: Some(ImageSpec { image: id.clone(), ..ImageSpec::default() }),
+                    image_sub_path: sub.unwrap_or_default(),
+                    readonly: true,
+                    ..Mount::default()
+                });
+                continue;
+            }
+        };
         let host_path = match sub {
             None => place.clone(),
             Some(sub) => {
@@ -143,6 +176,10 @@ async fn place(host: &Host, pod: &Pod, volume: &Volume) -> Result<PathBuf, Strin
     }
     if let Some(claim) = source.persistent_volume_claim() {
         return persistent(host, pod, claim.claim_name()).await;
+    }
+    if source.ephemeral().is_some() {
+        let claim = format!("{}-{name}", pod.metadata().name());
+        return persistent(host, pod, &claim).await;
     }
     let reader = Reader { host, pod, volume: name };
     let (kind, files) = if let Some(map) = source.config_map() {

@@ -7,11 +7,12 @@ mod status;
 
 use std::{sync::Arc, time::Duration};
 
+use api::core::Node;
 use object::Value;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use crate::Host;
+use crate::{Config, Host};
 
 /// How often the node is looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -62,6 +63,13 @@ pub(crate) fn start(host: &Arc<Host>, port: u16) {
             }
         }
     });
+}
+
+/// The node as it will be in the API, while it is not there yet; known by its name alone.
+pub(crate) fn as_registered(config: &Config) -> Node {
+    let mut tree = register::new(config, &Value::object());
+    tree["metadata"]["uid"] = (&*config.node_name).into();
+    Node::from(tree)
 }
 
 /// Tells the runtime which addresses are the pods', once they are known.

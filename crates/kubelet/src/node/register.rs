@@ -38,7 +38,7 @@ pub(crate) async fn write(host: &Host, status: &Value) -> Result<(), Error> {
     api.patch_status(&key, &Patch::Strategic(patch)).await.map(drop)
 }
 
-fn new(config: &Config, status: &Value) -> Value {
+pub(super) fn new(config: &Config, status: &Value) -> Value {
     let mut node = Value::object();
     node["metadata"]["name"] = (&*config.node_name).into();
     for (name, value) in labels(config) {

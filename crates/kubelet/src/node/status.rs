@@ -2,11 +2,8 @@
 
 use object::{Time, Value};
 
-use super::machine;
-use crate::Host;
+use crate::{Host, eviction::Pressure};
 
-/// Less free memory than this is pressure.
-const LEAST_MEMORY: i64 = 100 << 20;
 /// The most images that a status names.
 const MOST_IMAGES: usize = 50;
 
@@ -21,6 +18,8 @@ pub(crate) async fn of(host: &Host, port: u16) -> Value {
     status["addresses"] = addresses.into_iter().collect();
     for (name, amount) in host.machine.resources() {
         status["capacity"][name.as_str()] = amount.to_string().into();
+    }
+    for (name, amount) in host.allocatable() {
         status["allocatable"][name.as_str()] = amount.to_string().into();
     }
     for list in ["capacity", "allocatable"] {
@@ -133,10 +132,8 @@ fn conditions(host: &Host, ready: Result<(), String>) -> Value {
         (out["reason"], out["message"]) = (reason.into(), message.into());
         out
     };
-    let low_memory = machine::memory("MemAvailable:") < LEAST_MEMORY;
-    let (size, free) = machine::disk(&host.config.root);
-    let low_disk = size > 0 && free < size / 10;
-    let memory = if low_memory {
+    let pressure = host.pressure();
+    let memory = if pressure.contains(&Pressure::Memory) {
         entry(
             "MemoryPressure",
             true,
@@ -151,17 +148,26 @@ fn conditions(host: &Host, ready: Result<(), String>) -> Value {
             "kubelet has sufficient memory available",
         )
     };
-    let disk = if low_disk {
+    let disk = if pressure.contains(&Pressure::Disk) {
         entry("DiskPressure", true, "KubeletHasDiskPressure", "kubelet has disk pressure")
     } else {
         entry("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
     };
-    let pids = entry(
-        "PIDPressure",
-        false,
-        "KubeletHasSufficientPID",
-        "kubelet has sufficient PID available",
-    );
+    let pids = if pressure.contains(&Pressure::Processes) {
+        entry(
+            "PIDPressure",
+            true,
+            "KubeletHasInsufficientPID",
+            "kubelet has insufficient PID available",
+        )
+    } else {
+        entry(
+            "PIDPressure",
+            false,
+            "KubeletHasSufficientPID",
+            "kubelet has sufficient PID available",
+        )
+    };
     let ready = match ready {
         Ok(()) => entry("Ready", true, "KubeletReady", "kubelet is posting ready status"),
         Err(why) => entry("Ready", false, "KubeletNotReady", &why),

@@ -16,8 +16,8 @@ use std::{
 use api::core::Pod;
 use tokio::sync::{Notify, watch};
 
-use self::plan::{Ending, SECOND};
-use crate::Host;
+use self::plan::{Ending, Failure, SECOND};
+use crate::{Host, resize, source};
 
 /// What a worker is to bring about.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,11 @@ pub(crate) struct Wish {
     pub(crate) ending: Option<Ending>,
     /// Of a file or URL: the API has only its image.
     pub(crate) is_static: bool,
+    /// The node has refused the pod, or wants it to go.
+    pub(crate) failure: Option<Failure>,
+    /// Why the pod does not have the resources that it asks for: reason and message. `pod`
+    /// says what it has.
+    pub(crate) pending: Option<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,9 +52,11 @@ impl Pods {
         let uid = pod.metadata().uid().to_owned();
         let ending = grace.map(|grace| Ending { since: host.nanos(), grace: grace.max(0) });
         let mut workers = self.workers();
+        let others = || others(&workers, &uid);
         if let Some(handle) = workers.get(&uid) {
             handle.wish.send_if_modified(|wish| {
-                let mut next = Wish { pod, ending, is_static };
+                let mut next = Wish { ending, ..wish.clone() };
+                next.take(host, pod, others);
                 if let Some(known) = wish.ending {
                     let until = |ending: Ending| ending.since + ending.grace * SECOND;
                     let sooner = ending.filter(|new| until(*new) < until(known));
@@ -61,10 +68,43 @@ impl Pods {
             });
             return;
         }
-        let (wish, wishes) = watch::channel(Wish { pod, ending, is_static });
+        let before = source::api::remembered(host, &uid).filter(|_| !is_static);
+        let lives = pod.is_finished() || ending.is_some() || before.is_some();
+        let known =
+            before.as_ref().map_or_else(|| pod.clone(), |before| resize::granted(&pod, before));
+        let mut wish = Wish { pod: known, ending, is_static, failure: None, pending: None };
+        if !lives {
+            wish.failure = host.admit(&wish.pod, is_static, &others()).err();
+        }
+        wish.take(host, pod, others);
+        let (wish, wishes) = watch::channel(wish);
         let wake = Arc::new(Notify::new());
         workers.insert(uid, Handle { wish, wake: wake.clone() });
         host.cx.spawn("pod", worker::run(host.clone(), wishes, wake));
+    }
+
+    /// Has a pod end as failed. `false`: there is none, or it has failed already.
+    pub(crate) fn fail(&self, uid: &str, failure: Failure) -> bool {
+        let workers = self.workers();
+        let Some(handle) = workers.get(uid) else { return false };
+        handle.wish.send_if_modified(|wish| {
+            let fresh = wish.failure.is_none();
+            wish.failure.get_or_insert(failure);
+            fresh
+        })
+    }
+
+    /// Tries again what did not fit, now that there may be room.
+    fn retry_pending(&self, host: &Arc<Host>) {
+        let Some(api) = &host.api_pods else { return };
+        let waiting = self.all().into_iter().filter(|wish| wish.pending.is_some());
+        for wish in waiting.collect::<Vec<_>>() {
+            let key = object::Key::of(wish.pod.metadata());
+            let same = |pod: &Pod| pod.metadata().uid() == wish.pod.metadata().uid();
+            if let Some(pod) = api.get(&key).filter(same) {
+                self.want(host, pod, None, false);
+            }
+        }
     }
 
     /// Ends a pod that nobody wants any more.
@@ -90,8 +130,9 @@ impl Pods {
         self.workers().values().for_each(|handle| handle.wake.notify_one());
     }
 
-    pub(crate) fn forget(&self, uid: &str) {
+    pub(crate) fn forget(&self, host: &Arc<Host>, uid: &str) {
         self.workers().remove(uid);
+        self.retry_pending(host);
     }
 
     pub(crate) fn has(&self, uid: &str) -> bool {
@@ -117,4 +158,34 @@ impl Pods {
     fn workers(&self) -> MutexGuard<'_, HashMap<String, Handle>> {
         self.workers.lock().expect("not poisoned")
     }
+}
+
+impl Wish {
+    /// Whether the pod counts against what the node has.
+    pub(crate) fn is_here(&self) -> bool {
+        self.failure.is_none() && !self.pod.is_finished()
+    }
+
+    /// Takes in what the pod asks for now; new amounts only where the node has them.
+    fn take(&mut self, host: &Host, pod: Pod, others: impl FnOnce() -> Vec<Pod>) {
+        self.pending = None;
+        if self.is_static || resize::is_granted(&pod, &self.pod) {
+            self.pod = pod;
+            return;
+        }
+        match host.grant(&pod, &others()) {
+            Ok(()) => self.pod = pod,
+            Err(why) => {
+                self.pending = Some(why);
+                self.pod = resize::granted(&pod, &self.pod);
+            }
+        }
+    }
+}
+
+/// All pods that count, but this one.
+fn others(workers: &HashMap<String, Handle>, uid: &str) -> Vec<Pod> {
+    let all = workers.iter().filter(|(other, _)| *other != uid);
+    let wishes = all.map(|(_, handle)| handle.wish.borrow());
+    wishes.filter(|wish| wish.is_here()).map(|wish| wish.pod.clone()).collect()
 }

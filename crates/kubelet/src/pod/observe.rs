@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use container::cri;
 
-use crate::runtime::{Runtime, labels};
+use crate::{
+    cgroup::Limits,
+    runtime::{Runtime, labels},
+};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
@@ -42,6 +45,10 @@ pub struct Container {
     pub restarts: i32,
     pub hash: String,
     pub log: String,
+    /// What it may use now, where the runtime says so.
+    pub limits: Option<Limits>,
+    /// User, group, and further groups of its first process.
+    pub user: Option<(i64, i64, Vec<i64>)>,
 }
 
 /// Both lists begin with the newest.
@@ -151,6 +158,11 @@ impl From<cri::ContainerStatus> for Container {
             reason: status.reason,
             message: status.message,
             log: status.log_path,
+            limits: status.resources.and_then(|resources| resources.linux).map(Limits::from),
+            user: status
+                .user
+                .and_then(|user| user.linux)
+                .map(|user| (user.uid, user.gid, user.supplemental_groups)),
         }
     }
 }

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use api::core::{Container as Spec, Pod};
 
 use super::observe::{Container, Observed, State};
+use crate::cgroup::Limits;
 
 /// Nanoseconds in a second: the runtime's times are in these.
 pub(crate) const SECOND: i64 = 1_000_000_000;
@@ -45,6 +46,10 @@ pub enum Step {
         name: String,
         grace: i64,
         why: String,
+    },
+    /// Gives running containers, by id and name, the limits that the pod now has.
+    Resize {
+        containers: Vec<(String, String)>,
     },
     Remove {
         id: String,
@@ -87,8 +92,24 @@ pub struct Memory {
     pub not_before: HashMap<String, i64>,
     /// By container id.
     pub probes: HashMap<String, Probes>,
-    /// The pod has failed as a whole: reason and message.
-    pub failed: Option<(String, String)>,
+    pub failed: Option<Failure>,
+    /// New limits were granted that are not in force yet.
+    pub resizing: bool,
+    /// What stands against them.
+    pub resize: Option<String>,
+}
+
+/// The pod has failed as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failure {
+    pub reason: String,
+    pub message: String,
+    /// Seconds that its containers get, if not as many as the pod says.
+    pub grace: Option<i64>,
+    /// It was never let in.
+    pub refused: bool,
+    /// It had to go for others.
+    pub disrupted: bool,
 }
 
 /// What probes say of a container.
@@ -108,6 +129,8 @@ pub struct Backoff {
 
 /// The memory's key for the sandbox.
 pub const SANDBOX: &str = "";
+/// The memory's key for new limits.
+pub const RESIZE: &str = "resize";
 
 pub fn plan(
     pod: &Pod,
@@ -120,15 +143,18 @@ pub fn plan(
         return end(pod, ending, seen, now);
     }
     if memory.failed.is_some() || pod.is_finished() || is_over(pod, seen) {
-        return finish(pod, seen);
+        let grace = memory.failed.as_ref().and_then(|failed| failed.grace);
+        return finish(pod, seen, grace);
     }
     let Some(sandbox) = seen.sandbox() else { return begin(pod, seen, memory, now) };
     let sandbox = sandbox.id.clone();
-    let mut planner = Planner { pod, seen, memory, now, sandbox, plan: Plan::default() };
+    let mut planner =
+        Planner { pod, seen, memory, now, sandbox, resized: Vec::new(), plan: Plan::default() };
     if planner.init() {
         planner.regular();
         planner.ephemeral();
     }
+    planner.resize();
     planner.tidy();
     planner.plan
 }
@@ -192,6 +218,8 @@ struct Planner<'a> {
     memory: &'a mut Memory,
     now: i64,
     sandbox: String,
+    /// Containers whose limits are no longer what the pod says.
+    resized: Vec<(String, String)>,
     plan: Plan,
 }
 
@@ -279,7 +307,26 @@ impl Planner<'_> {
         }
         if role == Role::Regular && !found.hash.is_empty() && found.hash != hash(spec) {
             let why = format!("Container {} definition changed", spec.name());
-            self.kill(found, format!("{why}, will be restarted"), None);
+            return self.kill(found, format!("{why}, will be restarted"), None);
+        }
+        let wanted = Limits::of(self.pod, spec);
+        match found.limits.filter(|limits| *limits != wanted) {
+            Some(limits) if role != Role::Init && wanted.needs_restart(&limits, spec) => {
+                let why = format!("Container {} resize requires restart", spec.name());
+                self.kill(found, why, None);
+            }
+            Some(_) if role != Role::Init => {
+                self.resized.push((found.id.clone(), found.name.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    fn resize(&mut self) {
+        let containers = std::mem::take(&mut self.resized);
+        let due = self.memory.resizing || !containers.is_empty();
+        if due && self.start_is_due(RESIZE) {
+            self.plan.steps.push(Step::Resize { containers });
         }
     }
 
@@ -362,9 +409,12 @@ impl Planner<'_> {
 fn begin(pod: &Pod, seen: &Observed, memory: &mut Memory, now: i64) -> Plan {
     let mut plan = Plan::default();
     if pod.spec().restart_policy() == "Never" && !seen.containers.is_empty() {
-        let why = "The pod's sandbox has ended and its containers must not run again";
-        memory.failed = Some(("ContainerStatusUnknown".into(), why.into()));
-        return finish(pod, seen);
+        memory.failed = Some(Failure {
+            reason: "ContainerStatusUnknown".into(),
+            message: "The pod's sandbox has ended and its containers must not run again".into(),
+            ..Failure::default()
+        });
+        return finish(pod, seen, None);
     }
     let due = memory.not_before.get(SANDBOX).copied().unwrap_or_default();
     if due > now {
@@ -390,8 +440,8 @@ fn begin(pod: &Pod, seen: &Observed, memory: &mut Memory, now: i64) -> Plan {
 }
 
 /// The pod's work is done: what still runs ends, what is left stays for its logs.
-fn finish(pod: &Pod, seen: &Observed) -> Plan {
-    let grace = pod.spec().termination_grace_period_seconds();
+fn finish(pod: &Pod, seen: &Observed, grace: Option<i64>) -> Plan {
+    let grace = grace.unwrap_or_else(|| pod.spec().termination_grace_period_seconds());
     let steps = kills(pod, seen, grace);
     if !steps.is_empty() {
         return Plan { steps, ..Plan::default() };

@@ -1,12 +1,15 @@
 //! What the API is told of a pod.
 
+mod conditions;
+
 use api::core::{Container as Spec, Pod};
 use object::{Lens, Text, Time, Value, count};
 
 use super::{
     observe::{Container, Observed, State},
-    plan::{Memory, Role, SECOND},
+    plan::{Failure, Memory, Role, SECOND},
 };
+use crate::cgroup::Limits;
 
 /// What every status of this node says.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +21,8 @@ pub struct Surroundings {
     pub now: i64,
     /// The pod has ended: nothing of it runs, nor will.
     pub ended: bool,
+    /// Why the pod does not get the resources that it now asks for: reason and message.
+    pub pending: Option<(String, String)>,
 }
 
 /// The status of `pod`, given what it was.
@@ -28,6 +33,9 @@ pub fn status(pod: &Pod, seen: &Observed, memory: &Memory, around: &Surroundings
     }
     let spec = pod.spec();
     let writer = Writer { pod, seen, memory, around };
+    if let Some(failed) = memory.failed.as_ref().filter(|failed| failed.refused) {
+        return writer.refused(failed);
+    }
     let list = |role: fn(&Spec) -> Role, containers: Vec<&Spec>| -> Value {
         containers.iter().map(|one| writer.container(one, role(one))).collect()
     };
@@ -44,7 +52,7 @@ pub fn status(pod: &Pod, seen: &Observed, memory: &Memory, around: &Surroundings
     let ephemeral = list(|_| Role::Ephemeral, ephemeral);
     let phase = writer.phase(&init, &regular);
     status["phase"] = phase.into();
-    if let Some((reason, message)) = &memory.failed {
+    if let Some(Failure { reason, message, .. }) = &memory.failed {
         (status["reason"], status["message"]) = ((&**reason).into(), (&**message).into());
     }
     status["qosClass"] = pod.qos_class().into();
@@ -79,6 +87,29 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Of a pod that never came to be here.
+    fn refused(&self, failed: &Failure) -> Value {
+        let mut status = Value::object();
+        status["phase"] = "Failed".into();
+        (status["reason"], status["message"]) =
+            ((&*failed.reason).into(), (&*failed.message).into());
+        status["qosClass"] = self.pod.qos_class().into();
+        let old = self.pod.status();
+        let start =
+            old.start_time().map_or_else(|| Time::text(self.around.now / SECOND), Text::from);
+        status["startTime"] = start.into();
+        let generation = self.pod.metadata().generation();
+        if generation != 0 {
+            status["observedGeneration"] = generation.into();
+        }
+        let theirs = old
+            .conditions()
+            .iter()
+            .filter(|one| one.type_() == "PodScheduled" || !conditions::OWN.contains(&one.type_()));
+        status["conditions"] = theirs.map(|one| one.tree().clone()).collect();
+        status
+    }
+
     fn addresses(&self, status: &mut Value) {
         let list = |ips: &[String]| -> Value {
             let one = |ip: &String| {
@@ -114,6 +145,7 @@ impl Writer<'_> {
         out["started"] = false.into();
         out["state"] = Value::object();
         out["lastState"] = Value::object();
+        mounts(spec, &mut out);
         let waiting = self.memory.waiting.get(name);
         let Some(found) = self.seen.newest(name) else {
             out["state"] = self.waiting(waiting, role);
@@ -127,6 +159,14 @@ impl Writer<'_> {
             out["image"] = (&*found.image).into();
         }
         out["containerID"] = self.id(found).into();
+        if role != Role::Ephemeral {
+            self.resources(spec, found, &mut out);
+        }
+        if let Some((uid, gid, groups)) = &found.user {
+            let user = &mut out["user"]["linux"];
+            (user["uid"], user["gid"]) = ((*uid).into(), (*gid).into());
+            user["supplementalGroups"] = groups.iter().map(|group| Value::from(*group)).collect();
+        }
         if let Some(previous) = self.seen.previous(name).filter(|one| one.state == State::Exited) {
             out["lastState"] = self.terminated(previous);
         }
@@ -150,6 +190,40 @@ impl Writer<'_> {
             }
         }
         out
+    }
+
+    /// What the container was granted, and what it has by now.
+    fn resources(&self, spec: &Spec, found: &Container, out: &mut Value) {
+        let granted = spec.resources();
+        if !granted.requests().is_empty() {
+            out["allocatedResources"] = granted.tree()["requests"].clone();
+        }
+        let mut has = Value::object();
+        for (name, amounts) in granted.tree().entries().filter(|(name, _)| *name != "claims") {
+            has[name] = amounts.clone();
+        }
+        let running = found.state == State::Running;
+        if running && found.limits.is_some_and(|limits| limits != Limits::of(self.pod, spec)) {
+            let id = self.id(found);
+            let status = self.pod.status();
+            let lists = [status.container_statuses(), status.init_container_statuses()];
+            let old = lists.iter().find_map(|list| list.find(|one| one.container_id() == id));
+            if let Some(old) = old.and_then(|old| old.resources()) {
+                has = old.tree().clone();
+            }
+        }
+        out["resources"] = has;
+    }
+
+    /// Whether granted limits are not all in force yet.
+    fn is_resizing(&self) -> bool {
+        let spec = self.pod.spec();
+        let mut lasting = spec.containers().iter().chain(spec.sidecars());
+        lasting.any(|one| {
+            let found = self.seen.newest(one.name()).filter(|found| found.state == State::Running);
+            let limits = found.and_then(|found| found.limits);
+            limits.is_some_and(|limits| limits != Limits::of(self.pod, one))
+        })
     }
 
     /// What was known before the containers were removed stays known.
@@ -221,7 +295,9 @@ impl Writer<'_> {
 
     fn phase(&self, init: &Value, regular: &Value) -> &'static str {
         let old = self.pod.status().phase();
-        if self.memory.failed.is_some() || old == "Failed" {
+        // a pod that fails as a whole goes on running until its containers have ended
+        let ends = self.memory.failed.is_some() && self.seen.running().next().is_none();
+        if ends || old == "Failed" {
             return "Failed";
         }
         if old == "Succeeded" {
@@ -261,126 +337,6 @@ impl Writer<'_> {
             () => "Running",
         }
     }
-
-    fn conditions(&self, status: &Value, phase: &str, init: &Value, regular: &Value) -> Value {
-        let over = match phase {
-            "Succeeded" => Some("PodCompleted"),
-            "Failed" => Some("PodFailed"),
-            _ => None,
-        };
-        let mut unready = names_where(regular, |one| one["ready"].as_bool() != Some(true));
-        let specs: Vec<&Spec> = self.pod.spec().init_containers().iter().collect();
-        let mut incomplete = Vec::new();
-        for (one, spec) in init.items().iter().zip(specs) {
-            let name = spec.name().to_owned();
-            if spec.is_sidecar() {
-                if one["started"].as_bool() != Some(true) {
-                    incomplete.push(name.clone());
-                }
-                if one["ready"].as_bool() != Some(true) {
-                    unready.push(name);
-                }
-            } else if exit_code(&one["state"]) != Some(0) {
-                incomplete.push(name);
-            }
-        }
-        let begun = Tally::of(regular);
-        if begun.running + begun.stopped > 0 {
-            incomplete.clear();
-        }
-        let ips = !status["podIP"].is_null();
-        let sandboxed = over.is_none() && self.seen.sandbox().is_some() && ips;
-        let list = |names: &[String]| format!("[{}]", names.join(" "));
-        let ready = match over {
-            Some(reason) => (false, reason, String::new()),
-            None if unready.is_empty() => (true, "", String::new()),
-            None => {
-                let message = format!("containers with unready status: {}", list(&unready));
-                (false, "ContainersNotReady", message)
-            }
-        };
-        let initialized = if incomplete.is_empty() {
-            let reason = if phase == "Succeeded" { "PodCompleted" } else { "" };
-            (true, reason, String::new())
-        } else {
-            let message = format!("containers with incomplete status: {}", list(&incomplete));
-            (false, "ContainersNotInitialized", message)
-        };
-        let gated = if ready.0 { self.gates() } else { ready.clone() };
-        let mut out = Conditions { pod: self.pod, now: self.around.now, list: Vec::new() };
-        out.put("PodReadyToStartContainers", (sandboxed, "", String::new()));
-        out.put("Initialized", initialized);
-        out.put("Ready", gated);
-        out.put("ContainersReady", ready);
-        out.put("PodScheduled", (true, "", String::new()));
-        out.finish()
-    }
-
-    /// Conditions that others set and the pod waits for.
-    fn gates(&self) -> (bool, &'static str, String) {
-        let status = self.pod.status();
-        let gates = self.pod.spec().readiness_gates();
-        let unmet: Vec<String> = gates
-            .iter()
-            .filter(|gate| !status.is_true(gate.condition_type()))
-            .map(|gate| match status.condition(gate.condition_type()) {
-                Some(_) => format!(
-                    "the status of pod readiness gate \"{}\" is not \"True\", but False",
-                    gate.condition_type()
-                ),
-                None => format!(
-                    "corresponding condition of pod readiness gate \"{}\" does not exist.",
-                    gate.condition_type()
-                ),
-            })
-            .collect();
-        if unmet.is_empty() {
-            return (true, "", String::new());
-        }
-        (false, "ReadinessGatesNotReady", unmet.join(", "))
-    }
-}
-
-struct Conditions<'a> {
-    pod: &'a Pod,
-    now: i64,
-    list: Vec<Value>,
-}
-
-impl Conditions<'_> {
-    fn put(&mut self, name: &str, (good, reason, message): (bool, &str, String)) {
-        let status = if good { "True" } else { "False" };
-        let mut condition = Value::object();
-        condition["type"] = name.into();
-        condition["status"] = status.into();
-        condition["lastProbeTime"] = Value::Null;
-        let old = self.pod.status().condition(name).filter(|old| old.status() == status);
-        condition["lastTransitionTime"] = match old {
-            Some(old) => old.last_transition_time().into(),
-            None => Time::text(self.now / SECOND).into(),
-        };
-        let generation = self.pod.metadata().generation();
-        if generation != 0 {
-            condition["observedGeneration"] = generation.into();
-        }
-        if !reason.is_empty() {
-            condition["reason"] = reason.into();
-        }
-        if !message.is_empty() {
-            condition["message"] = message.into();
-        }
-        self.list.push(condition);
-    }
-
-    /// With those that others have set.
-    fn finish(self) -> Value {
-        let ours: Vec<Text> =
-            self.list.iter().filter_map(|one| one["type"].as_str().map(Text::from)).collect();
-        let theirs = self.pod.status().conditions().iter();
-        let theirs = theirs.filter(|one| !ours.iter().any(|name| name == one.type_()));
-        let theirs: Vec<Value> = theirs.map(|one| one.tree().clone()).collect();
-        self.list.into_iter().chain(theirs).collect()
-    }
 }
 
 #[derive(Default)]
@@ -411,6 +367,24 @@ impl Tally {
     }
 }
 
+/// The volumes that a container sees, and how.
+fn mounts(spec: &Spec, out: &mut Value) {
+    let shown = spec.volume_mounts().iter().map(|mount| {
+        let mut entry = Value::object();
+        (entry["name"], entry["mountPath"]) = (mount.name().into(), mount.mount_path().into());
+        if mount.read_only() {
+            entry["readOnly"] = true.into();
+            let how = mount.recursive_read_only().filter(|how| *how == "Enabled");
+            entry["recursiveReadOnly"] = how.unwrap_or("Disabled").into();
+        }
+        entry
+    });
+    let shown: Value = shown.collect();
+    if !shown.items().is_empty() {
+        out["volumeMounts"] = shown;
+    }
+}
+
 fn exit_code(state: &Value) -> Option<i64> {
     state["terminated"]["exitCode"].as_i64()
 }
@@ -425,86 +399,4 @@ fn time(nanos: i64) -> Text {
 }
 
 #[cfg(test)]
-mod tests {
-    use object::yaml::from_yaml;
-
-    use super::*;
-    use crate::pod::{observe::Sandbox, plan::Probes};
-
-    fn pod(policy: &str) -> Pod {
-        let text = format!(
-            "metadata: {{name: p}}\nspec: {{restartPolicy: {policy}, containers: [{{name: a, image: i}}]}}"
-        );
-        Pod::from(from_yaml(&text).unwrap())
-    }
-
-    fn seen(state: State, exit_code: i32) -> Observed {
-        let sandbox = Sandbox {
-            id: "s".into(),
-            ready: true,
-            ips: vec!["10.0.0.9".into()],
-            ..Sandbox::default()
-        };
-        let container = Container {
-            id: "c".into(),
-            name: "a".into(),
-            state,
-            exit_code,
-            ..Container::default()
-        };
-        Observed { sandboxes: vec![sandbox], containers: vec![container] }
-    }
-
-    fn around() -> Surroundings {
-        let host_ips = vec!["10.1.1.1".into()];
-        Surroundings { host_ips, runtime: "r".into(), now: 1_900_000_000 * SECOND, ended: false }
-    }
-
-    fn condition<'a>(status: &'a Value, name: &str) -> &'a Value {
-        let found = status["conditions"].items().iter();
-        found.into_iter().find(|one| one["type"].as_str() == Some(name)).unwrap()
-    }
-
-    #[test]
-    fn phases_follow_containers_and_policy() {
-        for (policy, state, code, want) in [
-            ("Always", State::Created, 0, "Pending"),
-            ("Always", State::Running, 0, "Running"),
-            ("Always", State::Exited, 1, "Running"),
-            ("OnFailure", State::Exited, 1, "Running"),
-            ("OnFailure", State::Exited, 0, "Succeeded"),
-            ("Never", State::Exited, 0, "Succeeded"),
-            ("Never", State::Exited, 1, "Failed"),
-        ] {
-            let got = status(&pod(policy), &seen(state, code), &Memory::default(), &around());
-            assert_eq!(got["phase"].as_str(), Some(want), "{policy} {state:?} {code}");
-        }
-    }
-
-    #[test]
-    fn readiness_is_what_probes_say() {
-        let (pod, seen) = (pod("Always"), seen(State::Running, 0));
-        let mut memory = Memory::default();
-        let got = status(&pod, &seen, &memory, &around());
-        let ready = condition(&got, "Ready");
-        assert_eq!(ready["status"].as_str(), Some("False"));
-        assert_eq!(ready["message"].as_str(), Some("containers with unready status: [a]"));
-        memory.probes.insert("c".into(), Probes { started: true, ready: true, failed: None });
-        let got = status(&pod, &seen, &memory, &around());
-        assert_eq!(condition(&got, "Ready")["status"].as_str(), Some("True"));
-        assert_eq!(got["podIP"].as_str(), Some("10.0.0.9"));
-        assert_eq!(got["containerStatuses"].items()[0]["containerID"].as_str(), Some("r://c"));
-    }
-
-    #[test]
-    fn a_container_that_waits_shows_why_and_how_it_ended() {
-        let mut memory = Memory::default();
-        memory.waiting.insert("a".into(), ("CrashLoopBackOff".into(), "m".into()));
-        let got = status(&pod("Always"), &seen(State::Exited, 3), &memory, &around());
-        let container = &got["containerStatuses"].items()[0];
-        let waiting = &container["state"]["waiting"];
-        assert_eq!(waiting["reason"].as_str(), Some("CrashLoopBackOff"));
-        assert_eq!(container["lastState"]["terminated"]["exitCode"].as_i64(), Some(3));
-        assert_eq!(container["lastState"]["terminated"]["reason"].as_str(), Some("Error"));
-    }
-}
+mod tests;

@@ -17,9 +17,9 @@ use super::{
 use crate::{
     Host, cgroup, dns,
     env::{self, Sources},
-    images::{self, Refusal},
+    images::{self, Refusal, Wanted},
     probe::{Target, ask_handler},
-    volumes::{self, Places},
+    volumes::{self, Place, Places},
 };
 
 /// A hook that never ends must not hold a pod for ever.
@@ -43,6 +43,7 @@ pub(crate) enum Outcome {
     Prepared(Result<Places, String>),
     Sandboxed(Result<(), Refusal>),
     Started { name: String, places: Option<Places>, result: Result<(), Refusal> },
+    Resized(Result<(), String>),
     Failed(String),
 }
 
@@ -86,6 +87,7 @@ impl Task {
             Step::Sandbox { attempt } => Outcome::Sandboxed(self.sandbox(*attempt).await),
             Step::Start { name, role, restarts } => self.start(name, *role, *restarts).await,
             Step::Kill { id, name, grace, why } => done(self.kill(id, name, *grace, why).await),
+            Step::Resize { containers } => Outcome::Resized(self.resize(containers).await),
             Step::Remove { id } => done(runtime.remove(id).await),
             Step::StopSandbox { id } => done(runtime.stop_sandbox(id).await),
             Step::RemoveSandbox { id } => done(runtime.remove_sandbox(id).await),
@@ -114,13 +116,39 @@ impl Task {
     async fn sandbox(&self, attempt: u32) -> Result<(), Refusal> {
         let refused = |error: String| ("CreatePodSandboxError".to_owned(), error);
         let config = sandbox::config(&self.host.config, &self.pod, attempt).map_err(refused)?;
-        let handler = ""; // the runtime's default; a runtime class names another
-        if let Some(class) = self.pod.spec().runtime_class_name() {
-            return Err(refused(format!("runtimeClassName {class:?}: not supported")));
-        }
-        let made = self.host.runtime.run_sandbox(config, handler).await;
+        let handler = match self.pod.spec().runtime_class_name() {
+            Some(class) if !class.is_empty() => {
+                let found = self.host.objects.runtime_handler(class).await;
+                found.map_err(|why| refused(format!("failed to get sandbox runtime: {why}")))?
+            }
+            _ => String::new(), // the runtime's default
+        };
+        let made = self.host.runtime.run_sandbox(config, &handler).await;
         made.map(drop)
             .map_err(|error| refused(format!("Failed to create pod sandbox: {}", error.message())))
+    }
+
+    /// While containers grow, the pod's own limits must not be in their way.
+    async fn resize(&self, containers: &[(String, String)]) -> Result<(), String> {
+        let group = cgroup::parent(&self.host.config.cgroup_root, &self.pod);
+        cgroup::lift(&group).map_err(|error| format!("{group}: {error}"))?;
+        let mut done = Ok(());
+        for (id, name) in containers {
+            let Some((spec, _)) = self.spec(name) else { continue };
+            let mut limits = cgroup::resources(&self.pod, &spec, self.host.machine.memory);
+            // what is no longer limited must be told as such
+            for amount in [&mut limits.cpu_quota, &mut limits.memory_limit_in_bytes] {
+                if *amount == 0 {
+                    *amount = -1;
+                }
+            }
+            limits.cpu_period = limits.cpu_period.max(cgroup::PERIOD);
+            if let Err(error) = self.host.runtime.update(id, limits).await {
+                done = Err(format!("Failed to resize container {name}: {}", error.message()));
+            }
+        }
+        cgroup::create(&group, &self.pod).map_err(|error| format!("{group}: {error}"))?;
+        done
     }
 
     async fn start(&self, name: &str, role: Role, restarts: i32) -> Outcome {
@@ -156,9 +184,18 @@ impl Task {
         };
         let sandbox_config = sandbox::config(&host.config, &self.pod, sandbox.attempt)
             .map_err(|error| failed("CreateContainerConfigError", error))?;
-        let image = images::ensure(host, &self.pod, &spec, &sandbox_config).await?;
+        let wanted =
+            Wanted { container: name, image: spec.image(), policy: spec.image_pull_policy() };
+        let image = images::ensure(host, &self.pod, wanted, &sandbox_config).await?;
+        let mut places = self.places.clone().unwrap_or_default();
+        for (volume, source) in volumes::images(&self.pod, &spec) {
+            let (image, policy) = (source.reference(), source.pull_policy());
+            let wanted = Wanted { container: name, image, policy };
+            let image = images::ensure(host, &self.pod, wanted, &sandbox_config).await?;
+            places.insert(volume.to_owned(), Place::Image(image.id));
+        }
         let parts = self
-            .parts(&spec, sandbox, image, restarts)
+            .parts(&spec, sandbox, (image, &places), restarts)
             .await
             .map_err(|error| failed("CreateContainerConfigError", error))?;
         let parts = Parts { target: target.filter(|_| role == Role::Ephemeral), ..parts };
@@ -231,14 +268,13 @@ impl Task {
         &self,
         spec: &Spec,
         sandbox: &Sandbox,
-        image: ::container::cri::Image,
+        (image, places): (::container::cri::Image, &Places),
         restarts: i32,
     ) -> Result<Parts, String> {
         let host = &self.host;
         let sources = self.sources(spec, sandbox).await?;
         let env = env::env(&self.pod, spec, &sources)?;
-        let places = self.places.clone().unwrap_or_default();
-        let mut mounts = volumes::mounts(host, &self.pod, spec, &places, &env)?;
+        let mut mounts = volumes::mounts(host, &self.pod, spec, places, &env)?;
         let folder = host.config.pod_folder(self.pod.metadata().uid());
         let own = folder.join("containers").join(spec.name());
         fs::create_dir_all(&own).map_err(|error| format!("{}: {error}", own.display()))?;

@@ -20,13 +20,14 @@ use tracing::{debug, warn};
 use super::{
     Wish,
     observe::{Observed, State},
-    plan::{Backoff, Memory, Plan, Probes, SANDBOX, SECOND, plan},
+    plan::{Backoff, Failure, Memory, Plan, Probes, RESIZE, SANDBOX, SECOND, plan},
     status::{Surroundings, status},
     steps::{Outcome, Task, take},
 };
 use crate::{
     Host,
     probe::{self, Finding, Role, Target},
+    resize,
     volumes::{self, Places},
 };
 
@@ -79,7 +80,8 @@ struct Worker {
 impl Worker {
     async fn run(&mut self) {
         loop {
-            self.wish = self.wishes.borrow_and_update().clone();
+            let next = self.wishes.borrow_and_update().clone();
+            self.take(next);
             if let Err(error) = self.look().await {
                 warn!(pod = self.name(), %error, "the runtime does not answer; will retry");
                 sleep(RETRY).await;
@@ -107,10 +109,43 @@ impl Worker {
         }
     }
 
+    /// Takes in what is wanted now, and tells what that changes.
+    fn take(&mut self, next: Wish) {
+        if let Some(failure) = &next.failure
+            && self.memory.failed.is_none()
+        {
+            if failure.refused {
+                let why = failure.message.trim_start_matches("Pod was rejected: ");
+                self.host.tell(&next.pod, "", Severity::Warning, &failure.reason, why.into());
+            }
+            self.memory.failed = Some(failure.clone());
+        }
+        if !resize::is_granted(&next.pod, &self.wish.pod) {
+            self.memory.resizing = true;
+            self.memory.not_before.remove(RESIZE);
+            self.memory.backoffs.remove(RESIZE);
+            let message = resize::told(&next.pod, "started", None);
+            self.host.tell(&next.pod, "", Severity::Normal, "ResizeStarted", message);
+        }
+        if let Some((reason, why)) =
+            next.pending.as_ref().filter(|_| next.pending != self.wish.pending)
+        {
+            let message = resize::told(&next.pod, reason, Some(why));
+            let event = format!("Resize{reason}");
+            self.host.tell(&next.pod, "", Severity::Warning, &event, message);
+        }
+        let granted = resize::is_granted(&next.pod, &self.wish.pod);
+        self.wish = next;
+        if !granted {
+            self.remember(); // what was granted outlives the kubelet
+        }
+    }
+
     fn finish(&mut self) {
         let uid = self.wish.pod.metadata().uid().to_owned();
         self.host.objects.forget(&uid);
-        self.host.pods.forget(&uid);
+        self.host.probed.forget(&uid);
+        self.host.pods.forget(&self.host, &uid);
         self.host.statuses.ended(&uid);
     }
 
@@ -122,7 +157,7 @@ impl Worker {
     /// Keeps the pod on disk, for a start without the API server.
     fn remember(&self) {
         let folder = self.host.config.pod_folder(self.wish.pod.metadata().uid());
-        if self.wish.is_static || self.wish.ending.is_some() {
+        if self.wish.is_static || self.wish.ending.is_some() || self.wish.failure.is_some() {
             return;
         }
         let written = fs::create_dir_all(&folder)
@@ -206,7 +241,7 @@ impl Worker {
                 pod.clone(),
                 spec.clone(),
                 Duration::from_nanos(began),
-                self.tell.clone(),
+                (self.host.probed.clone(), self.tell.clone()),
             );
             self.probers.insert(container.id, self.tasks.spawn(asking));
         }
@@ -248,7 +283,11 @@ impl Worker {
         {
             let message = "Pod was active on the node longer than the specified deadline";
             self.host.tell(pod, "", Severity::Normal, "DeadlineExceeded", message.into());
-            self.memory.failed = Some(("DeadlineExceeded".into(), message.into()));
+            self.memory.failed = Some(Failure {
+                reason: "DeadlineExceeded".into(),
+                message: message.into(),
+                ..Failure::default()
+            });
         }
     }
 
@@ -314,7 +353,7 @@ impl Worker {
                         return false;
                     }
                     let wish = self.wishes.borrow().clone();
-                    if wish.ending != self.wish.ending {
+                    if wish.ending != self.wish.ending || wish.failure != self.wish.failure {
                         return false; // what is under way gives way to the end
                     }
                 }
@@ -345,6 +384,24 @@ impl Worker {
             Outcome::Prepared(Err(error)) => {
                 self.host.tell(&pod, "", Severity::Warning, "FailedMount", error);
                 self.put_off(SANDBOX, 1, 120);
+                false
+            }
+            Outcome::Resized(Ok(())) => {
+                if self.memory.resizing {
+                    let message = resize::told(&pod, "completed", None);
+                    self.host.tell(&pod, "", Severity::Normal, "ResizeCompleted", message);
+                }
+                self.memory.resizing = false;
+                self.memory.resize = None;
+                // a runtime that shows other limits than it was given is not asked all the time
+                self.put_off(RESIZE, 1, LAST_BACKOFF);
+                true
+            }
+            Outcome::Resized(Err(error)) => {
+                let message = resize::told(&pod, "error", Some(&error));
+                self.host.tell(&pod, "", Severity::Warning, "ResizeError", message);
+                self.memory.resize = Some(error);
+                self.put_off(RESIZE, FIRST_BACKOFF, LAST_BACKOFF);
                 false
             }
             Outcome::Sandboxed(Ok(())) => {
@@ -395,6 +452,7 @@ impl Worker {
             runtime: self.host.runtime.name.clone(),
             now: self.host.nanos(),
             ended,
+            pending: self.wish.pending.clone(),
         };
         let next = status(&self.wish.pod, &self.seen, &self.memory, &around);
         if self.wish.is_static {

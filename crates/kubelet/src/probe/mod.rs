@@ -1,8 +1,9 @@
 //! Asking containers how they are.
 
 mod ask;
+mod tally;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use api::core::{Container, Pod, Probe};
 use tokio::{
@@ -10,7 +11,10 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-pub(crate) use self::ask::{Target, ask_handler};
+pub(crate) use self::{
+    ask::{Target, ask_handler},
+    tally::Tally,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -61,13 +65,13 @@ impl Role {
 }
 
 /// Runs all probes of a running container until it is dropped; tells findings with the
-/// container's id. `began`: how long ago the container started.
+/// container's id, and counts answers. `began`: how long ago the container started.
 pub(crate) async fn run(
     target: Target,
     pod: Pod,
     container: Container,
     began: Duration,
-    tell: mpsc::Sender<(String, Finding)>,
+    (tally, tell): (Arc<Tally>, mpsc::Sender<(String, Finding)>),
 ) {
     let (started, on_start) = watch::channel(container.startup_probe().is_none());
     let start = Instant::now().checked_sub(began).unwrap_or_else(Instant::now);
@@ -78,6 +82,7 @@ pub(crate) async fn run(
             target: target.clone(),
             pod: pod.clone(),
             container: container.clone(),
+            tally: tally.clone(),
             tell: tell.clone(),
             start,
         };
@@ -103,6 +108,7 @@ struct Prober {
     target: Target,
     pod: Pod,
     container: Container,
+    tally: Arc<Tally>,
     tell: mpsc::Sender<(String, Finding)>,
     start: Instant,
 }
@@ -115,9 +121,12 @@ impl Prober {
         let (mut counter, mut last) = (Counter::default(), None);
         loop {
             let limit = seconds(probe.timeout_seconds());
+            let asked = Instant::now();
             let answer =
                 self.target.ask(&self.pod, &self.container, probe.probe_handler(), limit).await;
-            let result = counter.count(probe, answer.is_ok());
+            let (name, good) = (self.container.name(), answer.is_ok());
+            self.tally.count((&self.pod, name, self.role), good, asked.elapsed());
+            let result = counter.count(probe, good);
             if let Err(said) = answer {
                 self.say(Finding::Unhealthy(self.role, said)).await;
             }

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -116,6 +117,15 @@ impl Reader {
         }
     }
 
+    /// Whether another file has taken the place of the one that is read.
+    async fn was_put_aside(&self, file: &File) -> bool {
+        let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+        match (file.metadata().await, tokio::fs::metadata(&self.path).await) {
+            (Ok(one), Ok(other)) => id(one) != id(other),
+            _ => false,
+        }
+    }
+
     async fn read(&self) -> io::Result<()> {
         let mut file = File::open(&self.path).await?;
         let mut left = self.options.limit.unwrap_or(usize::MAX);
@@ -149,7 +159,9 @@ impl Reader {
                 });
                 sleep(FOLLOW).await;
                 let more = file.metadata().await?.len() > file.stream_position().await?;
-                if !runs && !more {
+                if !more && self.was_put_aside(&file).await {
+                    file = File::open(&self.path).await?;
+                } else if !runs && !more {
                     return Ok(());
                 }
             }

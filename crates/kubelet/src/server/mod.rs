@@ -1,9 +1,11 @@
 //! The kubelet's own HTTPS server: logs, streams into containers, numbers.
 
 mod auth;
+mod exposition;
 pub(crate) mod logs;
 mod numbers;
 mod stream;
+mod summary;
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -126,8 +128,11 @@ async fn answer(host: &Arc<Host>, user: Option<auth::User>, request: Request<Inc
         ["metrics"] => numbers::metrics(host),
         ["metrics", "resource"] => numbers::resource(host).await,
         ["metrics", "cadvisor"] => numbers::cadvisor(host).await,
-        ["metrics", "probes"] => text(StatusCode::OK, ""),
-        ["stats", "summary"] => numbers::summary(host).await,
+        ["metrics", "probes"] => numbers::probes(host),
+        ["stats", "summary"] => {
+            let short = flag(request.uri().query(), &["only_cpu_and_memory"]);
+            summary::answer(host, short).await
+        }
         _ => text(StatusCode::NOT_FOUND, "404 page not found"),
     }
 }

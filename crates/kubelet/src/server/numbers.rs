@@ -1,257 +1,303 @@
-//! Numbers: what pods and the node use.
+//! Numbers for scrapers: what pods and the node use, under upstream's names.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::HashMap;
 
-use container::cri::{ContainerStats, ListContainerStatsRequest};
 use http::StatusCode;
-use object::{Time, Value};
 
-use super::{Answer, json, text};
-use crate::{
-    Host,
-    node::machine,
-    runtime::{labels, within},
+use super::{
+    Answer,
+    exposition::{Exposition, seconds},
+    text,
 };
+use crate::{Host, node::machine, usage};
 
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// What one container uses.
-struct Usage {
-    container: String,
-    pod: String,
-    namespace: String,
-    uid: String,
-    /// Nanoseconds of a core since it started.
-    cpu: u64,
-    cores: u64,
-    memory: u64,
-    rss: u64,
-    time: i64,
-}
+/// A number of a container, and what it is called.
+type Column = (&'static str, &'static str, &'static str, fn(&usage::Container) -> String);
 
 pub(crate) fn metrics(host: &Host) -> Answer {
-    let all = host.pods.all();
-    let mut out = String::new();
-    let node = &host.config.node_name;
-    let _ = write!(
-        out,
-        "# HELP kubelet_node_name The name of the node. The count is always 1.\n\
-         # TYPE kubelet_node_name gauge\nkubelet_node_name{{node=\"{node}\"}} 1\n\
-         # HELP kubelet_working_pods Number of pods the kubelet is working on.\n\
-         # TYPE kubelet_working_pods gauge\nkubelet_working_pods {}\n",
-        all.len()
+    let mut out = Exposition::default();
+    let node = &*host.config.node_name;
+    out.family("kubelet_node_name", "gauge", "The node's name. The count is always 1.").put(
+        &[("node", node)],
+        1,
+        None,
     );
-    text(StatusCode::OK, &out)
+    let all = host.pods.all();
+    out.family("kubelet_active_pods", "gauge", "The number of pods the kubelet considers active.")
+        .put(
+            &[("static", ""), ("mirror", "")],
+            all.iter().filter(|wish| wish.is_here()).count(),
+            None,
+        );
+    out.family(
+        "kubelet_desired_pods",
+        "gauge",
+        "The number of pods the kubelet is being instructed to run.",
+    )
+    .put(&[], all.len(), None);
+    text(StatusCode::OK, &out.finish())
 }
 
 pub(crate) async fn resource(host: &Host) -> Answer {
-    let all = match usages(host).await {
-        Ok(all) => all,
-        Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, &error),
-    };
-    let mut out = String::new();
-    head(
-        &mut out,
-        "container_cpu_usage_seconds_total",
-        "counter",
-        "Cumulative cpu time consumed by the container in core-seconds",
-    );
-    for one in &all {
-        line(&mut out, "container_cpu_usage_seconds_total", one, &seconds(one.cpu));
+    let mut out = Exposition::default();
+    let pods = usage::pods(host).await;
+    let failed = u8::from(pods.is_err());
+    let pods = pods.unwrap_or_default();
+    let starts = starts(host).await;
+    let columns: [Column; 4] = [
+        (
+            "container_cpu_usage_seconds_total",
+            "counter",
+            "Cumulative cpu time consumed by the container in core-seconds",
+            |one| seconds(one.cpu.total),
+        ),
+        (
+            "container_memory_working_set_bytes",
+            "gauge",
+            "Current working set of the container in bytes",
+            |one| one.memory.working_set.to_string(),
+        ),
+        (
+            "container_swap_usage_bytes",
+            "gauge",
+            "Current amount of the container swap usage in bytes. Reported only on non-windows systems",
+            |_| "0".into(),
+        ),
+        (
+            "container_start_time_seconds",
+            "gauge",
+            "Start time of the container since unix epoch in seconds",
+            |_| String::new(),
+        ),
+    ];
+    for (name, kind, help, of) in columns {
+        let mut family = out.family(name, kind, help);
+        for (pod, one) in containers(&pods) {
+            let labels =
+                [("container", &*one.name), ("namespace", &pod.namespace), ("pod", &pod.name)];
+            match starts.get(&one.id).filter(|_| name == "container_start_time_seconds") {
+                Some(start) => family.put(&labels, start, None),
+                None => family.put(&labels, of(one), Some(one.cpu.time)),
+            }
+        }
     }
-    head(
-        &mut out,
-        "container_memory_working_set_bytes",
-        "gauge",
-        "Current working set of the container in bytes",
-    );
-    for one in &all {
-        line(&mut out, "container_memory_working_set_bytes", one, &one.memory.to_string());
-    }
-    let mut pods: BTreeMap<(&str, &str), (u64, u64, i64)> = BTreeMap::new();
-    for one in &all {
-        let sum = pods.entry((&one.namespace, &one.pod)).or_default();
-        *sum = (sum.0 + one.cpu, sum.1 + one.memory, one.time);
-    }
-    head(
-        &mut out,
-        "pod_cpu_usage_seconds_total",
-        "counter",
-        "Cumulative cpu time consumed by the pod in core-seconds",
-    );
-    for ((namespace, pod), (cpu, _, time)) in &pods {
-        let _ = writeln!(
-            out,
-            "pod_cpu_usage_seconds_total{{namespace=\"{namespace}\",pod=\"{pod}\"}} {} {}",
-            seconds(*cpu),
-            time / 1_000_000
-        );
-    }
-    head(
-        &mut out,
-        "pod_memory_working_set_bytes",
-        "gauge",
-        "Current working set of the pod in bytes",
-    );
-    for ((namespace, pod), (_, memory, time)) in &pods {
-        let _ = writeln!(
-            out,
-            "pod_memory_working_set_bytes{{namespace=\"{namespace}\",pod=\"{pod}\"}} {memory} {}",
-            time / 1_000_000
-        );
+    for (name, kind, help, of) in [
+        (
+            "pod_cpu_usage_seconds_total",
+            "counter",
+            "Cumulative cpu time consumed by the pod in core-seconds",
+            (|pod| seconds(pod.cpu.total)) as fn(&usage::Pod) -> String,
+        ),
+        (
+            "pod_memory_working_set_bytes",
+            "gauge",
+            "Current working set of the pod in bytes",
+            |pod| pod.memory.working_set.to_string(),
+        ),
+    ] {
+        let mut family = out.family(name, kind, help);
+        for pod in &pods {
+            let labels = [("namespace", &*pod.namespace), ("pod", &pod.name)];
+            family.put(&labels, of(pod), Some(pod.cpu.time));
+        }
     }
     let (cpu, memory) = node();
-    head(
-        &mut out,
+    let now = Some(host.nanos());
+    out.family(
         "node_cpu_usage_seconds_total",
         "counter",
         "Cumulative cpu time consumed by the node in core-seconds",
-    );
-    let _ = writeln!(out, "node_cpu_usage_seconds_total {}", seconds(cpu));
-    head(
-        &mut out,
+    )
+    .put(&[], seconds(cpu), now);
+    out.family(
         "node_memory_working_set_bytes",
         "gauge",
         "Current working set of the node in bytes",
-    );
-    let _ = writeln!(out, "node_memory_working_set_bytes {memory}");
-    text(StatusCode::OK, &out)
+    )
+    .put(&[], memory, now);
+    let help = "1 if there was an error while getting container metrics, 0 otherwise";
+    for name in ["resource_scrape_error", "scrape_error"] {
+        out.family(name, "gauge", help).put(&[], failed, None);
+    }
+    text(StatusCode::OK, &out.finish())
 }
 
 pub(crate) async fn cadvisor(host: &Host) -> Answer {
-    let all = match usages(host).await {
-        Ok(all) => all,
+    let pods = match usage::pods(host).await {
+        Ok(pods) => pods,
         Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, &error),
     };
-    let mut out = String::new();
-    head(
-        &mut out,
-        "container_cpu_usage_seconds_total",
-        "counter",
-        "Cumulative cpu time consumed in seconds.",
-    );
-    for one in &all {
-        line(&mut out, "container_cpu_usage_seconds_total", one, &seconds(one.cpu));
-    }
-    for (name, help, of) in [
+    let starts = starts(host).await;
+    let mut out = Exposition::default();
+    let columns: [Column; 9] = [
         (
-            "container_memory_working_set_bytes",
-            "Current working set in bytes.",
-            (|one| one.memory) as fn(&Usage) -> u64,
+            "container_cpu_usage_seconds_total",
+            "counter",
+            "Cumulative cpu time consumed in seconds.",
+            |one| seconds(one.cpu.total),
         ),
-        ("container_memory_rss", "Size of RSS in bytes.", |one| one.rss),
-    ] {
-        head(&mut out, name, "gauge", help);
-        for one in &all {
-            line(&mut out, name, one, &of(one).to_string());
+        (
+            "container_memory_usage_bytes",
+            "gauge",
+            "Current memory usage in bytes, including all memory regardless of when it was accessed",
+            |one| one.memory.usage.to_string(),
+        ),
+        ("container_memory_working_set_bytes", "gauge", "Current working set in bytes.", |one| {
+            one.memory.working_set.to_string()
+        }),
+        ("container_memory_rss", "gauge", "Size of RSS in bytes.", |one| {
+            one.memory.rss.to_string()
+        }),
+        ("container_memory_cache", "gauge", "Number of bytes of page cache memory.", |one| {
+            one.memory.usage.saturating_sub(one.memory.rss).to_string()
+        }),
+        (
+            "container_fs_usage_bytes",
+            "gauge",
+            "Number of bytes that are consumed by the container on this filesystem.",
+            |one| one.layer_bytes.to_string(),
+        ),
+        ("container_fs_inodes_total", "gauge", "Number of Inodes", |one| {
+            one.layer_inodes.to_string()
+        }),
+        (
+            "container_start_time_seconds",
+            "gauge",
+            "Start time of the container since unix epoch in seconds.",
+            |_| String::new(),
+        ),
+        ("container_last_seen", "gauge", "Last time a container was seen by the exporter", |one| {
+            (one.cpu.time / 1_000_000_000).to_string()
+        }),
+    ];
+    for (name, kind, help, of) in columns {
+        let mut family = out.family(name, kind, help);
+        for (pod, one) in containers(&pods) {
+            let id = format!("/kubepods/pod{}/{}", pod.uid, one.id);
+            let start = starts.get(&one.id);
+            let image = start.map(|start| &*start.image).unwrap_or_default();
+            let labels = [
+                ("container", &*one.name),
+                ("id", &id),
+                ("image", image),
+                ("name", &one.id),
+                ("namespace", &pod.namespace),
+                ("pod", &pod.name),
+            ];
+            match start.filter(|_| name == "container_start_time_seconds") {
+                Some(start) => family.put(&labels, start, Some(one.cpu.time)),
+                None => family.put(&labels, of(one), Some(one.cpu.time)),
+            }
         }
     }
-    text(StatusCode::OK, &out)
-}
-
-pub(crate) async fn summary(host: &Host) -> Answer {
-    let all = match usages(host).await {
-        Ok(all) => all,
-        Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, &error),
-    };
-    let now = Time::text(host.now());
-    let fill = |out: &mut Value, cpu: u64, cores: u64, memory: u64, rss: u64| {
-        out["cpu"]["time"] = now.clone().into();
-        out["cpu"]["usageNanoCores"] = cores.into();
-        out["cpu"]["usageCoreNanoSeconds"] = cpu.into();
-        out["memory"]["time"] = now.clone().into();
-        out["memory"]["workingSetBytes"] = memory.into();
-        out["memory"]["usageBytes"] = memory.into();
-        out["memory"]["rssBytes"] = rss.into();
-    };
-    let mut pods: BTreeMap<&str, Vec<&Usage>> = BTreeMap::new();
-    for one in &all {
-        pods.entry(&one.uid).or_default().push(one);
+    let mut family = out.family(
+        "container_memory_failures_total",
+        "counter",
+        "Cumulative count of memory allocation failures.",
+    );
+    for (pod, one) in containers(&pods) {
+        let faults = [("pgfault", one.memory.faults), ("pgmajfault", one.memory.major_faults)];
+        for (kind, number) in faults {
+            let labels = [
+                ("container", &*one.name),
+                ("failure_type", kind),
+                ("name", &one.id),
+                ("namespace", &pod.namespace),
+                ("pod", &pod.name),
+                ("scope", "container"),
+            ];
+            family.put(&labels, number, Some(one.cpu.time));
+        }
     }
-    let mut out = Value::object();
-    out["node"]["nodeName"] = (&*host.config.node_name).into();
-    let (cpu, memory) = node();
-    fill(&mut out["node"], cpu, 0, memory, 0);
-    out["node"]["memory"]["availableBytes"] = machine::memory("MemAvailable:").into();
-    let (size, free) = machine::disk(&host.config.root);
-    (out["node"]["fs"]["capacityBytes"], out["node"]["fs"]["availableBytes"]) =
-        (size.into(), free.into());
-    out["node"]["fs"]["usedBytes"] = (size - free).into();
-    out["pods"] = pods
-        .iter()
-        .map(|(uid, containers)| {
-            let mut pod = Value::object();
-            let about = &mut pod["podRef"];
-            about["name"] = (&*containers[0].pod).into();
-            about["namespace"] = (&*containers[0].namespace).into();
-            about["uid"] = (*uid).into();
-            let sum = |of: fn(&Usage) -> u64| containers.iter().map(|one| of(one)).sum();
-            fill(&mut pod, sum(|o| o.cpu), sum(|o| o.cores), sum(|o| o.memory), sum(|o| o.rss));
-            pod["containers"] = containers
-                .iter()
-                .map(|one| {
-                    let mut entry = Value::object();
-                    entry["name"] = (&*one.container).into();
-                    fill(&mut entry, one.cpu, one.cores, one.memory, one.rss);
-                    entry
-                })
-                .collect();
-            pod
-        })
-        .collect();
-    json(&out)
+    network(&mut out, &pods);
+    let machine = &host.machine;
+    out.family("machine_cpu_cores", "gauge", "Number of logical CPU cores.").put(
+        &[("machine_id", &*machine.machine_id)],
+        machine.cpus,
+        None,
+    );
+    out.family("machine_memory_bytes", "gauge", "Amount of memory installed on the machine.").put(
+        &[("machine_id", &*machine.machine_id)],
+        machine.memory,
+        None,
+    );
+    text(StatusCode::OK, &out.finish())
 }
 
-async fn usages(host: &Host) -> Result<Vec<Usage>, String> {
-    let mut cri = host.runtime.cri();
-    let asked = cri.runtime.list_container_stats(ListContainerStatsRequest { filter: None });
-    let answer = within(PATIENCE, asked).await.map_err(|error| error.message().to_owned())?;
-    Ok(answer.stats.into_iter().filter_map(usage).collect())
-}
-
-fn usage(stats: ContainerStats) -> Option<Usage> {
-    let attributes = stats.attributes?;
-    let label = |name: &str| attributes.labels.get(name).cloned();
-    let value = |value: Option<container::cri::UInt64Value>| value.map_or(0, |value| value.value);
-    let (cpu, memory) = (stats.cpu.unwrap_or_default(), stats.memory.unwrap_or_default());
-    Some(Usage {
-        container: label(labels::CONTAINER)?,
-        pod: label(labels::NAME)?,
-        namespace: label(labels::NAMESPACE)?,
-        uid: label(labels::UID)?,
-        cpu: value(cpu.usage_core_nano_seconds),
-        cores: value(cpu.usage_nano_cores),
-        memory: value(memory.working_set_bytes),
-        rss: value(memory.rss_bytes),
-        time: cpu.timestamp,
-    })
+pub(crate) fn probes(host: &Host) -> Answer {
+    text(StatusCode::OK, &host.probed.shown())
 }
 
 /// Of the whole machine: nanoseconds of cores, bytes.
-fn node() -> (u64, u64) {
+pub(super) fn node() -> (u64, u64) {
     let table = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = table.lines().next().unwrap_or_default();
     let ticks: Vec<u64> =
         line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
     let busy = ticks.iter().enumerate().filter(|(at, _)| !matches!(at, 3 | 4)).map(|(_, n)| n);
-    let used = machine::memory("MemTotal:") - machine::memory("MemAvailable:");
+    let free = machine::memory("MemFree:") + machine::memory("Inactive(file):");
+    let used = machine::memory("MemTotal:") - free;
     // a tick is a hundredth of a second
     (busy.sum::<u64>() * 10_000_000, used.max(0).unsigned_abs())
 }
 
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+fn containers(pods: &[usage::Pod]) -> impl Iterator<Item = (&usage::Pod, &usage::Container)> {
+    pods.iter().flat_map(|pod| pod.containers.iter().map(move |one| (pod, one)))
 }
 
-fn line(out: &mut String, name: &str, one: &Usage, value: &str) {
-    let Usage { container, namespace, pod, time, .. } = one;
-    let _ = writeln!(
-        out,
-        "{name}{{container=\"{container}\",namespace=\"{namespace}\",pod=\"{pod}\"}} {value} {}",
-        time / 1_000_000
-    );
+fn network(out: &mut Exposition, pods: &[usage::Pod]) {
+    type Of = fn(&container::cri::NetworkInterfaceUsage) -> Option<u64>;
+    let columns: [(&str, &str, Of); 4] = [
+        ("container_network_receive_bytes_total", "Cumulative count of bytes received", |one| {
+            one.rx_bytes.map(|n| n.value)
+        }),
+        (
+            "container_network_receive_errors_total",
+            "Cumulative count of errors encountered while receiving",
+            |one| one.rx_errors.map(|n| n.value),
+        ),
+        (
+            "container_network_transmit_bytes_total",
+            "Cumulative count of bytes transmitted",
+            |one| one.tx_bytes.map(|n| n.value),
+        ),
+        (
+            "container_network_transmit_errors_total",
+            "Cumulative count of errors encountered while transmitting",
+            |one| one.tx_errors.map(|n| n.value),
+        ),
+    ];
+    for (name, help, of) in columns {
+        let mut family = out.family(name, "counter", help);
+        for pod in pods {
+            let Some(network) = &pod.network else { continue };
+            for one in &network.interfaces {
+                let labels =
+                    [("interface", &*one.name), ("namespace", &pod.namespace), ("pod", &pod.name)];
+                family.put(&labels, of(one).unwrap_or_default(), Some(network.timestamp));
+            }
+        }
+    }
 }
 
-fn seconds(nanos: u64) -> String {
-    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
+/// When a container started, and from what.
+struct Start {
+    nanos: i64,
+    image: String,
+}
+
+impl std::fmt::Display for Start {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&seconds(self.nanos.max(0).unsigned_abs()))
+    }
+}
+
+/// By the container's id.
+async fn starts(host: &Host) -> HashMap<String, Start> {
+    let listed = host.runtime.containers(HashMap::new()).await.unwrap_or_default();
+    let all = listed.into_iter().map(|one| {
+        let image = one.image.map(|image| image.user_specified_image).unwrap_or_default();
+        (one.id, Start { nanos: one.created_at, image })
+    });
+    all.collect()
 }

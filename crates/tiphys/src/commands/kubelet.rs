@@ -2,10 +2,11 @@
 
 use std::{ffi::OsString, fs, net::IpAddr, path::PathBuf, process::ExitCode};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use client::{Client, Kubeconfig};
-use kubelet::Config;
+use kubelet::{Config, eviction, image_gc, rotate};
+use object::Quantity;
 use runtime::Context;
 
 use super::{asked_to_stop, parse, run_async};
@@ -54,6 +55,36 @@ struct Arguments {
     /// How many pods run here at the most.
     #[arg(long, default_value_t = 110)]
     max_pods: u32,
+    /// When pods must go at once: SIGNAL<AMOUNT,…
+    #[arg(long, default_value = eviction::USUAL)]
+    eviction_hard: String,
+    /// When pods must go if it lasts: SIGNAL<AMOUNT,…
+    #[arg(long, default_value = "")]
+    eviction_soft: String,
+    /// How long it may last: SIGNAL=DURATION,…
+    #[arg(long, default_value = "")]
+    eviction_soft_grace_period: String,
+    /// How much must be won besides: SIGNAL=AMOUNT,…
+    #[arg(long, default_value = "")]
+    eviction_minimum_reclaim: String,
+    /// For how long the node still says that it is short when it no longer is.
+    #[arg(long, default_value = "5m")]
+    eviction_pressure_transition_period: String,
+    /// The most seconds that a pod gets which goes for a soft threshold.
+    #[arg(long, default_value_t = 0)]
+    eviction_max_pod_grace_period: i64,
+    /// Hundredths of the disk in use from which on unused images go; 100: never.
+    #[arg(long, default_value_t = 85)]
+    image_gc_high_threshold: u8,
+    /// Hundredths of the disk in use down to which they go.
+    #[arg(long, default_value_t = 80)]
+    image_gc_low_threshold: u8,
+    /// How large a container's log becomes before it is put aside.
+    #[arg(long, default_value = "10Mi")]
+    container_log_max_size: Quantity,
+    /// How many logs of a container are kept, the current one among them.
+    #[arg(long, default_value_t = 5)]
+    container_log_max_files: usize,
 }
 
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {
@@ -91,7 +122,32 @@ fn config(flags: Arguments) -> Result<Config> {
         }
         None => None,
     };
+    let transition = object::Duration::nanos(&flags.eviction_pressure_transition_period);
+    let transition = transition.map_err(anyhow::Error::msg)? / 1_000_000_000;
+    let thresholds = eviction::thresholds(
+        &flags.eviction_hard,
+        &flags.eviction_soft,
+        &flags.eviction_soft_grace_period,
+        &flags.eviction_minimum_reclaim,
+    );
+    let thresholds = thresholds.map_err(anyhow::Error::msg)?;
+    let (high, low) = (flags.image_gc_high_threshold, flags.image_gc_low_threshold);
+    ensure!(
+        high <= 100 && low < high,
+        "--image-gc-low-threshold {low} is not below --image-gc-high-threshold {high}, or that is above 100"
+    );
+    let size = u64::try_from(flags.container_log_max_size.value()).unwrap_or_default();
+    let files = flags.container_log_max_files;
+    ensure!(files >= 2, "--container-log-max-files {files}: at least 2 are needed");
+    ensure!(size > 0, "--container-log-max-size must be more than nothing");
     Ok(Config {
+        eviction: eviction::Settings {
+            thresholds,
+            transition,
+            most_grace: flags.eviction_max_pod_grace_period,
+        },
+        image_gc: image_gc::Limits { high, low, ..image_gc::Limits::default() },
+        log_limits: rotate::Limits { size, files },
         node_ips: flags.node_ip.into_iter().collect(),
         root: flags.root_dir,
         logs: flags.pod_logs_dir,

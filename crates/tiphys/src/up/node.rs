@@ -76,7 +76,7 @@ fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Confi
         clients: Some(pki::Trust::new(&pki::certificates(&ca)?)?),
         cgroup_root: cgroup_root(layout),
         port: 0, // any: several clusters may share a machine
-        ..kubelet::Config::new(&settings.node_name, layout.path("run/cri.sock"))
+        ..kubelet::Config::new(&settings.node_name, layout.path("run/cri.sock")).on_shared_machine()
     })
 }
 

@@ -1,12 +1,6 @@
 //! The parts as separate processes under upstream's names: each flag changes something.
 
-use std::{
-    process::{Child, Command, Stdio},
-    thread::sleep,
-    time::Duration,
-};
-
-use crate::world::{World, output, run};
+use crate::world::{Running, World, output, run};
 
 const STATIC: &str = r"
 apiVersion: v1
@@ -123,27 +117,4 @@ fn services_come_and_go(world: &World, kubeconfig: &str) {
     assert!(!table().contains("30080"), "--cleanup");
     let refused = output(&mut world.command(&[&proxy[..], &["--proxy-mode", "ipvs"]].concat()));
     assert!(!refused.status.success(), "--proxy-mode");
-}
-
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Running {
-    fn start(mut command: Command) -> Self {
-        Self(command.stdin(Stdio::null()).spawn().expect("the executable starts"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        for _ in 0..50 {
-            if matches!(self.0.try_wait(), Ok(Some(_))) {
-                return;
-            }
-            sleep(Duration::from_millis(100));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -5,5 +5,7 @@ mod bad_input;
 mod components;
 mod first_minute;
 mod kills;
+mod node;
+mod other_names;
 mod second_node;
 mod world;

@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::Path,
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -181,6 +181,29 @@ impl Drop for World {
     fn drop(&mut self) {
         let _ = output(&mut self.with(&["down"], "--data-dir", ""));
         let _ = output(Command::new("ip").args(["netns", "delete", &self.namespace]));
+    }
+}
+
+/// A process that ends with the test.
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Self {
+        Self(command.stdin(Stdio::null()).spawn().expect("the executable starts"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        for _ in 0..50 {
+            if matches!(self.0.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            sleep(Duration::from_millis(100));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

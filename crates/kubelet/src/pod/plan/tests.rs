@@ -160,3 +160,33 @@ fn a_failed_probe_kills() {
     let (id, name) = ("id-a".to_owned(), "a".to_owned());
     assert_eq!(next, [Step::Kill { id, name, grace: 5, why: "why".into() }]);
 }
+
+#[test]
+fn granted_limits_are_given_to_what_runs() {
+    let asking = |policy: &str| {
+        pod(&format!(
+            "metadata: {{name: p, uid: u}}\nspec: {{containers: [{{name: a, image: i, resizePolicy: [{policy}], resources: {{requests: {{cpu: 200m}}}}}}]}}"
+        ))
+    };
+    let with = |cpu_shares| {
+        let limits = Some(Limits { cpu_shares, ..Limits::default() });
+        seen(&[Container { limits, ..container("a", State::Running, 0) }])
+    };
+    let alive = asking("");
+    assert_eq!(steps(&alive, &with(204)), []);
+    let containers = vec![("id-a".to_owned(), "a".to_owned())];
+    assert_eq!(steps(&alive, &with(102)), [Step::Resize { containers }]);
+    let restarts = asking("{resourceName: cpu, restartPolicy: RestartContainer}");
+    assert!(matches!(&steps(&restarts, &with(102))[..], [Step::Kill { name, .. }] if name == "a"));
+    let memory = asking("{resourceName: memory, restartPolicy: RestartContainer}");
+    assert!(matches!(steps(&memory, &with(102))[..], [Step::Resize { .. }]));
+}
+
+#[test]
+fn what_has_to_go_gets_no_longer_than_it_was_given() {
+    let failed = Some(Failure { grace: Some(1), ..Failure::default() });
+    let mut memory = Memory { failed, ..Memory::default() };
+    let running = seen(&[container("a", State::Running, 0)]);
+    let got = plan(&one("Always"), None, &running, &mut memory, 0).steps;
+    assert!(matches!(got[..], [Step::Kill { grace: 1, .. }]), "{got:?}");
+}

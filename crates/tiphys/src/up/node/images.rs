@@ -53,6 +53,9 @@ async fn take(store: &Store, mut stream: UnixStream) -> Result<()> {
         }
         Err(error) => format!("{error}\n"),
     };
+    // what an archive has after its end must be read too, or the answer may be lost
+    let mut rest = stream.try_clone()?;
+    tokio::task::spawn_blocking(move || std::io::copy(&mut rest, &mut std::io::sink())).await??;
     stream.write_all(answer.as_bytes())?;
     Ok(())
 }

@@ -1,0 +1,278 @@
+//! A node that runs out of something: it says so, frees what nobody needs, and where that
+//! is not enough, has pods go, one after the other, until there is enough again.
+
+mod rank;
+mod state;
+mod threshold;
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use api::core::Pod;
+use object::Quantity;
+use runtime::Severity;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+pub use self::threshold::{Amount, Pressure, Signal, Threshold, thresholds};
+use self::{
+    rank::{Used, beyond_limit, message, rank},
+    state::{Observed, State, is_short},
+    threshold::Left,
+};
+use crate::{Host, admit, image_gc, node::machine, pod::plan::Failure, usage};
+
+/// When pods go, and how long they get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub thresholds: Vec<Threshold>,
+    /// Seconds for which the node still says that it is short when it no longer is.
+    pub transition: i64,
+    /// The most seconds that a pod gets which goes for a soft threshold.
+    pub most_grace: i64,
+}
+
+/// What upstream's kubelets go by.
+pub const USUAL: &str = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%";
+/// A machine that does other work too may be fuller than a node of a farm: only what is
+/// left counts.
+pub const MODEST: &str = "memory.available<100Mi,nodefs.available<1Gi,nodefs.inodesFree<1%,imagefs.available<1Gi,imagefs.inodesFree<1%";
+
+const LOOK: Duration = Duration::from_secs(10);
+/// A pod that does not end in time does not keep others.
+const CLEANUP: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_secs(1);
+/// What a pod gets that goes at once.
+const AT_ONCE: i64 = 1;
+
+impl Settings {
+    pub fn new(hard: &str) -> Result<Self, String> {
+        let thresholds = thresholds(hard, "", "", "")?;
+        Ok(Self { thresholds, transition: 300, most_grace: 0 })
+    }
+
+    /// What pods cannot have of a resource, since it must always be left.
+    pub(crate) fn kept(&self, signal: Signal, capacity: i64) -> i64 {
+        let hard = self.thresholds.iter().filter(|one| one.grace.is_none());
+        let of_signal = hard.filter(|one| one.signal == signal);
+        of_signal.map(|one| one.least.of(capacity)).max().unwrap_or_default()
+    }
+}
+
+pub(crate) fn start(host: &Arc<Host>) {
+    let host = host.clone();
+    let cx = host.cx.clone();
+    cx.spawn("eviction", async move {
+        let mut state = State::default();
+        let mut read = host.sources_read();
+        if read.wait_for(|read| *read).await.is_err() {
+            return;
+        }
+        loop {
+            match look(&host, &mut state).await {
+                Some(uid) => gone(&host, &uid).await,
+                None => sleep(LOOK).await,
+            }
+        }
+    });
+}
+
+/// Looks once; the uid of a pod that must go.
+async fn look(host: &Arc<Host>, state: &mut State) -> Option<String> {
+    let settings = &host.config.eviction;
+    let images = host.image_folder().await;
+    let seen = observe(&host.config.root, &images);
+    let threshold = state.observe(settings, &seen, host.now());
+    host.set_pressure(&state.pressure());
+    if let Some(uid) = over_limit(host).await {
+        return Some(uid);
+    }
+    let threshold = threshold?;
+    let resource = threshold.signal.resource();
+    info!(resource, "the node runs short");
+    host.tell_node(
+        Severity::Warning,
+        "EvictionThresholdMet",
+        format!("Attempting to reclaim {resource}"),
+    );
+    if threshold.signal.is_of_disks() {
+        image_gc::free_all(host).await;
+        if !is_short(settings, &observe(&host.config.root, &images)) {
+            info!(resource, "there is enough again without any pod going");
+            return None;
+        }
+    }
+    let left = *seen.get(&threshold.signal)?;
+    let mut pods = pods(host).await;
+    rank(&mut pods, threshold.signal);
+    pods.into_iter().find_map(|(pod, used)| {
+        let grace = match threshold.grace {
+            None => AT_ONCE,
+            Some(_) => settings.most_grace.min(pod.spec().termination_grace_period_seconds()),
+        };
+        let why = message(&pod, used.as_ref(), threshold, left);
+        evict(host, &pod, why, grace, true)
+    })
+}
+
+/// Pods that have written more than they may.
+async fn over_limit(host: &Arc<Host>) -> Option<String> {
+    let limited = |pod: &Pod| {
+        let empty = pod.spec().volumes().iter().any(|volume| {
+            let source = volume.volume_source().empty_dir();
+            source.is_some_and(|empty| empty.size_limit().is_some() && empty.medium() != "Memory")
+        });
+        empty
+            || pod.limits().contains_key("ephemeral-storage")
+            || pod
+                .spec()
+                .containers()
+                .iter()
+                .any(|one| one.resources().limits().get("ephemeral-storage").is_some())
+    };
+    if !host.pods.all().iter().any(|wish| wish.is_here() && limited(&wish.pod)) {
+        return None; // measuring costs, and is for these alone
+    }
+    let all = pods(host).await;
+    all.into_iter().filter(|(pod, _)| limited(pod)).find_map(|(pod, used)| {
+        let volumes = usage::volumes(&host.config, &pod);
+        let why = beyond_limit(&pod, &used?, &volumes)?;
+        evict(host, &pod, why, AT_ONCE, false)
+    })
+}
+
+fn evict(host: &Arc<Host>, pod: &Pod, why: String, grace: i64, disrupted: bool) -> Option<String> {
+    let uid = pod.metadata().uid().to_owned();
+    let is_static =
+        host.pods.all().iter().any(|wish| wish.is_static && wish.pod.metadata().uid() == uid);
+    if admit::is_critical(pod, is_static) {
+        return None;
+    }
+    warn!(pod = pod.metadata().name(), why, "a pod has to go");
+    host.tell(pod, "", Severity::Warning, "Evicted", why.clone());
+    let failure = Failure {
+        reason: "Evicted".into(),
+        message: why,
+        grace: Some(grace),
+        refused: false,
+        disrupted,
+    };
+    host.pods.fail(&uid, failure).then_some(uid)
+}
+
+/// Waits until nothing of the pod runs.
+async fn gone(host: &Arc<Host>, uid: &str) {
+    let until = Instant::now() + CLEANUP;
+    while Instant::now() < until {
+        let seen = crate::pod::observe::Observed::of(&host.runtime, uid).await;
+        if seen.is_ok_and(|seen| seen.running().next().is_none() && seen.sandbox().is_none()) {
+            return;
+        }
+        sleep(POLL).await;
+    }
+    warn!(uid, "a pod that had to go has not gone");
+}
+
+/// The pods that could go, and what each uses.
+async fn pods(host: &Arc<Host>) -> Vec<(Pod, Option<Used>)> {
+    let stats = usage::pods(host).await.unwrap_or_default();
+    let here = host.pods.all().into_iter().filter(|wish| wish.is_here() && wish.ending.is_none());
+    here.map(|wish| {
+        let used = stats.iter().find(|one| one.uid == wish.pod.metadata().uid());
+        let used = used.map(|one| used_by(host, &wish.pod, one));
+        (wish.pod, used)
+    })
+    .collect()
+}
+
+fn used_by(host: &Host, pod: &Pod, told: &usage::Pod) -> Used {
+    let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let volumes: i64 = usage::volumes(&host.config, pod).iter().map(|(_, bytes)| bytes).sum();
+    let containers: Vec<(String, i64, i64)> = told
+        .containers
+        .iter()
+        .map(|one| {
+            let disk = one.layer_bytes + one.log_bytes;
+            (one.name.clone(), signed(one.memory.working_set), signed(disk))
+        })
+        .collect();
+    Used {
+        memory: signed(told.memory.working_set),
+        disk: containers.iter().map(|(_, _, disk)| disk).sum::<i64>() + volumes,
+        inodes: signed(told.containers.iter().map(|one| one.layer_inodes).sum()),
+        processes: signed(told.processes),
+        containers,
+    }
+}
+
+fn observe(root: &Path, images: &Path) -> Observed {
+    let mut seen = Observed::new();
+    // pages of files that were not used lately can be had back at any time
+    let available = machine::memory("MemFree:") + machine::memory("Inactive(file):");
+    let capacity = machine::memory("MemTotal:");
+    seen.insert(Signal::Memory, Left { capacity, available });
+    let disks = [
+        (root, Signal::NodeDisk, Signal::NodeInodes),
+        (images, Signal::ImageDisk, Signal::ImageInodes),
+    ];
+    for (path, bytes, inodes) in disks {
+        let Ok(stat) = rustix::fs::statvfs(path) else { continue };
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let size = |blocks: u64| signed(blocks.saturating_mul(stat.f_frsize));
+        let left = Left { capacity: size(stat.f_blocks), available: size(stat.f_bavail) };
+        seen.insert(bytes, left);
+        if stat.f_files > 0 {
+            let left = Left { capacity: signed(stat.f_files), available: signed(stat.f_favail) };
+            seen.insert(inodes, left);
+        }
+    }
+    let number = |path: &str| -> Option<i64> { fs::read_to_string(path).ok()?.trim().parse().ok() };
+    let most = number("/proc/sys/kernel/pid_max").min(number("/proc/sys/kernel/threads-max"));
+    if let (Some(capacity), Some(running)) = (most, running()) {
+        seen.insert(Signal::Processes, Left { capacity, available: capacity - running });
+    }
+    seen
+}
+
+/// The machine's processes and threads.
+pub(crate) fn running() -> Option<i64> {
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    let (_, all) = load.split_whitespace().nth(3)?.split_once('/')?;
+    all.parse().ok()
+}
+
+/// What pods can have of what the machine has.
+pub(crate) fn allocatable(settings: &Settings, resource: &str, whole: &Quantity) -> Quantity {
+    let signal = match resource {
+        "memory" => Signal::Memory,
+        "ephemeral-storage" => Signal::NodeDisk,
+        _ => return whole.clone(),
+    };
+    let kept = settings.kept(signal, whole.value());
+    Quantity::new((whole.value() - kept).max(0), whole.format())
+}
+
+#[cfg(test)]
+mod tests {
+    use object::quantity::Format;
+
+    use super::*;
+
+    #[test]
+    fn what_must_be_left_is_not_given_to_pods() {
+        let settings = Settings::new(USUAL).unwrap();
+        let whole = Quantity::new(1 << 30, Format::BinarySi);
+        assert_eq!(allocatable(&settings, "memory", &whole).value(), (1 << 30) - (100 << 20));
+        let disk = allocatable(&settings, "ephemeral-storage", &whole).value();
+        assert_eq!(disk, (1 << 30) - (1 << 30) / 10);
+        assert_eq!(allocatable(&settings, "cpu", &whole), whole);
+    }
+
+    #[test]
+    fn this_machine_shows_all_signals() {
+        let seen = observe(Path::new("/"), Path::new("/tmp"));
+        for signal in [Signal::Memory, Signal::NodeDisk, Signal::ImageDisk, Signal::Processes] {
+            let left = seen[&signal];
+            assert!(left.available > 0 && left.available <= left.capacity, "{signal:?} {left:?}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Images that nobody uses, removed when the disk fills: those first that were unused for
+//! the longest time.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use container::cri::Image;
+use runtime::Severity;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::{Host, node::machine};
+
+/// When images go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Hundredths of the disk in use from which on images go; 100: never.
+    pub high: u8,
+    /// Down to which they go.
+    pub low: u8,
+    /// Seconds for which an image stays whatever the disk says.
+    pub least_age: i64,
+}
+
+const LOOK: Duration = Duration::from_mins(5);
+
+/// Since when images are here, and when each was last seen in use.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    known: Mutex<HashMap<String, Record>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    first: i64,
+    last: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { high: 85, low: 80, least_age: 120 }
+    }
+}
+
+pub(crate) fn start(host: &Arc<Host>) {
+    let host = host.clone();
+    let cx = host.cx.clone();
+    cx.spawn("image gc", async move {
+        loop {
+            if let Err(why) = collect(&host).await {
+                warn!(why, "images cannot be removed");
+                host.tell_node(Severity::Warning, "ImageGCFailed", why);
+            }
+            sleep(LOOK).await;
+        }
+    });
+}
+
+/// Removes every image that nobody uses, to win space for pods.
+pub(crate) async fn free_all(host: &Arc<Host>) {
+    if let Err(why) = free(host, i64::MAX).await {
+        warn!(why, "images cannot be removed");
+    }
+}
+
+async fn collect(host: &Arc<Host>) -> Result<(), String> {
+    let (size, left) = machine::disk(&host.image_folder().await);
+    let limits = host.config.image_gc;
+    let Some(wanted) = excess(size, left, limits) else {
+        observe(host).await?; // the age of images counts from when they were first seen
+        return Ok(());
+    };
+    let freed = free(host, wanted).await?;
+    if freed < wanted {
+        return Err(format!(
+            "Failed to garbage collect required amount of images. Attempted to free {wanted} bytes, but only found {freed} bytes eligible to free."
+        ));
+    }
+    Ok(())
+}
+
+/// Bytes that must go.
+fn excess(size: i64, left: i64, limits: Limits) -> Option<i64> {
+    let used = 100 - i64::try_from(i128::from(left) * 100 / i128::from(size.max(1))).unwrap_or(100);
+    if limits.high >= 100 || size == 0 || used < i64::from(limits.high) {
+        return None;
+    }
+    let keep = i128::from(size) * i128::from(100 - limits.low) / 100;
+    Some(i64::try_from(keep).unwrap_or(i64::MAX) - left)
+}
+
+async fn free(host: &Arc<Host>, wanted: i64) -> Result<i64, String> {
+    let (images, used) = observe(host).await?;
+    let now = host.now();
+    let records = host.images.known.lock().expect("not poisoned").clone();
+    let mut freed = 0;
+    for image in order(&images, &used, &records, now, host.config.image_gc.least_age) {
+        if freed >= wanted {
+            break;
+        }
+        info!(image = image.id, size = image.size, "an image goes, to free its space");
+        match host.runtime.remove_image(&image.id).await {
+            Ok(()) => {
+                freed += i64::try_from(image.size).unwrap_or(i64::MAX);
+                host.images.known.lock().expect("not poisoned").remove(&image.id);
+            }
+            Err(error) => warn!(image = image.id, %error, "an image cannot be removed"),
+        }
+    }
+    Ok(freed)
+}
+
+/// Asks for all images, and which of them containers use.
+async fn observe(host: &Arc<Host>) -> Result<(Vec<Image>, HashSet<String>), String> {
+    let wrong = |error: tonic::Status| error.message().to_owned();
+    let images = host.runtime.images().await.map_err(wrong)?;
+    let containers = host.runtime.containers(HashMap::new()).await.map_err(wrong)?;
+    let named = |one: container::cri::Container| [one.image_id, one.image_ref];
+    let named: HashSet<String> = containers.into_iter().flat_map(named).collect();
+    let is_used = |image: &&Image| {
+        named.contains(&image.id) || image.repo_digests.iter().any(|name| named.contains(name))
+    };
+    let used: HashSet<String> =
+        images.iter().filter(is_used).map(|image| image.id.clone()).collect();
+    let now = host.now();
+    let mut known = host.images.known.lock().expect("not poisoned");
+    known.retain(|id, _| images.iter().any(|image| image.id == *id));
+    for image in &images {
+        let record = known.entry(image.id.clone()).or_insert(Record { first: now, last: 0 });
+        if used.contains(&image.id) {
+            record.last = now;
+        }
+    }
+    drop(known);
+    Ok((images, used))
+}
+
+/// The images that may go, in the order they do.
+fn order<'a>(
+    images: &'a [Image],
+    used: &HashSet<String>,
+    known: &HashMap<String, Record>,
+    now: i64,
+    least_age: i64,
+) -> Vec<&'a Image> {
+    let mut unused: Vec<(Record, &Image)> = images
+        .iter()
+        .filter(|image| !image.pinned && !used.contains(&image.id))
+        .filter_map(|image| Some((*known.get(&image.id)?, image)))
+        .filter(|(record, _)| now - record.first >= least_age)
+        .collect();
+    unused.sort_by_key(|(record, image)| (record.last, record.first, image.id.clone()));
+    unused.into_iter().map(|(_, image)| image).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_disk_decides_how_much_goes() {
+        let limits = Limits::default();
+        assert_eq!(excess(1000, 160, limits), None);
+        assert_eq!(excess(1000, 150, limits), Some(50));
+        assert_eq!(excess(1000, 10, limits), Some(190));
+        assert_eq!(excess(1000, 10, Limits { high: 100, ..limits }), None);
+        assert_eq!(excess(0, 0, limits), None);
+    }
+
+    #[test]
+    fn what_was_unused_the_longest_goes_first() {
+        let image = |id: &str, pinned| Image { id: id.into(), pinned, ..Image::default() };
+        let images = [
+            image("fresh", false),
+            image("late", false),
+            image("never", false),
+            image("pinned", true),
+            image("used", false),
+        ];
+        let records =
+            [("fresh", 95, 0), ("late", 0, 50), ("never", 0, 0), ("pinned", 0, 0), ("used", 0, 9)];
+        let records = records.map(|(id, first, last)| (id.to_owned(), Record { first, last }));
+        let used = ["used".to_owned()].into();
+        let order = order(&images, &used, &records.into(), 100, 10);
+        let names: Vec<&str> = order.iter().map(|image| &*image.id).collect();
+        assert_eq!(names, ["never", "late"]);
+    }
+}

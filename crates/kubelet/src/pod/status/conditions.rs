@@ -1,0 +1,158 @@
+//! The conditions of a pod: what is true of it, since when, and why.
+
+use api::core::{Container as Spec, Pod};
+use object::{Lens, Text, Time, Value};
+
+use super::{SECOND, Tally, Writer, exit_code, names_where};
+
+/// Conditions that nobody else writes.
+pub(super) const OWN: [&str; 7] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+    "PodResizePending",
+    "PodResizeInProgress",
+];
+
+impl Writer<'_> {
+    pub(super) fn conditions(
+        &self,
+        status: &Value,
+        phase: &str,
+        init: &Value,
+        regular: &Value,
+    ) -> Value {
+        let over = match phase {
+            "Succeeded" => Some("PodCompleted"),
+            "Failed" => Some("PodFailed"),
+            _ => None,
+        };
+        let mut unready = names_where(regular, |one| one["ready"].as_bool() != Some(true));
+        let specs: Vec<&Spec> = self.pod.spec().init_containers().iter().collect();
+        let mut incomplete = Vec::new();
+        for (one, spec) in init.items().iter().zip(specs) {
+            let name = spec.name().to_owned();
+            if spec.is_sidecar() {
+                if one["started"].as_bool() != Some(true) {
+                    incomplete.push(name.clone());
+                }
+                if one["ready"].as_bool() != Some(true) {
+                    unready.push(name);
+                }
+            } else if exit_code(&one["state"]) != Some(0) {
+                incomplete.push(name);
+            }
+        }
+        let begun = Tally::of(regular);
+        if begun.running + begun.stopped > 0 {
+            incomplete.clear();
+        }
+        let ips = !status["podIP"].is_null();
+        let sandboxed = over.is_none() && self.seen.sandbox().is_some() && ips;
+        let list = |names: &[String]| format!("[{}]", names.join(" "));
+        let ready = match over {
+            Some(reason) => (false, reason, String::new()),
+            None if unready.is_empty() => (true, "", String::new()),
+            None => {
+                let message = format!("containers with unready status: {}", list(&unready));
+                (false, "ContainersNotReady", message)
+            }
+        };
+        let initialized = if incomplete.is_empty() {
+            let reason = if phase == "Succeeded" { "PodCompleted" } else { "" };
+            (true, reason, String::new())
+        } else {
+            let message = format!("containers with incomplete status: {}", list(&incomplete));
+            (false, "ContainersNotInitialized", message)
+        };
+        let gated = if ready.0 { self.gates() } else { ready.clone() };
+        let mut out = Conditions { pod: self.pod, now: self.around.now, list: Vec::new() };
+        out.put("PodReadyToStartContainers", (sandboxed, "", String::new()));
+        out.put("Initialized", initialized);
+        out.put("Ready", gated);
+        out.put("ContainersReady", ready);
+        out.put("PodScheduled", (true, "", String::new()));
+        if let Some((reason, message)) = &self.around.pending {
+            out.put("PodResizePending", (true, reason, message.clone()));
+        }
+        if over.is_none() && self.is_resizing() {
+            let error = self.memory.resize.clone();
+            let reason = if error.is_some() { "Error" } else { "" };
+            out.put("PodResizeInProgress", (true, reason, error.unwrap_or_default()));
+        }
+        if let Some(failed) = self.memory.failed.as_ref().filter(|failed| failed.disrupted) {
+            out.put("DisruptionTarget", (true, "TerminationByKubelet", failed.message.clone()));
+        }
+        out.finish()
+    }
+
+    /// Conditions that others set and the pod waits for.
+    fn gates(&self) -> (bool, &'static str, String) {
+        let status = self.pod.status();
+        let gates = self.pod.spec().readiness_gates();
+        let unmet: Vec<String> = gates
+            .iter()
+            .filter(|gate| !status.is_true(gate.condition_type()))
+            .map(|gate| match status.condition(gate.condition_type()) {
+                Some(_) => format!(
+                    "the status of pod readiness gate \"{}\" is not \"True\", but False",
+                    gate.condition_type()
+                ),
+                None => format!(
+                    "corresponding condition of pod readiness gate \"{}\" does not exist.",
+                    gate.condition_type()
+                ),
+            })
+            .collect();
+        if unmet.is_empty() {
+            return (true, "", String::new());
+        }
+        (false, "ReadinessGatesNotReady", unmet.join(", "))
+    }
+}
+
+struct Conditions<'a> {
+    pod: &'a Pod,
+    now: i64,
+    list: Vec<Value>,
+}
+
+impl Conditions<'_> {
+    fn put(&mut self, name: &str, (good, reason, message): (bool, &str, String)) {
+        let status = if good { "True" } else { "False" };
+        let mut condition = Value::object();
+        condition["type"] = name.into();
+        condition["status"] = status.into();
+        condition["lastProbeTime"] = Value::Null;
+        let old = self.pod.status().condition(name).filter(|old| old.status() == status);
+        condition["lastTransitionTime"] = match old {
+            Some(old) => old.last_transition_time().into(),
+            None => Time::text(self.now / SECOND).into(),
+        };
+        let generation = self.pod.metadata().generation();
+        if generation != 0 {
+            condition["observedGeneration"] = generation.into();
+        }
+        if !reason.is_empty() {
+            condition["reason"] = reason.into();
+        }
+        if !message.is_empty() {
+            condition["message"] = message.into();
+        }
+        self.list.push(condition);
+    }
+
+    /// With those that others have set.
+    fn finish(self) -> Value {
+        let ours: Vec<Text> =
+            self.list.iter().filter_map(|one| one["type"].as_str().map(Text::from)).collect();
+        let theirs = self.pod.status().conditions().iter();
+        let theirs = theirs.filter(|one| {
+            !OWN.contains(&one.type_()) && !ours.iter().any(|name| name == one.type_())
+        });
+        let theirs: Vec<Value> = theirs.map(|one| one.tree().clone()).collect();
+        self.list.into_iter().chain(theirs).collect()
+    }
+}

@@ -1,0 +1,127 @@
+use object::yaml::from_yaml;
+
+use super::*;
+use crate::pod::{observe::Sandbox, plan::Probes};
+
+fn pod(policy: &str) -> Pod {
+    let text = format!(
+        "metadata: {{name: p}}\nspec: {{restartPolicy: {policy}, containers: [{{name: a, image: i}}]}}"
+    );
+    Pod::from(from_yaml(&text).unwrap())
+}
+
+fn seen(state: State, exit_code: i32) -> Observed {
+    let sandbox =
+        Sandbox { id: "s".into(), ready: true, ips: vec!["10.0.0.9".into()], ..Sandbox::default() };
+    let container =
+        Container { id: "c".into(), name: "a".into(), state, exit_code, ..Container::default() };
+    Observed { sandboxes: vec![sandbox], containers: vec![container] }
+}
+
+fn around() -> Surroundings {
+    let host_ips = vec!["10.1.1.1".into()];
+    let now = 1_900_000_000 * SECOND;
+    Surroundings { host_ips, runtime: "r".into(), now, ..Surroundings::default() }
+}
+
+fn condition<'a>(status: &'a Value, name: &str) -> &'a Value {
+    let found = status["conditions"].items().iter();
+    found.into_iter().find(|one| one["type"].as_str() == Some(name)).unwrap()
+}
+
+#[test]
+fn phases_follow_containers_and_policy() {
+    for (policy, state, code, want) in [
+        ("Always", State::Created, 0, "Pending"),
+        ("Always", State::Running, 0, "Running"),
+        ("Always", State::Exited, 1, "Running"),
+        ("OnFailure", State::Exited, 1, "Running"),
+        ("OnFailure", State::Exited, 0, "Succeeded"),
+        ("Never", State::Exited, 0, "Succeeded"),
+        ("Never", State::Exited, 1, "Failed"),
+    ] {
+        let got = status(&pod(policy), &seen(state, code), &Memory::default(), &around());
+        assert_eq!(got["phase"].as_str(), Some(want), "{policy} {state:?} {code}");
+    }
+}
+
+#[test]
+fn readiness_is_what_probes_say() {
+    let (pod, seen) = (pod("Always"), seen(State::Running, 0));
+    let mut memory = Memory::default();
+    let got = status(&pod, &seen, &memory, &around());
+    let ready = condition(&got, "Ready");
+    assert_eq!(ready["status"].as_str(), Some("False"));
+    assert_eq!(ready["message"].as_str(), Some("containers with unready status: [a]"));
+    memory.probes.insert("c".into(), Probes { started: true, ready: true, failed: None });
+    let got = status(&pod, &seen, &memory, &around());
+    assert_eq!(condition(&got, "Ready")["status"].as_str(), Some("True"));
+    assert_eq!(got["podIP"].as_str(), Some("10.0.0.9"));
+    assert_eq!(got["containerStatuses"].items()[0]["containerID"].as_str(), Some("r://c"));
+}
+
+#[test]
+fn a_container_that_waits_shows_why_and_how_it_ended() {
+    let mut memory = Memory::default();
+    memory.waiting.insert("a".into(), ("CrashLoopBackOff".into(), "m".into()));
+    let got = status(&pod("Always"), &seen(State::Exited, 3), &memory, &around());
+    let container = &got["containerStatuses"].items()[0];
+    let waiting = &container["state"]["waiting"];
+    assert_eq!(waiting["reason"].as_str(), Some("CrashLoopBackOff"));
+    assert_eq!(container["lastState"]["terminated"]["exitCode"].as_i64(), Some(3));
+    assert_eq!(container["lastState"]["terminated"]["reason"].as_str(), Some("Error"));
+}
+
+#[test]
+fn a_refused_pod_says_why_and_nothing_else() {
+    let failed = Some(Failure {
+        reason: "OutOfcpu".into(),
+        message: "Pod was rejected: m".into(),
+        refused: true,
+        ..Failure::default()
+    });
+    let memory = Memory { failed, ..Memory::default() };
+    let got = status(&pod("Always"), &Observed::default(), &memory, &around());
+    let names: Vec<&str> = got.entries().map(|(name, _)| name).collect();
+    assert_eq!(got["phase"].as_str(), Some("Failed"));
+    assert_eq!(got["reason"].as_str(), Some("OutOfcpu"));
+    assert!(!names.contains(&"containerStatuses"), "{names:?}");
+}
+
+#[test]
+fn an_evicted_pod_has_failed_once_its_containers_have_ended() {
+    let failed = Some(Failure {
+        reason: "Evicted".into(),
+        message: "m".into(),
+        disrupted: true,
+        ..Failure::default()
+    });
+    let memory = Memory { failed, ..Memory::default() };
+    let got = status(&pod("Always"), &seen(State::Running, 0), &memory, &around());
+    assert_eq!(got["phase"].as_str(), Some("Running"));
+    assert_eq!(got["reason"].as_str(), Some("Evicted"));
+    let got = status(&pod("Always"), &seen(State::Exited, 137), &memory, &around());
+    assert_eq!(got["phase"].as_str(), Some("Failed"));
+    let target = condition(&got, "DisruptionTarget");
+    assert_eq!(target["reason"].as_str(), Some("TerminationByKubelet"));
+}
+
+#[test]
+fn what_was_granted_shows_before_it_is_in_force() {
+    let text = "{metadata: {name: p}, spec: {containers: [{name: a, image: i, resources: {requests: {cpu: 200m}}}]},
+        status: {containerStatuses: [{name: a, containerID: 'r://c', resources: {requests: {cpu: 100m}}}]}}";
+    let pod = Pod::from(from_yaml(text).unwrap());
+    let mut seen = seen(State::Running, 0);
+    seen.containers[0].limits = Some(Limits { cpu_shares: 102, ..Limits::default() });
+    let got = status(&pod, &seen, &Memory::default(), &around());
+    let container = &got["containerStatuses"].items()[0];
+    assert_eq!(container["allocatedResources"]["cpu"].as_str(), Some("200m"));
+    assert_eq!(container["resources"]["requests"]["cpu"].as_str(), Some("100m"));
+    assert_eq!(condition(&got, "PodResizeInProgress")["status"].as_str(), Some("True"));
+    seen.containers[0].limits = Some(Limits { cpu_shares: 204, ..Limits::default() });
+    let got = status(&pod, &seen, &Memory::default(), &around());
+    let container = &got["containerStatuses"].items()[0];
+    assert_eq!(container["resources"]["requests"]["cpu"].as_str(), Some("200m"));
+    let names = got["conditions"].items().iter().filter_map(|one| one["type"].as_str());
+    assert!(!names.into_iter().any(|name| name.starts_with("PodResize")));
+}

@@ -1,0 +1,134 @@
+//! Other amounts for a pod that runs: granted where the node has them, put off where it
+//! has not now, refused where it never will.
+
+use api::core::Pod;
+use object::{Lens, Quantity, Value, to_json};
+
+use crate::admit::{Place, shortages};
+
+/// Why new amounts are not granted: a reason and a message.
+pub(crate) type Pending = (String, String);
+
+/// Whether the node can give the pod what it asks for now.
+pub(crate) fn grant(pod: &Pod, place: &Place<'_>) -> Result<(), Pending> {
+    for (resource, amount) in pod.requests() {
+        let Some(whole) = place.allocatable.get(&*resource) else { continue };
+        let measure = |amount: &Quantity| {
+            if resource == "cpu" { amount.milli_value() } else { amount.value() }
+        };
+        let (requested, capacity) = (measure(&amount), measure(whole));
+        if requested > capacity {
+            let message = format!(
+                "Node didn't have enough capacity: {resource}, requested: {requested}, capacity: {capacity}"
+            );
+            return Err(("Infeasible".into(), message));
+        }
+    }
+    match shortages(pod, place).into_iter().next() {
+        Some(short) => Err(("Deferred".into(), short.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// What events say of it: the pod's amounts as JSON.
+pub(crate) fn told(pod: &Pod, what: &str, error: Option<&str>) -> String {
+    let mut summary = Value::object();
+    for (name, list) in
+        [("initContainers", pod.spec().init_containers()), ("containers", pod.spec().containers())]
+    {
+        let amounts = list.iter().map(|container| {
+            let mut entry = Value::object();
+            entry["name"] = container.name().into();
+            entry["resources"] = container.resources().tree().clone();
+            entry
+        });
+        let amounts: Value = amounts.collect();
+        if !amounts.items().is_empty() {
+            summary[name] = amounts;
+        }
+    }
+    summary["generation"] = pod.metadata().generation().into();
+    if let Some(error) = error {
+        summary["error"] = error.into();
+    }
+    let summary = String::from_utf8_lossy(&to_json(&summary)).into_owned();
+    format!("Pod resize {what}: {summary}")
+}
+
+/// Whether `pod` asks for just what `before` has.
+pub(crate) fn is_granted(pod: &Pod, before: &Pod) -> bool {
+    amounts(pod).eq(amounts(before)) && pod.spec().resources() == before.spec().resources()
+}
+
+/// `pod` with the amounts that `before` has.
+pub(crate) fn granted(pod: &Pod, before: &Pod) -> Pod {
+    if is_granted(pod, before) {
+        return pod.clone();
+    }
+    let mut tree = pod.tree().clone();
+    for list in ["initContainers", "containers"] {
+        let containers = tree["spec"][list].items().to_vec();
+        if containers.is_empty() {
+            continue;
+        }
+        let with = |mut container: Value| {
+            let name = container["name"].as_str().unwrap_or_default().to_owned();
+            if let Some((_, amounts)) = amounts(before).find(|(known, _)| *known == name) {
+                container["resources"] = amounts.clone();
+            }
+            container
+        };
+        tree["spec"][list] = containers.into_iter().map(with).collect();
+    }
+    match before.spec().resources() {
+        Some(whole) => tree["spec"]["resources"] = whole.tree().clone(),
+        None => tree["spec"].remove("resources"),
+    }
+    Pod::from(tree)
+}
+
+fn amounts(pod: &Pod) -> impl Iterator<Item = (&str, &Value)> {
+    pod.spec().all_containers().map(|one| (one.name(), one.resources().tree()))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::core::Node;
+    use object::{quantity::Format, yaml::from_yaml};
+
+    use super::*;
+
+    fn pod(cpu: &str) -> Pod {
+        let text = format!(
+            "{{metadata: {{name: p}}, spec: {{containers: [{{name: a, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}"
+        );
+        Pod::from(from_yaml(&text).unwrap())
+    }
+
+    #[test]
+    fn granted_now_later_or_never() {
+        let node = Node::from(from_yaml("{metadata: {name: n}}").unwrap());
+        let amount = |n| Quantity::new(n, Format::DecimalSi);
+        let allocatable = [("cpu".to_owned(), amount(2)), ("pods".to_owned(), amount(9))].into();
+        let others = [pod("1")];
+        let place =
+            Place { node: &node, allocatable: &allocatable, others: &others, pressure: &[] };
+        grant(&pod("1"), &place).unwrap();
+        let (reason, message) = grant(&pod("1500m"), &place).unwrap_err();
+        assert_eq!(reason, "Deferred");
+        assert!(message.ends_with("cpu, requested: 1500, used: 1000, capacity: 2000"), "{message}");
+        let (reason, message) = grant(&pod("3"), &place).unwrap_err();
+        assert_eq!(reason, "Infeasible");
+        let want = "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000";
+        assert_eq!(message, want);
+    }
+
+    #[test]
+    fn what_is_not_granted_stays_as_it_was() {
+        let (before, now) = (pod("1"), pod("2"));
+        assert!(!is_granted(&now, &before));
+        let got = granted(&now, &before);
+        assert!(is_granted(&got, &before));
+        assert_eq!(got.spec().containers().iter().next().unwrap().image(), "i");
+    }
+}

@@ -1,0 +1,222 @@
+//! Logs of containers that grow: the current one is put aside once it is large, those put
+//! aside are packed, and only so many are kept.
+//!
+//! ```text
+//!  0.log                          what the container writes now
+//!  0.log.20261116-080000          the last one put aside, which readers may still follow
+//!  0.log.20261116-070000.gz       older ones, packed
+//! ```
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use flate2::{Compression, write::GzEncoder};
+use object::Time;
+use tokio::{task::spawn_blocking, time::sleep};
+use tracing::warn;
+
+use crate::{Host, runtime::labels};
+
+/// How large logs become, and how many are kept of each container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes.
+    pub size: u64,
+    /// With the current one; at least two.
+    pub files: usize,
+}
+
+const LOOK: Duration = Duration::from_secs(10);
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { size: 10 << 20, files: 5 }
+    }
+}
+
+pub(crate) fn start(host: &Arc<Host>) {
+    let host = host.clone();
+    let cx = host.cx.clone();
+    cx.spawn("log rotation", async move {
+        loop {
+            sleep(LOOK).await;
+            for log in large(&host.config.logs, host.config.log_limits.size) {
+                if let Err(why) = rotate(&host, &log).await {
+                    warn!(log = %log.path.display(), why, "a log cannot be put aside");
+                }
+            }
+        }
+    });
+}
+
+/// A log: `FOLDER/NAMESPACE_POD_UID/CONTAINER/RESTARTS.log`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Log {
+    path: PathBuf,
+    uid: String,
+    container: String,
+    restarts: String,
+}
+
+fn large(folder: &Path, size: u64) -> Vec<Log> {
+    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut found = Vec::new();
+    for pod in entries(folder) {
+        let pod = pod.path();
+        let Some(uid) = name(&pod).rsplit('_').next().map(str::to_owned) else { continue };
+        for container in entries(&pod) {
+            for log in entries(&container.path()) {
+                let path = log.path();
+                let restarts = name(&path).strip_suffix(".log").map(str::to_owned);
+                let is_large = log.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > size);
+                if let (Some(restarts), true) = (restarts, is_large) {
+                    let container = name(&container.path());
+                    found.push(Log { path, uid: uid.clone(), container, restarts });
+                }
+            }
+        }
+    }
+    found
+}
+
+async fn rotate(host: &Arc<Host>, log: &Log) -> Result<(), String> {
+    let selector: HashMap<_, _> = [
+        (labels::UID.to_owned(), log.uid.clone()),
+        (labels::CONTAINER.to_owned(), log.container.clone()),
+    ]
+    .into();
+    let found = host.runtime.containers(selector).await.map_err(|error| error.to_string())?;
+    let running = found.into_iter().find(|one| {
+        one.state() == container::cri::ContainerState::ContainerRunning
+            && one.annotations.get(labels::RESTARTS) == Some(&log.restarts)
+    });
+    let Some(running) = running else { return Ok(()) }; // what has ended grows no more
+    let (path, files) = (log.path.clone(), host.config.log_limits.files);
+    let tidied = spawn_blocking(move || tidy(&path, files)).await;
+    tidied.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    let aside = aside(&log.path, host.now());
+    fs::rename(&log.path, &aside).map_err(|error| error.to_string())?;
+    if let Err(error) = host.runtime.reopen_log(&running.id).await {
+        // the container still writes there: it must stay the current one
+        fs::rename(&aside, &log.path).map_err(|error| error.to_string())?;
+        return Err(error.message().to_owned());
+    }
+    Ok(())
+}
+
+fn aside(path: &Path, now: i64) -> PathBuf {
+    let digits: String = Time::text(now).chars().filter(char::is_ascii_digit).collect();
+    let (day, time) = digits.split_at(8.min(digits.len()));
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{day}-{time}"));
+    name.into()
+}
+
+/// Packs what was put aside and removes the oldest, so that one more has its place.
+fn tidy(path: &Path, files: usize) -> io::Result<()> {
+    let mut old = put_aside(path)?;
+    // the current one and the one that is put aside next have their places
+    let excess = old.len().saturating_sub(files.saturating_sub(2));
+    for gone in old.drain(..excess) {
+        fs::remove_file(gone)?;
+    }
+    for plain in old.iter().filter(|path| path.extension().is_none_or(|kind| kind != "gz")) {
+        pack(plain)?;
+    }
+    Ok(())
+}
+
+/// The oldest first; what a crash left half packed goes.
+fn put_aside(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let stem = format!("{}.", path.file_name().unwrap_or_default().to_string_lossy());
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with(&stem) {
+            continue;
+        }
+        if entry.path().extension().is_some_and(|kind| kind == "tmp") {
+            fs::remove_file(entry.path())?;
+        } else {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn pack(path: &Path) -> io::Result<()> {
+    let with = |end: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    let (half, whole) = (with(".tmp"), with(".gz"));
+    let mut packed = GzEncoder::new(File::create(&half)?, Compression::default());
+    io::copy(&mut File::open(path)?, &mut packed)?;
+    packed.finish()?;
+    fs::rename(half, whole)?;
+    fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_goes_and_the_rest_is_packed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, text) in [
+            ("0.log", "now"),
+            ("0.log.20260101-000000.gz", "oldest"),
+            ("0.log.20260102-000000.gz", "old"),
+            ("0.log.20260103-000000", "last"),
+            ("0.log.20260103-000000.tmp", "half"),
+            ("1.log", "another"),
+        ] {
+            fs::write(at(name), text).unwrap();
+        }
+        tidy(&at("0.log"), 4).unwrap();
+        let mut left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        let want = ["0.log", "0.log.20260102-000000.gz", "0.log.20260103-000000.gz", "1.log"];
+        assert_eq!(left, want);
+        let mut text = String::new();
+        let packed = File::open(at("0.log.20260103-000000.gz")).unwrap();
+        flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "last");
+        let aside = aside(Path::new("/x/0.log"), 0);
+        assert_eq!(aside, Path::new("/x/0.log.19700101-000000"));
+    }
+
+    #[test]
+    fn only_large_logs_of_containers_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = folder.path().join("default_web_u-1/app");
+        fs::create_dir_all(&logs).unwrap();
+        fs::write(logs.join("2.log"), "0123456789").unwrap();
+        fs::write(logs.join("2.log.20260101-000000"), "0123456789").unwrap();
+        let found = large(folder.path(), 9);
+        let log = Log {
+            path: logs.join("2.log"),
+            uid: "u-1".into(),
+            container: "app".into(),
+            restarts: "2".into(),
+        };
+        assert_eq!(found, [log]);
+        assert!(large(folder.path(), 10).is_empty());
+    }
+}

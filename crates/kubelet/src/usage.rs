@@ -1,0 +1,168 @@
+//! What pods use, as the runtime and the disk tell.
+
+use std::{fs, os::unix::fs::MetadataExt, path::Path, time::Duration};
+
+use api::core;
+use container::cri::{
+    self, ContainerStats, CpuUsage, ListPodSandboxStatsRequest, MemoryUsage, PodSandboxStats,
+    UInt64Value,
+};
+
+use crate::{
+    Config, Host,
+    runtime::{labels, within},
+};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pod {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: String,
+    pub(crate) cpu: Cpu,
+    pub(crate) memory: Memory,
+    pub(crate) network: Option<cri::NetworkUsage>,
+    pub(crate) processes: u64,
+    pub(crate) containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Container {
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) cpu: Cpu,
+    pub(crate) memory: Memory,
+    pub(crate) layer_bytes: u64,
+    pub(crate) layer_inodes: u64,
+    pub(crate) log_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cpu {
+    /// Nanoseconds since 1970.
+    pub(crate) time: i64,
+    /// Nanoseconds of a core, from the start.
+    pub(crate) total: u64,
+    /// Billionths of a core, at the moment; where the runtime says so.
+    pub(crate) now: Option<u64>,
+}
+
+/// In bytes, and in faults.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) working_set: u64,
+    pub(crate) usage: u64,
+    pub(crate) rss: u64,
+    pub(crate) available: Option<u64>,
+    pub(crate) faults: u64,
+    pub(crate) major_faults: u64,
+}
+
+/// All pods that are up.
+pub(crate) async fn pods(host: &Host) -> Result<Vec<Pod>, String> {
+    let mut cri = host.runtime.cri();
+    let asked = cri.runtime.list_pod_sandbox_stats(ListPodSandboxStatsRequest { filter: None });
+    let answer = within(PATIENCE, asked).await.map_err(|error| error.message().to_owned())?;
+    Ok(answer.stats.into_iter().filter_map(|stats| pod(&host.config, stats)).collect())
+}
+
+/// Bytes of each volume on disk that is the pod's own.
+pub(crate) fn volumes(config: &Config, pod: &core::Pod) -> Vec<(String, i64)> {
+    let folder = config.pod_folder(pod.metadata().uid()).join("volumes/kubernetes.io~empty-dir");
+    let own = pod.spec().volumes().iter().filter(|volume| {
+        let source = volume.volume_source().empty_dir();
+        source.is_some_and(|empty| empty.medium() != "Memory")
+    });
+    own.map(|volume| {
+        let (bytes, _) = size(&folder.join(volume.name()));
+        (volume.name().to_owned(), i64::try_from(bytes).unwrap_or(i64::MAX))
+    })
+    .collect()
+}
+
+/// Bytes on disk and entries below a folder.
+pub(crate) fn size(folder: &Path) -> (u64, u64) {
+    let (mut bytes, mut inodes) = (0, 0);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(meta) = entry.metadata() else { continue };
+        bytes += meta.blocks() * 512;
+        inodes += 1;
+        if meta.is_dir() {
+            let (more, others) = size(&entry.path());
+            bytes += more;
+            inodes += others;
+        }
+    }
+    (bytes, inodes)
+}
+
+fn pod(config: &Config, stats: PodSandboxStats) -> Option<Pod> {
+    let told = stats.attributes?;
+    let label = |name: &str| told.labels.get(name).cloned();
+    let (name, namespace) = (label(labels::NAME)?, label(labels::NAMESPACE)?);
+    let uid = label(labels::UID)?;
+    let linux = stats.linux.unwrap_or_default();
+    let logs = config.log_folder(&namespace, &name, &uid);
+    Some(Pod {
+        cpu: linux.cpu.map(Cpu::from).unwrap_or_default(),
+        memory: linux.memory.map(Memory::from).unwrap_or_default(),
+        network: linux.network,
+        processes: value(linux.process.and_then(|process| process.process_count)),
+        containers: linux.containers.into_iter().filter_map(|one| container(&logs, one)).collect(),
+        name,
+        namespace,
+        uid,
+    })
+}
+
+fn container(logs: &Path, stats: ContainerStats) -> Option<Container> {
+    let told = stats.attributes?;
+    let name = told.labels.get(labels::CONTAINER)?.clone();
+    let layer = stats.writable_layer.unwrap_or_default();
+    Some(Container {
+        log_bytes: size(&logs.join(&name)).0,
+        name,
+        id: told.id,
+        cpu: stats.cpu.map(Cpu::from).unwrap_or_default(),
+        memory: stats.memory.map(Memory::from).unwrap_or_default(),
+        layer_bytes: value(layer.used_bytes),
+        layer_inodes: value(layer.inodes_used),
+    })
+}
+
+impl From<CpuUsage> for Cpu {
+    fn from(told: CpuUsage) -> Self {
+        Self {
+            time: told.timestamp,
+            total: value(told.usage_core_nano_seconds),
+            now: told.usage_nano_cores.map(|cores| cores.value),
+        }
+    }
+}
+
+impl From<MemoryUsage> for Memory {
+    fn from(told: MemoryUsage) -> Self {
+        Self {
+            working_set: value(told.working_set_bytes),
+            usage: value(told.usage_bytes),
+            rss: value(told.rss_bytes),
+            available: told.available_bytes.map(|bytes| bytes.value),
+            faults: value(told.page_faults),
+            major_faults: value(told.major_page_faults),
+        }
+    }
+}
+
+fn value(told: Option<UInt64Value>) -> u64 {
+    told.map_or(0, |told| told.value)
+}
+
+#[test]
+fn what_is_below_a_folder_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("a")).unwrap();
+    fs::write(folder.path().join("a/b"), vec![1; 10_000]).unwrap();
+    let (bytes, inodes) = size(folder.path());
+    assert!(bytes >= 10_000 && inodes == 2, "{bytes} {inodes}");
+}

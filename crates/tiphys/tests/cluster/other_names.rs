@@ -1,0 +1,83 @@
+//! The cluster's name server is an ordinary workload: it can be deleted, and another's
+//! manifest applied in its place, at the same address.
+
+use crate::world::World;
+
+/// A name server that others installed: other names, another domain, its own way to be
+/// deployed; only the address is the one that pods are told of.
+const OTHER: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: names, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: names}
+rules: [{apiGroups: [''], resources: [namespaces, pods, services], verbs: [list, watch]},
+  {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: names}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: names}
+subjects: [{kind: ServiceAccount, name: names, namespace: default}]
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: names, namespace: default}
+spec:
+  selector: {matchLabels: {app: names}}
+  template:
+    metadata: {labels: {app: names}}
+    spec:
+      serviceAccountName: names
+      dnsPolicy: Default
+      containers:
+      - name: names
+        image: IMAGE
+        command: [/tiphys, dns, --domain=names.other.test]
+        ports: [{containerPort: 53, protocol: UDP}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: names, namespace: default}
+spec:
+  clusterIP: ADDRESS
+  selector: {app: names}
+  ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53}]
+";
+
+#[test]
+fn another_name_server_takes_the_place_of_ours() {
+    let world = World::new("names");
+    world.tiphys(&["up", "--node-name", "n1", "--demo"]);
+    let system = |args: &[&str]| world.kubectl(&[&["-n", "kube-system"], args].concat());
+    let image = "jsonpath={.spec.template.spec.containers[0].image}";
+    let image = system(&["get", "deploy", "coredns", "-o", image]);
+    let address = system(&["get", "service", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"]);
+    let pod = world.kubectl(&["get", "pods", "-l", "app=hello", "-o", "name"]);
+    let pod = pod.lines().next().expect("a pod");
+    let answers = |domain: &str| {
+        let url = format!("http://hello.default.svc.{domain}/");
+        let fetch = ["exec", pod, "--", "/tiphys", "hello", "--fetch", &url];
+        world.try_kubectl(&fetch).contains("Hello from hello-")
+    };
+    world.until("our server answers", || answers("cluster.local"));
+    assert!(!answers("names.other.test"), "nobody serves that domain yet");
+
+    system(&["delete", "deploy/coredns", "service/kube-dns", "serviceaccount/coredns"]);
+    let other = OTHER.replace("IMAGE", &image).replace("ADDRESS", &address);
+    let file = world.file("other.yaml", &other);
+    world.until("the address is free", || {
+        world.try_kubectl(&["apply", "-f", &file]).contains("service/names")
+    });
+    world.until("the other server answers", || answers("names.other.test"));
+
+    // a restart does not bring back what was deleted
+    world.kill("control");
+    world.until("the node is ready again", || {
+        world.try_kubectl(&["get", "nodes"]).contains(" Ready ")
+    });
+    assert_eq!(system(&["get", "deploy", "-o", "name"]), "");
+    assert!(answers("names.other.test"));
+}
