@@ -43,12 +43,12 @@ pub fn new(kind: &str, options: &[(&str, Option<&str>)], attributes: u64) -> io:
 
 /// Folders on top of each other, the first on top; `upper`: above them one that is written
 /// to, and one that the kernel works in.
-pub fn overlay(layers: &[&str], upper: Option<(&str, &str)>) -> io::Result<OwnedFd> {
+pub fn overlay(layers: &[impl AsRef<str>], upper: Option<(&str, &str)>) -> io::Result<OwnedFd> {
     let mut above = Vec::new();
     if let Some((upper, work)) = upper {
         above.extend([("upperdir", Some(upper)), ("workdir", Some(work))]);
     }
-    let each = layers.iter().map(|layer| ("lowerdir+", Some(*layer)));
+    let each = layers.iter().map(|layer| ("lowerdir+", Some(layer.as_ref())));
     let options: Vec<_> = each.chain(above.iter().copied()).collect();
     match new("overlay", &options, 0) {
         // kernels before 6.7 take all layers as one short word
@@ -58,11 +58,14 @@ pub fn overlay(layers: &[&str], upper: Option<(&str, &str)>) -> io::Result<Owned
 }
 
 /// Layers are named by their descriptors, since a word has 255 bytes at the most.
-fn overlay_of_word(layers: &[&str], above: &[(&str, Option<&str>)]) -> io::Result<OwnedFd> {
+fn overlay_of_word(
+    layers: &[impl AsRef<str>],
+    above: &[(&str, Option<&str>)],
+) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = |path: &str| Ok(open(path, flags, Mode::empty())?);
     let opened: Vec<OwnedFd> =
-        layers.iter().map(|layer| folder(layer)).collect::<io::Result<_>>()?;
+        layers.iter().map(|layer| folder(layer.as_ref())).collect::<io::Result<_>>()?;
     let names: Vec<String> = opened.iter().map(|layer| layer.as_raw_fd().to_string()).collect();
     let word = names.join(":");
     let mut options = vec![("lowerdir", Some(word.as_str()))];

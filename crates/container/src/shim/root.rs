@@ -60,8 +60,43 @@ fn overlay(spec: &Container, users: Option<&File>) -> io::Result<OwnedFd> {
     }
     let upper = path(&spec.root.upper)?;
     let work = path(&spec.root.work)?;
-    let layers: Vec<&str> = layers.iter().map(String::as_str).collect();
-    mount::overlay(&layers, Some((&upper, &work)))
+    let above = Some((upper.as_str(), work.as_str()));
+    match mount::overlay(&layers, above) {
+        // kernels before 6.15 take only what is attached somewhere
+        Err(error) if !held.is_empty() && error.raw_os_error() == Some(22) => {
+            let beside = spec.root.upper.with_file_name("mapped");
+            let attached = Attached::new(held, &beside)?;
+            let paths: io::Result<Vec<String>> = attached.0.iter().map(|at| path(at)).collect();
+            mount::overlay(&paths?, above)
+        }
+        made => made,
+    }
+}
+
+/// Trees that are attached as long as this lives.
+struct Attached(Vec<std::path::PathBuf>);
+
+impl Attached {
+    fn new(trees: Vec<OwnedFd>, folder: &Path) -> io::Result<Self> {
+        let mut attached = Self(Vec::new());
+        for (number, tree) in trees.into_iter().enumerate() {
+            let at = folder.join(number.to_string());
+            std::fs::create_dir_all(&at)?;
+            mount::attach(tree, place(&at)?)?;
+            attached.0.push(at);
+        }
+        Ok(attached)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        for at in &self.0 {
+            if let Err(error) = mount::detach(at) {
+                eprintln!("{}: {error}", at.display()); // the shim has no other log
+            }
+        }
+    }
 }
 
 /// Layers belong to the host's users; in a user namespace they are shown with its own.

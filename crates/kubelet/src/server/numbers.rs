@@ -14,6 +14,74 @@ use crate::{Host, node::machine, usage};
 /// A number of a container, and what it is called.
 type Column = (&'static str, &'static str, &'static str, fn(&usage::Container) -> String);
 
+const RESOURCE: [Column; 4] = [
+    (
+        "container_cpu_usage_seconds_total",
+        "counter",
+        "Cumulative cpu time consumed by the container in core-seconds",
+        |one| seconds(one.cpu.total),
+    ),
+    (
+        "container_memory_working_set_bytes",
+        "gauge",
+        "Current working set of the container in bytes",
+        |one| one.memory.working_set.to_string(),
+    ),
+    (
+        "container_swap_usage_bytes",
+        "gauge",
+        "Current amount of the container swap usage in bytes. Reported only on non-windows systems",
+        |_| "0".into(),
+    ),
+    (
+        "container_start_time_seconds",
+        "gauge",
+        "Start time of the container since unix epoch in seconds",
+        |_| String::new(),
+    ),
+];
+
+const CADVISOR: [Column; 9] = [
+    (
+        "container_cpu_usage_seconds_total",
+        "counter",
+        "Cumulative cpu time consumed in seconds.",
+        |one| seconds(one.cpu.total),
+    ),
+    (
+        "container_memory_usage_bytes",
+        "gauge",
+        "Current memory usage in bytes, including all memory regardless of when it was accessed",
+        |one| one.memory.usage.to_string(),
+    ),
+    ("container_memory_working_set_bytes", "gauge", "Current working set in bytes.", |one| {
+        one.memory.working_set.to_string()
+    }),
+    ("container_memory_rss", "gauge", "Size of RSS in bytes.", |one| one.memory.rss.to_string()),
+    ("container_memory_cache", "gauge", "Number of bytes of page cache memory.", |one| {
+        one.memory.usage.saturating_sub(one.memory.rss).to_string()
+    }),
+    (
+        "container_fs_usage_bytes",
+        "gauge",
+        "Number of bytes that are consumed by the container on this filesystem.",
+        |one| one.layer_bytes.to_string(),
+    ),
+    ("container_fs_inodes_total", "gauge", "Number of Inodes", |one| one.layer_inodes.to_string()),
+    (
+        "container_start_time_seconds",
+        "gauge",
+        "Start time of the container since unix epoch in seconds.",
+        |_| String::new(),
+    ),
+    ("container_last_seen", "gauge", "Last time a container was seen by the exporter", |one| {
+        (one.cpu.time / 1_000_000_000).to_string()
+    }),
+];
+
+/// The column that is a time and has none.
+const START: &str = "container_start_time_seconds";
+
 pub(crate) fn metrics(host: &Host) -> Answer {
     let mut out = Exposition::default();
     let node = &*host.config.node_name;
@@ -44,43 +112,10 @@ pub(crate) async fn resource(host: &Host) -> Answer {
     let failed = u8::from(pods.is_err());
     let pods = pods.unwrap_or_default();
     let starts = starts(host).await;
-    let columns: [Column; 4] = [
-        (
-            "container_cpu_usage_seconds_total",
-            "counter",
-            "Cumulative cpu time consumed by the container in core-seconds",
-            |one| seconds(one.cpu.total),
-        ),
-        (
-            "container_memory_working_set_bytes",
-            "gauge",
-            "Current working set of the container in bytes",
-            |one| one.memory.working_set.to_string(),
-        ),
-        (
-            "container_swap_usage_bytes",
-            "gauge",
-            "Current amount of the container swap usage in bytes. Reported only on non-windows systems",
-            |_| "0".into(),
-        ),
-        (
-            "container_start_time_seconds",
-            "gauge",
-            "Start time of the container since unix epoch in seconds",
-            |_| String::new(),
-        ),
-    ];
-    for (name, kind, help, of) in columns {
-        let mut family = out.family(name, kind, help);
-        for (pod, one) in containers(&pods) {
-            let labels =
-                [("container", &*one.name), ("namespace", &pod.namespace), ("pod", &pod.name)];
-            match starts.get(&one.id).filter(|_| name == "container_start_time_seconds") {
-                Some(start) => family.put(&labels, start, None),
-                None => family.put(&labels, of(one), Some(one.cpu.time)),
-            }
-        }
-    }
+    of_containers(&mut out, &RESOURCE, &pods, &starts, |pod, one, _| {
+        let labels = [("container", &one.name), ("namespace", &pod.namespace), ("pod", &pod.name)];
+        labels.map(|(name, value)| (name, value.clone())).into()
+    });
     for (name, kind, help, of) in [
         (
             "pod_cpu_usage_seconds_total",
@@ -129,67 +164,16 @@ pub(crate) async fn cadvisor(host: &Host) -> Answer {
     };
     let starts = starts(host).await;
     let mut out = Exposition::default();
-    let columns: [Column; 9] = [
-        (
-            "container_cpu_usage_seconds_total",
-            "counter",
-            "Cumulative cpu time consumed in seconds.",
-            |one| seconds(one.cpu.total),
-        ),
-        (
-            "container_memory_usage_bytes",
-            "gauge",
-            "Current memory usage in bytes, including all memory regardless of when it was accessed",
-            |one| one.memory.usage.to_string(),
-        ),
-        ("container_memory_working_set_bytes", "gauge", "Current working set in bytes.", |one| {
-            one.memory.working_set.to_string()
-        }),
-        ("container_memory_rss", "gauge", "Size of RSS in bytes.", |one| {
-            one.memory.rss.to_string()
-        }),
-        ("container_memory_cache", "gauge", "Number of bytes of page cache memory.", |one| {
-            one.memory.usage.saturating_sub(one.memory.rss).to_string()
-        }),
-        (
-            "container_fs_usage_bytes",
-            "gauge",
-            "Number of bytes that are consumed by the container on this filesystem.",
-            |one| one.layer_bytes.to_string(),
-        ),
-        ("container_fs_inodes_total", "gauge", "Number of Inodes", |one| {
-            one.layer_inodes.to_string()
-        }),
-        (
-            "container_start_time_seconds",
-            "gauge",
-            "Start time of the container since unix epoch in seconds.",
-            |_| String::new(),
-        ),
-        ("container_last_seen", "gauge", "Last time a container was seen by the exporter", |one| {
-            (one.cpu.time / 1_000_000_000).to_string()
-        }),
-    ];
-    for (name, kind, help, of) in columns {
-        let mut family = out.family(name, kind, help);
-        for (pod, one) in containers(&pods) {
-            let id = format!("/kubepods/pod{}/{}", pod.uid, one.id);
-            let start = starts.get(&one.id);
-            let image = start.map(|start| &*start.image).unwrap_or_default();
-            let labels = [
-                ("container", &*one.name),
-                ("id", &id),
-                ("image", image),
-                ("name", &one.id),
-                ("namespace", &pod.namespace),
-                ("pod", &pod.name),
-            ];
-            match start.filter(|_| name == "container_start_time_seconds") {
-                Some(start) => family.put(&labels, start, Some(one.cpu.time)),
-                None => family.put(&labels, of(one), Some(one.cpu.time)),
-            }
-        }
-    }
+    of_containers(&mut out, &CADVISOR, &pods, &starts, |pod, one, image| {
+        vec![
+            ("container", one.name.clone()),
+            ("id", format!("/kubepods/pod{}/{}", pod.uid, one.id)),
+            ("image", image.to_owned()),
+            ("name", one.id.clone()),
+            ("namespace", pod.namespace.clone()),
+            ("pod", pod.name.clone()),
+        ]
+    });
     let mut family = out.family(
         "container_memory_failures_total",
         "counter",
@@ -243,6 +227,31 @@ pub(super) fn node() -> (u64, u64) {
 
 fn containers(pods: &[usage::Pod]) -> impl Iterator<Item = (&usage::Pod, &usage::Container)> {
     pods.iter().flat_map(|pod| pod.containers.iter().map(move |one| (pod, one)))
+}
+
+/// Labels of a container of a pod, made from this image.
+type Labels = fn(&usage::Pod, &usage::Container, &str) -> Vec<(&'static str, String)>;
+
+fn of_containers(
+    out: &mut Exposition,
+    columns: &[Column],
+    pods: &[usage::Pod],
+    starts: &HashMap<String, Start>,
+    labels: Labels,
+) {
+    for (name, kind, help, of) in columns {
+        let mut family = out.family(name, kind, help);
+        for (pod, one) in containers(pods) {
+            let start = starts.get(&one.id);
+            let labels = labels(pod, one, start.map(|start| &*start.image).unwrap_or_default());
+            let labels: Vec<_> =
+                labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            match start.filter(|_| *name == START) {
+                Some(start) => family.put(&labels, start, None),
+                None => family.put(&labels, of(one), Some(one.cpu.time)),
+            }
+        }
+    }
 }
 
 fn network(out: &mut Exposition, pods: &[usage::Pod]) {
