@@ -77,7 +77,7 @@ pub async fn read(body: Incoming, limit: usize) -> Result<Bytes, Status> {
             Ok(bytes)
         }
         Err(error) if error.is::<LengthLimitError>() => {
-            Err(Status::too_large(format!("limit is {limit}")))
+            Err(Status::too_large(format!("Request entity too large: limit is {limit}")))
         }
         Err(error) => Err(Status::bad_request(format!("cannot read the body: {error}"))),
     }

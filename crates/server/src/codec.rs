@@ -1,8 +1,10 @@
 //! Between bodies and trees.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, header::CONTENT_TYPE};
 use object::{
-    Object, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_lenient,
+    Object, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_noting,
 };
 use schema::{Definition, Errors, Path, protobuf};
 
@@ -33,8 +35,16 @@ pub fn decode_body(
 ) -> Result<Decoded, Status> {
     let (mut object, twice) = parse(definition, headers, body)?;
     check_type(kinds, &object, definition)?;
-    let decoded = fit(definition, query, &mut object, &twice)?;
-    Ok(Decoded { object, warnings: decoded })
+    let warnings = fit(definition, query, &mut object, &twice)?;
+    Ok(Decoded { object, warnings })
+}
+
+/// What a body gives twice.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Twice {
+    paths: Vec<String>,
+    /// As YAML's reader tells it.
+    lines: Vec<String>,
 }
 
 /// Makes a tree fit the kind, and says what is odd about it.
@@ -42,7 +52,7 @@ pub(crate) fn fit(
     definition: &Definition,
     query: &Query,
     object: &mut Value,
-    twice: &[String],
+    twice: &Twice,
 ) -> Result<Vec<String>, Status> {
     let mut unknown = Vec::new();
     let version = definition.names.version;
@@ -58,12 +68,20 @@ pub(crate) fn fit(
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         })
     };
-    let odd: Vec<String> = unknown
-        .iter()
-        .map(|path| format!("unknown field {path:?}"))
-        .chain(twice.iter().filter(is_known).map(|path| format!("duplicate field {path:?}")))
+    let validation = validation(query);
+    let lines = match validation {
+        Validation::Strict if !twice.lines.is_empty() => {
+            vec![format!("yaml: unmarshal errors:\n  {}", twice.lines.join("\n  "))]
+        }
+        _ => twice.lines.clone(),
+    };
+    let paths = twice.paths.iter().filter(is_known);
+    let odd: Vec<String> = lines
+        .into_iter()
+        .chain(unknown.iter().map(|path| format!("unknown field {path:?}")))
+        .chain(paths.map(|path| format!("duplicate field {path:?}")))
         .collect();
-    match validation(query) {
+    match validation {
         Validation::Ignore => Ok(Vec::new()),
         Validation::Strict if !odd.is_empty() => {
             let kind = definition.names.kind;
@@ -83,7 +101,7 @@ fn parse(
     definition: &Definition,
     headers: &HeaderMap,
     body: &[u8],
-) -> Result<(Value, Vec<String>), Status> {
+) -> Result<(Value, Twice), Status> {
     let names = &definition.names;
     let unreadable = |error: &dyn std::fmt::Display| {
         unrecognized(
@@ -92,34 +110,60 @@ fn parse(
             body,
         )
     };
-    let mut twice = Vec::new();
+    let mut twice = Twice::default();
     let object = match media_type(headers) {
-        "" | "application/json" => {
-            from_json_strict(body, &mut twice).map_err(|error| unreadable(&error))?
-        }
+        "" | "application/json" => from_json_strict(&replaced(body), &mut twice.paths)
+            .map_err(|error| unreadable(&error))?,
         "application/yaml" => {
-            let text = std::str::from_utf8(body).map_err(|error| unreadable(&error))?;
-            from_yaml_lenient(text).map_err(|error| unreadable(&error))?
+            let text = std::str::from_utf8(body)
+                .map_err(|_| unrecognized(names.kind, "yaml: invalid leading UTF-8 octet", body))?;
+            let (object, lines) = from_yaml_noting(text)
+                .map_err(|error| unrecognized(names.kind, &error.to_string(), body))?;
+            twice.lines = lines;
+            object
         }
         "application/vnd.kubernetes.protobuf" => {
+            if body == protobuf::MAGIC {
+                return Err(unrecognized(names.kind, "empty body", body));
+            }
             let opened = protobuf::open(body).map_err(|_| {
-                let why = "provided data does not appear to be a protobuf message, expected prefix \
-                           [107 56 115 0]";
+                let why = match body {
+                    [] => "empty data",
+                    body if body.starts_with(protobuf::MAGIC) => "unexpected EOF",
+                    _ => {
+                        "provided data does not appear to be a protobuf message, expected prefix \
+                         [107 56 115 0]"
+                    }
+                };
                 unrecognized(names.kind, why, body)
             })?;
-            let message = protobuf::decode(&definition.shape, opened.message)
-                .map_err(|error| Status::bad_request(error.to_string()))?;
+            let message = protobuf::decode(&definition.shape, opened.message).map_err(|_| {
+                let (kind, version) = (names.kind, names.version);
+                Status::bad_request(format!(
+                    "{kind} in version {version:?} cannot be handled as a {kind}: unexpected EOF"
+                ))
+            })?;
             let named = Object::from(message).with_api_version(opened.api_version);
             named.with_kind(opened.kind).into()
         }
         _ => return Err(unsupported()),
     };
+    twice.paths.dedup();
     let mut object = if object.is_null() { Value::object() } else { object };
     if let Some(what) = other_than_object(&object) {
         return Err(unreadable(&format_args!(
             "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
              \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
         )));
+    }
+    for name in ["apiVersion", "kind"] {
+        let value = object.get(name);
+        if !(value.is_null() || value.as_str().is_some()) {
+            let what = other_than_object(value).unwrap_or("object");
+            return Err(unreadable(&format_args!(
+                "json: cannot unmarshal {what} into Go struct field .{name} of type string"
+            )));
+        }
     }
     let version = Object::view(&object).api_version();
     if version.matches('/').count() > 1 {
@@ -145,7 +189,33 @@ fn parse(
     Ok((object, twice))
 }
 
-fn other_than_object(tree: &Value) -> Option<&'static str> {
+/// What is no UTF-8 within a text, replaced as Go does when it reads JSON.
+pub(crate) fn replaced(body: &[u8]) -> Cow<'_, [u8]> {
+    if std::str::from_utf8(body).is_ok() {
+        return Cow::Borrowed(body);
+    }
+    let (mut out, mut inside, mut escaped) = (Vec::with_capacity(body.len()), false, false);
+    for chunk in body.utf8_chunks() {
+        for byte in chunk.valid().bytes() {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if inside => escaped = true,
+                b'"' => inside = !inside,
+                _ => {}
+            }
+        }
+        out.extend_from_slice(chunk.valid().as_bytes());
+        for byte in chunk.invalid() {
+            match inside {
+                true => out.extend_from_slice("\u{fffd}".as_bytes()),
+                false => out.push(*byte),
+            }
+        }
+    }
+    Cow::Owned(out)
+}
+
+pub(crate) fn other_than_object(tree: &Value) -> Option<&'static str> {
     match tree {
         Value::List(_) => Some("array"),
         tree if tree.is_object() => None,
@@ -260,5 +330,19 @@ pub(crate) fn validation(query: &Query) -> Validation {
         "Ignore" => Validation::Ignore,
         "Strict" => Validation::Strict,
         _ => Validation::Warn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_texts_are_repaired() {
+        assert_eq!(
+            &*replaced(b"{\"a\":\"x\xe2\x82y\"}"),
+            "{\"a\":\"x\u{fffd}\u{fffd}y\"}".as_bytes()
+        );
+        assert_eq!(&*replaced(b"{\"a\\\"\":\xff}"), b"{\"a\\\"\":\xff}");
     }
 }

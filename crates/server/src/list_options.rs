@@ -12,7 +12,7 @@ use crate::{
     Page, Query, Registry, Reply, Request, Selection, Served, Server, Start,
     metrics::Labels,
     negotiate::{Offer, negotiate},
-    registry::{chance, store_status},
+    registry::{chance, store_status, unparsed},
     watching::{self, Terms},
 };
 
@@ -153,9 +153,10 @@ fn number(text: &str) -> Result<u64, Status> {
         return Ok(0);
     }
     text.parse().map_err(|_| {
+        let why = unparsed(text);
         Status::bad_request(format!(
             "invalid resource version: resourceVersion: Invalid value: {text:?}: \
-             strconv.ParseUint: parsing {text:?}: invalid syntax"
+             strconv.ParseUint: parsing {text:?}: {why}"
         ))
     })
 }
@@ -208,7 +209,7 @@ fn check_watch(query: &Query) -> Result<(), Status> {
         );
     }
     if !query.get("continue").unwrap_or_default().is_empty() {
-        errs.forbidden(&Path::Root.field("continue"), "continue is forbidden for watch");
+        errs.forbidden(&at, "resourceVersionMatch is forbidden when continue is provided");
     }
     refuse(&errs)
 }

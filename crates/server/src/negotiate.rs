@@ -42,6 +42,8 @@ pub(crate) struct Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     Object,
+    /// Objects of a collection, which can be watched as well.
+    List,
     Watch,
     /// Parts of objects, which are never made into anything.
     Part,
@@ -81,7 +83,7 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Res
     if clauses.is_empty() {
         return Ok(Form { pretty, ..Form::JSON });
     }
-    let watches = offer == Offer::Watch;
+    let watches = matches!(offer, Offer::Watch | Offer::List);
     if !clauses.iter().any(|clause| format(clause.split(';').next().unwrap_or_default()).is_some())
     {
         let streams = if watches {

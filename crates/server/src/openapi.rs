@@ -1,5 +1,7 @@
 //! The OpenAPI documents: made when first asked for, then kept until kinds come or go.
 
+mod message;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -21,7 +23,8 @@ const FOR_EVER: &str = "public, immutable";
 
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
-    v2: Mutex<Option<(u64, Arc<Document>)>>,
+    /// The older one, and the same as a message.
+    v2: Mutex<Option<(u64, Arc<Document>, Bytes)>>,
     /// With the definitions that each was made of: only what has changed is made again.
     v3: Mutex<(u64, Vec<Made>)>,
 }
@@ -46,10 +49,12 @@ impl Documents {
     ) -> Option<Reply> {
         match path.trim_end_matches('/') {
             "/openapi/v2" => {
-                if !takes_json(headers) {
-                    return Some(no_form());
+                let (document, message) = self.older(server);
+                if asks(headers, message::ASKED) {
+                    let (media_type, hash) = (message::MEDIA_TYPE, &document.hash);
+                    return Some(tagged(headers, media_type, hash, &message));
                 }
-                Some(self.older(server).reply(headers))
+                Some(if takes_json(headers) { document.reply(headers) } else { no_form() })
             }
             "/openapi/v3" => Some(object_reply(200, &self.index(server))),
             path => {
@@ -86,15 +91,19 @@ impl Documents {
         index
     }
 
-    fn older(&self, server: &Server) -> Arc<Document> {
+    fn older(&self, server: &Server) -> (Arc<Document>, Bytes) {
         let edition = server.registry.kinds().edition();
         let mut kept = self.v2.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
-            Some((made, document)) if *made == edition => document.clone(),
+            Some((made, document, message)) if *made == edition => {
+                (document.clone(), message.clone())
+            }
             _ => {
-                let all = owned(&definitions(server));
-                let document = Document::new(String::new(), &schema::openapi::v2(&all));
-                kept.insert((edition, Arc::new(document))).1.clone()
+                let tree = schema::openapi::v2(&owned(&definitions(server)));
+                let document = Arc::new(Document::new(String::new(), &tree));
+                let message = Bytes::from(message::encode(&tree));
+                *kept = Some((edition, document.clone(), message.clone()));
+                (document, message)
             }
         }
     }
@@ -165,7 +174,13 @@ impl Document {
     }
 }
 
-/// The documents are written in JSON alone.
+/// Whether the client names this form before any other.
+fn asks(headers: &HeaderMap, form: &str) -> bool {
+    let said = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    said.split([',', ';']).next().is_some_and(|first| first.trim() == form)
+}
+
+/// The others are written in JSON alone.
 fn takes_json(headers: &HeaderMap) -> bool {
     let mut said =
         headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();

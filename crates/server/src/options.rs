@@ -6,7 +6,10 @@ use object::{DeleteOptions, Status, Value, View, from_json};
 use schema::{ErrorType, Errors, Path};
 
 use crate::{
-    Call, Delete, Query, Request, Server, body::read, codec::media_type, registry::revision,
+    Call, Delete, Query, Request, Server,
+    body::read,
+    codec::{media_type, other_than_object, replaced},
+    registry::revision,
 };
 
 const META: &str = "meta.k8s.io";
@@ -62,11 +65,17 @@ pub(crate) async fn delete(
 ) -> Result<Delete, Status> {
     let Request { head, body, query, .. } = request;
     let bytes = read(body, server.config.limits.body).await?;
-    let given = options(media_type(&head.headers), &bytes)?;
-    let kind = given.get("kind").as_str().unwrap_or("DeleteOptions");
+    let mut given = options(media_type(&head.headers), &bytes)?;
+    let kind = given.get("kind").as_str().unwrap_or_default();
     if !matches!(kind, "" | "DeleteOptions") {
-        return Err(Status::bad_request(format!("expected DeleteOptions, not {kind}")));
+        let version = given.get("apiVersion").as_str().unwrap_or_default();
+        return Err(Status::bad_request(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \
+             \"pkg/runtime/scheme.go:111\""
+        )));
     }
+    let shape = <DeleteOptions as object::Lens>::SHAPE;
+    schema::conform(shape, &mut given, &mut schema::Unknown::new()).map_err(Status::bad_request)?;
     let options = DeleteOptions::view(&given);
     let unread = options.ignore_store_read_error_with_cluster_breaking_potential();
     let grace = match options.grace_period_seconds() {
@@ -105,7 +114,21 @@ fn options(media_type: &str, bytes: &[u8]) -> Result<Value, Status> {
             let text = std::str::from_utf8(bytes).map_err(|error| malformed(&error))?;
             object::yaml::from_yaml(text).map_err(|error| malformed(&error))
         }
-        _ => from_json(bytes).map_err(|error| malformed(&error)),
+        _ => {
+            let unreadable = |error: &dyn std::fmt::Display| {
+                malformed(&format_args!("couldn't get version/kind; json parse error: {error}"))
+            };
+            let read = from_json(&replaced(bytes)).map_err(|error| unreadable(&error))?;
+            match other_than_object(&read).filter(|_| !read.is_null()) {
+                None if read.is_null() => Ok(Value::object()),
+                None => Ok(read),
+                Some(what) => Err(unreadable(&format_args!(
+                    "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion \
+                     string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                     \"json:\\\"kind,omitempty\\\"\" }}"
+                ))),
+            }
+        }
     }
 }
 

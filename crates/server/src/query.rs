@@ -11,7 +11,8 @@ pub struct Query {
 
 impl Query {
     pub fn parse(query: &str) -> Self {
-        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let well = |pair: &&str| !pair.is_empty() && !pair.contains(';') && is_escaped(pair);
+        let pairs = query.split('&').filter(well).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(name), decoded(value))
         });
@@ -45,6 +46,14 @@ impl Query {
             }),
         }
     }
+}
+
+/// Whether two digits follow each `%`. Go leaves out what is not so.
+pub(crate) fn is_escaped(text: &str) -> bool {
+    let digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    let signs = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%');
+    signs.into_iter().all(|(at, _)| digit(bytes.get(at + 1)) && digit(bytes.get(at + 2)))
 }
 
 /// A name or value of a query.

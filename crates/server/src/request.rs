@@ -35,9 +35,12 @@ pub struct RequestInfo {
 impl RequestInfo {
     pub fn of(method: &Method, path: &str, query: &Query) -> Self {
         let mut info = Self { path: path.into(), verb: plain_verb(method), ..Self::default() };
-        let whole: Vec<Text> =
-            path.trim_start_matches('/').split('/').map(|part| unescaped(part, false)).collect();
-        let mut parts: Vec<&str> = whole.iter().map(|part| &**part).collect();
+        if path.starts_with("//") {
+            return info; // no page
+        }
+        // A slash divides, however it is written.
+        let whole = unescaped(path, false);
+        let mut parts: Vec<&str> = whole.trim_start_matches('/').split('/').collect();
         while parts.last() == Some(&"") {
             parts.pop();
         }

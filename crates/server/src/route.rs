@@ -10,7 +10,9 @@ use store::Version;
 use crate::{
     Attributes, Call, Deleted, Reply, Request, Served, Server, aggregate,
     body::read,
-    codec::{Decoded, Validation, decode_body, media_type, unsupported_patch, validation},
+    codec::{
+        Decoded, Validation, decode_body, media_type, replaced, unsupported_patch, validation,
+    },
     filters::authorize,
     list_options::{fresh, newest, page, selection, watch},
     negotiate::{Form, Offer, negotiate},
@@ -107,6 +109,22 @@ fn place(served: &Served, request: &Request) -> Result<(), Status> {
     }
 }
 
+/// Whether a name and a namespace can be parts of a key.
+fn nameable(served: &Served, (namespace, name): (&str, &str)) -> Result<(), Status> {
+    if matches!(namespace, "." | "..") {
+        let prefix = served.hub.storage.prefix;
+        return Err(Status::failure(500, "", format!("invalid key: \"/{prefix}/{namespace}\"")));
+    }
+    let why = match name {
+        "." => "may not be '.'",
+        ".." => "may not be '..'",
+        name if name.contains('/') => "may not contain '/'",
+        name if name.contains('%') => "may not contain '%'",
+        _ => return Ok(()),
+    };
+    Err(Status::bad_request(format!("Name parameter invalid: {name:?}: {why}")))
+}
+
 /// What was noticed on the way is said, however it ends.
 async fn object(
     server: &Arc<Server>,
@@ -128,6 +146,7 @@ async fn answer(
 ) -> Result<Reply, Status> {
     let offer = match (&*request.info.verb, &*request.info.subresource) {
         ("watch", _) => Offer::Watch,
+        ("list", "") => Offer::List,
         (_, "") => Offer::Object,
         _ => Offer::Part,
     };
@@ -142,6 +161,7 @@ async fn answer(
     };
     let name = request.info.name.clone();
     let key = (&*namespace, &*name);
+    nameable(&served, key)?;
     Ok(match &*verb {
         "get" => {
             newest(registry, &served, &request.query).await?;
@@ -286,7 +306,9 @@ async fn patch(
             .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
         let (applied, twice) = object::yaml::from_yaml_noting(text)
             .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
-        if !applied.is_object() {
+        if applied.is_null() {
+            return Err(Status::bad_request("invalid object type: /, Kind="));
+        } else if !applied.is_object() {
             return Err(Status::bad_request(format!(
                 "error decoding patch: error unmarshaling JSON: while decoding JSON: {}",
                 schema::patch::not_an_object(&applied)
@@ -299,7 +321,6 @@ async fn patch(
         }
         named(&applied, namespace, &info.name)?;
         let applied = Applied { object: &applied, force };
-        let made = server.registry.apply(call, served, key, &info.subresource, applied).await?;
         match validation(&query) {
             Validation::Strict if !twice.is_empty() => {
                 let lines = twice.join("\n  ");
@@ -311,7 +332,7 @@ async fn patch(
             Validation::Warn => call.warnings.extend(twice),
             _ => {}
         }
-        return Ok(made);
+        return server.registry.apply(call, served, key, &info.subresource, applied).await;
     }
     let ty = PatchType::of(&media_type).ok_or_else(|| unsupported_patch(&served.definition))?;
     if ty == PatchType::Strategic && served.definition.custom.is_some() {
@@ -323,8 +344,12 @@ async fn patch(
         return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
     }
     let mut twice = Vec::new();
-    let patch = from_json_strict(&bytes, &mut twice)
+    let patch = from_json_strict(&replaced(&bytes), &mut twice)
         .map_err(|_| Status::bad_request("invalid JSON patch"))?;
+    let patch = match (ty, patch) {
+        (PatchType::Json, Value::Null) => [Value::Null; 0].into_iter().collect(),
+        (_, patch) => patch,
+    };
     let patch = Patch { ty, patch: &patch, twice: &twice, query: &query };
     let made = server.registry.patch(call, served, key, &info.subresource, patch).await?;
     Ok((200, made))

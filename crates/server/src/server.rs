@@ -11,7 +11,7 @@ use std::{
 
 use http::{
     HeaderMap, HeaderValue, Method, Version,
-    header::{ACCEPT_ENCODING, CONNECTION, RETRY_AFTER},
+    header::{ACCEPT_ENCODING, CONNECTION, EXPECT, RETRY_AFTER},
     request::Parts,
 };
 use http_body_util::BodyExt;
@@ -49,10 +49,14 @@ use crate::{
     metrics::{Held, Labels, Metrics},
     negotiate::negotiate_failure,
     openapi::Documents,
+    query::is_escaped,
     respond::{raw, status_as, warn},
     route,
     streams::Streams,
 };
+
+/// All that somebody may expect before they send a body.
+const CONTINUE: &str = "100-continue";
 
 #[derive(Debug)]
 pub struct Server {
@@ -230,6 +234,14 @@ impl Server {
         }
         let mut reply = match Edge::preflight(&head, origin.as_ref()) {
             Some(reply) => reply,
+            None if !is_escaped(head.uri.path()) => {
+                raw(400, "text/plain; charset=utf-8", "400 Bad Request")
+            }
+            None if head.headers.get(EXPECT).is_some_and(|expected| expected != CONTINUE) => {
+                let mut reply = raw(417, "", Vec::new());
+                reply.headers_mut().clear();
+                reply
+            }
             None if self.refuses(&head) => {
                 leave.notify_one();
                 come_again()

@@ -61,7 +61,9 @@ pub(super) fn keep_identity(object: &mut Value, old: &Value) {
     let meta = Object::ref_cast_mut(object).metadata_mut();
     meta.set_name(old.name());
     meta.set_namespace(old.namespace());
-    meta.set_uid(old.uid());
+    if meta.uid().is_empty() {
+        meta.set_uid(old.uid());
+    }
     meta.set_creation_timestamp(old.creation_timestamp());
     meta.set_generation(old.generation());
     meta.set_resource_version("");

@@ -51,12 +51,12 @@ impl Registry {
                 remaining: None,
             });
         }
+        let whole = selection.is_whole(); // then the key alone tells, and no object is looked at
         for (key, version) in pinned.range(&prefix, after.as_deref()) {
-            if !selection.matches(served, &version.object) {
+            if !whole && !selection.matches(served, &version.object) {
                 continue;
             } else if page.limit > 0 && items.len() == page.limit {
                 let after: &str = last.unwrap_or_default();
-                let whole = selection.labels.is_empty() && selection.fields.is_empty();
                 let remaining = whole.then(|| pinned.count(&prefix, Some(after)));
                 let after = after.strip_prefix(&base).unwrap_or(after).to_owned();
                 let token = Continuation { revision: pinned.revision, after }.encode();

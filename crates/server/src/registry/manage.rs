@@ -7,7 +7,11 @@ use schema::apply::{self, Write, reset};
 use store::Version;
 
 use super::{Call, Registry, create::default, update::based_on};
-use crate::{Query, Served, codec::fit, respond::shown};
+use crate::{
+    Query, Served,
+    codec::{Twice, fit},
+    respond::shown,
+};
 
 /// What an applier sends.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +127,7 @@ impl Registry {
         let mut object = object.map_err(|error| error.status())?;
         // Custom kinds were checked as they were laid; a `null` is for their rules to see.
         if served.definition.custom.is_none() {
-            fit(&served.definition, &Query::default(), &mut object, &[])?;
+            fit(&served.definition, &Query::default(), &mut object, &Twice::default())?;
         }
         Ok(object)
     }

@@ -25,7 +25,10 @@ use object::{Cause, Clock, Status, Text, Value};
 use schema::{Definition, custom::Declared};
 use store::{Engine, Mirror, Version};
 
-pub(crate) use self::{begin::chance, update::revision};
+pub(crate) use self::{
+    begin::chance,
+    update::{revision, unparsed},
+};
 pub use self::{
     begin::uid,
     delete::{Delete, Deleted},

@@ -7,7 +7,7 @@ use store::Version;
 use super::{Call, Registry, create::default, update::based_on};
 use crate::{
     Query, Served,
-    codec::{Validation, fit, validation},
+    codec::{Twice, Validation, fit, validation},
     respond::shown,
 };
 
@@ -95,13 +95,15 @@ impl Registry {
             return Err(misfit(&why));
         }
         let mut object = given.clone();
-        let odd = fit(kind, &Query::default(), &mut object, &[]).map_err(|status| {
-            let why = status.message();
-            let why = why.split_once(" cannot be handled as a ").map_or(why, |(_, rest)| rest);
-            let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
-            let restored = (patch.ty == PatchType::Strategic).then(|| patch::misfit(shape, &given));
-            misfit(restored.flatten().as_deref().unwrap_or(why))
-        })?;
+        let odd =
+            fit(kind, &Query::default(), &mut object, &Twice::default()).map_err(|status| {
+                let why = status.message();
+                let why = why.split_once(" cannot be handled as a ").map_or(why, |(_, rest)| rest);
+                let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
+                let restored =
+                    (patch.ty == PatchType::Strategic).then(|| patch::misfit(shape, &given));
+                misfit(restored.flatten().as_deref().unwrap_or(why))
+            })?;
         let mut all = match patch.ty {
             PatchType::Json => patch::odd_operations(patch.patch, patch.twice),
             _ => patch.twice.iter().map(|path| format!("duplicate field {path:?}")).collect(),

@@ -30,6 +30,11 @@ impl Selection {
             && (self.fields.is_empty() || self.fields.matches(field))
     }
 
+    /// Whether it takes everything there is in its namespace.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
     /// The name, where the selection asks for one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.fields.exact("metadata.name")

@@ -191,13 +191,19 @@ pub fn other_uid(
     Status::conflict(served.subject(key.1), &why)
 }
 
+/// Why a text is not the number of a version, in Go's words.
+pub(crate) fn unparsed(text: &str) -> &'static str {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { "value out of range" } else { "invalid syntax" }
+}
+
 /// The number behind a resource version; 0: none.
 pub(crate) fn revision(text: &str) -> Result<u64, Status> {
     if text.is_empty() {
         return Ok(0);
     }
     text.parse().map_err(|_| {
-        let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        let why = format!("strconv.ParseUint: parsing {text:?}: {}", unparsed(text));
         Status::failure(500, "", format!("resourceVersion: Invalid value: {text:?}: {why}"))
     })
 }
