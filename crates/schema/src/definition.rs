@@ -105,6 +105,7 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     /// What a deletion leaves on an object that is not gone at once.
     fn prepare_delete(&self, _object: &mut Value, _now: i64) {}
     fn to_stored(&self, _object: &mut Value) {}
+    #[expect(clippy::wrong_self_convention, reason = "the object comes from there, not the hooks")]
     fn from_stored(&self, _object: &mut Value) {}
 }
 

@@ -37,6 +37,10 @@ impl Handle for Scales {
                 let scale = scale_of(found.revision, &found.object);
                 patched(server, request, &kind, scale).await?
             };
+            if let Wanted::Whole(scale) = &wanted {
+                same_name(scale, key.1)?;
+                check(scale, key.1)?;
+            }
             let (manager, dry_run) = (call.manager.clone(), call.dry_run);
             let now = Time::text(server.registry.clock().now());
             let api_version = served.definition.names.api_version();

@@ -6,6 +6,7 @@ use crate::{environment::Environment, node::Node, types::Type};
 
 /// Which variables there are beside those that every policy has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Scope {
     pub params: bool,
     pub authorizer: bool,

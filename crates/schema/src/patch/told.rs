@@ -84,6 +84,10 @@ fn write_object(shape: Option<&Struct>, before: Option<&Value>, value: &Value, t
 fn of_type(ty: &Type, go: Option<&'static str>, value: &Value) -> Option<String> {
     let kind = go_kind(value);
     match (ty, value) {
+        (Type::Bytes | Type::Text | Type::Enum(_), Value::Text(_))
+        | (Type::Bool, Value::Bool(_))
+        | (Type::Int32 | Type::Int64 | Type::Float, Value::Int(_) | Value::UInt(_))
+        | (Type::Float, Value::Float(_)) => None,
         (Type::Object(shape), _) => misfit(shape, value),
         (Type::Map(item), Value::Object(_) | Value::Map(_)) => {
             let go = go.and_then(|go| go.split_once(']')).map(|(_, item)| item);
@@ -94,7 +98,6 @@ fn of_type(ty: &Type, go: Option<&'static str>, value: &Value) -> Option<String>
             let go = go.and_then(|go| go.strip_prefix("[]"));
             items.iter().filter(|item| !item.is_null()).find_map(|inner| of_type(item, go, inner))
         }
-        (Type::Bytes, Value::Text(_)) => None,
         (Type::List(_) | Type::Bytes, _) => Some(format!("cannot restore slice from {kind}")),
         (Type::Text | Type::Enum(_), Value::Int(_) | Value::UInt(_)) => {
             Some(format!("cannot convert {kind} to {}", go.unwrap_or("string")))
@@ -102,10 +105,6 @@ fn of_type(ty: &Type, go: Option<&'static str>, value: &Value) -> Option<String>
         (Type::Int32 | Type::Int64, Value::Float(_)) => {
             Some(format!("cannot convert {kind} to {}", plain(ty)))
         }
-        (Type::Text | Type::Enum(_), Value::Text(_))
-        | (Type::Bool, Value::Bool(_))
-        | (Type::Int32 | Type::Int64 | Type::Float, Value::Int(_) | Value::UInt(_))
-        | (Type::Float, Value::Float(_)) => None,
         (Type::Text | Type::Enum(_) | Type::Bool | Type::Int32 | Type::Int64 | Type::Float, _) => {
             Some(format!("unrecognized type: {}", plain(ty)))
         }

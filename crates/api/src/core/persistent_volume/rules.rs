@@ -203,12 +203,11 @@ impl PersistentVolumeSource {
                     errs.one_of(&at.field("type"), path.type_(), &HOST_PATH_TYPES);
                 }
             }
-            "gcePersistentDisk" => {
-                check_partition(self.gce_persistent_disk().map(|disk| disk.partition()), at, errs);
-            }
-            "awsElasticBlockStore" => {
-                let disk = self.aws_elastic_block_store();
-                check_partition(disk.map(|disk| disk.partition()), at, errs);
+            "gcePersistentDisk" | "awsElasticBlockStore" => {
+                let partition = self.tree().get(name).get("partition").as_i64().unwrap_or_default();
+                if !(0..=255).contains(&partition) {
+                    errs.invalid(&at.field("partition"), partition, DISK_PARTITION);
+                }
             }
             "glusterfs" => {
                 let at = at.field("endpointsNamespace");
@@ -304,12 +303,6 @@ impl CSIPersistentVolumeSource {
                 check_secret(secret, &at.field(name), errs);
             }
         }
-    }
-}
-
-fn check_partition(partition: Option<i32>, at: &Path, errs: &mut Errors) {
-    if let Some(partition) = partition.filter(|partition| !(0..=255).contains(partition)) {
-        errs.invalid(&at.field("partition"), partition, DISK_PARTITION);
     }
 }
 
