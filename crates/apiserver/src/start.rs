@@ -152,7 +152,9 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     if let Some(at_rest) = opened.at_rest {
         let encryption = at_rest.encryption.clone();
         if encryption.asks_kms() {
-            server.checks.push(server::Check::new("kms-providers", true, move || encryption.health()));
+            server
+                .checks
+                .push(server::Check::new("kms-providers", true, move || encryption.health()));
         }
         server.background(at_rest.follow(registry.clone()));
     }

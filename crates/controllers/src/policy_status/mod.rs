@@ -190,7 +190,12 @@ fn complaint(
     ((group, version, kind), object): &(Name, Arc<Node>),
     params: Option<&Option<Arc<Node>>>,
 ) -> Option<String> {
-    let scope = Scope { params: params.is_some(), authorizer: true, mutation: false };
+    let scope = Scope {
+        params: params.is_some(),
+        authorizer: true,
+        mutation: false,
+        variables: !spec.get("variables").items().is_empty(),
+    };
     let params = params.and_then(Option::as_ref);
     let mut types = Vec::new();
     for variable in spec.get("variables").items() {
