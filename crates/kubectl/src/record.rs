@@ -2,7 +2,7 @@
 
 use object::Value;
 
-use crate::{call::Call, flags::Flag};
+use crate::{call::Call, fail::Result, flags::Flag, select::Info, server::PatchType};
 
 pub(crate) const FLAGS: &[Flag] =
     &[Flag::bool("record").deprecated("--record will be removed in the future")];
@@ -24,6 +24,16 @@ impl Record {
             line += &format!(" --{name}={value}");
         }
         Self(Some(line))
+    }
+
+    /// Adds it to an object that was changed already.
+    pub(crate) fn send(&self, call: &Call<'_>, info: &Info, object: &mut Value) -> Result {
+        if self.0.is_some() {
+            let mut patch = Value::object();
+            self.note(&mut patch);
+            *object = call.server()?.patch(&info.path(), PatchType::Merge, &patch)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn note(&self, object: &mut Value) {

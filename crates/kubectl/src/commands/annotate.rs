@@ -11,6 +11,7 @@ use crate::{
     fail::{Fail, Result},
     flags::Flag,
     print::{self, Output},
+    record::{self, Record},
     select::{How, Info},
     server::PatchType,
 };
@@ -23,6 +24,7 @@ const FLAGS: &[&[Flag]] = &[
     ALL_NAMESPACES,
     DRY_RUN,
     FIELD_MANAGER,
+    record::FLAGS,
     print::FLAGS,
     &[
         Flag::bool("overwrite"),
@@ -174,6 +176,7 @@ fn one(call: &Call<'_>, info: &Info, change: &Change<'_>, output: &Output) -> Re
         wanted.remove(name);
         *patch["metadata"][what.field].get_mut(name) = Value::Null;
     }
+    Record::of(call).note(&mut patch);
     let version = call.flags.text("resource-version");
     if !version.is_empty() {
         patch["metadata"]["resourceVersion"] = version.into();

@@ -15,6 +15,7 @@ use crate::{
     flags::{Flag, Kind},
     merge::{LAST_APPLIED, Lists, three_way},
     print::{self, Output},
+    record::{self, Record},
     resources::{Resource, escape},
     select::{How, Info},
     server::PatchType,
@@ -28,6 +29,7 @@ pub(crate) const COMMAND: Command = Command::new(
         ALL,
         DRY_RUN,
         VALIDATE,
+        record::FLAGS,
         print::FLAGS,
         &[
             Flag::bool("server-side"),
@@ -96,13 +98,16 @@ fn run(call: &Call<'_>) -> Result {
         return Err(Fail::error("must specify one of -f and -k"));
     }
     let output = Output::of(call, false)?;
-    let (infos, mut fails) = call.select(&[], How::default())?;
+    let (mut infos, mut fails) = call.select(&[], How::default())?;
     if infos.is_empty() && fails.is_empty() {
         return Err(Fail::error("no objects passed to apply"));
     }
     let several = infos.len() > 1;
     let (mut shown, mut seen) = (Vec::new(), Seen::default());
-    for info in &infos {
+    let record = Record::of(call);
+    for info in &mut infos {
+        record.note(&mut info.object);
+        let info = &*info;
         let applied = if server_side {
             apply_on_server(call, info, dry_run)
         } else {

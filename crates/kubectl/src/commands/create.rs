@@ -11,6 +11,7 @@ use crate::{
     flags::Flag,
     merge::LAST_APPLIED,
     print::{self, Output, json},
+    record::{self, Record},
     select::{How, Info},
     server::JSON,
 };
@@ -21,6 +22,7 @@ pub(crate) const COMMAND: Command = Command::new(
         FILES,
         SELECTOR,
         WRITES,
+        record::FLAGS,
         &[Flag::bool("edit"), Flag::text("raw"), Flag::bool("windows-line-endings")],
     ],
     files,
@@ -74,6 +76,7 @@ fn files(call: &Call<'_>) -> Result {
         if call.flags.on("save-config") {
             annotate(&mut object);
         }
+        Record::of(call).note(&mut object);
         if dry_run != DryRun::Client {
             match call.server()?.post(&(info.resource.path(&info.namespace, "") + &query), &object)
             {

@@ -128,10 +128,11 @@ fn wanted(call: &Call<'_>, info: &Info, current: &Value) -> Result<Value> {
     }
     let modified = object::from_json(last_applied(&info.object, true).as_bytes())
         .map_err(|error| Fail::error(error.to_string()))?;
-    let (patch, kind) = patch_of(info, &modified, current);
+    let (mut patch, kind) = patch_of(info, &modified, current);
     if patch.entries().len() == 0 {
         return Ok(current.clone());
     }
+    patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
     call.server()?.patch(&(info.path() + &query), kind, &patch)
 }
 

@@ -11,6 +11,7 @@ use crate::{
     flags::Flag,
     merge::{Lists, three_way},
     print::{self, json},
+    record::{self, Record},
     select::{How, Info},
     server::PatchType,
 };
@@ -21,6 +22,7 @@ pub(crate) const COMMAND: Command = Command::new(
         FILES,
         FIELD_MANAGER,
         VALIDATE,
+        record::FLAGS,
         print::FLAGS,
         &[
             Flag::bool("output-patch"),
@@ -92,14 +94,18 @@ fn run(call: &Call<'_>) -> Result {
             call.say("Edit cancelled, no changes made.");
             return Ok(());
         }
-        let plain: String = edited
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .map(|line| format!("{line}\n"))
-            .collect();
+        let plain = without_comments(&edited);
         if plain.trim().is_empty() {
             call.say("Edit cancelled, saved file was empty.");
             return Ok(());
+        }
+        // What was refused once is not sent again.
+        if !first && without_comments(&before) == plain {
+            call.say(&format!(
+                "A copy of your changes has been stored to {}",
+                object::quote::quote(&file.keep())
+            ));
+            return Err(Fail::error("Edit cancelled, no valid changes were saved."));
         }
         let failed = match yaml::from_yaml(&plain) {
             Err(error) => Fail::error(error.to_string()),
@@ -112,13 +118,6 @@ fn run(call: &Call<'_>) -> Result {
                 Err(fail) => fail,
             },
         };
-        if edited == before && !first {
-            call.say(&format!(
-                "A copy of your changes has been stored to {}",
-                object::quote::quote(&file.keep())
-            ));
-            return Err(Fail::error("Edit cancelled, no valid changes were saved."));
-        }
         let reasons: String = failed.report().0.lines().map(|line| format!("# {line}\n")).collect();
         let subject = infos
             .first()
@@ -143,14 +142,17 @@ fn run(call: &Call<'_>) -> Result {
     }
 }
 
+fn without_comments(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+}
+
 /// What becomes of a tree in the editor; nothing if it was left as it is.
 pub(super) fn edited(call: &Call<'_>, tree: &Value) -> Result<Option<Value>> {
     let text = format!("{HEAD}{}", yaml::to_yaml(tree));
     let file = Scratch::new("yaml", &text)?;
     file.edit(call)?;
     let lines = file.read()?;
-    let plain: String =
-        lines.lines().filter(|l| !l.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    let plain = without_comments(&lines);
     if plain.trim().is_empty() {
         call.say("Edit cancelled, saved file was empty.");
         return Ok(None);
@@ -207,6 +209,8 @@ fn send(call: &Call<'_>, infos: &[Info], edited: &Value) -> Result {
         } else {
             (Lists::Merge, PatchType::Strategic)
         };
+        let mut object = object;
+        Record::of(call).note(&mut object);
         let patch = three_way(&old, &object, &old, lists);
         if call.flags.on("output-patch") {
             call.out(&format!("Patch: {}\n", json::compact(&patch)));

@@ -9,6 +9,7 @@ use crate::{
     flags::Flag,
     merge::merge_patch,
     print::{self, Output},
+    record::{self, Record},
     select::{How, Info},
 };
 
@@ -18,6 +19,7 @@ pub(crate) const COMMAND: Command = Command::new(
         FILES,
         DRY_RUN,
         FIELD_MANAGER,
+        record::FLAGS,
         print::FLAGS,
         &[
             Flag::text("port"),
@@ -54,6 +56,7 @@ fn run(call: &Call<'_>) -> Result {
                 continue;
             }
         };
+        Record::of(call).note(&mut made);
         if dry_run != DryRun::Client {
             let path = format!("/api/v1/namespaces/{}/services{query}", info.namespace);
             match call.server()?.post(&path, &made) {

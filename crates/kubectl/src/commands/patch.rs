@@ -9,6 +9,7 @@ use crate::{
     flags::Flag,
     merge::{merge_patch, strategic},
     print::{self, Output},
+    record::{self, Record},
     select::{How, plain},
     server::PatchType,
 };
@@ -19,6 +20,7 @@ pub(crate) const COMMAND: Command = Command::new(
         FILES,
         DRY_RUN,
         FIELD_MANAGER,
+        record::FLAGS,
         print::FLAGS,
         &[
             Flag::text("patch").short('p'),
@@ -69,14 +71,7 @@ fn run(call: &Call<'_>) -> Result {
         sub => format!("/{sub}"),
     };
     let local = call.flags.on("local");
-    if local && !call.words().is_empty() {
-        return Err(Fail::error("cannot specify --local and server resources"));
-    }
-    if local && dry_run == DryRun::Server {
-        return Err(Fail::error(
-            "cannot specify --local and --dry-run=server - did you mean --dry-run=client?",
-        ));
-    }
+    check_local(call, local, dry_run)?;
     let (infos, mut fails) =
         call.select(call.words(), How { fetch: !local, local: true, ..How::default() })?;
     for info in infos {
@@ -91,7 +86,10 @@ fn run(call: &Call<'_>) -> Result {
             continue;
         }
         match call.server()?.patch(&(info.path() + &sub + &query), kind, &patch) {
-            Ok(object) => {
+            Ok(mut object) => {
+                if dry_run == DryRun::No {
+                    Record::of(call).send(call, &info, &mut object)?;
+                }
                 let same = object["metadata"]["resourceVersion"]
                     == info.object["metadata"]["resourceVersion"];
                 let done =
@@ -110,6 +108,18 @@ fn run(call: &Call<'_>) -> Result {
         }
     }
     Fail::collect(fails)
+}
+
+fn check_local(call: &Call<'_>, local: bool, dry_run: DryRun) -> Result {
+    if local && !call.words().is_empty() {
+        return Err(Fail::error("cannot specify --local and server resources"));
+    }
+    if local && dry_run == DryRun::Server {
+        return Err(Fail::error(
+            "cannot specify --local and --dry-run=server - did you mean --dry-run=client?",
+        ));
+    }
+    Ok(())
 }
 
 /// The object with the patch, without a server.

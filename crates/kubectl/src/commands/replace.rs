@@ -13,6 +13,7 @@ use crate::{
     fail::{Fail, Result},
     flags::{Flag, Kind},
     print::{self, Output},
+    record::{self, Record},
     select::{How, Info},
     server::JSON,
 };
@@ -24,6 +25,7 @@ pub(crate) const COMMAND: Command = Command::new(
         DRY_RUN,
         FIELD_MANAGER,
         VALIDATE,
+        record::FLAGS,
         print::FLAGS,
         &[
             Flag::bool("force"),
@@ -74,6 +76,7 @@ fn run(call: &Call<'_>) -> Result {
         if call.flags.on("save-config") {
             annotate(&mut object);
         }
+        Record::of(call).note(&mut object);
         let sub = match call.flags.text("subresource") {
             "" => String::new(),
             sub => format!("/{sub}"),

@@ -9,6 +9,7 @@ use crate::{
     flags::{Flag, Kind},
     merge::merge_patch,
     print::{self, Output},
+    record::{self, Record},
     resources::escape,
     streams::container_of,
 };
@@ -18,6 +19,7 @@ pub(crate) const COMMAND: Command = Command::new(
     &[
         DRY_RUN,
         FIELD_MANAGER,
+        record::FLAGS,
         print::FLAGS,
         &[
             Flag::text("image"),
@@ -90,17 +92,14 @@ fn run(call: &Call<'_>) -> Result {
     let output = Output::of(call, false)?;
     let mut pod = pod(call, name)?;
     overrides(call, &mut pod)?;
+    Record::of(call).note(&mut pod);
     let query = write_query(call, dry_run, "kubectl-run")?;
     let namespace = call.namespace()?;
     if dry_run != DryRun::Client {
         pod = call.server()?.post(&format!("/api/v1/namespaces/{namespace}/pods{query}"), &pod)?;
     }
     if !attached || !output.is_human() {
-        if dry_run == DryRun::Client {
-            output.print_declared(call, &pod, &format!("created{}", dry_run.suffix()))?;
-        } else {
-            output.print(call, &pod, &format!("created{}", dry_run.suffix()))?;
-        }
+        output.print_declared(call, &pod, &format!("created{}", dry_run.suffix()))?;
     }
     if flags.on("expose") {
         let mut service = service(call, name)?;

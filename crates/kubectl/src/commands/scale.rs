@@ -8,6 +8,7 @@ use crate::{
     fail::{Fail, Result},
     flags::{Flag, Kind},
     print::{self, Output},
+    record::{self, Record},
     select::{How, Info},
     server::PatchType,
 };
@@ -19,6 +20,7 @@ pub(crate) const COMMAND: Command = Command::new(
         SELECTOR,
         ALL,
         DRY_RUN,
+        record::FLAGS,
         print::FLAGS,
         &[
             Flag::new("replicas", Kind::Int32),
@@ -52,6 +54,9 @@ fn run(call: &Call<'_>) -> Result {
         let mut object = info.object.clone();
         if dry_run != DryRun::Client {
             one(call, &info, replicas, dry_run)?;
+            if dry_run == DryRun::No {
+                Record::of(call).send(call, &info, &mut object)?;
+            }
         }
         object["spec"]["replicas"] = replicas.into();
         output.print(call, &object, &format!("scaled{}", dry_run.suffix()))?;

@@ -44,12 +44,13 @@ fn run(call: &Call<'_>) -> Result {
         Output::Yaml | Output::Kyaml => "yaml",
         _ => "json",
     };
-    put(call, &output, &format!("nodes.{ending}"), &call.server()?.get("/api/v1/nodes")?)?;
+    let mut lists = Lists { call, output: &output, count: 0 };
+    lists.put(&format!("nodes.{ending}"), &call.server()?.get("/api/v1/nodes")?)?;
     for namespace in namespaces(call)? {
         let mut pods = Value::Null;
         for (name, root, plural) in LISTS {
             let list = call.server()?.get(&format!("{root}/namespaces/{namespace}/{plural}"))?;
-            put(call, &output, &format!("{namespace}/{name}.{ending}"), &list)?;
+            lists.put(&format!("{namespace}/{name}.{ending}"), &list)?;
             pods = list;
         }
         for pod in pods["items"].items() {
@@ -101,21 +102,34 @@ fn logs(call: &Call<'_>, namespace: &str, pod: &Value) -> Result {
     write(call, &format!("{namespace}/{name}/logs.txt"), &text)
 }
 
-/// One list, as the client's own kinds print: without the kinds of its items.
-fn put(call: &Call<'_>, output: &Output, file: &str, list: &Value) -> Result {
-    let mut list = list.clone();
-    if !call.flags.on("show-managed-fields") && !list["items"].is_null() {
-        for item in crate::workload::items_mut(&mut list["items"]) {
-            item["metadata"].remove("managedFields");
+/// The lists as they are written, one after the other.
+struct Lists<'a> {
+    call: &'a Call<'a>,
+    output: &'a Output,
+    count: usize,
+}
+
+impl Lists<'_> {
+    /// One list, as the client's own kinds print: nothing where there are no items.
+    fn put(&mut self, file: &str, list: &Value) -> Result {
+        let mut list = list.clone();
+        if list["items"].items().is_empty() {
+            *list.get_mut("items") = Value::Null;
+        } else if !self.call.flags.on("show-managed-fields") {
+            for item in crate::workload::items_mut(&mut list["items"]) {
+                item["metadata"].remove("managedFields");
+            }
         }
+        self.count += 1;
+        let text = match self.output {
+            Output::Yaml if self.count > 1 => format!("---\n{}", yaml::to_yaml(&list)),
+            Output::Yaml => yaml::to_yaml(&list),
+            Output::Kyaml => yaml::to_kyaml(&list),
+            Output::Human { .. } | Output::Json => json::declared(&list) + "\n",
+            output => return output.print(self.call, &list, ""),
+        };
+        write(self.call, file, &text)
     }
-    let text = match output {
-        Output::Yaml => yaml::to_yaml(&list),
-        Output::Kyaml => yaml::to_kyaml(&list),
-        Output::Human { .. } | Output::Json => json::declared(&list) + "\n",
-        _ => return output.print(call, &list, ""),
-    };
-    write(call, file, &text)
 }
 
 fn write(call: &Call<'_>, file: &str, text: &str) -> Result {
