@@ -18,22 +18,33 @@ const FILES: &str = ":0";
 pub(super) fn run(environment: &Environment, words: &[String]) {
     let Some((last, before)) = words.split_last() else { return };
     let (mut known, mut command, mut path): (_, Option<&Command>, _) = (COMMANDS, None, Vec::new());
-    let mut rest = Vec::new();
+    // Words that are neither commands nor values of flags end the commands.
+    let (mut rest, mut value, mut ended): (Vec<String>, _, _) = (Vec::new(), false, false);
     for word in before {
+        let mut all: Vec<&[Flag]> = command.map_or(Vec::new(), |command| command.flags.to_vec());
+        all.push(GLOBAL);
+        let is_value = std::mem::replace(&mut value, flag_waiting(word, &all).is_some());
+        if is_value || word.starts_with('-') {
+            rest.push(word.clone());
+            continue;
+        }
         let found = known
             .iter()
             .find(|command| command.name == word || command.aliases.contains(&word.as_str()));
         match found {
-            Some(found) if rest.iter().all(|word: &String| word.starts_with('-')) => {
+            Some(found) if !ended => {
                 path.push(found.name);
                 (known, command) = (found.inner, Some(found));
             }
-            _ => rest.push(word.clone()),
+            _ => {
+                ended = true;
+                rest.push(word.clone());
+            }
         }
     }
     let mut all: Vec<&[Flag]> = command.map_or(Vec::new(), |command| command.flags.to_vec());
     all.push(GLOBAL);
-    let waiting = rest.last().and_then(|word| flag_waiting(word, &all));
+    let waiting = before.last().filter(|_| value).and_then(|word| flag_waiting(word, &all));
     if waiting.is_some() {
         rest.pop();
     }
