@@ -44,8 +44,8 @@ async fn addresses(client: &Client) -> Vec<String> {
     let ips = subset.get("addresses").items().iter().filter_map(|own| own.get("ip").as_str());
     let ips: Vec<String> = ips.map(str::to_owned).collect();
     let slice = of::<EndpointSlice>(client).get(&key).await.unwrap();
-    assert_eq!(slice["endpoints"].items().len(), ips.len(), "both say the same");
-    ips
+    let same = slice["endpoints"].items().len() == ips.len();
+    if same { ips } else { Vec::new() } // one of the two is still being written
 }
 
 async fn until(holds: impl AsyncFn() -> bool) {
