@@ -24,6 +24,7 @@ impl Random {
 }
 
 /// How many rounds tests make: few where many tests run, more when asked.
+#[expect(clippy::disallowed_methods, reason = "tests have no configuration")]
 pub(crate) fn rounds(few: u64) -> u64 {
     let asked = std::env::var("TIPHYS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
     asked.unwrap_or(few)

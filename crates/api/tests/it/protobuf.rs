@@ -57,6 +57,7 @@ fn fixtures() -> Vec<Fixture> {
     files.filter(|file| file.extension().is_some_and(|end| end == "pb")).map(fixture).collect()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "an iterator gives it")]
 fn fixture(file: PathBuf) -> Fixture {
     let text = fs::read(file.with_extension("json")).expect("beside every message");
     let mut json = from_json(&text).expect("valid JSON");
