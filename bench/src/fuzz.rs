@@ -66,10 +66,12 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
             !to_json(&tree).is_empty()
         }),
         "yaml" => yaml::from_yaml(&text).is_ok_and(|tree| {
-            let again = yaml::from_yaml(&yaml::to_yaml(&tree));
-            assert_eq!(again.as_ref().ok(), Some(&tree), "{}", yaml::to_yaml(&tree));
-            let again = yaml::from_yaml(&yaml::to_kyaml(&tree));
-            assert_eq!(again.as_ref().ok(), Some(&tree), "{}", yaml::to_kyaml(&tree));
+            // A number may come back as a whole one, but it is written as before.
+            let written = yaml::to_yaml(&tree);
+            for text in [&written, &yaml::to_kyaml(&tree)] {
+                let again = yaml::from_yaml(text).ok().map(|again| yaml::to_yaml(&again));
+                assert_eq!(again.as_ref(), Some(&written), "{text}");
+            }
             true
         }),
         "protobuf" => protobuf::decode(&kind.shape, input)
