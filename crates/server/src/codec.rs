@@ -122,30 +122,7 @@ fn parse(
             twice.lines = lines;
             object
         }
-        "application/vnd.kubernetes.protobuf" => {
-            if body == protobuf::MAGIC {
-                return Err(unrecognized(names.kind, "empty body", body));
-            }
-            let opened = protobuf::open(body).map_err(|_| {
-                let why = match body {
-                    [] => "empty data",
-                    body if body.starts_with(protobuf::MAGIC) => "unexpected EOF",
-                    _ => {
-                        "provided data does not appear to be a protobuf message, expected prefix \
-                         [107 56 115 0]"
-                    }
-                };
-                unrecognized(names.kind, why, body)
-            })?;
-            let message = protobuf::decode(&definition.shape, opened.message).map_err(|_| {
-                let (kind, version) = (names.kind, names.version);
-                Status::bad_request(format!(
-                    "{kind} in version {version:?} cannot be handled as a {kind}: unexpected EOF"
-                ))
-            })?;
-            let named = Object::from(message).with_api_version(opened.api_version);
-            named.with_kind(opened.kind).into()
-        }
+        "application/vnd.kubernetes.protobuf" => from_message(definition, body)?,
         _ => return Err(unsupported()),
     };
     twice.paths.dedup();
@@ -187,6 +164,32 @@ fn parse(
         }
     }
     Ok((object, twice))
+}
+
+fn from_message(definition: &Definition, body: &[u8]) -> Result<Value, Status> {
+    let names = &definition.names;
+    if body == protobuf::MAGIC {
+        return Err(unrecognized(names.kind, "empty body", body));
+    }
+    let opened = protobuf::open(body).map_err(|_| {
+        let why = match body {
+            [] => "empty data",
+            body if body.starts_with(protobuf::MAGIC) => "unexpected EOF",
+            _ => {
+                "provided data does not appear to be a protobuf message, expected prefix [107 56 \
+                 115 0]"
+            }
+        };
+        unrecognized(names.kind, why, body)
+    })?;
+    let message = protobuf::decode(&definition.shape, opened.message).map_err(|_| {
+        let (kind, version) = (names.kind, names.version);
+        Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: unexpected EOF"
+        ))
+    })?;
+    let named = Object::from(message).with_api_version(opened.api_version);
+    Ok(named.with_kind(opened.kind).into())
 }
 
 /// What is no UTF-8 within a text, replaced as Go does when it reads JSON.

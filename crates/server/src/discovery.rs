@@ -104,13 +104,12 @@ fn described(group: &str, versions: &[&str]) -> Value {
 fn group(kinds: &[Served], others: &[RemoteGroup], name: &str) -> Option<Value> {
     let groups = by_group(kinds);
     let own = groups.iter().find(|(group, _)| *group == name && !group.is_empty());
-    let mut group = match own {
-        Some((name, versions)) => described(name, versions),
-        None => {
-            let other = others.iter().find(|other| other.name == name)?;
-            let versions: Vec<&str> = other.versions.iter().map(|(name, _)| &**name).collect();
-            described(name, &versions)
-        }
+    let mut group = if let Some((name, versions)) = own {
+        described(name, versions)
+    } else {
+        let other = others.iter().find(|other| other.name == name)?;
+        let versions: Vec<&str> = other.versions.iter().map(|(name, _)| &**name).collect();
+        described(name, &versions)
     };
     group["kind"] = "APIGroup".into();
     group["apiVersion"] = "v1".into();

@@ -193,8 +193,7 @@ impl Server {
         let left = leave.clone();
         let service = service_fn(move |request| {
             let answer = server.clone().answer(request, peer.clone(), left.clone());
-            let answer = AbortOnDropHandle::new(server.tasks.spawn(answer));
-            async move { answer.await }
+            AbortOnDropHandle::new(server.tasks.spawn(answer))
         });
         let streams = Streams::default();
         let mut builder = Builder::new(streams.clone());
@@ -324,6 +323,7 @@ impl Server {
     }
 
     /// Begins to tell of a request, if anybody wants to hear of it.
+    #[expect(clippy::too_many_arguments, reason = "all that is known of a request")]
     fn trail(
         &self,
         id: &str,

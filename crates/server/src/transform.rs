@@ -9,6 +9,7 @@ use object::Status;
 /// stored bytes cannot be moved to another object.
 pub trait Transform: fmt::Debug + Send + Sync {
     fn to_storage(&self, key: &str, bytes: Bytes) -> Result<Bytes, Status>;
+    #[expect(clippy::wrong_self_convention, reason = "the other direction of `to_storage`")]
     fn from_storage(&self, key: &str, bytes: &Bytes) -> Result<Bytes, Status>;
 }
 

@@ -52,8 +52,8 @@ pub(crate) fn socket(
         .is_some_and(|media| media.as_bytes().starts_with(b"application/vnd.kubernetes.protobuf"));
     let mut reply = raw(101, "", Bytes::new());
     *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes()))
-        .map_err(|error| Status::internal(error))?;
+    let accept =
+        HeaderValue::try_from(derive_accept_key(key.as_bytes())).map_err(Status::internal)?;
     let answer = reply.headers_mut();
     answer.clear();
     answer.insert(header::SEC_WEBSOCKET_ACCEPT, accept);

@@ -55,7 +55,8 @@ impl Registry {
         for (key, version) in pinned.range(&prefix, after.as_deref()) {
             if !whole && !selection.matches(served, &version.object) {
                 continue;
-            } else if page.limit > 0 && items.len() == page.limit {
+            }
+            if page.limit > 0 && items.len() == page.limit {
                 let after: &str = last.unwrap_or_default();
                 let remaining = whole.then(|| pinned.count(&prefix, Some(after)));
                 let after = after.strip_prefix(&base).unwrap_or(after).to_owned();
