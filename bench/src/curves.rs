@@ -80,7 +80,7 @@ async fn written(peer: &Peer, clients: &[Client], count: u32) -> Result<String> 
         patch(&client, &name, &body).await.map(drop)
     })
     .await?;
-    let each: Duration = (peer.usage().cpu - before) / WRITES;
+    let each: Duration = peer.usage().cpu.saturating_sub(before) / WRITES;
     Ok(format!("{:.3} ms", each.as_secs_f64() * 1e3))
 }
 

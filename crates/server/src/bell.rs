@@ -184,7 +184,7 @@ mod tests {
         let all = join_all((0..100).map(|_| wait(bell.alarm(far)).map(|()| began.elapsed())));
         let told = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            bell.end(Duration::from_secs(60));
+            bell.end(Duration::from_mins(1));
             std::future::pending::<()>().await;
         };
         let woken = tokio::select! {

@@ -75,7 +75,7 @@ mod tests {
             taker.execute(async move { first.send(7).expect("somebody waits") });
             taker.execute(async move {
                 let _open = second;
-                std::future::pending().await
+                std::future::pending::<()>().await;
             });
             told.await
         });

@@ -124,7 +124,7 @@ async fn every_request_gets_its_answer() {
         let known = DIFFERENT.iter().any(|(_, names)| names.contains(&name));
         match (same, known) {
             (false, false) => {
-                wrong.push(format!("{name}:\n  theirs {code} {expected}\n  ours   {own} {said}"))
+                wrong.push(format!("{name}:\n  theirs {code} {expected}\n  ours   {own} {said}"));
             }
             (true, true) => wrong.push(format!("{name}: the same by now")),
             _ => {}
