@@ -42,10 +42,9 @@ pub(crate) async fn route(
 ) -> Result<Reply, Status> {
     if let (Some(others), Some((group, version))) =
         (&server.aggregate, aggregate::place(&request.info.path))
+        && others.has(group, version)
     {
-        if others.has(group, version) {
-            return others.handle(server, request).await;
-        }
+        return others.handle(server, request).await;
     }
     if !request.info.is_resource {
         return plain(server, request).await;

@@ -9,7 +9,6 @@ use crate::{Admission, Operation, Reinvocation, Served};
 
 impl Registry {
     /// Lets plugins see what is asked of a part of an object; gives it as they want it.
-    #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
     pub async fn connect(
         &self,
         call: &mut Call,

@@ -18,7 +18,7 @@ use super::{asked_to_stop, parse, run_async};
 use crate::up::Plugged;
 
 /// The longest that a network plugin may run.
-const PLUGIN: Duration = Duration::from_secs(60);
+const PLUGIN: Duration = Duration::from_mins(1);
 const MTU: u32 = 1500;
 
 #[derive(Parser)]

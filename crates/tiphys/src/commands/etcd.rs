@@ -261,12 +261,12 @@ mod tests {
     #[test]
     fn durations_are_as_go_writes_them() {
         let read = |text| duration(text, "--x").ok();
-        assert_eq!(read("1h30m"), Some(Duration::from_secs(5_400)));
+        assert_eq!(read("1h30m"), Some(Duration::from_mins(90)));
         assert_eq!(read("1.5s"), Some(Duration::from_millis(1_500)));
         assert_eq!(["", "5", "m", "-5s"].map(read), [None; 4]);
         assert_eq!(
             compaction("periodic", "1").unwrap(),
-            Compaction::Periodic(Duration::from_secs(3_600))
+            Compaction::Periodic(Duration::from_hours(1))
         );
         assert_eq!(compaction("revision", "9").unwrap(), Compaction::Revisions(9));
         assert!(compaction("revision", "1h").is_err());

@@ -81,8 +81,11 @@ fn kubelet_config(layout: &Layout, settings: &Settings) -> Result<kubelet::Confi
 }
 
 fn proxy_node_of(settings: &Settings) -> Result<proxy::Node> {
-    let mut node =
-        proxy_node(&settings.node_name, vec![settings.node_ip], &[settings.cluster_cidr.clone()])?;
+    let mut node = proxy_node(
+        &settings.node_name,
+        vec![settings.node_ip],
+        std::slice::from_ref(&settings.cluster_cidr),
+    )?;
     node.services = vec![settings.service_cidr.parse().map_err(|error| anyhow!("{error}"))?];
     Ok(node)
 }

@@ -83,9 +83,16 @@ fn a_node_knows_its_limits() {
         events.contains("ImageGCFailed")
     });
 
-    // another kubelet wants more memory left than there is: pods go, new ones are refused
     drop(running);
-    let running = kubelet(&world, &["--eviction-hard", "memory.available<1000Ti"]);
+    short_of_memory(&world, &get);
+    wrong_limits(&world);
+    world.tiphys(&["down"]);
+    world.assert_nothing_left();
+}
+
+/// Another kubelet wants more memory left than there is: pods go, new ones are refused.
+fn short_of_memory(world: &World, get: &dyn Fn(&str, &str) -> String) {
+    let _running = kubelet(world, &["--eviction-hard", "memory.available<1000Ti"]);
     for name in ["web", "talker"] {
         world.until("it has to go", || {
             get(name, "{.status.phase} {.status.reason}") == "Failed Evicted"
@@ -106,6 +113,9 @@ fn a_node_knows_its_limits() {
         get("late", "{.status.reason}: {.status.message}")
             == "Evicted: Pod was rejected: The node had condition: [MemoryPressure]. "
     });
+}
+
+fn wrong_limits(world: &World) {
     for wrong in [
         ["--eviction-hard", "disk<1"],
         ["--eviction-soft", "memory.available<1Gi"],
@@ -118,9 +128,6 @@ fn a_node_knows_its_limits() {
         let said = crate::world::output(&mut world.command(&[&["kubelet"], &wrong[..]].concat()));
         assert!(!said.status.success(), "{wrong:?}");
     }
-    drop(running);
-    world.tiphys(&["down"]);
-    world.assert_nothing_left();
 }
 
 fn kubelet(world: &World, more: &[&str]) -> Running {

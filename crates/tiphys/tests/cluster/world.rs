@@ -12,7 +12,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) struct World {
     namespace: String,
