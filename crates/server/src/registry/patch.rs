@@ -91,7 +91,10 @@ impl Registry {
             errs.invalid(&Path::Root.field("patch"), shown, why);
             errs.status("", "", "")
         };
-        if let Some(why) = self.another_kind(served, &given) {
+        // A strategic patch is laid over a typed object, which stays what it is.
+        if patch.ty != PatchType::Strategic
+            && let Some(why) = self.another_kind(served, &given)
+        {
             return Err(misfit(&why));
         }
         let mut object = given.clone();
