@@ -8,8 +8,7 @@ fn main() {
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|it| it == value);
     // On this target the toolchain brings its own linker, which knows these.
     if is("PROFILE", "release") && is("CARGO_CFG_TARGET_ARCH", "x86_64") {
-        // A panic aborts, so nobody looks for frames.
-        for flag in ["--icf=all", "-z,pack-relative-relocs", "--no-eh-frame-hdr"] {
+        for flag in ["--icf=all", "-z,pack-relative-relocs"] {
             println!("cargo:rustc-link-arg-bins=-Wl,{flag}");
         }
     }
