@@ -8,6 +8,7 @@ mod password_file;
 mod request_header;
 mod service_account;
 mod token_file;
+mod user_file;
 mod webhook;
 
 use http::{header::AUTHORIZATION, request::Parts};

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{header::AUTHORIZATION, request::Parts};
-use object::{Status, Text};
+use object::Status;
 use ring::digest::{SHA256, digest};
 use server::{Authenticate, Authenticating, Peer, User};
 
-use super::token_file::fields;
+use super::user_file;
 
 /// Users by name, each with the digest of the password.
 pub(crate) struct PasswordFile {
@@ -24,27 +24,10 @@ impl std::fmt::Debug for PasswordFile {
 
 impl PasswordFile {
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let mut users = HashMap::new();
-        for (at, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let fields = fields(line).with_context(|| format!("line {}", at + 1))?;
-            let [password, name, uid, rest @ ..] = &*fields else {
-                bail!("line {}: expected at least 3 columns (password, name, uid)", at + 1);
-            };
-            if password.is_empty() || name.is_empty() {
-                bail!("line {}: password and user name must not be empty", at + 1);
-            }
-            let groups = rest.first().map(String::as_str).unwrap_or_default();
-            let groups = groups.split(',').map(str::trim).filter(|group| !group.is_empty());
-            let groups: Vec<&str> = groups.collect();
-            let user = User { uid: Text::from(uid.as_str()), ..User::new(name, &groups) };
-            let hash = digest(&SHA256, password.as_bytes()).as_ref().to_vec();
-            users.insert(name.clone(), (hash, user));
-        }
-        Ok(Self { users })
+        let users = user_file::parse(text, "password")?.into_iter();
+        Ok(Self {
+            users: users.map(|(hash, user)| (user.name.to_string(), (hash, user))).collect(),
+        })
     }
 }
 

@@ -3,10 +3,8 @@
 
 mod authorizer;
 mod conditions;
-mod matching;
 mod mutating;
 mod params;
-mod review;
 mod validating;
 
 use std::{
@@ -16,14 +14,14 @@ use std::{
 
 use cel::policy::Inputs;
 use object::{Object, Status, Text, Value, View};
-use schema::Definition;
+use schema::{Definition, normalize};
 use server::{Admission, Page, Selection, Served};
 use store::Version;
 
 pub(crate) use self::conditions::HookConditions;
 use self::{authorizer::Asked, params::Param};
 pub(super) use self::{mutating::Mutating, validating::Validating};
-use super::Rights;
+use super::{Rights, matching, review};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -134,6 +132,35 @@ fn named(object: &Version<Value>) -> &str {
     Object::view(&object.object).metadata().name()
 }
 
+/// The version in which the request is looked at; `None`: it is none of its business.
+fn matches(resources: &Value, admission: &Admission<'_>) -> Result<Option<Served>, Status> {
+    if !matching::selects(resources, admission)? {
+        return Ok(None);
+    }
+    let equivalent = resources.get("matchPolicy").as_str() != Some("Exact");
+    let excluded = resources.get("excludeResourceRules").items();
+    if matching::version(excluded, equivalent, admission).is_some() {
+        return Ok(None);
+    }
+    match resources.get("resourceRules").items() {
+        [] => Ok(Some(admission.served.clone())),
+        rules => Ok(matching::version(rules, equivalent, admission)),
+    }
+}
+
+/// An object in this version, without what is empty.
+fn shown(served: &Served, object: &Value) -> Value {
+    let mut object = object.clone();
+    // What a subresource takes is no object of the resource.
+    if Object::view(&object).kind() == served.hub.names.kind {
+        served.shown(&mut object);
+        if served.definition.custom.is_none() {
+            normalize(&served.definition.shape, &mut object);
+        }
+    }
+    object
+}
+
 /// The namespace that expressions see: none for what is in none, nor for one itself.
 fn namespace(admission: &Admission<'_>) -> Result<Option<Arc<Version<Value>>>, Status> {
     let names = &admission.served.definition.names;
@@ -161,7 +188,7 @@ impl Evaluation {
         param: &Param,
         work: impl FnOnce(&Inputs<'_>) -> T,
     ) -> Result<T, Status> {
-        let request = review::request(admission, served);
+        let request = review::request(admission, served, |object| shown(served, object));
         let space = namespace(admission)?;
         let namespaces = admission.registry.kind("", "namespaces")?;
         let node = self.nodes.get(&served.definition);

@@ -6,12 +6,9 @@ use schema::{apply::overlay, conform, normalize, patch};
 use server::{Admission, Admit, Admitting, Served};
 
 use super::{
-    Compiled, Evaluation, Nodes,
-    matching::matches,
-    named,
+    Compiled, Evaluation, Nodes, matches, named,
     params::{self, Param},
-    policies,
-    review::shown,
+    policies, shown,
 };
 use crate::admission::Rights;
 

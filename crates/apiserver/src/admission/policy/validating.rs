@@ -5,7 +5,7 @@ use object::{Status, StatusCause, StatusDetails, Value, to_json};
 use server::{Admission, Admit, Admitting};
 use store::Version;
 
-use super::{Compiled, Evaluation, Nodes, matching::matches, named, params, policies};
+use super::{Compiled, Evaluation, Nodes, matches, named, params, policies};
 use crate::admission::Rights;
 
 /// The longest value of an annotation, in bytes.

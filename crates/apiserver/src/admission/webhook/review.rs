@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use object::{Bytes, Object, Status, Text, Value, View, from_json};
 use ref_cast::RefCast;
 use schema::{conform, patch};
-use server::{Admission, Operation, Served, User, uid};
+use server::{Admission, Served, uid};
 
 use super::{Failure, Hook, Invocation};
+use crate::admission::review;
 
 /// What a hook said.
 #[derive(Clone, Debug, Default)]
@@ -22,95 +23,15 @@ pub(super) struct Verdict {
 
 /// The review that a hook gets, and the uid that its answer must have.
 pub(super) fn request(admission: &Admission, invocation: &Invocation) -> (Text, Value) {
-    let uid = uid();
-    let (own, seen) = (admission.served, &invocation.served);
-    let mut request = Value::object();
+    let (uid, seen) = (uid(), &invocation.served);
+    let mut request =
+        review::request(admission, seen, |object| shown(seen, object, admission.revision));
     request["uid"] = uid.clone().into();
-    request["kind"] = kind(seen, &admission.object);
-    request["resource"] = resource(seen);
-    request["requestKind"] = kind(own, &admission.object);
-    request["requestResource"] = resource(own);
-    if !admission.subresource.is_empty() {
-        request["subResource"] = admission.subresource.into();
-        request["requestSubResource"] = admission.subresource.into();
-    }
-    if !admission.name.is_empty() {
-        request["name"] = admission.name.clone().into();
-    }
-    if !admission.namespace.is_empty() {
-        request["namespace"] = admission.namespace.clone().into();
-    }
-    let (operation, options) = match admission.operation {
-        Operation::Create => ("CREATE", "CreateOptions"),
-        Operation::Update => ("UPDATE", "UpdateOptions"),
-        Operation::Delete => ("DELETE", "DeleteOptions"),
-        Operation::Connect => ("CONNECT", ""),
-    };
-    request["operation"] = operation.into();
-    request["userInfo"] = user(admission.user);
-    let object = (!admission.object.is_null()).then_some(&admission.object);
-    request["object"] =
-        object.map_or(Value::Null, |object| shown(seen, object, admission.revision));
-    request["oldObject"] =
-        admission.old.map_or(Value::Null, |old| shown(seen, old, admission.revision));
-    request["dryRun"] = admission.dry_run.into();
-    request["options"] = Value::Null;
-    if !options.is_empty() {
-        request["options"] = Value::object();
-        request["options"]["kind"] = options.into();
-        request["options"]["apiVersion"] = "meta.k8s.io/v1".into();
-        if admission.dry_run {
-            request["options"]["dryRun"] = ["All"].into_iter().collect();
-        }
-    }
     let mut review = Value::object();
     review["kind"] = "AdmissionReview".into();
     review["apiVersion"] = "admission.k8s.io/v1".into();
     review["request"] = request;
     (uid, review)
-}
-
-/// The kind of the object: that of the resource, or what a part of it takes.
-fn kind(served: &Served, object: &Value) -> Value {
-    let (names, view) = (&served.definition.names, Object::view(object));
-    let (group, version) = match view.api_version().split_once('/') {
-        Some((group, version)) => (group, version),
-        None => ("", view.api_version()),
-    };
-    let own = [names.group, names.version, names.kind];
-    let part = !view.kind().is_empty() && view.kind() != served.hub.names.kind;
-    let [group, version, name] = if part { [group, version, view.kind()] } else { own };
-    let mut kind = Value::object();
-    kind["group"] = group.into();
-    kind["version"] = version.into();
-    kind["kind"] = name.into();
-    kind
-}
-
-fn resource(served: &Served) -> Value {
-    let names = &served.definition.names;
-    let mut resource = Value::object();
-    resource["group"] = names.group.into();
-    resource["version"] = names.version.into();
-    resource["resource"] = names.plural.into();
-    resource
-}
-
-pub(super) fn user(user: &User) -> Value {
-    let mut info = Value::object();
-    info["username"] = user.name.clone().into();
-    if !user.uid.is_empty() {
-        info["uid"] = user.uid.clone().into();
-    }
-    info["groups"] = user.groups.iter().map(Text::as_str).collect();
-    if !user.extra.is_empty() {
-        let mut extra = Value::object();
-        for (name, values) in &user.extra {
-            extra[name.as_str()] = values.iter().map(String::as_str).collect();
-        }
-        info["extra"] = extra;
-    }
-    info
 }
 
 /// The object in the version that the hook wants.

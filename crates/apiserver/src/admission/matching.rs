@@ -1,30 +1,22 @@
-//! Which requests a policy or a binding is about.
+//! Which requests a webhook, a policy or a binding is about.
 
 use std::sync::Arc;
 
 use object::{Object, Status, Value, View, selector::Selector};
 use server::{Admission, Operation, Served};
 
-/// The version in which the request is looked at; `None`: it is none of its business.
-pub(super) fn matches(
-    resources: &Value,
-    admission: &Admission<'_>,
-) -> Result<Option<Served>, Status> {
-    if !selects_namespace(resources, admission)? || !selects_object(resources, admission) {
-        return Ok(None);
-    }
-    let equivalent = resources.get("matchPolicy").as_str() != Some("Exact");
-    let excluded = resources.get("excludeResourceRules").items();
-    if version(excluded, equivalent, admission).is_some() {
-        return Ok(None);
-    }
-    match resources.get("resourceRules").items() {
-        [] => Ok(Some(admission.served.clone())),
-        rules => Ok(version(rules, equivalent, admission)),
-    }
+/// Whether its selectors take the namespace and the object of the request.
+pub(super) fn selects(by: &Value, admission: &Admission<'_>) -> Result<bool, Status> {
+    Ok(selects_namespace(by, admission)? && selects_object(by, admission))
 }
 
-fn version(rules: &[Value], equivalent: bool, admission: &Admission<'_>) -> Option<Served> {
+/// The version of the resource that a rule names: the request's own first; then, if they are
+/// as good, others of the same objects.
+pub(super) fn version(
+    rules: &[Value],
+    equivalent: bool,
+    admission: &Admission<'_>,
+) -> Option<Served> {
     let own = admission.served;
     let is = |rule: &Value, served: &Served| {
         let listed = rule.get("resourceNames").items();
@@ -43,8 +35,8 @@ fn version(rules: &[Value], equivalent: bool, admission: &Admission<'_>) -> Opti
             && !other.hub.storage.prefix.is_empty()
             && !Arc::ptr_eq(&other.definition, &own.definition)
     };
-    let mut others = all.iter().filter(other);
-    others.find(|other| rules.iter().any(|rule| is(rule, other))).cloned()
+    let others: Vec<_> = all.iter().filter(other).collect();
+    rules.iter().find_map(|rule| others.iter().find(|other| is(rule, other)).copied().cloned())
 }
 
 fn selects_namespace(resources: &Value, admission: &Admission<'_>) -> Result<bool, Status> {

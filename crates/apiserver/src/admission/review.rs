@@ -1,11 +1,14 @@
-//! A request as expressions see it: what an AdmissionReview says of it.
+//! What an AdmissionReview says of a request, for webhooks and for expressions.
 
 use object::{Object, Text, Value, View};
-use schema::normalize;
 use server::{Admission, Operation, Served, User};
 
-/// The request, with `object` and `oldObject` in the version that is looked at.
-pub(super) fn request(admission: &Admission<'_>, seen: &Served) -> Value {
+/// The request; `shown` gives its objects as they are looked at, in the version `seen`.
+pub(super) fn request(
+    admission: &Admission<'_>,
+    seen: &Served,
+    shown: impl Fn(&Value) -> Value,
+) -> Value {
     let own = admission.served;
     let mut request = Value::object();
     request["uid"] = "".into();
@@ -32,10 +35,12 @@ pub(super) fn request(admission: &Admission<'_>, seen: &Served) -> Value {
     request["operation"] = operation.into();
     request["userInfo"] = user(admission.user);
     let object = Some(&admission.object).filter(|object| !object.is_null());
-    request["object"] = object.map_or(Value::Null, |object| shown(seen, object));
-    request["oldObject"] = admission.old.map_or(Value::Null, |old| shown(seen, old));
+    request["object"] = object.map_or(Value::Null, &shown);
+    request["oldObject"] = admission.old.map_or(Value::Null, &shown);
     request["dryRun"] = admission.dry_run.into();
+    request["options"] = Value::Null;
     if !options.is_empty() {
+        request["options"] = Value::object();
         request["options"]["kind"] = options.into();
         request["options"]["apiVersion"] = "meta.k8s.io/v1".into();
         if admission.dry_run {
@@ -43,19 +48,6 @@ pub(super) fn request(admission: &Admission<'_>, seen: &Served) -> Value {
         }
     }
     request
-}
-
-/// An object in this version, without what is empty.
-pub(super) fn shown(served: &Served, object: &Value) -> Value {
-    let mut object = object.clone();
-    // What a subresource takes is no object of the resource.
-    if Object::view(&object).kind() == served.hub.names.kind {
-        served.shown(&mut object);
-        if served.definition.custom.is_none() {
-            normalize(&served.definition.shape, &mut object);
-        }
-    }
-    object
 }
 
 /// The kind of the object: that of the resource, or what a part of it takes.
