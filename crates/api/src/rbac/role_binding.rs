@@ -156,3 +156,18 @@ impl Subject {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{complaints, created};
+
+    #[test]
+    fn an_empty_group_is_the_usual_one() {
+        let binding: RoleBinding = created(
+            r#"{"metadata":{"name":"b"},"roleRef":{"apiGroup":"","kind":"Role","name":"r"}}"#,
+        );
+        assert_eq!(binding.role_ref().api_group(), GROUP);
+        assert!(complaints(&binding).is_empty());
+    }
+}
