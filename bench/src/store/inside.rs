@@ -16,6 +16,8 @@ use store::{
 };
 use tokio::task::JoinSet;
 
+use super::servers;
+
 const PREFIX: &str = "/registry/things/";
 
 /// Bytes as they are, under the one topic that everything has.
@@ -50,24 +52,46 @@ fn open(folder: &Path) -> Result<Inside> {
     Ok(Inside { engine, things })
 }
 
-/// Durable writes of `size` a second.
+/// Durable writes of `size` a second, and what one costs of processors, in microseconds. Each
+/// writer has keys of its own, `each` of them, and takes one after the other in no order.
 pub(crate) async fn puts(
     folder: &Path,
     writers: usize,
+    each: usize,
     size: usize,
     lasts: Duration,
-) -> Result<f64> {
+) -> Result<(f64, f64)> {
     let Inside { engine, things } = open(folder)?;
+    write(&engine, &things, writers, each, size, Duration::from_millis(100)).await?;
+    // What was due at the beginning is not what a write costs.
+    while folder.join("state.tmp").exists() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let (begun, before) = (Instant::now(), servers::cpu("self"));
+    let count = write(&engine, &things, writers, each, size, lasts).await?;
+    let used = servers::cpu("self") - before;
+    Ok((f64::from(count) / begun.elapsed().as_secs_f64(), used * 1e6 / f64::from(count)))
+}
+
+async fn write(
+    engine: &Arc<dyn Engine<Bytes>>,
+    things: &Arc<Resource<Bytes>>,
+    writers: usize,
+    each: usize,
+    size: usize,
+    lasts: Duration,
+) -> Result<u32> {
     let (begun, mut tasks) = (Instant::now(), JoinSet::new());
     for writer in 0..writers {
-        let engine = engine.clone();
-        let (key, bytes) = (format!("{PREFIX}a/{writer}"), Bytes::from(vec![1; size]));
-        let mut revision = things.get(&key).map_or(0, |version| version.revision);
+        let (engine, things, bytes) = (engine.clone(), things.clone(), Bytes::from(vec![1; size]));
         tasks.spawn(async move {
-            let mut count = 0_u32;
+            let mut count = 0;
             while begun.elapsed() < lasts {
-                let write = Write::put(key.as_str(), revision, bytes.clone(), bytes.clone());
-                revision = engine.write(write).await?;
+                let nth = usize::try_from(count).unwrap_or(0).wrapping_mul(7_919) % each;
+                let key = key(writer + nth * writers);
+                let revision = things.get(&key).map_or(0, |version| version.revision);
+                let write = Write::put(key, revision, bytes.clone(), bytes.clone());
+                engine.write(write).await?;
                 count += 1;
             }
             Ok::<_, Error>(count)
@@ -77,31 +101,40 @@ pub(crate) async fn puts(
     while let Some(done) = tasks.join_next().await {
         count += done??;
     }
-    Ok(f64::from(count) / begun.elapsed().as_secs_f64())
+    Ok(count)
 }
 
-/// What a durable write costs with that many keys there, in microseconds of 64 writers'
-/// time; and how long it takes until all can be read again.
-pub(crate) async fn curve(
-    folder: &Path,
-    steps: &[usize],
-    size: usize,
-) -> Result<Vec<(usize, f64, Duration)>> {
+/// What there is with so many keys.
+pub(crate) struct Row {
+    pub(crate) keys: usize,
+    /// What a durable write costs, in microseconds of 64 writers' time, and of processors'.
+    pub(crate) write: f64,
+    pub(crate) write_cpu: f64,
+    /// How long it takes until all can be read again, and what that costs of processors.
+    pub(crate) open: Duration,
+    pub(crate) open_cpu: f64,
+}
+
+pub(crate) async fn curve(folder: &Path, steps: &[usize], size: usize) -> Result<Vec<Row>> {
     let (mut rows, mut there) = (Vec::new(), 0);
     for step in steps {
         let inside = open(folder)?;
         fill(&inside.engine, there..*step, size).await?;
         there = *step;
         drop(inside);
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), servers::cpu("self"));
         let inside = open(folder)?;
-        let took = begun.elapsed();
+        let (open, open_cpu) = (begun.elapsed(), servers::cpu("self") - before);
         ensure!(inside.things.len() >= there, "keys are missing");
         drop(inside);
-        let rate = puts(folder, 64, size, Duration::from_secs(2)).await?;
-        rows.push((there, 1e6 / rate, took));
+        let (rate, write_cpu) = puts(folder, 64, there / 64, size, Duration::from_secs(2)).await?;
+        rows.push(Row { keys: there, write: 1e6 / rate, write_cpu, open, open_cpu });
     }
     Ok(rows)
+}
+
+fn key(nth: usize) -> String {
+    format!("{PREFIX}b/{nth:07}")
 }
 
 async fn fill(
@@ -115,7 +148,7 @@ async fn fill(
         tasks.spawn(async move {
             for nth in keys.skip(writer).step_by(256) {
                 let bytes = Bytes::from(vec![1; size]);
-                let write = Write::put(format!("{PREFIX}b/{nth:07}"), 0, bytes.clone(), bytes);
+                let write = Write::put(key(nth), 0, bytes.clone(), bytes);
                 engine.write(write).await?;
             }
             Ok::<_, Error>(())

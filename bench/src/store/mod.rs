@@ -84,11 +84,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             .into_iter()
             .filter(|step| *step <= arguments.keys)
             .collect();
-        println!("{:>10} {:>22} {:>12}", "keys", "a durable write, us", "open");
-        for (keys, cost, took) in
-            runtime.block_on(inside::curve(&folder.join("curve"), &steps, SIZE))?
-        {
-            println!("{keys:>10} {cost:>22.1} {took:>12.2?}");
+        println!(
+            "{:>10} {:>18} {:>12} {:>12} {:>12}",
+            "keys", "a write, us", "CPU us", "open", "CPU s"
+        );
+        for row in runtime.block_on(inside::curve(&folder.join("curve"), &steps, SIZE))? {
+            let inside::Row { keys, write, write_cpu, open, open_cpu } = row;
+            println!("{keys:>10} {write:>18.1} {write_cpu:>12.1} {open:>12.2?} {open_cpu:>12.2}");
         }
     }
     Ok(())
@@ -183,8 +185,8 @@ async fn ranges(server: &Server) -> Result<(f64, f64)> {
 
 async fn inside(folder: &Path, theirs: &[Line]) -> Result<()> {
     for writers in [1, 64, 1_000] {
-        let rate =
-            inside::puts(&folder.join(format!("inside{writers}")), writers, SIZE, LASTS).await?;
+        let folder = folder.join(format!("inside{writers}"));
+        let (rate, _) = inside::puts(&folder, writers, 1, SIZE, LASTS).await?;
         let name = format!("puts of 1 KiB, {writers} clients, /s");
         let other =
             theirs.iter().find(|line| line.what == name).map_or(f64::NAN, |line| line.value);

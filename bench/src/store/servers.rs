@@ -58,11 +58,7 @@ impl Server {
 
     /// What it has used of processors, in seconds.
     pub(crate) fn cpu(&self) -> f64 {
-        let stat =
-            fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        let ticks: u64 = fields.skip(11).take(2).filter_map(|own| own.parse::<u64>().ok()).sum();
-        Duration::from_millis(ticks * 10).as_secs_f64()
+        cpu(&self.child.id().to_string())
     }
 
     /// In megabytes.
@@ -79,6 +75,14 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What a process has used of processors, in seconds.
+pub(crate) fn cpu(process: &str) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|own| own.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10).as_secs_f64()
 }
 
 /// What `Server::ours` runs.

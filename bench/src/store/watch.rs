@@ -1,19 +1,19 @@
 //! How soon who watches hears of a write.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
-use store::wire::pb::{
-    self, kv_client::KvClient, watch_client::WatchClient, watch_request::RequestUnion,
-};
+use anyhow::Result;
+use prost::Message as _;
+use store::wire::pb::{self, watch_request::RequestUnion};
 use tokio::task::JoinSet;
-use tokio_stream::StreamExt as _;
-use tonic::transport::Channel;
 
-use super::servers::Server;
+use super::{message, servers::Server, wire::Connection};
 
 /// How many connections the watches share.
 const CONNECTIONS: usize = 8;
@@ -32,56 +32,56 @@ pub(crate) struct Crowd {
 /// milliseconds.
 pub(crate) async fn delivery(server: &Server, crowd: Crowd) -> Result<f64> {
     let begun = Instant::now();
-    let url = format!("http://{}", server.address);
     let (mut watching, prefix) = (JoinSet::new(), format!("/crowd/{}/", crowd.watchers));
     let events = u64::from(crowd.writes) * LASTS.as_secs();
     let all = if crowd.distinct { events } else { events * crowd.watchers as u64 };
-    let left = Arc::new(std::sync::atomic::AtomicU64::new(all));
+    let left = Arc::new(AtomicU64::new(all));
     for nth in 0..CONNECTIONS {
-        let channel = Channel::from_shared(url.clone())?.connect().await?;
-        let creates: Vec<_> = (nth..crowd.watchers)
-            .step_by(CONNECTIONS)
-            .map(|watcher| create(&prefix, crowd.distinct.then_some(watcher)))
-            .collect();
-        let (count, (sender, receiver)) = (creates.len(), tokio::sync::mpsc::channel(64));
-        let mut client = WatchClient::new(channel).max_decoding_message_size(usize::MAX);
-        let requests = tokio_stream::wrappers::ReceiverStream::new(receiver);
-        let mut feeding = JoinSet::new();
-        feeding.spawn(async move {
-            for create in creates {
-                sender.send(create).await.ok()?;
-            }
-            Some(sender)
-        });
-        let mut answers = client.watch(requests).await?.into_inner();
+        let mut connection = Connection::open(&server.address, "/etcdserverpb.Watch/Watch").await?;
+        let watchers = (nth..crowd.watchers).step_by(CONNECTIONS);
+        let creates = watchers.clone().map(|nth| create(&prefix, crowd.distinct.then_some(nth)));
+        connection.begin(creates);
         let mut made = 0;
-        while made < count {
-            made += usize::from(answers.next().await.context("it ends")??.created);
-        }
-        let sender = feeding.join_next().await;
-        let left = left.clone();
-        watching.spawn(async move {
-            let (_sender, mut took) = (sender, Vec::new());
-            while left.load(std::sync::atomic::Ordering::Relaxed) > 0 {
-                let next = tokio::time::timeout(Duration::from_secs(1), answers.next()).await;
-                let Ok(Some(Ok(answer))) = next else { continue };
-                let now = begun.elapsed();
-                for kv in answer.events.into_iter().filter_map(|event| event.kv) {
-                    let sent = u64::from_be_bytes(kv.value[..8].try_into().expect("eight"));
-                    took.push(now.saturating_sub(Duration::from_nanos(sent)));
-                    left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-                }
+        while made < watchers.len() {
+            for message in connection.messages().await? {
+                made += usize::from(pb::WatchResponse::decode(message)?.created);
             }
-            took
-        });
+        }
+        watching.spawn(watch(connection, begun, left.clone()));
     }
-    write(&url, &prefix, crowd, begun).await?;
-    let mut took: Vec<_> = watching.join_all().await.concat();
+    write(server, &prefix, crowd, begun).await?;
+    let mut took = Vec::new();
+    for seen in watching.join_all().await {
+        took.extend(seen?);
+    }
     took.sort_unstable();
     Ok(took[took.len() * 99 / 100].as_secs_f64() * 1e3)
 }
 
-fn create(prefix: &str, watcher: Option<usize>) -> pb::WatchRequest {
+/// How long each event took, until none is left.
+async fn watch(
+    mut connection: Connection,
+    begun: Instant,
+    left: Arc<AtomicU64>,
+) -> Result<Vec<Duration>> {
+    let mut took = Vec::new();
+    while left.load(Ordering::Relaxed) > 0 {
+        let next = tokio::time::timeout(Duration::from_secs(1), connection.messages()).await;
+        let Ok(messages) = next else { continue };
+        let now = begun.elapsed();
+        for message in messages? {
+            let answer = pb::WatchResponse::decode(message)?;
+            for kv in answer.events.into_iter().filter_map(|event| event.kv) {
+                let sent = u64::from_be_bytes(kv.value[..8].try_into()?);
+                took.push(now.saturating_sub(Duration::from_nanos(sent)));
+                left.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+    Ok(took)
+}
+
+fn create(prefix: &str, watcher: Option<usize>) -> Vec<u8> {
     let (key, range_end) = match watcher {
         Some(watcher) => (format!("{prefix}{watcher}"), String::new()),
         None => (prefix.to_owned(), format!("{}0", prefix.trim_end_matches('/'))),
@@ -91,28 +91,19 @@ fn create(prefix: &str, watcher: Option<usize>) -> pb::WatchRequest {
         range_end: range_end.into(),
         ..Default::default()
     };
-    pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) }
+    message(&pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) })
 }
 
 /// At an even pace, whatever the answers take.
-async fn write(url: &str, prefix: &str, crowd: Crowd, begun: Instant) -> Result<()> {
-    let channel = Channel::from_shared(url.to_owned())?.connect().await?;
-    let mut pace = tokio::time::interval(Duration::from_secs(1) / crowd.writes);
-    let mut puts = JoinSet::new();
-    for nth in 0..u64::from(crowd.writes) * LASTS.as_secs() {
-        pace.tick().await;
-        let key = format!("{prefix}{}", usize::try_from(nth)? * 7 % crowd.watchers);
-        let mut kv = KvClient::new(channel.clone());
-        puts.spawn(async move {
-            let sent = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let mut value = sent.to_be_bytes().to_vec();
-            value.resize(256, 0);
-            let (key, value) = (key.into(), value.into());
-            kv.put(pb::PutRequest { key, value, ..Default::default() }).await.map(drop)
-        });
-    }
-    while let Some(done) = puts.join_next().await {
-        done??;
-    }
-    Ok(())
+async fn write(server: &Server, prefix: &str, crowd: Crowd, begun: Instant) -> Result<()> {
+    let mut connection = Connection::open(&server.address, "/etcdserverpb.KV/Put").await?;
+    let count = usize::try_from(u64::from(crowd.writes) * LASTS.as_secs())?;
+    let put = |nth: usize| {
+        let key = format!("{prefix}{}", nth * 7 % crowd.watchers).into();
+        let sent = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut value = sent.to_be_bytes().to_vec();
+        value.resize(256, 0);
+        message(&pb::PutRequest { key, value: value.into(), ..Default::default() })
+    };
+    connection.pace(Duration::from_secs(1) / crowd.writes, count, put).await
 }

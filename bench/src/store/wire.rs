@@ -1,5 +1,6 @@
 //! A client of gRPC that costs next to nothing, so that the server is what is measured:
-//! one connection, many callers on it, each with one request under way.
+//! one connection, and on it many callers, each with one request under way, or requests at
+//! an even pace, or one stream that never ends.
 
 use std::{
     collections::HashMap,
@@ -7,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bytes::{Buf as _, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -29,6 +30,8 @@ pub(crate) struct Connection {
     next: u32,
     /// What has come and was not given back.
     owed: u32,
+    /// What has come on the stream that never ends.
+    body: BytesMut,
     /// Since when the requests under way are, and who made them.
     open: HashMap<u32, (Instant, usize)>,
 }
@@ -50,8 +53,8 @@ impl Connection {
         out.extend_from_slice(&WINDOW.to_be_bytes());
         head(&mut out, 4, 8, 0, 0);
         out.extend_from_slice(&WINDOW.to_be_bytes());
-        let (input, open) = (BytesMut::new(), HashMap::new());
-        Ok(Self { stream, input, out, path, next: 1, owed: 0, open })
+        let (input, body, open) = (BytesMut::new(), BytesMut::new(), HashMap::new());
+        Ok(Self { stream, input, out, path, next: 1, owed: 0, body, open })
     }
 
     /// Lets so many callers go on for that long; `message` gives what each asks next.
@@ -66,12 +69,8 @@ impl Connection {
             self.ask(caller, &message(caller));
         }
         while !self.open.is_empty() {
-            let out = std::mem::take(&mut self.out);
-            self.stream.write_all(&out).await?;
-            self.out = out;
-            self.out.clear();
-            self.input.reserve(256 << 10);
-            ensure!(self.stream.read_buf(&mut self.input).await? > 0, "the server has gone");
+            self.flush().await?;
+            self.read().await?;
             for caller in self.take(&mut seen)? {
                 if begun.elapsed() < lasts {
                     self.ask(caller, &message(caller));
@@ -81,7 +80,84 @@ impl Connection {
         Ok(seen)
     }
 
+    /// Asks so often, at an even pace, whatever the answers take.
+    pub(crate) async fn pace(
+        &mut self,
+        pace: Duration,
+        count: usize,
+        message: impl Fn(usize) -> Vec<u8>,
+    ) -> Result<()> {
+        let (mut ticks, mut nth) = (tokio::time::interval(pace), 0);
+        while nth < count || !self.open.is_empty() {
+            tokio::select! {
+                _ = ticks.tick(), if nth < count => {
+                    self.ask(nth, &message(nth));
+                    nth += 1;
+                }
+                read = self.read() => {
+                    read?;
+                    self.take(&mut Seen::default())?;
+                }
+            }
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Begins a stream that never ends, with these messages.
+    pub(crate) fn begin(&mut self, messages: impl Iterator<Item = Vec<u8>>) {
+        self.head();
+        for message in messages {
+            self.message(&message, false);
+        }
+        self.next += 2;
+    }
+
+    /// The next messages of that stream.
+    pub(crate) async fn messages(&mut self) -> Result<Vec<Bytes>> {
+        self.flush().await?;
+        self.read().await?;
+        self.take(&mut Seen::default())?;
+        let mut messages = Vec::new();
+        while let Some(head) = self.body.first_chunk::<5>() {
+            let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+            let length = usize::try_from(length)?;
+            if self.body.len() < 5 + length {
+                break;
+            }
+            self.body.advance(5);
+            messages.push(self.body.split_to(length).freeze());
+        }
+        Ok(messages)
+    }
+
+    async fn read(&mut self) -> Result<()> {
+        self.input.reserve(256 << 10);
+        ensure!(self.stream.read_buf(&mut self.input).await? > 0, "the server has gone");
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        self.stream.write_all(&self.out).await?;
+        self.out.clear();
+        Ok(())
+    }
+
     fn ask(&mut self, caller: usize, message: &[u8]) {
+        self.head();
+        self.message(message, true);
+        self.open.insert(self.next, (Instant::now(), caller));
+        self.next += 2;
+    }
+
+    fn message(&mut self, message: &[u8], last: bool) {
+        head(&mut self.out, message.len() + 5, DATA, u8::from(last), self.next);
+        self.out.push(0);
+        self.out.extend_from_slice(&u32::try_from(message.len()).expect("short").to_be_bytes());
+        self.out.extend_from_slice(message);
+    }
+
+    fn head(&mut self) {
         let mut block = vec![0x83, 0x86]; // POST, http
         if self.next == 1 {
             for (name, value) in [(0x44, self.path), (0x41, "bench"), (0x5f, "application/grpc")] {
@@ -94,12 +170,6 @@ impl Connection {
         }
         head(&mut self.out, block.len(), HEADERS, 4, self.next);
         self.out.extend_from_slice(&block);
-        head(&mut self.out, message.len() + 5, DATA, 1, self.next);
-        self.out.push(0);
-        self.out.extend_from_slice(&u32::try_from(message.len()).expect("short").to_be_bytes());
-        self.out.extend_from_slice(message);
-        self.open.insert(self.next, (Instant::now(), caller));
-        self.next += 2;
     }
 
     /// Takes all frames that are whole. Gives whose answers have come.
@@ -114,6 +184,9 @@ impl Connection {
                 DATA => {
                     seen.bytes += length as u64;
                     self.owed += u32::try_from(length)?;
+                    if !self.open.contains_key(&stream) {
+                        self.body.extend_from_slice(payload);
+                    }
                 }
                 HEADERS if flags & 1 != 0 => {
                     let well = b"grpc-status";

@@ -1,5 +1,6 @@
 //! What every engine promises, as a suite: each implementation runs it.
 
+mod conditions;
 mod reads;
 mod watches;
 mod writes;
@@ -42,9 +43,10 @@ impl Resident<Bytes> for Plain {
 
     fn topics(&self, key: &str, object: &Bytes) -> Vec<Topic> {
         let namespace = key.rsplit('/').nth(1).unwrap_or_default();
+        let name = key.strip_prefix(PREFIX).unwrap_or(key);
         let text = String::from_utf8_lossy(object);
         let text = Topic::Index("text".into(), text.as_ref().into());
-        vec![Topic::All, Topic::Namespace(namespace.into()), text]
+        vec![Topic::All, Topic::Name(name.into()), Topic::Namespace(namespace.into()), text]
     }
 
     fn weight(&self, object: &Bytes) -> usize {
@@ -64,6 +66,10 @@ pub async fn run(make: impl Fn() -> Subject) {
     writes::the_same_bytes_again_are_another_revision(&make()).await;
     writes::a_deletion_by_an_old_reading_is_tried_again(&make()).await;
     writes::only_one_can_make_it(make()).await;
+    conditions::a_deletion_is_of_what_there_is(&make()).await;
+    conditions::a_condition_is_judged_by_what_there_is(&make()).await;
+    conditions::an_update_is_of_what_there_is(&make()).await;
+    conditions::how_many_there_are_is_known(&make()).await;
     reads::pages_are_of_one_revision(make()).await;
     reads::the_past_is_exact_where_the_ring_does_not_reach(&make()).await;
     reads::a_compacted_list_is_refused(&make()).await;
@@ -73,6 +79,11 @@ pub async fn run(make: impl Fn() -> Subject) {
     reads::every_revision_is_listed_as_it_was(&make()).await;
     reads::a_list_can_be_asked_to_be_new_enough(&make()).await;
     reads::what_cannot_be_decoded_is_named(&make()).await;
+    reads::what_cannot_be_decoded_can_be_deleted(&make()).await;
+    reads::one_object_is_read_as_it_is_and_as_it_was(&make()).await;
+    reads::pages_of_every_revision_are_what_there_was(&make()).await;
+    reads::a_list_whose_revision_is_gone_goes_on_in_the_newest(&make()).await;
+    reads::keys_of_any_shape_are_kept_apart(&make()).await;
     watches::a_watch_sees_every_change_in_order(&make()).await;
     watches::what_is_made_again_is_new(&make()).await;
     watches::progress_moves_though_nothing_happens_here(&make()).await;
@@ -82,6 +93,10 @@ pub async fn run(make: impl Fn() -> Subject) {
     watches::a_watch_of_some_sees_what_comes_and_goes(&make()).await;
     watches::a_deletion_has_a_revision_of_its_own(&make()).await;
     watches::a_watch_from_too_long_ago_is_refused(&make()).await;
+    watches::a_list_and_then_a_watch_miss_nothing(make()).await;
+    watches::progress_is_never_ahead_of_events(make()).await;
+    watches::who_does_not_read_holds_up_nobody(&make()).await;
+    watches::a_watch_of_one_hears_of_no_other(&make()).await;
 }
 
 impl Subject {

@@ -29,7 +29,9 @@ use self::{
     segment::Segment,
     snapshot::Snapshot,
 };
-use crate::{Base, Error, Failure, Image, Log, Record, Removals, disk::Disk, keys::Keys};
+use crate::{
+    Base, Error, Failure, Image, Log, Record, Removals, crew::hands, disk::Disk, keys::Keys,
+};
 
 const RESERVE: &str = "reserve";
 /// Given up while a state is written for which there is no room otherwise.
@@ -129,7 +131,7 @@ impl DiskLog {
                 let mut records = Vec::new();
                 let snapshot = files.snapshots.first().cloned();
                 let base =
-                    snapshot.map(|s| s.read(&mut |record| records.push(record))).transpose()?;
+                    snapshot.map(|s| s.read(1, &mut |record| records.push(record))).transpose()?;
                 let base = base.unwrap_or_default();
                 let found = files.found.take().unwrap_or_default();
                 records.extend(found.into_iter().filter(|record| record.revision > base.through));
@@ -176,7 +178,7 @@ impl Log for DiskLog {
             (files.snapshots.first().cloned(), files.segments.clone(), files.found.take())
         };
         let base = match snapshot {
-            Some(snapshot) if snapshot.revision > after => snapshot.read(take)?,
+            Some(snapshot) if snapshot.revision > after => snapshot.read(hands(), take)?,
             Some(Snapshot { floor, revision, .. }) => {
                 Base { floor, through: revision, ..Base::default() }
             }
@@ -198,7 +200,7 @@ impl Log for DiskLog {
             let until = files.segments.partition_point(|segment| segment.base < revision);
             (snapshot, files.segments[..until].to_vec())
         };
-        let base = snapshot.map(|snapshot| snapshot.read(take)).transpose()?.unwrap_or_default();
+        let base = snapshot.map(|snapshot| snapshot.read(1, take)).transpose()?.unwrap_or_default();
         read(&segments, base.through, take)?;
         Ok(base)
     }

@@ -72,13 +72,13 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
         })
     }
 
-    fn replay(&self, prefix: &str) -> Result<Replay, Error> {
+    fn replay(&self, prefix: &str, room: usize) -> Result<Replay, Error> {
         self.core.writer().serve(prefix);
         let now = self.core.clock.now();
         if let Some(loaded) = self.core.loaded() {
-            return Ok(loaded.replay(prefix, now));
+            return Ok(loaded.replay(prefix, room, now));
         }
-        Ok(Loaded::read_under(&*self.core.log, prefix, now)?.replay(prefix, now))
+        Ok(Loaded::read_under(&*self.core.log, prefix, now)?.replay(prefix, room, now))
     }
 
     fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {

@@ -119,7 +119,7 @@ pub struct Note {
 pub struct Replay {
     /// Nothing that happened up to here is among `events`.
     pub floor: u64,
-    /// What there was at the floor.
+    /// What there was at the floor, in order of keys where the engine can.
     pub state: Vec<Record>,
     /// What happened since, oldest first.
     pub events: Vec<Record>,
@@ -137,8 +137,9 @@ pub trait Engine<V>: fmt::Debug + Send + Sync {
     /// Dropping the future does not take the write back.
     fn write(&self, write: Write<V>) -> Writing<'_>;
 
-    /// What is known of the keys under `prefix`.
-    fn replay(&self, prefix: &str) -> Result<Replay, Error>;
+    /// What is known of the keys under `prefix`: what happened, newest first, as far as it
+    /// takes no more than `room`, and what there was before that.
+    fn replay(&self, prefix: &str, room: usize) -> Result<Replay, Error>;
 
     /// What happened under `prefix` after a revision that a replay has reached.
     fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error>;

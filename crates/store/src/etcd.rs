@@ -141,7 +141,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
         Box::pin(self.shared.write(write))
     }
 
-    fn replay(&self, prefix: &str) -> Result<Replay, Error> {
+    fn replay(&self, prefix: &str, _: usize) -> Result<Replay, Error> {
         let (shared, prefix, now) =
             (self.shared.clone(), prefix.to_owned(), self.shared.clock.now());
         let (state, through) = self.wait(async move { shared.all(&prefix, 0).await })?;

@@ -84,6 +84,18 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
+    /// From the last record of each key, in order of keys, as of a revision.
+    pub(crate) fn load<'a>(records: impl Iterator<Item = &'a Record>, revision: u64) -> Self {
+        let (mut heads, mut expiries) = (Heads::new(), BTreeSet::new());
+        for record in records.filter(|record| record.bytes.is_some()) {
+            let Record { revision, expires, lineage, .. } = *record;
+            let key: Arc<str> = record.key.as_str().into();
+            expiries.extend(expires.map(|at| (at, key.clone())));
+            heads.insert(key, Head { revision, expires, lineage });
+        }
+        Self { heads, expiries, revision }
+    }
+
     /// Gives the write its place, if its key is where the writer believes it is.
     pub(crate) fn judge<V>(
         &mut self,

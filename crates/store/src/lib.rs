@@ -13,6 +13,7 @@
 pub mod archive;
 pub mod bolt;
 pub mod contract;
+mod crew;
 mod cursor;
 mod disk;
 mod disk_log;

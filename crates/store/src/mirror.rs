@@ -25,6 +25,9 @@ pub trait Resident<V>: fmt::Debug + Send + Sync {
     }
 }
 
+/// How much larger an object may be on disk than it is to the ring.
+const DENSE: usize = 2;
+
 /// The API server has trees in it, `etcd` would have bytes.
 #[derive(Debug)]
 pub struct Mirror<V> {
@@ -34,7 +37,7 @@ pub struct Mirror<V> {
     progress: Arc<Progress>,
 }
 
-impl<V: fmt::Debug> Mirror<V> {
+impl<V: fmt::Debug + Send + Sync> Mirror<V> {
     pub fn new(bounds: Bounds) -> Arc<Self> {
         let (resources, progress) = (RwLock::default(), Arc::default());
         Arc::new(Self { resources, bounds, progress })
@@ -57,7 +60,8 @@ impl<V: fmt::Debug> Mirror<V> {
         engine: &dyn Engine<V>,
     ) -> Result<Arc<Resource<V>>, Error> {
         assert!(prefix.ends_with('/'), "a key has one resource");
-        let replay = engine.replay(prefix)?;
+        let room = self.bounds.budget.saturating_mul(DENSE);
+        let replay = engine.replay(prefix, room)?;
         let (through, now) = (replay.through, replay.now);
         let progress = if engine.is_shared() { Arc::default() } else { self.progress.clone() };
         let filled = |replay| self.filled(&resident, replay, &progress);
@@ -66,9 +70,9 @@ impl<V: fmt::Debug> Mirror<V> {
         let mut resources = self.resources.write().expect("not poisoned");
         match engine.replay_after(prefix, through) {
             // Those that come again by `apply` are skipped.
-            Ok(since) => since.into_iter().try_for_each(|r| resource.apply(r, None, now))?,
+            Ok(since) => resource.go_on(since, 0, now)?,
             Err(Error::Compacted { .. }) => {
-                resource = filled(engine.replay(prefix)?)?;
+                resource = filled(engine.replay(prefix, room)?)?;
             }
             Err(error) => return Err(error),
         }

@@ -11,15 +11,21 @@ use imbl::OrdMap;
 use tokio::sync::Notify;
 
 use crate::{
-    Bounds, Engine, Error, Event, Record, Replay, Resident, Topic, Version, progress::Progress,
+    Bounds, Engine, Error, Event, Record, Replay, Resident, Topic, Version,
+    crew::{hands, side_by_side},
+    progress::Progress,
     ring::Ring,
 };
+
+/// How many are decoded by one hand before it takes the next.
+const MANY: usize = 2_048;
 
 /// Keys are shared, so that copying a node of the index copies no text.
 type Index<V> = OrdMap<Arc<str>, Arc<Version<V>>>;
 
 pub struct Resource<V> {
     resident: Arc<dyn Resident<V>>,
+    bounds: Bounds,
     state: Mutex<State<V>>,
     progress: Arc<Progress>,
     ended: Notify,
@@ -44,9 +50,9 @@ impl<V> Resource<V> {
         bounds: Bounds,
         progress: Arc<Progress>,
     ) -> Self {
-        let state = State { index: OrdMap::new(), ring: Ring::new(bounds) };
+        let state = State { index: OrdMap::new(), ring: Ring::begin(bounds, 0) };
         let (state, ended, past) = (Mutex::new(state), Notify::new(), Mutex::new(None));
-        Self { resident, state, progress, ended, past }
+        Self { resident, bounds, state, progress, ended, past }
     }
 
     pub fn get(&self, key: &str) -> Option<Arc<Version<V>>> {
@@ -135,19 +141,6 @@ impl<V> Resource<V> {
         let mut state = self.state();
         self.reached(&state, revision)?;
         state.ring.open(topic, revision)
-    }
-
-    /// Takes in what an engine knows.
-    pub(crate) fn fill(&self, replay: Replay) -> Result<(), Error> {
-        let Replay { floor, state, events, now, .. } = replay;
-        for Record { revision, key, bytes, .. } in state {
-            let Some(bytes) = bytes else { continue };
-            let object = self.resident.decode(&key, &bytes)?;
-            let version = Arc::new(Version { revision, object });
-            self.state().index.insert(key.as_str().into(), version);
-        }
-        self.state().ring.begin(floor);
-        events.into_iter().try_for_each(|record| self.apply(record, None, now))
     }
 
     /// Takes in a record, and decodes it if nobody has handed over its value.
@@ -242,6 +235,74 @@ impl<V> Resource<V> {
         }
         topics
     }
+}
+
+impl<V: Send + Sync> Resource<V> {
+    /// Takes in what an engine knows. What cannot be decoded is an error, unless it was
+    /// replaced since: then the ring begins behind that.
+    pub(crate) fn fill(&self, replay: Replay) -> Result<(), Error> {
+        let Replay { floor, state, events, now, .. } = replay;
+        let (mut index, mut begin) = (Index::default(), 0);
+        for (record, object) in state.iter().zip(self.decode(&state)) {
+            match object {
+                Ok(Some(object)) => {
+                    let version = Arc::new(Version { revision: record.revision, object });
+                    index.insert(record.key.as_str().into(), version);
+                }
+                Ok(None) => {}
+                Err(error) => begin = begin.max(replaced(record, &events).ok_or(error)?),
+            }
+        }
+        *self.state() = State { index, ring: Ring::begin(self.bounds, floor) };
+        self.go_on(events, begin, now)
+    }
+
+    /// Takes in what happened since. The ring begins behind as many of the events.
+    pub(crate) fn go_on(
+        &self,
+        events: Vec<Record>,
+        mut begin: usize,
+        now: i64,
+    ) -> Result<(), Error> {
+        let news = self.decode(&events);
+        for (nth, new) in news.iter().enumerate() {
+            if let Err(error) = new {
+                let later = nth + 1;
+                let mended = replaced(&events[nth], &events[later..]).ok_or(error.clone())?;
+                begin = begin.max(later + mended);
+            }
+        }
+        let mut events = events.into_iter().zip(news.into_iter().map(Result::ok));
+        for (Record { revision, key, .. }, new) in events.by_ref().take(begin) {
+            let mut state = self.state();
+            match new.flatten() {
+                Some(object) => {
+                    let version = Arc::new(Version { revision, object });
+                    state.index.insert(key.as_str().into(), version)
+                }
+                None => state.index.remove(key.as_str()),
+            };
+            state.ring = Ring::begin(self.bounds, revision);
+        }
+        events.try_for_each(|(record, new)| self.apply(record, new.flatten(), now))
+    }
+
+    /// What the records mean, by all hands if there are many.
+    fn decode(&self, records: &[Record]) -> Vec<Result<Option<V>, Error>> {
+        let decode = |record: &Record| {
+            let object =
+                record.bytes.as_ref().map(|bytes| self.resident.decode(&record.key, bytes));
+            object.transpose()
+        };
+        let parts: Vec<_> = records.chunks(MANY).collect();
+        let parts = side_by_side(hands(), &parts, |part| part.iter().map(decode).collect());
+        parts.into_iter().flat_map(|part: Vec<_>| part).collect()
+    }
+}
+
+/// How many of the events have passed when a record is replaced.
+fn replaced(record: &Record, events: &[Record]) -> Option<usize> {
+    Some(1 + events.iter().position(|event| event.key == record.key)?)
 }
 
 /// All objects of a resource as of one revision.

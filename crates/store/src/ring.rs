@@ -92,15 +92,11 @@ struct Chain {
 }
 
 impl<V> Ring<V> {
-    pub(crate) fn new(bounds: Bounds) -> Self {
-        let (events, chains) = (VecDeque::new(), HashMap::new());
-        let (weight, first, floor, cursors, closed) = (0, 0, 0, 0, false);
-        Self { events, bounds, weight, first, floor, chains, cursors, closed }
-    }
-
     /// Begins behind a revision: an empty ring that knows nothing of before.
-    pub(crate) fn begin(&mut self, floor: u64) {
-        self.floor = floor;
+    pub(crate) fn begin(bounds: Bounds, floor: u64) -> Self {
+        let (events, chains) = (VecDeque::new(), HashMap::new());
+        let (weight, first, cursors, closed) = (0, 0, 0, false);
+        Self { events, bounds, weight, first, floor, chains, cursors, closed }
     }
 
     /// The revision of the newest event.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 
 use super::{PREFIX, Subject, key, texts};
-use crate::{Cursor, Error, Resident, Topic};
+use crate::{Cursor, Error, Resident, Topic, Write};
 
 pub(super) async fn pages_are_of_one_revision(on: Subject) {
     let things = on.serve();
@@ -191,28 +192,151 @@ pub(super) async fn a_list_can_be_asked_to_be_new_enough(on: &Subject) {
 
 /// What cannot be read is named, and nobody takes it for something else.
 pub(super) async fn what_cannot_be_decoded_is_named(on: &Subject) {
-    #[derive(Debug)]
-    struct Picky;
-    impl Resident<Bytes> for Picky {
-        fn decode(&self, key: &str, bytes: &Bytes) -> Result<Bytes, Error> {
-            if bytes.starts_with(b"bad") {
-                Err(Error::Corrupt(key.to_owned()))
-            } else {
-                Ok(bytes.clone())
-            }
-        }
-
-        fn topics(&self, _: &str, _: &Bytes) -> Vec<Topic> {
-            vec![Topic::All]
-        }
-
-        fn weight(&self, object: &Bytes) -> usize {
-            object.len()
-        }
-    }
     on.put("a/good", 0, "good").await.expect("absent");
     on.put("a/bad", 0, "bad").await.expect("absent");
     let served = on.mirror.serve(PREFIX, Arc::new(Picky), &*on.engine).map(drop);
     assert_eq!(served, Err(Error::Corrupt(key("a/bad"))));
     assert_eq!(texts(&on.serve().pin()).len(), 2, "nothing was changed by that");
+}
+
+/// One object, as it is, and as it was at every revision at which a list can be made.
+pub(super) async fn one_object_is_read_as_it_is_and_as_it_was(on: &Subject) {
+    let things = on.serve();
+    let before = things.pin().revision;
+    assert!(things.get(&key("a/x")).is_none());
+    let made = on.put("a/x", 0, "1").await.expect("absent");
+    let changed = on.put("a/x", made, "2").await.expect("as expected");
+    let other = on.put("a/y", 0, "1").await.expect("absent");
+    let now = things.get(&key("a/x")).expect("there");
+    assert_eq!((now.revision, &*now.object), (changed, &b"2"[..]));
+    let at = |revision: u64| {
+        things.wait_for(revision).now_or_never().expect("it has come so far");
+        let pinned = things.pin_at(revision)?;
+        Ok::<_, Error>(pinned.get(&key("a/x")).map(|there| there.object.clone()))
+    };
+    assert_eq!(at(before), Ok(None));
+    assert_eq!(at(made), Ok(Some("1".into())));
+    assert_eq!((at(changed), at(other)), (Ok(Some("2".into())), Ok(Some("2".into()))));
+    let ahead = things.pin_at(other + 1_000).map(drop);
+    assert_eq!(ahead, Err(Error::Ahead { revision: other + 1_000 }));
+    assert!(things.wait_for(other + 1_000).now_or_never().is_none(), "still to come");
+}
+
+/// Every page of every size, of every revision, is what there was then.
+pub(super) async fn pages_of_every_revision_are_what_there_was(on: &Subject) {
+    let things = on.serve();
+    let mut there = std::collections::BTreeMap::new();
+    let mut states = vec![(things.pin().revision, there.clone())];
+    let mut revisions = [0; 4];
+    for nth in 0..10_usize {
+        let (name, expect) = (format!("a/{}", nth % 4), &mut revisions[nth % 4]);
+        let revision = if nth % 5 == 4 && *expect > 0 {
+            there.remove(&name);
+            let gone = on.delete(&name, *expect).await.expect("as expected");
+            *expect = 0;
+            gone
+        } else {
+            there.insert(name.clone(), Bytes::from(nth.to_string()));
+            *expect = on.put(&name, *expect, &nth.to_string()).await.expect("as expected");
+            *expect
+        };
+        states.push((revision, there.clone()));
+    }
+    for (revision, state) in &states {
+        for size in 1..=4 {
+            let (mut after, mut seen) = (None::<String>, Vec::new());
+            loop {
+                let pinned = things.pin_at(*revision).expect("the ring holds it");
+                let page: Vec<_> = pinned.range(PREFIX, after.as_deref()).take(size).collect();
+                let Some((last, _)) = page.last() else { break };
+                after = Some((*last).to_owned());
+                seen.extend(page.iter().map(|(found, version)| {
+                    (found[PREFIX.len()..].to_owned(), version.object.clone())
+                }));
+                assert_eq!(pinned.count(PREFIX, after.as_deref()), state.len() - seen.len());
+            }
+            assert!(seen.iter().map(|(name, text)| (name, text)).eq(state), "{size} at {revision}");
+        }
+    }
+}
+
+/// Who pages through a list whose revision is gone goes on, behind the last he has seen, in
+/// what there is now.
+pub(super) async fn a_list_whose_revision_is_gone_goes_on_in_the_newest(on: &Subject) {
+    let things = on.serve();
+    let mut revisions = Vec::new();
+    for name in ["a/1", "a/3", "a/5"] {
+        revisions.push(on.put(name, 0, "old").await.expect("absent"));
+    }
+    let first = things.pin();
+    let (last, _) = first.range(PREFIX, None).next().expect("three");
+    let last = last.to_owned();
+    on.put("a/2", 0, "new").await.expect("absent");
+    on.delete("a/3", revisions[1]).await.expect("as expected");
+    let newest = on.put("a/5", revisions[2], "new").await.expect("as expected");
+    on.mirror.compact(newest);
+    let refused = things.pin_past(&*on.engine, PREFIX, first.revision).map(drop);
+    assert_eq!(refused, Err(Error::Compacted { floor: newest }));
+    let now = things.pin();
+    let rest = now.range(PREFIX, Some(&last)).map(|(found, version)| {
+        (found[PREFIX.len()..].to_owned(), String::from_utf8_lossy(&version.object).into_owned())
+    });
+    let rest: Vec<_> = rest.collect();
+    assert_eq!(rest, [("a/2".to_owned(), "new".to_owned()), ("a/5".to_owned(), "new".to_owned())]);
+    assert!(now.revision >= newest);
+}
+
+/// A key is what it is: how deep, and what it ends with, makes it another.
+pub(super) async fn keys_of_any_shape_are_kept_apart(on: &Subject) {
+    let things = on.serve();
+    let names =
+        ["", "a", "a/", "a/b", "a/b/", "a/b/c", "a.b", "a..b", ".", "..", "a b", "ä/ö", "%2f"];
+    for name in names {
+        let made = on.put(name, 0, name).await.expect("absent");
+        let there = things.get(&key(name)).expect("written");
+        assert_eq!((there.revision, &*there.object), (made, name.as_bytes()));
+        assert!(on.put(name, 0, name).await.is_err(), "{name:?} is there once");
+    }
+    let mut sorted: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    sorted.sort_unstable();
+    let listed: Vec<_> = texts(&things.pin()).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(listed, sorted);
+    let elsewhere = Write::put("/registry/thing", 0, Bytes::new(), Bytes::new());
+    on.engine.write(elsewhere).await.expect("absent");
+    assert_eq!(things.len(), names.len(), "what is outside of the prefix is not in it");
+}
+
+/// What cannot be read can be deleted by its revision, and then the rest is served.
+pub(super) async fn what_cannot_be_decoded_can_be_deleted(on: &Subject) {
+    let good = on.put("a/good", 0, "good").await.expect("absent");
+    let bad = on.put("a/bad", 0, "bad").await.expect("absent");
+    let serve = || on.mirror.serve(PREFIX, Arc::new(Picky), &*on.engine);
+    assert_eq!(serve().map(drop), Err(Error::Corrupt(key("a/bad"))));
+    let stale = on.delete("a/bad", good).await;
+    assert_eq!(stale, Err(Error::Conflict { want: good, have: bad }), "not by another revision");
+    on.delete("a/bad", bad).await.expect("nobody has to read it for that");
+    let things = serve().expect("nothing else is wrong");
+    assert_eq!(texts(&things.pin()), [("a/good".to_owned(), "good".into())]);
+}
+
+/// Reads nothing that begins with `bad`.
+#[derive(Debug)]
+struct Picky;
+
+impl Resident<Bytes> for Picky {
+    fn decode(&self, key: &str, bytes: &Bytes) -> Result<Bytes, Error> {
+        if bytes.starts_with(b"bad") {
+            Err(Error::Corrupt(key.to_owned()))
+        } else {
+            Ok(bytes.clone())
+        }
+    }
+
+    fn topics(&self, _: &str, _: &Bytes) -> Vec<Topic> {
+        vec![Topic::All]
+    }
+
+    fn weight(&self, object: &Bytes) -> usize {
+        object.len()
+    }
 }

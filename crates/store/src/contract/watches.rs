@@ -1,6 +1,6 @@
 //! What is promised to who watches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
@@ -181,4 +181,123 @@ pub(super) async fn a_watch_from_too_long_ago_is_refused(on: &Subject) {
     let over =
         Cursor::open(&things, Topic::All, things.floor()).map(|mut cursor| cursor.try_next());
     assert!(matches!(over, Err(Error::Closed) | Ok(Some(Err(Error::Closed)))), "{over:?}");
+}
+
+/// Who lists, and then watches from there, has everything once: also while others write.
+pub(super) async fn a_list_and_then_a_watch_miss_nothing(on: Subject) {
+    let things = on.serve();
+    let mut writing = JoinSet::new();
+    for writer in 0..4 {
+        let on = on.clone();
+        writing.spawn(async move {
+            let (name, mut revision) = (format!("a/{writer}"), 0);
+            for nth in 0..25 {
+                revision = match revision {
+                    there if nth % 7 == 6 => on.delete(&name, there).await.map(|_| 0),
+                    there => on.put(&name, there, &nth.to_string()).await,
+                }
+                .expect("nobody else");
+            }
+        });
+    }
+    let mut watching = JoinSet::new();
+    for _ in 0..6 {
+        let things = things.clone();
+        watching.spawn(async move {
+            tokio::task::yield_now().await;
+            let listed = things.pin();
+            let watch = Cursor::open(&things, Topic::All, listed.revision).expect("now");
+            (listed, watch)
+        });
+    }
+    let watching = watching.join_all().await;
+    writing.join_all().await;
+    let newest = on.engine.newest().await.expect("it can be asked");
+    things.wait_for(newest).await;
+    let last = things.pin();
+    for (listed, mut watch) in watching {
+        let mut there: BTreeMap<_, _> = listed
+            .range(super::PREFIX, None)
+            .map(|(key, version)| (key.to_owned(), version.revision))
+            .collect();
+        while let Some(event) = watch.try_next() {
+            let event = event.expect("held");
+            assert!(event.revision > listed.revision, "not what was listed");
+            let old = event.old.as_ref().map(|old| old.revision);
+            assert_eq!(there.remove(event.key.as_str()), old, "as it was known");
+            if event.new.is_some() {
+                there.insert(event.key.to_string(), event.revision);
+            }
+        }
+        let now = last.range(super::PREFIX, None).map(|(key, version)| (key, version.revision));
+        assert!(there.iter().map(|(key, revision)| (key.as_str(), *revision)).eq(now));
+    }
+}
+
+/// What a bookmark tells is never ahead of what was told before it.
+pub(super) async fn progress_is_never_ahead_of_events(on: Subject) {
+    let things = on.serve();
+    let mut watch = Cursor::open(&things, Topic::All, things.pin().revision).expect("now");
+    let writing = tokio::spawn({
+        let on = on.clone();
+        async move {
+            let (mut made, mut revision) = (Vec::new(), 0);
+            for nth in 0..60 {
+                revision = on.put("a/x", revision, &nth.to_string()).await.expect("nobody else");
+                made.push(revision);
+            }
+            made
+        }
+    });
+    let (mut told, mut seen) = (Vec::new(), Vec::new());
+    let begun = std::time::Instant::now();
+    while !writing.is_finished() || seen.len() < 60 {
+        assert!(begun.elapsed() < std::time::Duration::from_mins(2), "{} of 60", seen.len());
+        let complete = things.complete_through();
+        while let Some(event) = watch.try_next() {
+            seen.push(event.expect("held").revision);
+        }
+        told.push((complete, seen.len()));
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    let made = writing.await.expect("no task fails");
+    assert_eq!(seen, made);
+    for (complete, count) in told {
+        let due = made.iter().filter(|revision| **revision <= complete).count();
+        assert!(count >= due, "{complete} was told, and {count} of {due} events");
+    }
+}
+
+/// Who does not read holds up nobody.
+pub(super) async fn who_does_not_read_holds_up_nobody(on: &Subject) {
+    let things = on.serve();
+    let from = things.pin().revision;
+    let open = || Cursor::open(&things, Topic::All, from).expect("now");
+    let mut idle: Vec<_> = (0..50).map(|_| open()).collect();
+    let mut reads = open();
+    for nth in 0..30 {
+        let made = on.put(&format!("a/{nth}"), 0, "x").await.expect("absent");
+        assert_eq!(reads.next().await.expect("held").revision, made);
+    }
+    for late in &mut idle {
+        assert_eq!(late.next().await.expect("held").key.as_str(), key("a/0"));
+    }
+}
+
+/// A watch of one object hears of that alone, though others are named alike.
+pub(super) async fn a_watch_of_one_hears_of_no_other(on: &Subject) {
+    let things = on.serve();
+    let from = things.pin().revision;
+    let mut watch = Cursor::open(&things, Topic::Name("a/x".into()), from).expect("now");
+    for name in ["a/xy", "a-bad/x", "b/x"] {
+        on.put(name, 0, "1").await.expect("absent");
+    }
+    let made = on.put("a/x", 0, "1").await.expect("absent");
+    let changed = on.put("a/x", made, "2").await.expect("as expected");
+    on.put("a/x/deeper", 0, "1").await.expect("absent");
+    let gone = on.delete("a/x", changed).await.expect("as expected");
+    for revision in [made, changed, gone] {
+        assert_eq!(watch.next().await.expect("held").revision, revision);
+    }
+    assert!(watch.try_next().is_none());
 }

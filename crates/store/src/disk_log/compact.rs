@@ -60,7 +60,7 @@ impl Inner {
         let from = snapshot.map_or(0, |snapshot| snapshot.revision);
         let all = |take: &mut dyn FnMut(Record)| {
             if let Some(snapshot) = snapshot {
-                snapshot.read(take)?;
+                snapshot.read(1, take)?; // others have more to do
             }
             read(segments, from, &mut |record| {
                 if record.revision <= image.revision {

@@ -3,7 +3,15 @@
 use std::io;
 
 use super::{Options, segment::Segment, snapshot::Snapshot};
-use crate::{Error, Record, disk::Disk, engine::FIRST};
+use crate::{
+    Error, Record,
+    crew::{hands, side_by_side},
+    disk::Disk,
+    engine::FIRST,
+};
+
+/// From files of this size on it pays to read several at once.
+const LARGE: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Files {
@@ -42,21 +50,25 @@ impl Files {
         for name in names.iter().filter(|name| Snapshot::revision_of(name).is_some()) {
             this.snapshots.push(Snapshot::open(disk, name)?);
         }
-        let mut found = Vec::new();
         let base = this.snapshots.first().map_or(FIRST, |snapshot| snapshot.revision);
         let names: Vec<_> = names.iter().filter(|name| Segment::base_of(name).is_some()).collect();
-        for (nth, name) in names.iter().enumerate() {
-            let until = names.get(nth + 1).and_then(|next| Segment::base_of(next));
-            if until.is_some_and(|until| until <= base) {
-                continue; // a state has replaced it; removed by the next one
-            }
+        // Those before are replaced by a state, and removed by the next one.
+        let next = |nth: usize| names.get(nth + 1).and_then(|next| Segment::base_of(next));
+        let replaced = (0..names.len()).take_while(|nth| next(*nth).is_some_and(|at| at <= base));
+        let names = &names[replaced.count()..];
+        let (first, rest) = names.split_at(names.len().min(1));
+        let mut read: Vec<_> = first.iter().map(|name| open(disk, name)).collect();
+        let large = read.iter().flatten().any(|(first, _)| first.size >= LARGE);
+        let hands = if large { hands() } else { 1 };
+        read.extend(side_by_side(hands, rest, |name| open(disk, name)));
+        let mut found: Vec<Record> = Vec::new();
+        for read in read {
+            let (segment, mut records) = read?;
             // Files may overlap where one replaced another of the same records.
-            let mut take = |record: Record| {
-                if found.last().is_none_or(|last: &Record| last.revision < record.revision) {
-                    found.push(record);
-                }
-            };
-            this.segments.push(Segment::open(disk, name, &mut take)?);
+            let last = found.last().map_or(0, |last| last.revision);
+            let known = records.partition_point(|record| record.revision <= last);
+            found.extend(records.drain(known..));
+            this.segments.push(segment);
         }
         this.check(base)?;
         this.found = Some(found);
@@ -123,6 +135,12 @@ impl Files {
         let urgent = self.room != Room::Enough && self.last() > self.begun;
         !self.compacting && !self.broken && (enough || urgent)
     }
+}
+
+fn open(disk: &dyn Disk, name: &str) -> Result<(Segment, Vec<Record>), Error> {
+    let mut records = Vec::new();
+    let segment = Segment::open(disk, name, &mut |record| records.push(record))?;
+    Ok((segment, records))
 }
 
 /// Gives what is behind a revision.

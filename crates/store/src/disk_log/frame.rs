@@ -122,24 +122,26 @@ impl<'a> Read<'a> {
         HEADER + self.payload.len()
     }
 
-    /// Its records; `None` if whoever wrote it wrote nonsense.
-    pub(super) fn records(&self) -> Option<Vec<Record>> {
-        let (mut parser, mut records) = (Parser(self.payload), Vec::new());
+    /// Its records go to `take`; false if whoever wrote it wrote nonsense. Their bytes are
+    /// slices of `all`, of which the frame is a part: a million of them are no million copies.
+    pub(super) fn records(&self, all: &Bytes, take: &mut dyn FnMut(Record)) -> bool {
+        let mut parser = Parser(self.payload);
         while !parser.0.is_empty() {
-            records.push(parser.record()?);
+            let Some(record) = parser.record(all) else { return false };
+            take(record);
         }
-        Some(records)
+        true
     }
 }
 
 struct Parser<'a>(&'a [u8]);
 
 impl<'a> Parser<'a> {
-    fn record(&mut self) -> Option<Record> {
+    fn record(&mut self, all: &Bytes) -> Option<Record> {
         let (revision, flags) = (self.u64()?, self.take(1)?[0]);
         let key = std::str::from_utf8(self.text()?).ok()?.into();
         let has = |flag: u8| flags & flag != 0;
-        let bytes = if has(PUT) { Some(Bytes::copy_from_slice(self.text()?)) } else { None };
+        let bytes = if has(PUT) { Some(all.slice_ref(self.text()?)) } else { None };
         let expires = if has(EXPIRES) { Some(self.u64()?.cast_signed()) } else { None };
         let note = if has(NOTE) { Some(Bytes::copy_from_slice(self.text()?)) } else { None };
         let own = if has(APART) { self.u64()? } else { revision };
@@ -190,14 +192,13 @@ mod tests {
         let (revision, expires, bytes) = (8, None, None);
         let delete = Record { revision, key: "/a/c".into(), bytes, expires, note, lineage };
         let frame = Frame::of(&[put.clone(), delete.clone()]).finish(5, 7);
+        let (frame, mut records) = (Bytes::from(frame), Vec::new());
         let read = Read::parse(&frame, 5).expect("whole");
-        assert_eq!(
-            (read.number, read.len(), read.records()),
-            (7, frame.len(), Some(vec![put, delete]))
-        );
+        assert!(read.records(&frame, &mut |record| records.push(record)));
+        assert_eq!((read.number, read.len(), records), (7, frame.len(), vec![put, delete]));
         assert!(Read::parse(&frame, 6).is_none(), "of another file");
         for at in 0..frame.len() {
-            let mut torn = frame.clone();
+            let mut torn = frame.to_vec();
             torn[at] ^= 1;
             assert!(Read::parse(&torn, 5).is_none() && Read::parse(&frame[..at], 5).is_none());
         }

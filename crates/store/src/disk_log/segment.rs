@@ -10,6 +10,8 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
+
 use super::frame::Read;
 use crate::{
     Error, Record,
@@ -89,7 +91,7 @@ impl Segment {
         let failed = |error: io::Error| Error::Disk(format!("read {name}: {error}"));
         let file = disk.open(name).map_err(failed)?;
         let size = file.size().map_err(failed)?;
-        let bytes = read(&*file, size).map_err(failed)?;
+        let bytes = Bytes::from(read(&*file, size).map_err(failed)?);
         let damaged = |offset, what| Error::Damaged { file: name.to_owned(), offset, what };
         let header = bytes.get(..32).ok_or(damaged(0, "it has no header"))?;
         let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
@@ -116,7 +118,7 @@ impl Segment {
     /// Gives its records again, up to where it ended at that time.
     pub(super) fn read(&self, take: &mut dyn FnMut(Record)) -> Result<(), Error> {
         let failed = |error: io::Error| Error::Disk(format!("read {}: {error}", self.name));
-        let bytes = read(&*self.file, self.end).map_err(failed)?;
+        let bytes = Bytes::from(read(&*self.file, self.end).map_err(failed)?);
         let mut again = Self { last: self.base, end: HEADER, ..self.clone() };
         again.scan(&bytes, take)?;
         if again.end < self.end {
@@ -136,17 +138,19 @@ impl Segment {
         Ok(false)
     }
 
-    fn scan(&mut self, bytes: &[u8], take: &mut dyn FnMut(Record)) -> Result<(), Error> {
+    fn scan(&mut self, bytes: &Bytes, take: &mut dyn FnMut(Record)) -> Result<(), Error> {
         let mut at = usize::try_from(HEADER).expect("small");
         while let Some(frame) = Read::parse(&bytes[at.min(bytes.len())..], self.salt) {
-            let records = frame.records().filter(|records| !records.is_empty());
-            let records = records.ok_or(self.damaged(at as u64, "its records make no sense"))?;
-            for record in records {
-                if record.revision != self.last + 1 {
-                    return Err(self.damaged(at as u64, "a revision is missing"));
-                }
+            let (before, mut gap) = (self.last, false);
+            let sense = frame.records(bytes, &mut |record| {
+                gap |= record.revision != self.last + 1;
                 self.last = record.revision;
                 take(record);
+            });
+            if gap {
+                return Err(self.damaged(at as u64, "a revision is missing"));
+            } else if !sense || self.last == before {
+                return Err(self.damaged(at as u64, "its records make no sense"));
             }
             at += frame.len();
             self.end = at as u64;

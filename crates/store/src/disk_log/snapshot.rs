@@ -6,9 +6,12 @@
 
 use std::{io, sync::Arc};
 
+use bytes::Bytes;
+
 use super::frame::{Frame, HEADER, Read};
 use crate::{
     Base, Error, Heads, Image, Lineage, Note, Record, Removals,
+    crew::side_by_side,
     disk::{Disk, File},
 };
 
@@ -20,6 +23,8 @@ const SALT: u64 = u64::from_le_bytes(*b"TIPHYSS1");
 
 /// About how much goes into one frame.
 const CHUNK: usize = 1 << 20;
+/// How many frames are read before the next are looked for.
+const AT_ONCE: usize = 16;
 
 // What a frame holds: its number.
 const BEGIN: u64 = 1;
@@ -103,75 +108,106 @@ impl Snapshot {
         let file = disk.open(name).map_err(failed)?;
         let (size, name) = (file.size().map_err(failed)?, name.to_owned());
         let mut this = Self { name, file, revision: 0, floor: 0, made: 0, size };
-        let (_, begin) = this.frame(0, BEGIN)?;
+        let (number, begin) = this.frame(&this.place(0)?)?;
+        if number != BEGIN {
+            return Err(this.damaged(0));
+        }
         let (begin, floor) = (begin.first().ok_or(this.damaged(0))?, begin.get(1));
         (this.revision, this.made) = (begin.revision, begin.expires.unwrap_or_default());
         this.floor = floor.map_or(this.revision, |floor| floor.revision);
         Ok(this)
     }
 
-    /// Gives its records, and what else it holds.
-    pub(super) fn read(&self, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+    /// Gives its records, and what else it holds. Many hands read a large one.
+    pub(super) fn read(&self, hands: usize, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
+        let hands = if self.size < (2 * CHUNK) as u64 { 1 } else { hands };
         let (mut at, mut count) = (0, 0);
         let mut base = Base { floor: self.floor, through: self.revision, ..Base::default() };
         loop {
-            let (number, records) = self.frame(at, 0)?;
-            at += self.length(at)?;
-            for record in records {
-                match number {
-                    REMOVALS if record.key.is_empty() => base.removals.rest = record.revision,
-                    REMOVALS => {
-                        base.removals.by_prefix.insert(record.key, record.revision);
+            let places = self.places(at)?;
+            at = places.last().map_or(at, |last| last.at + last.length as u64);
+            for read in side_by_side(hands, &places, |place| self.frame(place)) {
+                let (number, records) = read?;
+                for record in records {
+                    match number {
+                        REMOVALS if record.key.is_empty() => base.removals.rest = record.revision,
+                        REMOVALS => {
+                            base.removals.by_prefix.insert(record.key, record.revision);
+                        }
+                        NOTES => {
+                            let Record { revision, key, note, .. } = record;
+                            base.notes.extend(note.map(|note| Note { revision, key, note }));
+                        }
+                        STATE => {
+                            count += 1;
+                            take(record);
+                        }
+                        END if record.revision == count => return Ok(base),
+                        END => return Err(self.damaged(at)),
+                        _ => {}
                     }
-                    NOTES => {
-                        let Record { revision, key, note, .. } = record;
-                        base.notes.extend(note.map(|note| Note { revision, key, note }));
-                    }
-                    STATE => {
-                        count += 1;
-                        take(record);
-                    }
-                    END if record.revision == count => return Ok(base),
-                    END => return Err(self.damaged(at)),
-                    _ => {}
                 }
             }
         }
     }
 
-    /// The frame at `at`, and its number; it must be `number` unless that is 0.
-    fn frame(&self, at: u64, number: u64) -> Result<(u64, Vec<Record>), Error> {
+    /// The frame there, and its number.
+    fn frame(&self, Place { at, length, .. }: &Place) -> Result<(u64, Vec<Record>), Error> {
         let failed = |error: io::Error| Error::Disk(format!("read {}: {error}", self.name));
-        let length = usize::try_from(self.length(at)?).map_err(|_| self.damaged(at))?;
-        let mut bytes = vec![0; length];
+        let mut bytes = vec![0; *length];
         let mut have = 0;
-        while have < length {
+        while have < *length {
             match self.file.read_at(&mut bytes[have..], at + have as u64).map_err(failed)? {
-                0 => return Err(self.damaged(at)),
+                0 => return Err(self.damaged(*at)),
                 count => have += count,
             }
         }
-        let frame = Read::parse(&bytes, SALT).ok_or(self.damaged(at))?;
-        let records = frame.records().ok_or(self.damaged(at))?;
-        if number != 0 && frame.number != number {
-            return Err(self.damaged(at));
+        let (bytes, mut records) = (Bytes::from(bytes), Vec::new());
+        let frame = Read::parse(&bytes, SALT).ok_or(self.damaged(*at))?;
+        if !frame.records(&bytes, &mut |record| records.push(record)) {
+            return Err(self.damaged(*at));
         }
         Ok((frame.number, records))
     }
 
-    /// How long the frame at `at` says that it is.
-    fn length(&self, at: u64) -> Result<u64, Error> {
+    /// The next frames, up to the last of all.
+    fn places(&self, mut at: u64) -> Result<Vec<Place>, Error> {
+        let mut places = Vec::with_capacity(AT_ONCE);
+        while places.len() < AT_ONCE && places.last().is_none_or(|last: &Place| last.number != END)
+        {
+            let place = self.place(at)?;
+            at += place.length as u64;
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    /// What the frame at `at` says of itself, before its sum is looked at.
+    fn place(&self, at: u64) -> Result<Place, Error> {
         let failed = |error: io::Error| Error::Disk(format!("read {}: {error}", self.name));
-        let mut length = [0; 4];
-        let count = self.file.read_at(&mut length, at + 16).map_err(failed)?;
-        let length = HEADER as u64 + u64::from(u32::from_le_bytes(length));
-        if count < 4 || at + length > self.size { Err(self.damaged(at)) } else { Ok(length) }
+        let mut head = [0; 12];
+        let count = self.file.read_at(&mut head, at + 8).map_err(failed)?;
+        let (number, length) = head.split_at(8);
+        let number = u64::from_le_bytes(number.try_into().expect("eight"));
+        let length = u32::from_le_bytes(length.try_into().expect("four"));
+        let length = HEADER + usize::try_from(length).map_err(|_| self.damaged(at))?;
+        if count < head.len() || at + length as u64 > self.size {
+            return Err(self.damaged(at));
+        }
+        Ok(Place { at, number, length })
     }
 
     fn damaged(&self, offset: u64) -> Error {
         let what = "the state is not what was written";
         Error::Damaged { file: self.name.clone(), offset, what }
     }
+}
+
+/// Where a frame is.
+struct Place {
+    at: u64,
+    number: u64,
+    length: usize,
 }
 
 /// Why there is no new state. The old one and the log are still there.

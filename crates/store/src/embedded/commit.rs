@@ -57,7 +57,10 @@ impl<V> Core<V> {
     /// What was read when it was opened, for as long as that is worth its memory.
     pub(super) fn loaded(&self) -> Option<Arc<Loaded>> {
         let mut loaded = self.loaded.lock().expect("not poisoned");
-        loaded.take_if(|loaded| loaded.stale(self.clock.now()));
+        if let Some(stale) = loaded.take_if(|loaded| loaded.stale(self.clock.now())) {
+            // To give a million records back takes a while, in which nobody should wait.
+            let _ = thread::Builder::new().spawn(|| drop(stale)); // or else it is dropped here
+        }
         loaded.clone()
     }
 

@@ -20,17 +20,27 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    pub(super) fn ring(&self, watch: i64, from: u64) {
-        self.due.lock().expect("not poisoned").entry(watch).or_insert(from);
+    pub(super) fn ring(&self, watches: impl IntoIterator<Item = i64>, from: u64) {
+        let mut due = self.due.lock().expect("not poisoned");
+        for watch in watches {
+            due.entry(watch).or_insert(from);
+        }
+        drop(due);
         self.rung.notify_one();
     }
 
-    /// What has something to read.
-    pub(super) fn take(&self) -> BTreeMap<i64, u64> {
-        std::mem::take(&mut self.due.lock().expect("not poisoned"))
+    /// What has something to read, besides what is known to.
+    pub(super) fn take(&self, known: &mut BTreeMap<i64, u64>) {
+        let mut due = std::mem::take(&mut *self.due.lock().expect("not poisoned"));
+        if known.is_empty() {
+            std::mem::swap(known, &mut due);
+        }
+        for (watch, from) in due {
+            known.entry(watch).or_insert(from);
+        }
     }
 
-    /// All that has happened to a watch so far is read.
+    /// A watch has nothing to read any more: it has gone.
     pub(super) fn hush(&self, watch: i64) {
         self.due.lock().expect("not poisoned").remove(&watch);
     }
@@ -44,48 +54,54 @@ impl Bell {
     }
 }
 
+/// The watches of one stream that look at the same.
 #[derive(Debug)]
-struct Watcher {
-    number: u64,
-    watch: i64,
-    range: Range,
+struct Group {
     bell: Arc<Bell>,
+    /// Each with its number.
+    watches: Vec<(u64, i64)>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Hub {
-    /// Of one key, by that.
-    single: HashMap<Bytes, Vec<Watcher>>,
-    ranges: Vec<Watcher>,
+    /// Of one key, by that; of more, by what they are. Whoever looks at the same as a
+    /// thousand others of its stream costs no more than they do.
+    single: HashMap<Bytes, Vec<Group>>,
+    ranges: HashMap<Range, Vec<Group>>,
     numbers: u64,
 }
 
 impl Hub {
     /// Gives a number to leave with.
-    pub(super) fn enter(&mut self, watch: i64, range: Range, bell: Arc<Bell>) -> u64 {
+    pub(super) fn enter(&mut self, watch: i64, range: Range, bell: &Arc<Bell>) -> u64 {
         self.numbers += 1;
-        let watcher = Watcher { number: self.numbers, watch, range, bell };
-        if watcher.range.is_single() {
-            self.single.entry(watcher.range.key.clone()).or_default().push(watcher);
+        let groups = if range.is_single() {
+            self.single.entry(range.key).or_default()
         } else {
-            self.ranges.push(watcher);
+            self.ranges.entry(range).or_default()
+        };
+        match groups.iter_mut().find(|group| Arc::ptr_eq(&group.bell, bell)) {
+            Some(group) => group.watches.push((self.numbers, watch)),
+            None => {
+                groups.push(Group { bell: bell.clone(), watches: vec![(self.numbers, watch)] });
+            }
         }
         self.numbers
     }
 
     pub(super) fn leave(&mut self, range: &Range, number: u64) {
-        if !range.is_single() {
-            self.ranges.retain(|watcher| watcher.number != number);
-        } else if let Some(watchers) = self.single.get_mut(&range.key) {
-            watchers.retain(|watcher| watcher.number != number);
-            if watchers.is_empty() {
+        if range.is_single() {
+            if self.single.get_mut(&range.key).is_some_and(|groups| remove(groups, number)) {
                 self.single.remove(&range.key);
             }
+        } else if self.ranges.get_mut(range).is_some_and(|groups| remove(groups, number)) {
+            self.ranges.remove(range);
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.ranges.len() + self.single.values().map(Vec::len).sum::<usize>()
+        let all = self.ranges.values().chain(self.single.values()).flatten();
+        all.map(|group| group.watches.len()).sum()
     }
 
     /// Rings for what happened from one revision to another. Nobody else wakes.
@@ -94,11 +110,23 @@ impl Hub {
             return;
         }
         for change in keys.changes(from, to) {
-            let ranges = self.ranges.iter().filter(|watcher| watcher.range.contains(&change.key));
-            let single = self.single.get(&change.key).into_iter().flatten();
-            for watcher in ranges.chain(single) {
-                watcher.bell.ring(watcher.watch, change.revision);
+            let ranges = self.ranges.iter().filter(|(range, _)| range.contains(&change.key));
+            let single = self.single.get(&change.key);
+            for group in ranges.map(|(_, groups)| groups).chain(single).flatten() {
+                group.bell.ring(group.watches.iter().map(|(_, watch)| *watch), change.revision);
             }
         }
     }
+}
+
+/// Whether nobody is left.
+fn remove(groups: &mut Vec<Group>, number: u64) -> bool {
+    for group in groups.iter_mut() {
+        // In order of numbers: they are given in that.
+        if let Ok(nth) = group.watches.binary_search_by_key(&number, |(number, _)| *number) {
+            group.watches.remove(nth);
+        }
+    }
+    groups.retain(|group| !group.watches.is_empty());
+    groups.is_empty()
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 /// One key, or all from one to another.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Range {
     pub(crate) key: Bytes,
     /// Empty: the key alone. One zero byte: all from the key on.

@@ -254,7 +254,9 @@ impl State {
             }
             None => {
                 let key = aside::from_text(&key).ok_or_else(|| format!("{key:?} is no key"))?;
-                let version = Version { position, sub: self.subs, lineage, value: bytes };
+                // A copy: what was read holds many values, of which few may stay for long.
+                let value = bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
+                let version = Version { position, sub: self.subs, lineage, value };
                 let before = self.keys.push(&key, version);
                 self.attach(&key, before.map_or(0, |before| before.lineage.lease), lineage.lease);
             }

@@ -4,12 +4,13 @@ use std::{
     collections::BTreeMap,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use prost::Message as _;
-use tokio::sync::mpsc::{self, Sender};
-use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
@@ -46,8 +47,7 @@ impl Watch for Service {
 impl Service {
     /// Answers one client until it goes.
     pub(super) fn follow(&self, requests: Requests) -> Events {
-        let (answers, events) = mpsc::channel(16);
-        let events = ReceiverStream::new(events);
+        let (answers, events) = mpsc::channel(4);
         let watches = Watches {
             service: self.clone(),
             bell: Arc::default(),
@@ -59,34 +59,34 @@ impl Service {
         // Driven by whoever reads the answers: without a task there is none to lose.
         let run = async move {
             let _ = watches.run(requests).await; // it ends when the client goes
-            None
         };
-        Box::pin(Driven { run: Box::pin(run), events })
+        Box::pin(Driven { run: Some(Box::pin(run)), events, ready: Vec::new().into_iter() })
     }
 }
 
 /// Answers, and what makes them, as one stream.
-struct Driven<F, S> {
-    run: Pin<Box<F>>,
-    events: S,
+struct Driven<F> {
+    run: Option<Pin<Box<F>>>,
+    events: Receiver<Vec<pb::WatchResponse>>,
+    ready: std::vec::IntoIter<pb::WatchResponse>,
 }
 
-impl<F, S, T> Stream for Driven<F, S>
-where
-    F: Future<Output = Option<T>> + Send,
-    S: Stream<Item = T> + Unpin,
-{
-    type Item = T;
+impl<F: Future<Output = ()> + Send> Stream for Driven<F> {
+    type Item = Result<pb::WatchResponse, Status>;
 
-    fn poll_next(
-        self: Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<T>> {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        let ended = this.run.as_mut().poll(cx).is_ready();
-        match Pin::new(&mut this.events).poll_next(cx) {
-            std::task::Poll::Pending if ended => std::task::Poll::Ready(None),
-            other => other,
+        loop {
+            if let Some(answer) = this.ready.next() {
+                return Poll::Ready(Some(Ok(answer)));
+            }
+            if this.run.as_mut().is_some_and(|run| run.as_mut().poll(cx).is_ready()) {
+                this.run = None; // and with it who could say more
+            }
+            match ready!(this.events.poll_recv(cx)) {
+                Some(answers) => this.ready = answers.into_iter(),
+                None => return Poll::Ready(None),
+            }
         }
     }
 }
@@ -96,7 +96,7 @@ struct Watches {
     bell: Arc<Bell>,
     open: BTreeMap<i64, Open>,
     next: i64,
-    answers: Sender<Result<pb::WatchResponse, Status>>,
+    answers: Sender<Vec<pb::WatchResponse>>,
     /// Whether somebody asked how far all are.
     asked: bool,
 }
@@ -197,9 +197,9 @@ impl Watches {
         let number = {
             let mut inner = self.service.member.inner();
             let durable = inner.state.durable;
-            let number = inner.hub.enter(watch_id, range.clone(), self.bell.clone());
+            let number = inner.hub.enter(watch_id, range.clone(), &self.bell);
             if from > 0 && from <= durable {
-                self.bell.ring(watch_id, from);
+                self.bell.ring([watch_id], from);
             }
             number
         };
@@ -221,57 +221,83 @@ impl Watches {
 
     /// Sends what there is to read.
     async fn read_due(&mut self) -> Result<(), Gone> {
-        for (watch, mut from) in self.bell.take() {
-            while let Some(open) = self.open.get(&watch) {
-                let (read, durable) = {
-                    let inner = self.service.member.inner();
-                    // It may have been rung again since, for what is read now.
-                    self.bell.hush(watch);
-                    (open.read(&inner.state, from), inner.state.durable)
-                };
-                let header = self.service.header_at(durable);
-                match read {
-                    Ok((events, next)) => {
-                        self.events(watch, header, events).await?;
-                        match next {
-                            Some(next) => from = next,
-                            None => break,
-                        }
-                    }
-                    Err(floor) => {
-                        self.leave(watch);
-                        self.send(pb::WatchResponse {
-                            header,
-                            watch_id: watch,
-                            canceled: true,
-                            compact_revision: signed(floor),
-                            cancel_reason: Fault::Compacted.to_string(),
-                            ..Default::default()
-                        })
-                        .await?;
-                        break;
-                    }
+        let mut due = BTreeMap::new();
+        loop {
+            let answers = self.read_some(&mut due);
+            self.service.member.metrics.events.fetch_add(
+                answers.iter().map(|answer| answer.events.len() as u64).sum(),
+                Ordering::Relaxed,
+            );
+            if !answers.is_empty() {
+                self.send_all(answers).await?;
+            }
+            if due.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads what is due, about as much as goes into one message: all of it in one turn, in
+    /// which nothing happens. What many look at is looked at once.
+    fn read_some(&mut self, due: &mut BTreeMap<i64, u64>) -> Vec<pb::WatchResponse> {
+        let inner = self.service.member.inner();
+        self.bell.take(due);
+        let header = self.service.header_at(inner.state.durable);
+        let (mut answers, mut gone, mut size) = (Vec::new(), Vec::new(), 0);
+        let mut last: Option<(&Open, u64, Vec<Event>, Option<u64>)> = None;
+        while size < PART
+            && let Some((watch_id, from)) = due.pop_first()
+        {
+            let Some(open) = self.open.get(&watch_id) else { continue };
+            let same = last.take_if(|(other, at, ..)| *at == from && open.sees_as(other));
+            let read = match same {
+                Some((_, _, events, next)) => Ok((events, next)),
+                None => open.read(&inner.state, from),
+            };
+            match read {
+                Ok((events, next)) => {
+                    due.extend(next.map(|next| (watch_id, next)));
+                    size += events.iter().map(Event::encoded_len).sum::<usize>();
+                    let shared = (!open.range.is_single()).then(|| events.clone());
+                    self.answer(&mut answers, watch_id, header, open, events);
+                    last = shared.map(|events| (open, from, events, next));
+                }
+                Err(floor) => {
+                    gone.push(watch_id);
+                    answers.push(pb::WatchResponse {
+                        header,
+                        watch_id,
+                        canceled: true,
+                        compact_revision: signed(floor),
+                        cancel_reason: Fault::Compacted.to_string(),
+                        ..Default::default()
+                    });
                 }
             }
         }
-        Ok(())
+        drop(inner);
+        for watch in gone {
+            self.leave(watch);
+        }
+        answers
     }
 
-    async fn events(
+    /// What a watch is told of events, in pieces if it wishes that.
+    fn answer(
         &self,
+        answers: &mut Vec<pb::WatchResponse>,
         watch_id: i64,
         header: Option<pb::ResponseHeader>,
+        open: &Open,
         mut events: Vec<Event>,
-    ) -> Result<(), Gone> {
+    ) {
         if events.is_empty() {
-            return Ok(());
+            return;
         }
-        self.service.member.metrics.events.fetch_add(events.len() as u64, Ordering::Relaxed);
         let whole = self.service.limits.request_bytes;
-        let fragments = self.open.get(&watch_id).is_some_and(|open| open.fragment);
-        while fragments
-            && events.iter().map(Event::encoded_len).sum::<usize>() > whole
+        while open.fragment
             && events.len() > 1
+            && events.iter().map(Event::encoded_len).sum::<usize>() > whole
         {
             let mut size = 0;
             let fits = |event: &&Event| {
@@ -280,17 +306,16 @@ impl Watches {
             };
             let count = events.iter().take_while(fits).count().clamp(1, events.len() - 1);
             let rest = events.split_off(count);
-            let part = pb::WatchResponse {
+            let (fragment, part) = (true, std::mem::replace(&mut events, rest));
+            answers.push(pb::WatchResponse {
                 header,
                 watch_id,
-                fragment: true,
-                events,
+                fragment,
+                events: part,
                 ..Default::default()
-            };
-            self.send(part).await?;
-            events = rest;
+            });
         }
-        self.send(pb::WatchResponse { header, watch_id, events, ..Default::default() }).await
+        answers.push(pb::WatchResponse { header, watch_id, events, ..Default::default() });
     }
 
     /// Tells those that wish it how far they are.
@@ -321,13 +346,19 @@ impl Watches {
         let open = self.open.remove(&watch);
         let left = open.is_some();
         if let Some(open) = open {
-            self.service.member.inner().hub.leave(&open.range, open.number);
+            let mut inner = self.service.member.inner();
+            inner.hub.leave(&open.range, open.number);
+            self.bell.hush(watch); // another may have its number next
         }
         left
     }
 
     async fn send(&self, response: pb::WatchResponse) -> Result<(), Gone> {
-        self.answers.send(Ok(response)).await.map_err(|_| Gone)
+        self.send_all(vec![response]).await
+    }
+
+    async fn send_all(&self, responses: Vec<pb::WatchResponse>) -> Result<(), Gone> {
+        self.answers.send(responses).await.map_err(|_| Gone)
     }
 }
 
@@ -342,6 +373,12 @@ impl Drop for Watches {
 }
 
 impl Open {
+    /// Whether it is told the same as another of its stream.
+    fn sees_as(&self, other: &Self) -> bool {
+        let wishes = |open: &Self| (open.puts, open.deletions, open.prev_kv);
+        wishes(self) == wishes(other) && self.range == other.range
+    }
+
     /// What happened from a revision on, and where to go on if that is not all; or the
     /// floor if it is no longer known.
     fn read(&self, state: &State, from: u64) -> Result<(Vec<Event>, Option<u64>), u64> {

@@ -1,6 +1,8 @@
 //! What is there after a restart.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    env, os::unix::process::ExitStatusExt as _, process::Command, sync::Arc, time::Duration,
+};
 
 use bytes::Bytes;
 use store::{
@@ -125,4 +127,40 @@ fn the_past_is_read_from_the_nearest_state_and_no_further() {
         let files = points.passed().get("log.read").copied().unwrap_or_default();
         assert!(files < 8, "{files} files of the log were read for {nth}");
     }
+}
+
+/// Nobody knows what a disk holds that could not be synced: the process ends, and the next
+/// one finds what was acknowledged.
+#[test]
+fn a_failed_sync_ends_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "restart::child", "--ignored", "--nocapture"])
+        .env("SYNC_FOLDER", folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.signal(), Some(6), "{ended:?}"); // it has aborted
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(said.contains("the first is there") && !said.contains("the second"), "{said}");
+    let disk = Arc::new(Folder::open(folder.path()).unwrap());
+    let log = DiskLog::open(disk, Arc::new(Still::default()), Options::default()).unwrap();
+    let after = open(log, Bounds::default()).unwrap();
+    let found = after.pods.get(X).unwrap();
+    assert!(found.revision >= 2, "what was acknowledged, and maybe what was not: {found:?}");
+}
+
+/// The process that ends: started by the other.
+#[test]
+#[ignore = "a part of another"]
+fn child() {
+    let Some(folder) = env::var_os("SYNC_FOLDER") else { return };
+    let points = Failpoints::new(Arc::new(Folder::open(folder).unwrap()));
+    let clock = Arc::new(Still::default());
+    let log = DiskLog::open(Arc::new(points.clone()), clock, Options::default()).unwrap();
+    let store = open(log, Bounds::default()).unwrap();
+    let made = store.write(put(X, 0, "1")).unwrap();
+    println!("the first is there");
+    points.arm("log.sync", Harm::Error, 1);
+    let told = store.write(put(X, made, "2"));
+    println!("the second was answered: {told:?}");
 }
