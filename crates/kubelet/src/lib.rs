@@ -9,7 +9,8 @@
 //! ```
 
 mod admit;
-pub mod cgroup;
+pub mod certificates;
+mod cgroup;
 mod config;
 pub mod dns;
 pub mod env;

@@ -4,11 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
 use api::{
-    core::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret, ServiceAccount},
+    certificates::ClusterTrustBundle,
+    core::{
+        ClusterTrustBundleProjection, ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod,
+        Secret, ServiceAccount,
+    },
     node::RuntimeClass,
 };
-use client::{Api, Client, Error};
-use object::{Bytes, Key, Lens, Time, Value};
+use client::{Api, Client, Error, Selection};
+use object::{Bytes, Key, Lens, Time, Value, selector::Selector};
+
+use crate::certificates::{Certificates, Credentials, Slot, Wish};
 
 pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 
@@ -20,6 +26,7 @@ pub(crate) struct Objects {
     /// Absent: there is no API.
     client: Option<Client>,
     tokens: Mutex<Tokens>,
+    certificates: Certificates,
 }
 
 /// By pod, volume and path: the token, and when to ask for another.
@@ -36,7 +43,7 @@ pub(crate) struct Wanted<'a> {
 
 impl Objects {
     pub(crate) fn new(client: Option<Client>) -> Self {
-        Self { client, tokens: Mutex::default() }
+        Self { client, tokens: Mutex::default(), certificates: Certificates::default() }
     }
 
     /// `None`: there is no such config map.
@@ -105,7 +112,52 @@ impl Objects {
         Ok(token)
     }
 
+    /// The pod's certificate and key for a slot.
+    pub(crate) async fn certificate(
+        &self,
+        slot: &Slot,
+        wish: &Wish<'_>,
+        now: i64,
+    ) -> Result<Credentials, String> {
+        self.certificates.get(self.client()?, slot, wish, now).await
+    }
+
+    /// Certificates of authorities: of one bundle, or of all that a signer has with these labels.
+    pub(crate) async fn trust(
+        &self,
+        source: &ClusterTrustBundleProjection,
+    ) -> Result<String, String> {
+        let api = Api::<ClusterTrustBundle>::new(self.client()?);
+        let bundles = if let Some(name) = source.name() {
+            match api.get(&Key::new("", name)).await {
+                Err(error) if error.is_not_found() && source.optional() == Some(true) => Vec::new(),
+                found => vec![found.map_err(|error| error.to_string())?],
+            }
+        } else {
+            let signer = source.signer_name().unwrap_or_default();
+            let selection = Selection::fields(format!("spec.signerName={signer}"));
+            let labels = Selector::from_tree(source.tree().get("labelSelector"))
+                .map_err(|error| error.to_string())?;
+            let all = api.list_all(&selection).await.map_err(|error| error.to_string())?;
+            let mut all = all.items;
+            all.retain(|bundle| labels.matches(bundle.metadata().labels()));
+            if all.is_empty() && source.optional() != Some(true) {
+                let none = "combination of signerName and labelSelector matched zero \
+                            ClusterTrustBundles";
+                return Err(none.to_owned());
+            }
+            all
+        };
+        let pem: String =
+            bundles.iter().flat_map(|one| [one.spec().trust_bundle(), "\n"]).collect();
+        if pem.trim().is_empty() {
+            return Ok(String::new());
+        }
+        pki::plain_certificates(pem.as_bytes()).map_err(|error| error.to_string())
+    }
+
     pub(crate) fn forget(&self, uid: &str) {
+        self.certificates.forget(uid);
         self.tokens.lock().expect("not poisoned").retain(|(pod, ..), _| pod != uid);
     }
 

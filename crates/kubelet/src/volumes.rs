@@ -6,8 +6,8 @@ use std::{
 };
 
 use api::core::{
-    Container, DownwardAPIVolumeFile, ImageVolumeSource, KeyToPath, Pod, Volume, VolumeMount,
-    VolumeProjection,
+    Container, DownwardAPIVolumeFile, ImageVolumeSource, KeyToPath, Pod, PodCertificateProjection,
+    Volume, VolumeMount, VolumeProjection,
 };
 use container::cri::{ImageSpec, Mount, MountPropagation};
 use object::{List, Quantity};
@@ -15,6 +15,7 @@ use volume::{Empty, File, Files};
 
 use crate::{
     Host,
+    certificates::{Credentials, Slot, Wish},
     env::{self, Sources, expand},
     objects::{Data, Wanted},
 };
@@ -197,8 +198,8 @@ async fn place(host: &Host, pod: &Pod, volume: &Volume) -> Result<PathBuf, Strin
         ("downward-api", reader.downward(downward.items(), downward.default_mode())?)
     } else if let Some(projected) = source.projected() {
         let mut files = Files::new();
-        for source in projected.sources().iter() {
-            files.extend(reader.projection(source, projected.default_mode()).await?);
+        for (at, source) in projected.sources().iter().enumerate() {
+            files.extend(reader.projection(at, source, projected.default_mode()).await?);
         }
         ("projected", files)
     } else {
@@ -267,7 +268,12 @@ impl Reader<'_> {
         select(data, "secret", name, part)
     }
 
-    async fn projection(&self, source: &VolumeProjection, mode: i32) -> Result<Files, String> {
+    async fn projection(
+        &self,
+        at: usize,
+        source: &VolumeProjection,
+        mode: i32,
+    ) -> Result<Files, String> {
         if let Some(map) = source.config_map() {
             let part = Part { items: map.items(), mode, optional: map.optional() };
             return self.config_map(map.local_object_reference().name(), &part).await;
@@ -287,22 +293,50 @@ impl Reader<'_> {
                 seconds: token.expiration_seconds(),
             };
             let content = self.host.objects.token(self.pod, &wanted, self.host.now()).await?;
-            let mode = if self.pod.spec().security_context().is_some_and(|c| c.fs_group().is_some())
-            {
-                0o600
-            } else {
-                mode.unsigned_abs()
-            };
-            let file = File { content: content.into_bytes(), mode, user: owner(token.user()) };
+            let file = self.private(content, mode, token.user());
             return Ok([(token.path().to_owned(), file)].into());
         }
-        if source.cluster_trust_bundle().is_some() {
-            return Err("clusterTrustBundle projections are not supported".into());
+        if let Some(bundle) = source.cluster_trust_bundle() {
+            let content = self.host.objects.trust(bundle).await?;
+            let file = self.private(content, mode, bundle.user());
+            return Ok([(bundle.path().to_owned(), file)].into());
         }
-        if source.pod_certificate().is_some() {
-            return Err("podCertificate projections are not supported".into());
+        if let Some(certificate) = source.pod_certificate() {
+            return self.certificate(at, certificate, mode).await;
         }
         Err("a projection without a source".into())
+    }
+
+    /// A key and its certificate, in one file or in two.
+    async fn certificate(
+        &self,
+        at: usize,
+        source: &PodCertificateProjection,
+        mode: i32,
+    ) -> Result<Files, String> {
+        let pod = self.pod.metadata().uid().to_owned();
+        let slot = Slot { pod, volume: self.volume.to_owned(), source: at };
+        let node = self.host.node().ok_or("the node is not registered yet")?;
+        let node = (node.metadata().name(), node.metadata().uid());
+        let wish = Wish { pod: self.pod, source, node };
+        let Credentials { key, chain, .. } =
+            self.host.objects.certificate(&slot, &wish, self.host.now()).await?;
+        let both = format!("{key}{chain}");
+        let files = [
+            (source.credential_bundle_path(), both),
+            (source.key_path(), key),
+            (source.certificate_chain_path(), chain),
+        ];
+        let wanted = files.into_iter().filter(|(path, _)| !path.is_empty());
+        let file = |content| self.private(content, mode, source.user());
+        Ok(wanted.map(|(path, content)| (path.to_owned(), file(content))).collect())
+    }
+
+    /// A file that only its owner reads where a group is given the volume.
+    fn private(&self, content: String, mode: i32, user: Option<i64>) -> File {
+        let grouped = self.pod.spec().security_context().is_some_and(|c| c.fs_group().is_some());
+        let mode = if grouped { 0o600 } else { mode.unsigned_abs() };
+        File { content: content.into_bytes(), mode, user: owner(user) }
     }
 
     fn downward(&self, items: &List<DownwardAPIVolumeFile>, mode: i32) -> Result<Files, String> {

@@ -43,9 +43,28 @@ impl fmt::Debug for Key {
 impl Key {
     /// A new ECDSA P-256 key.
     pub fn generate() -> Result<Self, Error> {
-        let random = SystemRandom::new();
-        let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random);
-        Self::ecdsa(made.map_err(|_| Error::Random)?.as_ref(), Algorithm::Es256)
+        Self::generate_ecdsa(Algorithm::Es256)
+    }
+
+    /// A new key of the type that pods' specs call this.
+    pub fn generate_named(name: &str) -> Result<Self, Error> {
+        match name {
+            "ECDSAP256" => Self::generate_ecdsa(Algorithm::Es256),
+            "ECDSAP384" => Self::generate_ecdsa(Algorithm::Es384),
+            "RSA3072" | "RSA4096" => Err(Error::UnsupportedKey("newly made RSA")),
+            "ECDSAP521" => Err(Error::UnsupportedKey("ECDSA P-521")),
+            "ED25519" => Err(Error::UnsupportedKey("Ed25519")),
+            _ => Err(Error::UnsupportedKey("such")),
+        }
+    }
+
+    fn generate_ecdsa(algorithm: Algorithm) -> Result<Self, Error> {
+        let curve = match algorithm {
+            Algorithm::Es384 => &ECDSA_P384_SHA384_ASN1_SIGNING,
+            _ => &ECDSA_P256_SHA256_ASN1_SIGNING,
+        };
+        let made = EcdsaKeyPair::generate_pkcs8(curve, &SystemRandom::new());
+        Self::ecdsa(made.map_err(|_| Error::Random)?.as_ref(), algorithm)
     }
 
     /// The first private key in `pem`: PKCS#8, SEC1 or PKCS#1.
@@ -172,6 +191,17 @@ mod tests {
         }
         let same = |pem: &str| Key::from_pem(pem.as_bytes()).unwrap().public().id().to_owned();
         assert_eq!(same(RSA_PKCS1), same(RSA_PKCS8));
+    }
+
+    #[test]
+    fn makes_keys_by_the_names_that_pods_use() {
+        for (name, algorithm) in [("ECDSAP256", Algorithm::Es256), ("ECDSAP384", Algorithm::Es384)]
+        {
+            assert_eq!(Key::generate_named(name).unwrap().public().algorithm(), algorithm);
+        }
+        for other in ["RSA3072", "ED25519", "DSA"] {
+            assert!(matches!(Key::generate_named(other), Err(Error::UnsupportedKey(_))));
+        }
     }
 
     #[test]

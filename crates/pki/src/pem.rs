@@ -1,5 +1,7 @@
 //! Text around binary.
 
+use std::collections::HashSet;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
@@ -13,6 +15,14 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
         return Err(Error::malformed("certificate", "no CERTIFICATE block"));
     }
     Ok(found)
+}
+
+/// The same without what stands around and between them, each once.
+pub fn plain_certificates(pem: &[u8]) -> Result<String, Error> {
+    let mut all = certificates(pem)?;
+    let mut seen = HashSet::new();
+    all.retain(|one| seen.insert(one.clone()));
+    Ok(all.iter().map(|one| encode("CERTIFICATE", one)).collect())
 }
 
 pub(crate) fn encode(label: &str, der: &[u8]) -> String {

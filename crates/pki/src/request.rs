@@ -63,6 +63,11 @@ impl Request {
         Ok(request)
     }
 
+    /// A request that says nothing but that somebody has the `key`, in DER.
+    pub fn stub(key: &Key) -> Result<Vec<u8>, Error> {
+        Self::signed(key, &[], &certificate::name("", &[]))
+    }
+
     /// A request in PEM for `key`.
     pub fn create(
         key: &Key,
@@ -82,15 +87,20 @@ impl Request {
             let asked = der::group(der::SET, &[der::sequence(&extensions)]);
             der::sequence(&[der::oid(EXTENSION_REQUEST), asked])
         };
+        let subject = certificate::name(common_name, organizations);
+        Ok(pem::encode("CERTIFICATE REQUEST", &Self::signed(key, &attributes, &subject)?))
+    }
+
+    fn signed(key: &Key, attributes: &[u8], subject: &[u8]) -> Result<Vec<u8>, Error> {
         let info = der::sequence(&[
             der::integer(VERSION_1),
-            certificate::name(common_name, organizations),
+            subject.to_vec(),
             key.public().to_der(),
-            der::tagged(der::context(0), &attributes),
+            der::tagged(der::context(0), attributes),
         ]);
         let signature = der::bits(&key.sign(&info)?, 0);
         let algorithm = key.public().algorithm().signature_algorithm();
-        Ok(pem::encode("CERTIFICATE REQUEST", &der::sequence(&[info, algorithm, signature])))
+        Ok(der::sequence(&[info, algorithm, signature]))
     }
 
     /// Whom the request wants named. Dates and serial are empty.

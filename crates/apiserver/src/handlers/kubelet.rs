@@ -5,11 +5,14 @@ use std::{fmt, net::IpAddr, sync::Arc};
 
 use api::core::{Container, ContainerPort, EndpointPort, Node, Pod, Service};
 use client::{Connect, Tcp, Tls, Use};
-use http::Uri;
+use http::{
+    HeaderValue, Method, StatusCode, Uri,
+    header::{LOCATION, UPGRADE},
+};
 use http_body_util::BodyExt;
 use object::{Status, View};
 use schema::{Errors, Path};
-use server::{Handle, Handling, Query, Reply, Request, Server, object_reply, proxy};
+use server::{Handle, Handling, Query, Reply, Request, Server, proxy};
 
 use super::connect;
 
@@ -64,6 +67,11 @@ async fn pass(
     to: &Tcp,
     path: &str,
 ) -> Result<Reply, Status> {
+    if let Some(place) = elsewhere(&request) {
+        let mut reply = nothing(StatusCode::MOVED_PERMANENTLY);
+        reply.headers_mut().insert(LOCATION, place);
+        return Ok(reply);
+    }
     let connected = to.connect(Use::Upgrade).await.map_err(|error| {
         Status::failure(
             503,
@@ -75,6 +83,28 @@ async fn pass(
         .parse()
         .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
     proxy(server, request, connected.io, uri).await
+}
+
+/// The root of what is behind a proxy has a slash: pages there name others relative to it.
+fn elsewhere(request: &Request) -> Option<HeaderValue> {
+    let (head, path) = (&request.head, request.head.uri.path());
+    let asks = matches!(head.method, Method::GET | Method::HEAD)
+        && request.info.subresource == "proxy"
+        && !head.headers.contains_key(UPGRADE);
+    if !asks || !request.info.rest.is_empty() || path.ends_with('/') {
+        return None;
+    }
+    let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    HeaderValue::from_str(&format!("{path}/{query}")).ok()
+}
+
+fn nothing(code: StatusCode) -> Reply {
+    let body = http_body_util::Empty::new()
+        .map_err(|never: std::convert::Infallible| match never {})
+        .boxed_unsync();
+    let mut reply = Reply::new(body);
+    *reply.status_mut() = code;
+    reply
 }
 
 #[derive(Debug)]
@@ -118,12 +148,7 @@ impl Handle for OfPod {
             };
             let node = pod.spec().node_name();
             if node.is_empty() && self.verb == "log" {
-                let mut nothing = object_reply(204, &object::Value::Null);
-                *nothing.body_mut() = http_body_util::Empty::new()
-                    .map_err(|never: std::convert::Infallible| match never {})
-                    .boxed_unsync();
-                nothing.headers_mut().remove(http::header::CONTENT_TYPE);
-                return Ok(nothing);
+                return Ok(nothing(StatusCode::NO_CONTENT));
             } else if node.is_empty() {
                 return Err(Status::bad_request(format!(
                     "pod {name} does not have a host assigned"

@@ -6,7 +6,7 @@ use api::{
     admissionregistration::{
         MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     },
-    core::{Node, Pod},
+    core::{Endpoints, Node, Pod, Service},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -130,4 +130,21 @@ async fn kubelet_certificate_authority() {
         let (code, body) = ask(&admin, Method::GET, log).await;
         assert_eq!(code, expected, "{file:?}: {body}");
     }
+}
+
+#[tokio::test]
+async fn the_root_behind_a_proxy_has_a_slash() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let service = r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;
+    of::<Service>(&admin).create(tree(service)).await.unwrap();
+    let endpoints = r#"{"metadata":{"name":"s"},
+        "subsets":[{"addresses":[{"ip":"192.0.2.9"}],"ports":[{"port":80}]}]}"#;
+    of::<Endpoints>(&admin).create(tree(endpoints)).await.unwrap();
+    let path = "/api/v1/namespaces/default/services/s/proxy";
+    let asked = format!("{path}?a=b");
+    let answer = admin.request(Method::GET, &asked, HeaderMap::new(), Bytes::new()).await.unwrap();
+    assert_eq!(answer.status.as_u16(), 301);
+    let place = answer.headers.get("location").expect("it says where").to_str().unwrap();
+    assert_eq!(place, format!("{path}/?a=b"));
 }

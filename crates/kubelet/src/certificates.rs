@@ -1,0 +1,265 @@
+//! Certificates of pods: a key is made here, a signer of the cluster certifies it, and both
+//! become files. The next is asked for before one ends; until it comes the last one stays.
+
+use std::{collections::HashMap, sync::Mutex, time::Duration};
+
+use api::{
+    certificates::{PodCertificateRequest, PodCertificateRequestSpec},
+    core::{Pod, PodCertificateProjection, ServiceAccount},
+};
+use client::{Api, Client, Notice, Selection, Start};
+use object::{Bytes, Key, ObjectMeta, OwnerReference, Time};
+use tokio::time::timeout;
+
+/// How long a pod that has no certificate yet waits for its signer at a time.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Requests of one moment are renewed within so many seconds, not all at once.
+const SPREAD: i64 = 300;
+
+/// What a pod shows, as PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials {
+    pub(crate) key: String,
+    pub(crate) chain: String,
+    refresh_at: i64,
+}
+
+/// Where a certificate goes: the pod's volume, and the place among its sources.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Slot {
+    pub(crate) pod: String,
+    pub(crate) volume: String,
+    pub(crate) source: usize,
+}
+
+/// Who asks, and for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) source: &'a PodCertificateProjection,
+    /// The node's name and number.
+    pub(crate) node: (&'a str, &'a str),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Certificates(Mutex<HashMap<Slot, State>>);
+
+#[derive(Clone, Default)]
+struct State {
+    issued: Option<Credentials>,
+    asked: Option<Asked>,
+    /// Why there will be none.
+    refused: Option<String>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("refused", &self.refused).finish_non_exhaustive()
+    }
+}
+
+/// A request under way, and the key that it is for.
+#[derive(Clone)]
+struct Asked {
+    request: Key,
+    key: String,
+}
+
+/// What has become of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Pending,
+    Gone,
+    Issued { chain: String, refresh_at: i64 },
+    Refused(String),
+}
+
+impl Certificates {
+    /// The certificate for a slot: the one that is there, or a new one.
+    pub(crate) async fn get(
+        &self,
+        client: &Client,
+        slot: &Slot,
+        wish: &Wish<'_>,
+        now: i64,
+    ) -> Result<Credentials, String> {
+        let mut state = self.all().get(slot).cloned().unwrap_or_default();
+        if let Some(why) = state.refused {
+            return Err(why);
+        }
+        let asked = match (state.asked, &state.issued) {
+            (Some(asked), _) => asked,
+            (None, Some(issued)) if now < issued.refresh_at => return Ok(issued.clone()),
+            (None, _) => wish.ask(client).await?,
+        };
+        state.asked = Some(asked.clone());
+        self.all().insert(slot.clone(), state.clone());
+        let patience = if state.issued.is_some() { Duration::ZERO } else { PATIENCE };
+        let name = asked.request.name.clone();
+        match answer(client, &asked.request, patience).await? {
+            Answer::Pending => {}
+            Answer::Gone => {
+                state.asked = None;
+                self.all().insert(slot.clone(), state);
+                return Err(format!(
+                    "PodCertificateRequest \"{name}\" appears to have been deleted"
+                ));
+            }
+            Answer::Refused(why) => state = State { refused: Some(why), ..State::default() },
+            Answer::Issued { chain, refresh_at } => {
+                let chain = pki::plain_certificates(chain.as_bytes()).map_err(said)?;
+                let refresh_at = refresh_at + spread(&slot.pod);
+                let issued = Some(Credentials { key: asked.key, chain, refresh_at });
+                state = State { issued, ..State::default() };
+            }
+        }
+        self.all().insert(slot.clone(), state.clone());
+        match (state.refused, state.issued) {
+            (Some(why), _) => Err(why),
+            (None, Some(issued)) => Ok(issued),
+            (None, None) => Err(format!("PodCertificateRequest \"{name}\" is not issued yet")),
+        }
+    }
+
+    pub(crate) fn forget(&self, uid: &str) {
+        self.all().retain(|slot, _| slot.pod != uid);
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<Slot, State>> {
+        self.0.lock().expect("not poisoned")
+    }
+}
+
+impl Wish<'_> {
+    async fn ask(&self, client: &Client) -> Result<Asked, String> {
+        let (meta, spec) = (self.pod.metadata(), self.pod.spec());
+        let account = Key::new(meta.namespace(), spec.service_account_name());
+        let account = Api::<ServiceAccount>::new(client).get(&account).await.map_err(said)?;
+        let key = pki::Key::generate_named(self.source.key_type()).map_err(said)?;
+        let stub = pki::Request::stub(&key).map_err(said)?;
+        let mut wanted = PodCertificateRequestSpec::new()
+            .with_signer_name(self.source.signer_name())
+            .with_pod_name(meta.name())
+            .with_pod_uid(meta.uid())
+            .with_service_account_name(account.metadata().name())
+            .with_service_account_uid(account.metadata().uid())
+            .with_node_name(self.node.0)
+            .with_node_uid(self.node.1)
+            .with_stub_pkcs10_request(Bytes::text(&stub))
+            .with_unverified_user_annotations(self.source.user_annotations().clone());
+        if let Some(seconds) = self.source.max_expiration_seconds() {
+            wanted.set_max_expiration_seconds(seconds);
+        }
+        let owner = OwnerReference::new()
+            .with_api_version("v1")
+            .with_kind("Pod")
+            .with_name(meta.name())
+            .with_uid(meta.uid());
+        let named = ObjectMeta::new()
+            .with_namespace(meta.namespace())
+            .with_generate_name("req-")
+            .with_owner_references([owner]);
+        let request = PodCertificateRequest::new().with_metadata(named).with_spec(wanted);
+        let request =
+            Api::<PodCertificateRequest>::new(client).create(request).await.map_err(said)?;
+        Ok(Asked { request: Key::of(request.metadata()), key: key.to_pem() })
+    }
+}
+
+/// What a request has come to, after some patience.
+async fn answer(client: &Client, key: &Key, patience: Duration) -> Result<Answer, String> {
+    let api = Api::<PodCertificateRequest>::new(client).namespaced(&key.namespace);
+    let first = match api.get(key).await {
+        Ok(request) => decided(&request),
+        Err(error) if error.is_not_found() => Answer::Gone,
+        Err(error) => return Err(error.to_string()),
+    };
+    if first != Answer::Pending || patience.is_zero() {
+        return Ok(first);
+    }
+    let own = Selection::fields(format!("metadata.name={}", key.name));
+    let waiting = async {
+        let mut watch = api.watch(&own, Start::List).await.map_err(said)?;
+        while let Some(notice) = watch.next().await.map_err(said)? {
+            let now = match notice {
+                Notice::Added(request) | Notice::Modified(request) => decided(&request),
+                Notice::Deleted(_) => Answer::Gone,
+                Notice::Bookmark { .. } => Answer::Pending,
+            };
+            if now != Answer::Pending {
+                return Ok(now);
+            }
+        }
+        Ok(Answer::Pending)
+    };
+    timeout(patience, waiting).await.unwrap_or(Ok(Answer::Pending))
+}
+
+fn decided(request: &PodCertificateRequest) -> Answer {
+    let status = request.status();
+    for condition in status.conditions().iter() {
+        let how = match condition.type_() {
+            "Issued" => {
+                let chain = status.certificate_chain().to_owned();
+                let refresh_at =
+                    status.begin_refresh_at().map_or(0, |at| Time::seconds(at).unwrap_or(0));
+                return Answer::Issued { chain, refresh_at };
+            }
+            "Denied" => "denied",
+            "Failed" => "failed",
+            _ => continue,
+        };
+        return Answer::Refused(format!(
+            "PodCertificateRequest was permanently {how}: reason={:?} message={:?}",
+            condition.reason(),
+            condition.message()
+        ));
+    }
+    Answer::Pending
+}
+
+/// Some seconds that differ from pod to pod.
+fn spread(uid: &str) -> i64 {
+    uid.bytes().fold(0, |sum, byte| (sum * 31 + i64::from(byte)) % SPREAD)
+}
+
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::from_json;
+
+    fn request(status: &str) -> PodCertificateRequest {
+        from_json(format!(r#"{{"status":{status}}}"#).as_bytes())
+            .expect("the test writes JSON")
+            .into()
+    }
+
+    #[test]
+    fn a_request_is_pending_until_somebody_decides() {
+        assert_eq!(decided(&request("{}")), Answer::Pending);
+        let issued = request(
+            r#"{"conditions":[{"type":"Issued","status":"True"}],"certificateChain":"c",
+            "beginRefreshAt":"1970-01-01T00:01:00Z"}"#,
+        );
+        let wanted = Answer::Issued { chain: "c".into(), refresh_at: 60 };
+        assert_eq!(decided(&issued), wanted);
+        let denied = request(
+            r#"{"conditions":[{"type":"Denied","status":"True","reason":"No","message":"never"}]}"#,
+        );
+        let Answer::Refused(why) = decided(&denied) else { panic!("it was denied") };
+        assert_eq!(
+            why,
+            "PodCertificateRequest was permanently denied: reason=\"No\" message=\"never\""
+        );
+    }
+
+    #[test]
+    fn renewals_are_spread() {
+        assert_ne!(spread("11111111-2222"), spread("11111111-2223"));
+        assert!((0..SPREAD).contains(&spread("ffffffff-ffff-ffff-ffff-ffffffffffff")));
+    }
+}
