@@ -192,6 +192,14 @@ impl Definition {
             }
         }
         self.normalize(object);
+        if self.custom.is_none() {
+            // Some are set only when it is read: labels of a job, by whoever else wrote it.
+            let before = object.clone();
+            self.hooks.default_fields(object);
+            if *object != before {
+                self.normalize(object);
+            }
+        }
     }
 
     /// What a list of such objects is called.

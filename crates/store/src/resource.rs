@@ -1,6 +1,7 @@
 //! One resource in memory: an index of what is, a ring of what happened.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
@@ -8,6 +9,7 @@ use std::{
 };
 
 use imbl::OrdMap;
+use object::Text;
 use tokio::sync::Notify;
 
 use crate::{
@@ -35,6 +37,8 @@ pub struct Resource<V> {
 
 pub(crate) struct State<V> {
     index: Index<V>,
+    /// What was written, and could not be decoded: of these the index has what was before.
+    unreadable: BTreeSet<Text>,
     pub(crate) ring: Ring<V>,
 }
 
@@ -50,7 +54,11 @@ impl<V> Resource<V> {
         bounds: Bounds,
         progress: Arc<Progress>,
     ) -> Self {
-        let state = State { index: OrdMap::new(), ring: Ring::begin(bounds, 0) };
+        let state = State {
+            index: OrdMap::new(),
+            unreadable: BTreeSet::new(),
+            ring: Ring::begin(bounds, 0),
+        };
         let (state, ended, past) = (Mutex::new(state), Notify::new(), Mutex::new(None));
         Self { resident, bounds, state, progress, ended, past }
     }
@@ -149,7 +157,10 @@ impl<V> Resource<V> {
         let object = match (value, bytes) {
             (_, None) => None,
             (Some(value), _) => Some(value),
-            (None, Some(bytes)) => Some(self.resident.decode(&key, &bytes)?),
+            (None, Some(bytes)) => match self.resident.decode(&key, &bytes) {
+                Ok(object) => Some(object),
+                Err(error) => return Err(self.break_off(key, error)),
+            },
         };
         let new = object.map(|object| Arc::new(Version { revision, object }));
         let mut state = self.state();
@@ -164,6 +175,10 @@ impl<V> Resource<V> {
             Some(new) => state.index.insert(key.as_str().into(), new.clone()),
             None => state.index.remove(key.as_str()),
         };
+        if state.unreadable.remove(&key) && state.unreadable.is_empty() {
+            state.ring.mend(revision); // nobody can be told what came between
+            return Ok(());
+        }
         let topics = self.topics(&key, [old.as_ref(), new.as_ref()]);
         let weight = new.as_ref().or(old.as_ref()).map_or(0, |v| self.resident.weight(&v.object));
         let event = Event { revision, key, old, new, topics };
@@ -171,6 +186,25 @@ impl<V> Resource<V> {
         drop(state);
         wake.into_iter().for_each(Waker::wake);
         Ok(())
+    }
+
+    /// Whether everything under a prefix, or at a key, is as it was last written; if not, the
+    /// error names what cannot be decoded.
+    pub fn readable(&self, prefix: &str) -> Result<(), Error> {
+        let state = self.state();
+        let found = state.unreadable.iter().find(|key| key.starts_with(prefix));
+        found.map_or(Ok(()), |key| Err(Error::Corrupt(key.to_string())))
+    }
+
+    /// What was written to a key cannot be decoded. Who watches is told, and nothing after it
+    /// until the key is written again: else he would believe that he has seen all.
+    fn break_off(&self, key: Text, error: Error) -> Error {
+        let mut state = self.state();
+        state.unreadable.insert(key);
+        let wake = state.ring.break_off(error.clone());
+        drop(state);
+        wake.into_iter().for_each(Waker::wake);
+        error
     }
 
     pub(crate) fn compact(&self, revision: u64) {
@@ -253,7 +287,7 @@ impl<V: Send + Sync> Resource<V> {
                 Err(error) => begin = begin.max(replaced(record, &events).ok_or(error)?),
             }
         }
-        *self.state() = State { index, ring: Ring::begin(self.bounds, floor) };
+        (self.state().index, self.state().ring) = (index, Ring::begin(self.bounds, floor));
         self.go_on(events, begin, now)
     }
 

@@ -71,6 +71,8 @@ pub(crate) struct Ring<V> {
     chains: HashMap<Topic, Chain>,
     cursors: u64,
     closed: bool,
+    /// Why nothing is told.
+    broken: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -95,8 +97,8 @@ impl<V> Ring<V> {
     /// Begins behind a revision: an empty ring that knows nothing of before.
     pub(crate) fn begin(bounds: Bounds, floor: u64) -> Self {
         let (events, chains) = (VecDeque::new(), HashMap::new());
-        let (weight, first, cursors, closed) = (0, 0, 0, false);
-        Self { events, bounds, weight, first, floor, chains, cursors, closed }
+        let (weight, first, cursors, closed, broken) = (0, 0, 0, false, None);
+        Self { events, bounds, weight, first, floor, chains, cursors, closed, broken }
     }
 
     /// The revision of the newest event.
@@ -164,6 +166,8 @@ impl<V> Ring<V> {
     fn behind(&self, revision: u64) -> Result<usize, Error> {
         if self.closed {
             return Err(Error::Closed);
+        } else if let Some(error) = &self.broken {
+            return Err(error.clone());
         } else if revision < self.floor {
             return Err(Error::Compacted { floor: self.floor });
         }
@@ -183,6 +187,8 @@ impl<V> Ring<V> {
         let chain = self.chains.get_mut(topic).expect("kept while a cursor is open");
         if self.closed {
             return Poll::Ready(Err(Error::Closed));
+        } else if let Some(error) = &self.broken {
+            return Poll::Ready(Err(error.clone()));
         } else if *position < chain.from {
             return Poll::Ready(Err(Error::Compacted { floor: self.floor }));
         }
@@ -207,6 +213,28 @@ impl<V> Ring<V> {
     /// Ends every cursor. Gives who must be woken to hear of it.
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
+        self.sleeping()
+    }
+
+    /// Tells nothing but an error from now on. Gives who must be woken to hear of it.
+    pub(crate) fn break_off(&mut self, error: Error) -> Vec<Waker> {
+        self.broken = Some(error);
+        self.sleeping()
+    }
+
+    /// Begins anew behind a revision; cursors of before have missed something.
+    pub(crate) fn mend(&mut self, floor: u64) {
+        self.first = self.end() + 1;
+        self.events.clear();
+        (self.weight, self.floor, self.broken) = (0, floor, None);
+        self.chains.retain(|_, chain| !chain.cursors.is_empty());
+        for chain in self.chains.values_mut() {
+            chain.at.clear();
+            chain.from = self.first;
+        }
+    }
+
+    fn sleeping(&mut self) -> Vec<Waker> {
         let cursors = self.chains.values_mut().flat_map(|chain| chain.cursors.values_mut());
         cursors.filter_map(Option::take).collect()
     }

@@ -379,11 +379,23 @@ async fn encryption_provider_config() {
         let admin = Client::new(client::Config::pipe(running.pipe(user)));
         of::<Secret>(&admin).create(tree(secret)).await.unwrap();
         running.stop().await;
-        let mut found = false;
-        for file in fs::read_dir(data.path().join("store")).unwrap() {
-            let bytes = fs::read(file.unwrap().path()).unwrap();
-            found |= bytes.windows(12).any(|window| window == b"plain to see");
-        }
-        assert_eq!(found, seen);
+        let disk = store::Folder::open(data.path().join("store")).unwrap();
+        let saved = data.path().join("saved");
+        fs::create_dir(&saved).unwrap();
+        let mut file = fs::File::create_new(saved.join("snapshot.db")).unwrap();
+        store::archive::save(&disk, SystemClock.now(), &mut file).unwrap();
+        assert_eq!(holds(&data.path().join("store"), b"plain to see"), seen);
+        assert_eq!(holds(&saved, b"plain to see"), seen, "nor in a snapshot");
+        assert_eq!(holds(data.path(), b"plain to see"), seen, "nor anywhere else");
     }
+}
+
+/// Whether a file in the folder, or below it, has a text.
+fn holds(folder: &Path, text: &[u8]) -> bool {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).any(|path| {
+        if path.is_dir() {
+            return holds(&path, text);
+        }
+        fs::read(path).unwrap().windows(text.len()).any(|window| window == text)
+    })
 }

@@ -81,6 +81,7 @@ impl Registry {
     /// The objects as of the page's revision, and the key behind which it begins.
     fn pin(&self, served: &Served, page: &Page) -> Result<(Pinned<Value>, Option<String>), Status> {
         let objects = served.objects()?;
+        objects.readable("").map_err(|error| store_status(&error))?;
         let at = |revision| objects.pin_past(&*self.engine, &served.prefix(""), revision);
         if !page.token.is_empty() {
             let Continuation { revision, after } = Continuation::decode(&page.token)?;

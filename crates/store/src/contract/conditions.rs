@@ -1,5 +1,7 @@
 //! What is promised to who reads, thinks, and then writes what he thought of.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::{Subject, key};
@@ -22,11 +24,11 @@ async fn change(
     on: &Subject,
     things: &Resource<Bytes>,
     name: &str,
-    belief: Belief,
+    believed: Belief,
     mut think: impl AsyncFnMut(Option<&Bytes>) -> Option<Option<Bytes>>,
 ) -> Result<(u64, u32), Refused> {
-    let read = || things.get(&key(name)).map(|there| (there.revision, there.object.clone()));
-    let (mut there, mut certain) = (belief.clone().or_else(read), belief.is_none());
+    let read = || belief(things.get(&key(name)).as_ref());
+    let (mut there, mut certain) = (believed.clone().or_else(read), believed.is_none());
     for thoughts in 1.. {
         let Some(next) = think(there.as_ref().map(|(_, bytes)| bytes)).await else {
             if certain {
@@ -54,8 +56,8 @@ async fn change(
     unreachable!("one of many always wins")
 }
 
-fn belief(version: &Version<Bytes>) -> Belief {
-    Some((version.revision, version.object.clone()))
+fn belief(version: Option<&Arc<Version<Bytes>>>) -> Belief {
+    version.map(|version| (version.revision, version.object.clone()))
 }
 
 /// A deletion by who knows what there is, believes something older, or knows nothing.
@@ -64,17 +66,19 @@ pub(super) async fn a_deletion_is_of_what_there_is(on: &Subject) {
     let any = async |_: Option<&Bytes>| Some(None);
     assert_eq!(change(on, &things, "a/x", None, any).await, Err(Refused::Absent));
     let made = on.put("a/x", 0, "1").await.expect("absent");
-    let first = things.get(&key("a/x")).expect("there");
-    let (gone, thoughts) = change(on, &things, "a/x", belief(&first), any).await.expect("there");
+    let first = things.get(&key("a/x"));
+    let (gone, thoughts) =
+        change(on, &things, "a/x", belief(first.as_ref()), any).await.expect("there");
     assert!(gone > made && thoughts == 1 && things.get(&key("a/x")).is_none());
     // What he believes in was deleted meanwhile.
-    let again = change(on, &things, "a/x", belief(&first), any).await;
+    let again = change(on, &things, "a/x", belief(first.as_ref()), any).await;
     assert_eq!(again, Err(Refused::Absent));
     // Or changed: he is told, and deletes what there is.
     let made = on.put("a/x", 0, "1").await.expect("absent");
-    let first = things.get(&key("a/x")).expect("there");
+    let first = things.get(&key("a/x"));
     on.put("a/x", made, "2").await.expect("as expected");
-    let (_, thoughts) = change(on, &things, "a/x", belief(&first), any).await.expect("there");
+    let (_, thoughts) =
+        change(on, &things, "a/x", belief(first.as_ref()), any).await.expect("there");
     assert!(thoughts == 2 && things.get(&key("a/x")).is_none());
 }
 
@@ -87,15 +91,15 @@ pub(super) async fn a_condition_is_judged_by_what_there_is(on: &Subject) {
         }
     };
     let made = on.put("a/x", 0, "mine").await.expect("absent");
-    let first = things.get(&key("a/x")).expect("there");
+    let first = things.get(&key("a/x"));
     assert_eq!(change(on, &things, "a/x", None, only(b"other")).await, Err(Refused::Unfit));
     on.put("a/x", made, "other").await.expect("as expected");
     // What he believes in would do, what there is does not.
-    let refused = change(on, &things, "a/x", belief(&first), only(b"mine")).await;
+    let refused = change(on, &things, "a/x", belief(first.as_ref()), only(b"mine")).await;
     assert_eq!(refused, Err(Refused::Unfit));
     assert_eq!(things.get(&key("a/x")).map(|there| there.object.clone()), Some("other".into()));
     // What he believes in would not do, what there is does.
-    let done = change(on, &things, "a/x", belief(&first), only(b"other")).await;
+    let done = change(on, &things, "a/x", belief(first.as_ref()), only(b"other")).await;
     assert!(done.is_ok_and(|(_, thoughts)| thoughts == 2) && things.is_empty());
     // And it changes while he thinks.
     on.put("a/x", 0, "1").await.expect("absent");
@@ -123,17 +127,18 @@ pub(super) async fn an_update_is_of_what_there_is(on: &Subject) {
         Some(Some(Bytes::from(next)))
     };
     let (made, _) = change(on, &things, "a/x", None, add).await.expect("made");
-    let first = things.get(&key("a/x")).expect("there");
-    assert_eq!((first.revision, &*first.object), (made, &b"+"[..]));
+    let first = things.get(&key("a/x"));
+    assert_eq!(belief(first.as_ref()), Some((made, "+".into())));
     let (second, thoughts) =
-        change(on, &things, "a/x", belief(&first), add).await.expect("changed");
+        change(on, &things, "a/x", belief(first.as_ref()), add).await.expect("changed");
     assert!(second > made && thoughts == 1);
     // By what he believes it would be the second; it is the third.
-    let (_, thoughts) = change(on, &things, "a/x", belief(&first), add).await.expect("changed");
+    let (_, thoughts) =
+        change(on, &things, "a/x", belief(first.as_ref()), add).await.expect("changed");
     assert_eq!((thoughts, things.get(&key("a/x")).expect("there").object.len()), (2, 3));
     // Who agrees to nothing has thought once, or twice if he knew only what was.
     let mut thoughts = 0;
-    let nothing = change(on, &things, "a/x", belief(&first), async |_: Option<&Bytes>| {
+    let nothing = change(on, &things, "a/x", belief(first.as_ref()), async |_: Option<&Bytes>| {
         thoughts += 1;
         None
     })

@@ -40,11 +40,6 @@ impl Bell {
         }
     }
 
-    /// A watch has nothing to read any more: it has gone.
-    pub(super) fn hush(&self, watch: i64) {
-        self.due.lock().expect("not poisoned").remove(&watch);
-    }
-
     pub(super) fn is_silent(&self) -> bool {
         self.due.lock().expect("not poisoned").is_empty()
     }

@@ -244,6 +244,7 @@ impl Watches {
         self.bell.take(due);
         let header = self.service.header_at(inner.state.durable);
         let (mut answers, mut gone, mut size) = (Vec::new(), Vec::new(), 0);
+        let whole = self.service.limits.request_bytes;
         let mut last: Option<(&Open, u64, Vec<Event>, Option<u64>)> = None;
         while size < PART
             && let Some((watch_id, from)) = due.pop_first()
@@ -259,7 +260,7 @@ impl Watches {
                     due.extend(next.map(|next| (watch_id, next)));
                     size += events.iter().map(Event::encoded_len).sum::<usize>();
                     let shared = (!open.range.is_single()).then(|| events.clone());
-                    self.answer(&mut answers, watch_id, header, open, events);
+                    answers.extend(open.answers(watch_id, header, whole, events));
                     last = shared.map(|events| (open, from, events, next));
                 }
                 Err(floor) => {
@@ -280,42 +281,6 @@ impl Watches {
             self.leave(watch);
         }
         answers
-    }
-
-    /// What a watch is told of events, in pieces if it wishes that.
-    fn answer(
-        &self,
-        answers: &mut Vec<pb::WatchResponse>,
-        watch_id: i64,
-        header: Option<pb::ResponseHeader>,
-        open: &Open,
-        mut events: Vec<Event>,
-    ) {
-        if events.is_empty() {
-            return;
-        }
-        let whole = self.service.limits.request_bytes;
-        while open.fragment
-            && events.len() > 1
-            && events.iter().map(Event::encoded_len).sum::<usize>() > whole
-        {
-            let mut size = 0;
-            let fits = |event: &&Event| {
-                size += event.encoded_len();
-                size <= whole
-            };
-            let count = events.iter().take_while(fits).count().clamp(1, events.len() - 1);
-            let rest = events.split_off(count);
-            let (fragment, part) = (true, std::mem::replace(&mut events, rest));
-            answers.push(pb::WatchResponse {
-                header,
-                watch_id,
-                fragment,
-                events: part,
-                ..Default::default()
-            });
-        }
-        answers.push(pb::WatchResponse { header, watch_id, events, ..Default::default() });
     }
 
     /// Tells those that wish it how far they are.
@@ -346,9 +311,7 @@ impl Watches {
         let open = self.open.remove(&watch);
         let left = open.is_some();
         if let Some(open) = open {
-            let mut inner = self.service.member.inner();
-            inner.hub.leave(&open.range, open.number);
-            self.bell.hush(watch); // another may have its number next
+            self.service.member.inner().hub.leave(&open.range, open.number);
         }
         left
     }
@@ -406,6 +369,42 @@ impl Open {
             )
         };
         Ok((events, next))
+    }
+
+    /// What it is told of events, in pieces if it wishes that.
+    fn answers(
+        &self,
+        watch_id: i64,
+        header: Option<pb::ResponseHeader>,
+        whole: usize,
+        mut events: Vec<Event>,
+    ) -> Vec<pb::WatchResponse> {
+        let mut answers = Vec::new();
+        if events.is_empty() {
+            return answers;
+        }
+        let answer = |events, fragment| pb::WatchResponse {
+            header,
+            watch_id,
+            fragment,
+            events,
+            ..Default::default()
+        };
+        while self.fragment
+            && events.len() > 1
+            && events.iter().map(Event::encoded_len).sum::<usize>() > whole
+        {
+            let mut size = 0;
+            let fits = |event: &&Event| {
+                size += event.encoded_len();
+                size <= whole
+            };
+            let count = events.iter().take_while(fits).count().clamp(1, events.len() - 1);
+            let rest = events.split_off(count);
+            answers.push(answer(std::mem::replace(&mut events, rest), true));
+        }
+        answers.push(answer(events, false));
+        answers
     }
 
     fn event(&self, state: &State, change: &Change) -> Option<Event> {

@@ -1,6 +1,6 @@
 //! etcd's interface, spoken by a client.
 
-use std::{future::Future, sync::Arc, thread, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Arc, thread, time::Duration};
 
 use bytes::Bytes;
 use object::SystemClock;
@@ -12,7 +12,8 @@ use store::{
         pb::{
             self, compare, kv_client::KvClient, lease_client::LeaseClient,
             maintenance_client::MaintenanceClient, request_op::Request, response_op::Response,
-            watch_client::WatchClient, watch_request::RequestUnion,
+            watch_client::WatchClient, watch_create_request::FilterType,
+            watch_request::RequestUnion,
         },
     },
 };
@@ -286,6 +287,50 @@ async fn a_watch_sees_everything_in_order_from_any_revision() {
         .await
         .unwrap();
     assert!(in_time(events.next()).await.unwrap().unwrap().canceled);
+}
+
+/// What many look at is looked at once, and yet told to each as it wishes.
+#[tokio::test]
+async fn each_of_many_watches_of_a_stream_is_told_once() {
+    let etcd = memory();
+    let mut kv = etcd.kv().await;
+    kv.put(put("a/1", "1")).await.unwrap();
+    let create = |watch_id: i64| {
+        let filters = if watch_id % 3 == 0 { vec![FilterType::Noput.into()] } else { vec![] };
+        RequestUnion::CreateRequest(pb::WatchCreateRequest {
+            key: if watch_id == 100 { "a/1" } else { "a/" }.into(),
+            range_end: if watch_id == 100 { "" } else { "a0" }.into(),
+            prev_kv: watch_id % 2 == 0,
+            filters,
+            watch_id,
+            ..Default::default()
+        })
+    };
+    let (sender, mut events) = watch(&etcd, vec![create(1)]).await;
+    for watch_id in 2..=100 {
+        let request_union = Some(create(watch_id));
+        sender.send(pb::WatchRequest { request_union }).await.unwrap();
+    }
+    for _ in 1..=100 {
+        assert!(in_time(events.next()).await.unwrap().unwrap().created);
+    }
+    kv.put(put("a/1", "2")).await.unwrap();
+    kv.delete_range(pb::DeleteRangeRequest { key: "a/1".into(), ..Default::default() })
+        .await
+        .unwrap();
+    let (mut told, mut count) = (BTreeMap::<i64, Vec<_>>::new(), 0);
+    while count < 67 * 2 + 33 {
+        let answer = in_time(events.next()).await.unwrap().unwrap();
+        count += answer.events.len();
+        told.entry(answer.watch_id)
+            .or_default()
+            .extend(answer.events.iter().map(|event| (event.r#type(), event.prev_kv.is_some())));
+    }
+    for (watch_id, told) in told {
+        let before = watch_id % 2 == 0;
+        let both = [(EventType::Put, before), (EventType::Delete, before)];
+        assert_eq!(told, both[usize::from(watch_id % 3 == 0)..], "{watch_id}");
+    }
 }
 
 #[tokio::test]

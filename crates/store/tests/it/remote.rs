@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use object::SystemClock;
 use store::{
-    Bounds, EtcdEngine, MemoryLog, Mirror, Remote,
+    Bounds, Cursor, Error, EtcdEngine, MemoryLog, Mirror, Remote, Resident, Topic, Write,
     contract::{self, Subject},
 };
 
@@ -41,6 +41,68 @@ async fn suite(url: &str) {
 async fn the_contract_on_our_etcd() {
     let etcd = face::start(Arc::new(MemoryLog::default()), 0);
     suite(&etcd.url).await;
+    what_others_write_and_nobody_can_read_ends_watches(&etcd.url).await;
+}
+
+/// Reads nothing that begins with `bad`.
+#[derive(Debug)]
+struct Picky;
+
+impl Resident<Bytes> for Picky {
+    fn decode(&self, key: &str, bytes: &Bytes) -> Result<Bytes, Error> {
+        if bytes.starts_with(b"bad") {
+            Err(Error::Corrupt(key.to_owned()))
+        } else {
+            Ok(bytes.clone())
+        }
+    }
+
+    fn topics(&self, _: &str, _: &Bytes) -> Vec<Topic> {
+        vec![Topic::All]
+    }
+}
+
+/// Another server, of a newer release or with another key, writes what this one cannot read.
+async fn what_others_write_and_nobody_can_read_ends_watches(url: &str) {
+    const PREFIX: &str = "/registry/things/";
+    let here = subject(url, 1_000);
+    let things = here.mirror.serve(PREFIX, Arc::new(Picky), &*here.engine).expect("served");
+    let there = subject(url, 1_000);
+    there.mirror.serve(PREFIX, Arc::new(contract::Plain), &*there.engine).expect("served");
+    let write = async |name: &str, expect: u64, text: &'static str| {
+        let write = Write::put(format!("{PREFIX}{name}"), expect, text.into(), text.into());
+        there.engine.write(write).await.expect("as expected")
+    };
+    let good = write("a/x", 0, "good").await;
+    let patience = Duration::from_mins(2);
+    let in_time = async |revision| {
+        let newest = here.engine.newest().await.expect("it can be asked");
+        assert!(newest >= revision);
+        tokio::time::timeout(patience, things.wait_for(newest)).await.expect("it comes");
+    };
+    in_time(good).await;
+    let mut watch = Cursor::open(&things, Topic::All, good).expect("now");
+    let bad = write("a/x", good, "bad").await;
+    let other = write("a/y", 0, "good").await;
+    let told = tokio::time::timeout(patience, watch.next()).await.expect("it comes");
+    let corrupt = Error::Corrupt(format!("{PREFIX}a/x"));
+    assert_eq!(told.map(drop), Err(corrupt.clone()));
+    in_time(other).await;
+    assert_eq!(watch.next().await.map(drop), Err(corrupt.clone()), "nor what came behind it");
+    assert_eq!(Cursor::open(&things, Topic::All, other).map(drop), Err(corrupt.clone()));
+    assert_eq!(things.readable(PREFIX), Err(corrupt));
+    assert_eq!(things.readable(&format!("{PREFIX}a/y")), Ok(()));
+    let mended = write("a/x", bad, "good again").await;
+    in_time(mended).await;
+    assert_eq!(things.readable(PREFIX), Ok(()));
+    let floor = Err(Error::Compacted { floor: mended });
+    assert_eq!(watch.next().await.map(drop), floor, "it has missed something");
+    assert_eq!(Cursor::open(&things, Topic::All, other).map(drop), floor);
+    let mut watch = Cursor::open(&things, Topic::All, mended).expect("now");
+    let last = write("a/x", mended, "good").await;
+    let event =
+        tokio::time::timeout(patience, watch.next()).await.expect("it comes").expect("held");
+    assert_eq!((event.revision, things.len()), (last, 2));
 }
 
 /// The real one, which ends with the test.
@@ -92,4 +154,5 @@ async fn the_contract_on_the_real_etcd() {
         std::thread::sleep(Duration::from_millis(50));
     }
     suite(&url).await;
+    what_others_write_and_nobody_can_read_ends_watches(&url).await;
 }

@@ -397,3 +397,26 @@ impl JobSpec {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+    use schema::Definition;
+
+    use super::*;
+    use crate::apps::StatefulSet;
+
+    /// Another server stores them before they are set, and sets them when it reads.
+    #[test]
+    fn what_was_stored_without_defaults_has_them_when_it_is_read() {
+        let stored = r#"{"metadata":{"name":"j"},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#;
+        let mut job = from_json(stored.as_bytes()).unwrap();
+        Definition::of::<Job>().restore(&mut job);
+        assert_eq!(job["metadata"]["labels"]["a"].as_str(), Some("b"));
+        let stored = r#"{"metadata":{"name":"s"},"spec":{"volumeClaimTemplates":[{"metadata":{"name":"v"}}]}}"#;
+        let mut set = from_json(stored.as_bytes()).unwrap();
+        Definition::of::<StatefulSet>().restore(&mut set);
+        let claim = &set["spec"]["volumeClaimTemplates"].items()[0];
+        assert_eq!(claim["kind"].as_str(), Some("PersistentVolumeClaim"));
+    }
+}
