@@ -40,7 +40,7 @@ pub struct Flags {
     /// The address that the members of the cluster reach this server at.
     #[arg(long)]
     pub advertise_address: Option<IpAddr>,
-    /// The range of the addresses of services.
+    /// The range of the addresses of services; a second one, of the other family, after a comma.
     #[arg(long, default_value = "10.96.0.0/16")]
     pub service_cluster_ip_range: String,
     /// The range of node ports.
@@ -250,7 +250,8 @@ impl Flags {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) flags: Flags,
-    pub(crate) services: Range,
+    /// One range of addresses, or one of each family; the first is that of who says nothing.
+    pub(crate) services: Vec<Range>,
     pub(crate) node_ports: RangeInclusive<i32>,
     /// `None`: old revisions are kept as long as there is room.
     pub(crate) compaction: Option<Duration>,
@@ -260,7 +261,7 @@ pub struct Config {
 
 impl Config {
     pub fn new(flags: Flags) -> Result<Self> {
-        let services = flags.service_cluster_ip_range.parse()?;
+        let services = service_ranges(&flags.service_cluster_ip_range)?;
         let node_ports = ports(&flags.service_node_port_range)?;
         for mode in &flags.authorization_mode {
             ensure!(
@@ -389,6 +390,17 @@ fn compaction(text: &str) -> Result<Option<Duration>> {
     let wrong = |why| anyhow::anyhow!("--etcd-compaction-interval: {why}");
     let nanos = if text == "0" { 0 } else { object::Duration::nanos(text).map_err(wrong)? };
     Ok(u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos))
+}
+
+fn service_ranges(text: &str) -> Result<Vec<Range>> {
+    let ranges = text.split(',').map(|one| one.trim().parse::<Range>());
+    let ranges = ranges.collect::<Result<Vec<_>>>().context("--service-cluster-ip-range")?;
+    ensure!(ranges.len() <= 2, "--service-cluster-ip-range must not contain more than two entries");
+    ensure!(
+        ranges.len() < 2 || ranges[0].family() != ranges[1].family(),
+        "--service-cluster-ip-range[0] and --service-cluster-ip-range[1] must be of different IP family"
+    );
+    Ok(ranges)
 }
 
 fn ports(text: &str) -> Result<RangeInclusive<i32>> {

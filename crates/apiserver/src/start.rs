@@ -23,7 +23,7 @@ use tracing::warn;
 use crate::{
     Config, Entry, Ground, admission,
     aggregation::{self, Aggregation},
-    allocate::{Services, follow_addresses},
+    allocate::{Repair, Services},
     audit,
     authn::ServiceAccounts,
     authz::{Makings, Rbac},
@@ -114,7 +114,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         None => flags.secure_port,
     };
     let advertise = flags.advertise_address.unwrap_or_else(own_address);
-    let service_ip = config.services.first();
+    let service_ip = config.services[0].first();
     let names = serving::server_names(advertise, [service_ip]);
     let serving = Serving::open(&config, names, listener.is_some().then_some(port), &clock)?;
     let cluster = serving.cluster.clone();
@@ -123,6 +123,9 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
     let opened = storage.open(&config, &clock, &compile)?;
     let registry = opened.registry.clone();
+    let services = Services::open(&registry, &config.services, config.node_ports.clone())?;
+    let services = Arc::new(services);
+    registry.claim_with(services.clone());
     let (mut server, followers) =
         wired(&config, &registry, &serving, (SocketAddr::new(advertise, port), &clock))?;
     let progress = Progress::default();
@@ -140,7 +143,10 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let aggregation = Arc::new(Aggregation::new(&registry, serving::to_aggregated(flags)));
     server.aggregate = Some(aggregation.clone());
     server.background(aggregation::run(aggregation));
-    server.background(follow_addresses(Arc::downgrade(&registry)));
+    let mut repair = Repair::new(&services);
+    let repaired = repair.once(&registry).await;
+    repaired.map_err(|status| anyhow::anyhow!("places of services: {}", status.message()))?;
+    server.background(repair.run(Arc::downgrade(&registry)));
     progress.done(&[Part::AddressRepair, Part::LocalServices, Part::RemoteServices]);
     let (audit, sender) = auditor(&config)?;
     server.audit = audit;
@@ -186,7 +192,6 @@ fn wired(
     registry.convert_with(Arc::new(Webhooks::new(registry)));
     let slot = Arc::new(OnceLock::from(registry.clone()));
     let rbac = Rbac::new(registry);
-    let services = Services::new(config.services, config.node_ports.clone(), clock.clone());
     let makings =
         Makings { config: config.clone(), rbac: rbac.clone(), registry: registry.clone() };
     let (authorizers, follow_authorizers) = makings.authorizers()?;
@@ -198,7 +203,7 @@ fn wired(
         conditions: Arc::new(admission::HookConditions::new(rights)),
     };
     let (enabled, disabled) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
-    registry.admit_with(admission::plugins(&tools, services, enabled, disabled)?);
+    registry.admit_with(admission::plugins(&tools, enabled, disabled)?);
 
     let accounts = accounts(config, cluster, slot.clone(), clock)?;
     let mut server = Server::new(registry.clone(), server_config(config, address));
@@ -237,8 +242,8 @@ async fn settled(
     let (client_ca, front_proxy_ca) = serving::authorities(&config.flags, cluster)?;
     let facts = Facts {
         port: address.port(),
-        service_ip: config.services.first(),
-        service_range: config.services.to_string(),
+        service_ip: config.services[0].first(),
+        service_ranges: config.services.iter().map(ToString::to_string).collect(),
         client_ca,
         front_proxy_ca,
         flags: config.flags.clone(),

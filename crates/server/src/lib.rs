@@ -12,6 +12,7 @@ mod audit;
 mod auth;
 mod bell;
 mod body;
+mod claim;
 mod codec;
 mod compress;
 mod config;
@@ -55,6 +56,7 @@ pub use self::{
         Attributes, Authenticate, Authenticating, Authorize, Authorizing, Decision, Peer, User,
     },
     body::{Body, Reply, read},
+    claim::{Claim, Claimed, Claiming, Outcome, Settling},
     codec::{Decoded, decode_body},
     config::{Config, Limits, Shutdown},
     convert::{Convert, Converting},

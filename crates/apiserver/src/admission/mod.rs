@@ -44,7 +44,7 @@ use server::{Admission, Admit, Attributes, Authorize, Decision, Page, Selection,
 use store::Version;
 
 pub(crate) use self::{config::PluginConfigs, policy::HookConditions};
-use crate::{allocate::Services, authz::Rbac};
+use crate::authz::Rbac;
 
 /// What plugins work with.
 #[derive(Clone, Debug)]
@@ -176,7 +176,6 @@ const PLUGINS: &[Entry] = &[
 /// are enabled, and what is the server's own business.
 pub(crate) fn plugins(
     tools: &Tools,
-    services: Services,
     enabled: &[String],
     disabled: &[String],
 ) -> Result<Vec<Arc<dyn Admit>>> {
@@ -192,7 +191,6 @@ pub(crate) fn plugins(
     all.push(Arc::new(custom_resources::CustomResources));
     all.push(Arc::new(device_admin_access::DeviceAdminAccess));
     all.push(Arc::new(rbac_escalation::Escalation { rbac: tools.rbac.clone() }));
-    all.push(Arc::new(services));
     Ok(all)
 }
 

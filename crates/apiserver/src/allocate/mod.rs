@@ -1,313 +1,245 @@
-//! Addresses and ports of Services.
+//! Addresses and ports of Services. They are taken before a Service is stored, where every
+//! server sees it: an address by the creation of its IPAddress object, ports in one object for
+//! all. It is better to lose some for a while than to give one twice: what was taken for a
+//! write that nobody knows the end of is found and freed by the repair.
 
+mod addresses;
+mod bitmap;
 mod families;
+mod node_ports;
+mod ports;
 mod range;
 mod repair;
-mod taken;
 
-use std::{
-    collections::{HashMap, HashSet},
-    net::IpAddr,
-    ops::RangeInclusive,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{net::IpAddr, ops::RangeInclusive, sync::Arc};
 
 use api::core::{Service, ServicePort};
-use object::{Clock, Key, List, Object, Status, View};
+use object::{List, Status, Value, View};
 use schema::{Errors, Path};
-use server::{Admission, Admit, Admitting, Operation, Page, Selection};
+use server::{
+    Admission, Claim, Claimed, Claiming, Operation, Outcome, Registry, Served, Settling,
+};
+use tracing::warn;
 
-use self::taken::Taken;
-pub(crate) use self::{range::Range, repair::run as follow_addresses};
+use self::{
+    addresses::{Addresses, Refused},
+    node_ports::NodePorts,
+    ports::Ports,
+};
+pub(crate) use self::{range::Range, repair::Repair};
 
-/// Gives Services what they need and have not asked for by name, and refuses what
-/// another has. What is taken is read from the Services themselves; what has been
-/// given to writes that are still under way is remembered beside them.
-#[derive(Clone, Debug)]
+/// Gives Services what they need and have not asked for by name, and refuses what another has.
+#[derive(Debug)]
 pub(crate) struct Services {
-    pub(crate) addresses: Range,
-    pub(crate) ports: RangeInclusive<i32>,
-    pub(crate) clock: Arc<dyn Clock>,
-    taken: Arc<Mutex<Taken>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
-    Address(IpAddr),
-    Port(i32),
-}
-
-impl Services {
-    pub(crate) fn new(addresses: Range, ports: RangeInclusive<i32>, clock: Arc<dyn Clock>) -> Self {
-        Self { addresses, ports, clock, taken: Arc::default() }
-    }
-
-    /// Chooses and remembers in one step, so that no two writes get the same.
-    fn allocate(&self, admission: &mut Admission) -> Result<(), Status> {
-        let now = self.clock.now();
-        let mut known = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        known.refresh(admission.registry, now)?;
-        let own = Key::new(&admission.namespace, &admission.name).to_string();
-        let taken = |place: &Place| known.is(place, &own);
-        let mut errs = Errors::default();
-        let old = admission.old.map(Service::view);
-        let mut service = Service::from(admission.object.clone());
-        let family = if self.addresses.is_ipv4() { "IPv4" } else { "IPv6" };
-        errs.0.append(&mut families::settle(&mut service, old, family).0);
-        if errs.is_empty() {
-            let ranges = self.ranges(admission);
-            self.address(&mut service, &ranges, &taken, &mut errs);
-            self.node_ports(&mut service, old, (admission.dry_run, &taken), &mut errs)?;
-        }
-        if !errs.is_empty() {
-            return Err(errs.status("", "Service", service.metadata().name()));
-        }
-        if !admission.dry_run {
-            let had = old.map(places).unwrap_or_default();
-            let new = places(&service).into_iter().filter(|place| !had.contains(place));
-            known.promise(new, now);
-        }
-        admission.object = service.into();
-        Ok(())
-    }
-
-    /// The range of the flags, and those of ServiceCIDRs that are there to stay.
-    fn ranges(&self, admission: &Admission) -> Vec<Range> {
-        let mut ranges = vec![self.addresses];
-        let Ok(kind) = admission.registry.kind("networking.k8s.io", "servicecidrs") else {
-            return ranges;
-        };
-        let all = admission.registry.list(&kind, &Selection::default(), &Page::default());
-        for version in all.map(|list| list.items).unwrap_or_default() {
-            if Object::view(&version.object).metadata().is_terminating() {
-                continue;
-            }
-            let given = version.object.get("spec").get("cidrs").items();
-            let given = given.iter().filter_map(object::Value::as_str);
-            let given = given.filter_map(|text| text.parse::<Range>().ok());
-            ranges.extend(given.filter(|range| *range != self.addresses));
-        }
-        ranges
-    }
-
-    fn address(
-        &self,
-        service: &mut Service,
-        ranges: &[Range],
-        taken: &dyn Fn(&Place) -> bool,
-        errs: &mut Errors,
-    ) {
-        let spec = service.spec_mut();
-        if spec.type_() == "ExternalName" || spec.cluster_ip() == "None" {
-            return;
-        }
-        let at = Path::Root.field("spec");
-        if spec.cluster_ip().is_empty() {
-            let free = |ip: &IpAddr| !taken(&Place::Address(*ip));
-            let own = |range: &&Range| range.is_ipv4() == self.addresses.is_ipv4();
-            match ranges.iter().filter(own).find_map(|range| range.dynamic().find(free)) {
-                Some(ip) => spec.set_cluster_ip(ip.to_string()),
-                None => errs.push(
-                    schema::ErrorType::Internal,
-                    &at.field("clusterIPs"),
-                    object::Value::Null,
-                    "failed to allocate a serviceIP: range is full",
-                ),
-            }
-        } else if let Ok(ip) = spec.cluster_ip().parse::<IpAddr>() {
-            let clusters = at.field("clusterIPs");
-            let text = [spec.cluster_ip()].into_iter().collect::<object::Value>();
-            if !ranges.iter().any(|range| range.contains(ip)) {
-                errs.invalid(&clusters, text, format!(
-                    "failed to allocate IP {ip}: the provided IP ({ip}) is not in the valid range. \
-                     The range of valid IPs is {}", self.addresses
-                ));
-            } else if taken(&Place::Address(ip)) {
-                errs.invalid(
-                    &clusters,
-                    text,
-                    format!("failed to allocate IP {ip}: provided IP is already allocated"),
-                );
-            }
-        }
-        if spec.cluster_ips().is_empty() {
-            let ip = spec.cluster_ip().to_owned();
-            spec.set_cluster_ips([ip.as_str()]);
-        }
-    }
-
-    /// Ports on all nodes, also the one where a load balancer asks for the state of a
-    /// node. A dry run takes none, so that it may have any.
-    fn node_ports(
-        &self,
-        service: &mut Service,
-        old: Option<&Service>,
-        (dry_run, taken): (bool, &dyn Fn(&Place) -> bool),
-        errs: &mut Errors,
-    ) -> Result<(), Status> {
-        let spec = service.spec_mut();
-        let more =
-            spec.type_() == "NodePort" || spec.allocate_load_balancer_node_ports().unwrap_or(true);
-        let mut ports = Ports { all: &self.ports, more, dry_run, taken, own: HashSet::new() };
-        let list = Path::Root.field("spec");
-        let list = list.field("ports");
-        if spec.needs_node_ports() && !spec.ports().is_empty() {
-            match old {
-                None => ports.give(spec.ports_mut(), &list, errs)?,
-                Some(old) => ports.keep(spec.ports_mut(), old, &list, errs)?,
-            }
-        }
-        let kept = old.is_some_and(|old| old.spec().needs_health_check());
-        if spec.needs_health_check() && !kept {
-            let port = spec.health_check_node_port();
-            if port == 0 {
-                spec.set_health_check_node_port(ports.next("a HealthCheck NodePort")?);
-            } else if let Some(wrong) = ports.wrong(port) {
-                let why =
-                    format!("failed to allocate requested HealthCheck NodePort {port}: {wrong}");
-                return Err(Status::internal(why));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The ports that one Service takes.
-struct Ports<'a> {
-    all: &'a RangeInclusive<i32>,
-    /// Whether it gets ports that it has not asked for.
-    more: bool,
-    dry_run: bool,
-    taken: &'a dyn Fn(&Place) -> bool,
-    own: HashSet<i32>,
-}
-
-impl Ports<'_> {
-    /// To a new service: what has the same port in the service has it on the nodes.
-    fn give(
-        &mut self,
-        all: &mut List<ServicePort>,
-        list: &Path,
-        errs: &mut Errors,
-    ) -> Result<(), Status> {
-        let wanted: Vec<_> = all.iter().map(|port| (port.port(), port.node_port())).collect();
-        let mut given: HashMap<i32, i32> = HashMap::new();
-        for (at, port) in all.iter_mut().enumerate() {
-            let (own, n) = (port.port(), port.node_port());
-            if n == 0 && !self.more {
-                continue;
-            }
-            let asked = match given.get(&own) {
-                Some(same) if n == 0 || n == *same => {
-                    port.set_node_port(*same);
-                    continue;
-                }
-                Some(_) => n,
-                None => wanted.iter().find(|it| it.0 == own && it.1 != 0).map_or(0, |it| it.1),
-            };
-            let node = if asked == 0 { self.next("a nodePort")? } else { asked };
-            if let Some(wrong) = self.wrong(asked).filter(|_| asked != 0) {
-                errs.invalid(&list.index(at).field("nodePort"), asked, wrong);
-            }
-            self.own.insert(node);
-            given.entry(own).or_insert(node);
-            port.set_node_port(node);
-        }
-        Ok(())
-    }
-
-    /// To a service that has some already.
-    fn keep(
-        &mut self,
-        all: &mut List<ServicePort>,
-        old: &Service,
-        list: &Path,
-        errs: &mut Errors,
-    ) -> Result<(), Status> {
-        let before: HashSet<i32> = old.spec().ports().iter().map(ServicePort::node_port).collect();
-        let mut pairs = Vec::new();
-        for (at, port) in all.iter_mut().enumerate() {
-            let n = port.node_port();
-            if n == 0 && !self.more {
-                continue;
-            }
-            if n != 0 && !before.contains(&n) && !self.own.contains(&n) {
-                if let Some(wrong) = self.wrong(n) {
-                    errs.invalid(&list.index(at).field("nodePort"), n, wrong);
-                }
-                self.own.insert(n);
-            } else if n == 0 {
-                let next = self.next("a nodePort")?;
-                port.set_node_port(next);
-            }
-            let pair = (port.protocol().to_owned(), port.node_port());
-            if pairs.contains(&pair) {
-                let why = format!("duplicate nodePort: {{{} {}}}", pair.0, pair.1);
-                return Err(Status::failure(500, "", why));
-            }
-            pairs.push(pair);
-        }
-        Ok(())
-    }
-
-    /// Why this port cannot be had.
-    fn wrong(&self, port: i32) -> Option<String> {
-        if self.dry_run {
-            let is_taken = self.own.contains(&port);
-            is_taken.then(|| "provided port is already allocated".to_owned())
-        } else if !self.all.contains(&port) {
-            let (first, last) = (self.all.start(), self.all.end());
-            Some(format!(
-                "provided port is not in the valid range. The range of valid ports is {first}-{last}"
-            ))
-        } else {
-            let is_taken = (self.taken)(&Place::Port(port)) || self.own.contains(&port);
-            is_taken.then(|| "provided port is already allocated".to_owned())
-        }
-    }
-
-    fn next(&mut self, what: &str) -> Result<i32, Status> {
-        let free = |n: &i32| !self.own.contains(n) && !(self.taken)(&Place::Port(*n));
-        let port = if self.dry_run {
-            (DRY_RUN..=i32::MAX).find(|n| !self.own.contains(n))
-        } else {
-            spread(self.all).find(free)
-        };
-        let full = || Status::internal(format!("failed to allocate {what}: range is full"));
-        let port = port.ok_or_else(full)?;
-        self.own.insert(port);
-        Ok(port)
-    }
-}
-
-/// The first port that a dry run gives: none that is ever given.
-const DRY_RUN: i32 = 32_769;
-
-impl Admit for Services {
-    fn name(&self) -> &'static str {
-        "ServiceAllocation"
-    }
-
-    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        let wanted = admission.is("", "services") && admission.operation != Operation::Delete;
-        let done = if wanted { self.allocate(admission) } else { Ok(()) };
-        Box::pin(async move { done })
-    }
+    /// The families of addresses that the cluster has; the first is that of who says nothing.
+    families: Vec<&'static str>,
+    ports: Arc<NodePorts>,
 }
 
 /// What a Service has.
-fn places(service: &Service) -> Vec<Place> {
-    let spec = service.spec();
-    let addresses = spec.cluster_ips().iter().chain([spec.cluster_ip()]);
-    let addresses = addresses.filter_map(|ip| ip.parse().ok()).map(Place::Address);
-    let ports = spec.ports().iter().map(api::core::ServicePort::node_port).filter(|n| *n != 0);
-    addresses.chain(ports.map(Place::Port)).collect()
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Places {
+    addresses: Vec<String>,
+    ports: Vec<i32>,
 }
 
-/// All ports, from a place that nobody foresees.
-fn spread(ports: &RangeInclusive<i32>) -> impl Iterator<Item = i32> {
-    let (first, count) = (*ports.start(), ports.end() - ports.start() + 1);
-    let begin =
-        i32::try_from(range::random() % u32::try_from(count.max(1)).unwrap_or(1)).unwrap_or(0);
-    (0..count).map(move |n| first + (begin + n) % count)
+/// What one write takes and frees.
+#[derive(Debug)]
+struct Taken {
+    all: Arc<NodePorts>,
+    owner: (String, String),
+    taken: Places,
+    had: Places,
+    has: Places,
+}
+
+impl Services {
+    pub(crate) fn open(
+        registry: &Registry,
+        ranges: &[Range],
+        ports: RangeInclusive<i32>,
+    ) -> Result<Self, store::Error> {
+        let families = ranges.iter().map(Range::family).collect();
+        Ok(Self { families, ports: Arc::new(NodePorts::open(registry, ports)?) })
+    }
+
+    async fn take(&self, write: &mut Admission<'_>) -> Result<Taken, Status> {
+        let old = write.old.map(Service::view);
+        let had = old.map(Places::of).unwrap_or_default();
+        let owner = (write.namespace.to_string(), write.name.to_string());
+        let mut taken = Taken {
+            all: self.ports.clone(),
+            owner,
+            taken: Places::default(),
+            has: had.clone(),
+            had,
+        };
+        if write.operation == Operation::Delete || !write.subresource.is_empty() {
+            return Ok(taken);
+        }
+        let mut service = Service::from(write.object.clone());
+        let errs = families::settle(&mut service, old, &self.families);
+        if !errs.is_empty() {
+            return Err(errs.status("", "Service", service.metadata().name()));
+        }
+        let done = self.fill(write, &mut service, &mut taken).await;
+        if let Err(status) = done {
+            Box::new(taken).settle(write.registry, Outcome::Failed).await;
+            return Err(status);
+        }
+        taken.has = Places::of(&service);
+        if write.dry_run {
+            taken.had = taken.has.clone(); // nothing changes hands
+            taken.taken = Places::default();
+        }
+        write.object = service.into();
+        Ok(taken)
+    }
+
+    async fn fill(
+        &self,
+        write: &Admission<'_>,
+        service: &mut Service,
+        taken: &mut Taken,
+    ) -> Result<(), Status> {
+        let old = write.old.map(Service::view);
+        let addresses = Addresses {
+            registry: write.registry,
+            owner: (&taken.owner.0, &taken.owner.1),
+            ranges: addresses::ranges(write.registry, true)?,
+            dry_run: write.dry_run,
+        };
+        for (at, family) in families::wanted(service, old) {
+            let own = address(&addresses, service, at, &family).await?;
+            taken.taken.addresses.extend(own.filter(|_| !write.dry_run));
+        }
+        let spec = service.spec();
+        if spec.needs_node_ports() || spec.needs_health_check() {
+            let plan = |map: &mut bitmap::Bitmap| {
+                let mut ports = Ports::new(&self.ports.range, map, write.dry_run);
+                let mut service = service.clone();
+                ports.allot(&mut service, old)?;
+                Ok((service, ports.own))
+            };
+            let (with, own) = self.ports.change(write.registry, plan).await?;
+            *service = with;
+            taken.taken.ports = own;
+        }
+        Ok(())
+    }
+}
+
+/// Takes one address and writes it into the Service. Gives it, unless the Service had it before.
+async fn address(
+    addresses: &Addresses<'_>,
+    service: &mut Service,
+    at: usize,
+    family: &str,
+) -> Result<Option<String>, Status> {
+    let name = service.metadata().name().to_owned();
+    let spec = service.spec_mut();
+    let mut list: Vec<String> = spec.cluster_ips().iter().map(str::to_owned).collect();
+    list.resize(list.len().max(at + 1), String::new());
+    let invalid = |list: &[String], why: String| {
+        let mut errs = Errors::default();
+        let (path, value) = (Path::Root.field("spec"), list.iter().map(String::as_str));
+        errs.invalid(&path.field("clusterIPs"), value.collect::<Value>(), why);
+        errs.status("", "Service", &name)
+    };
+    let taken = if list[at].is_empty() {
+        let ip = addresses.any(family).await.map_err(|refused| match refused {
+            Refused::Full => Status::internal(format!(
+                "failed to allocate a serviceIP for Service {name:?}: range is full"
+            )),
+            Refused::For(why) => invalid(&list, format!("failed to allocate IP: {why}")),
+        })?;
+        list[at] = ip.to_string();
+        Some(list[at].clone())
+    } else {
+        let ip: IpAddr = list[at].parse().map_err(|_| {
+            Status::internal(format!("failed to parse service IP {:?}", list[at]))
+        })?;
+        let taken = addresses.exactly(ip).await;
+        taken.map_err(|why| invalid(&list, format!("failed to allocate IP {}: {why}", list[at])))?
+    };
+    if at == 0 {
+        spec.set_cluster_ip(list[0].as_str());
+    }
+    spec.set_cluster_ips(list.iter().map(String::as_str).collect::<List<String>>());
+    Ok(taken)
+}
+
+impl Claim for Services {
+    fn concerns(&self, served: &Served) -> bool {
+        let names = &served.definition.names;
+        names.group.is_empty() && names.plural == "services"
+    }
+
+    fn claim<'a>(&'a self, write: &'a mut Admission<'_>) -> Claiming<'a> {
+        Box::pin(async move {
+            let taken: Box<dyn Claimed> = Box::new(self.take(write).await?);
+            Ok(taken)
+        })
+    }
+}
+
+impl Claimed for Taken {
+    fn settle(self: Box<Self>, registry: &Registry, outcome: Outcome) -> Settling<'_> {
+        Box::pin(async move {
+            let mut free = match outcome {
+                Outcome::Stored => self.had.without(&self.has),
+                Outcome::Failed => self.taken,
+                Outcome::Gone => self.had.with(&self.has),
+                Outcome::Unknown => return,
+            };
+            let owner = (self.owner.0.as_str(), self.owner.1.as_str());
+            // Of two who make the same Service one fails, but its places are the other's too.
+            if let Ok(held) = stored(registry, owner) {
+                free = free.without(&held);
+            }
+            let mut done = self.all.release(registry, &free.ports).await;
+            for name in &free.addresses {
+                done = done.and(addresses::release(registry, owner, name).await);
+            }
+            if let Err(status) = done {
+                warn!(why = status.message(), "what a service had is freed by the repair");
+            }
+        })
+    }
+}
+
+/// What the stored Service has.
+fn stored(registry: &Registry, (namespace, name): (&str, &str)) -> Result<Places, Status> {
+    let kind = registry.kind("", "services")?;
+    Ok(Places::of(Service::view(&registry.get(&kind, namespace, name)?.object)))
+}
+
+impl Places {
+    fn of(service: &Service) -> Self {
+        let spec = service.spec();
+        let addresses = spec.cluster_ips().iter().filter(|_| spec.needs_cluster_ip());
+        let addresses = addresses.filter_map(|ip| ip.parse::<IpAddr>().ok());
+        let ports = spec.ports().iter().map(ServicePort::node_port);
+        let health = spec.health_check_node_port();
+        let ports = ports.chain(spec.needs_health_check().then_some(health));
+        Self {
+            addresses: addresses.map(|ip| ip.to_string()).collect(),
+            ports: ports.filter(|port| *port != 0).collect(),
+        }
+    }
+
+    fn without(&self, other: &Self) -> Self {
+        let Self { mut addresses, mut ports } = self.clone();
+        addresses.retain(|own| !other.addresses.contains(own));
+        ports.retain(|own| !other.ports.contains(own));
+        Self { addresses, ports }
+    }
+
+    fn with(self, other: &Self) -> Self {
+        let Self { addresses, ports } = other.without(&self);
+        Self {
+            addresses: self.addresses.into_iter().chain(addresses).collect(),
+            ports: self.ports.into_iter().chain(ports).collect(),
+        }
+    }
 }

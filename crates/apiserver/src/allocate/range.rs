@@ -47,6 +47,15 @@ impl Range {
         self.nth(1)
     }
 
+    /// The address of the range itself, which nobody gets.
+    pub(crate) fn base(&self) -> IpAddr {
+        self.nth(0)
+    }
+
+    pub(crate) fn family(&self) -> &'static str {
+        if self.ipv4 { "IPv4" } else { "IPv6" }
+    }
+
     pub(crate) fn contains(&self, ip: IpAddr) -> bool {
         let value = match ip {
             IpAddr::V4(ip) if self.ipv4 => u128::from(u32::from(ip)),
@@ -54,19 +63,23 @@ impl Range {
             _ => return false,
         };
         let offset = value.wrapping_sub(self.base);
-        offset > 0 && offset < self.size() - 1
+        offset > 0 && offset <= self.usable()
     }
 
-    /// Every address that may be given, from a random one of the upper band on and
-    /// then through the lower one, which users pick from by hand.
+    /// Every address that may be given (of very many: some), from a random one of the upper
+    /// band on and then of the lower one, which users pick from by hand.
     pub(crate) fn dynamic(&self) -> impl Iterator<Item = IpAddr> {
-        let usable = (self.size() - 2).min(1 << 20);
-        let band = (usable / 16).clamp(16.min(usable), 256.min(usable));
-        let upper = usable - band;
-        let begin = if upper > 0 { u128::from(random()) % upper } else { 0 };
-        let this = *self;
-        let high = (0..upper).map(move |n| band + (begin + n) % upper);
-        high.chain(0..band).map(move |n| this.nth(1 + n))
+        let (usable, this) = (self.usable(), *self);
+        let band = match usable + if self.ipv4 { 2 } else { 1 } {
+            0..=16 => 0,
+            size => (size / 16).clamp(16, 256),
+        };
+        let around = |size: u128| {
+            let begin = if size > 0 { u128::from(random()) % size } else { 0 };
+            (0..size.min(LOOKED_AT)).map(move |n| (begin + n) % size)
+        };
+        let high = around(usable - band).map(move |n| band + n);
+        high.chain(around(band)).map(move |n| this.nth(1 + n))
     }
 
     fn nth(&self, n: u128) -> IpAddr {
@@ -78,15 +91,20 @@ impl Range {
         }
     }
 
-    fn size(&self) -> u128 {
-        1 << self.bits.min(100)
+    /// How many addresses can be given: not the first, and of v4 not the last.
+    fn usable(&self) -> u128 {
+        let size = 1 << self.bits.min(64);
+        size - if self.ipv4 { 2 } else { 1 }
     }
 }
 
-pub(super) fn random() -> u32 {
-    let mut bytes = [0; 4];
+/// So many addresses of one range are tried.
+const LOOKED_AT: u128 = 1 << 20;
+
+pub(super) fn random() -> u64 {
+    let mut bytes = [0; 8];
     SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
-    u32::from_le_bytes(bytes)
+    u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]
@@ -108,5 +126,11 @@ mod tests {
         assert!(!range.contains("10.96.0.255".parse().unwrap()));
         assert!(!range.contains("10.97.0.1".parse().unwrap()));
         assert_eq!(range.to_string(), "10.96.0.0/24");
+        let small: Range = "10.96.0.0/30".parse().unwrap();
+        assert_eq!(small.dynamic().count(), 2);
+        let other: Range = "fd00::/112".parse().unwrap();
+        assert!(other.contains("fd00::ffff".parse().unwrap()), "v6 has no broadcasts");
+        assert!(!other.contains("fd00::".parse().unwrap()));
+        assert_eq!((other.dynamic().count(), other.family()), (65_535, "IPv6"));
     }
 }

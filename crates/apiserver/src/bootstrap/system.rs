@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use object::{Status, Time, Value, from_json, to_json};
+use object::{Object, Status, Time, Value, View, from_json, to_json};
 use server::Registry;
 
 use super::{make, own_call};
@@ -13,7 +13,7 @@ use crate::Flags;
 pub(crate) struct Facts {
     pub(crate) port: u16,
     pub(crate) service_ip: IpAddr,
-    pub(crate) service_range: String,
+    pub(crate) service_ranges: Vec<String>,
     pub(crate) client_ca: String,
     pub(crate) front_proxy_ca: String,
     pub(crate) flags: Flags,
@@ -39,13 +39,14 @@ pub(super) fn objects() -> Vec<Value> {
 /// Makes the `kubernetes` service, the service range, the configuration that extension
 /// servers read, and the day since which it is noted when tokens in secrets are used.
 pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), Status> {
-    let Facts { port, service_ip, service_range, .. } = facts;
+    let Facts { port, service_ip, service_ranges, .. } = facts;
     let mut range = tree(
         r#"{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"}}"#,
     );
-    range["spec"]["cidrs"] = [service_range.as_str()].into_iter().collect();
+    range["spec"]["cidrs"] = service_ranges.iter().map(String::as_str).collect();
     make(registry, range).await?;
-    ready(registry).await?;
+    second_range(registry, service_ranges).await?;
+    ready(registry, service_ranges).await?;
     let family = if service_ip.is_ipv4() { "IPv4" } else { "IPv6" };
     make(registry, tree(&format!(
         r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"kubernetes","namespace":"default",
@@ -63,13 +64,33 @@ pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), St
     make(registry, tracking).await
 }
 
-/// Says that services may have addresses of the range, which needs nobody's help.
-async fn ready(registry: &Registry) -> Result<(), Status> {
+/// A cluster may get a second family of addresses later.
+async fn second_range(registry: &Registry, ranges: &[String]) -> Result<(), Status> {
+    let kind = registry.kind("networking.k8s.io", "servicecidrs")?;
+    let wanted: Value = ranges.iter().map(String::as_str).collect();
+    let change = |old: &store::Version<Value>| {
+        let mut range = old.object.clone();
+        let have = range.get("spec").get("cidrs").items();
+        if ranges.len() == 2 && have.len() == 1 && have.first() == wanted.items().first() {
+            range["spec"]["cidrs"] = wanted.clone();
+        }
+        Ok(range)
+    };
+    let key = ("", "kubernetes");
+    registry.change(&mut own_call(), &kind, key, "", change).await.map(drop)
+}
+
+/// Says that services may have addresses of the ranges, which needs nobody's help. What was
+/// made with other ranges is its makers' matter.
+async fn ready(registry: &Registry, ranges: &[String]) -> Result<(), Status> {
     let kind = registry.kind("networking.k8s.io", "servicecidrs")?;
     let now = Time::text(registry.clock().now());
     let change = |old: &store::Version<Value>| {
         let mut range = old.object.clone();
-        if range.get("status").get("conditions").items().is_empty() {
+        let have = range.get("spec").get("cidrs").items().iter().filter_map(Value::as_str);
+        let same = have.eq(ranges.iter().map(String::as_str));
+        let ending = Object::view(&range).metadata().is_terminating();
+        if same && !ending && range.get("status").get("conditions").items().is_empty() {
             let mut condition = tree(
                 r#"{"type":"Ready","status":"True","reason":"",
                 "message":"Kubernetes default Service CIDR is ready"}"#,

@@ -10,7 +10,7 @@ use super::{
     update::{other_uid, revision},
     write::Step,
 };
-use crate::{Operation, Served};
+use crate::{Operation, Outcome, Served};
 
 /// How often a generated name that is taken is made anew.
 const TRIES: usize = 8;
@@ -83,13 +83,25 @@ impl Registry {
         served.hub.hooks.prepare_create(&mut object);
         served.hub.hooks.sign(&mut object, None, &self.writer(call));
         let object = self.mutate(call, step, object).await?;
+        let (object, claimed) = self.claim(call, step, object).await?;
+        let made = self.store_new(call, step, asked, object).await;
+        self.settle(claimed, made.map(|made| (made, Outcome::Stored))).await
+    }
+
+    async fn store_new(
+        &self,
+        call: &mut Call,
+        step: Step<'_>,
+        asked: u64,
+        object: Value,
+    ) -> Result<Version<Value>, Status> {
         let mut object = self.check(call, step, object).await?;
-        served.hub.normalize(&mut object);
+        step.served.hub.normalize(&mut object);
         if asked != 0 && !call.dry_run {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Status::failure(500, "", why));
         }
-        let made = self.put(call, served, 0, object).await?;
+        let made = self.put(call, step.served, 0, object).await?;
         Ok(if call.dry_run { Version { revision: asked, ..made } } else { made })
     }
 }

@@ -6,7 +6,7 @@ use schema::Grace;
 use store::Version;
 
 use super::{Call, Registry, Selection, list::Page, write::Step};
-use crate::{Operation, Served};
+use crate::{Operation, Served, claim::Outcome as Came};
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
@@ -77,6 +77,22 @@ impl Registry {
         let step = Step { served, operation: Operation::Delete, subresource: "", old: Some(old) };
         let nothing = self.mutate(call, step, Value::Null).await?;
         self.admit_delete(call, step, nothing).await?;
+        let (_, claimed) = self.claim(call, step, Value::Null).await?;
+        let done = self.delete_stored(call, served, old, delete).await;
+        let with = |done: Deleted| match done {
+            Deleted::Gone(_) => (done, Came::Gone),
+            Deleted::Terminating(_) => (done, Came::Stored),
+        };
+        self.settle(claimed, done.map(with)).await
+    }
+
+    async fn delete_stored(
+        &self,
+        call: &Call,
+        served: &Served,
+        old: &Version<Value>,
+        delete: &Delete,
+    ) -> Result<Deleted, Status> {
         match self.outcome(served, &old.object, delete) {
             Outcome::Same => Ok(Deleted::Terminating(old.clone())),
             Outcome::Mark(marked) => {

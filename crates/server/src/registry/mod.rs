@@ -41,7 +41,7 @@ pub use self::{
     watch::{Notice, Start, Watch},
 };
 use crate::{
-    Admit, Kinds, Served, Transform, User,
+    Admit, Claim, Kinds, Served, Transform, User,
     admit::Said,
     convert::{self, Convert},
 };
@@ -56,6 +56,7 @@ pub struct Registry {
     transform: Arc<dyn Transform>,
     admission: OnceLock<Vec<Arc<dyn Admit>>>,
     converter: OnceLock<Arc<dyn Convert>>,
+    claims: OnceLock<Arc<dyn Claim>>,
 }
 
 /// Who asks, on whose behalf, and how seriously.
@@ -102,8 +103,16 @@ impl Registry {
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, store::Error> {
         let kinds = Kinds::open(definitions, &*engine, mirror, &transform)?;
-        let (mirror, admission, converter) = (mirror.clone(), OnceLock::new(), OnceLock::new());
-        Ok(Arc::new(Self { engine, mirror, kinds, clock, transform, admission, converter }))
+        Ok(Arc::new(Self {
+            engine,
+            mirror: mirror.clone(),
+            kinds,
+            clock,
+            transform,
+            admission: OnceLock::new(),
+            converter: OnceLock::new(),
+            claims: OnceLock::new(),
+        }))
     }
 
     /// Serves a custom kind, anew if it was served before: watches of the earlier form end.
@@ -120,6 +129,11 @@ impl Registry {
     /// the registry themselves, so they come after it; once.
     pub fn admit_with(&self, plugins: Vec<Arc<dyn Admit>>) {
         assert!(self.admission.set(plugins).is_ok(), "admission is set up once");
+    }
+
+    /// Says who has what writes take for their objects; once.
+    pub fn claim_with(&self, claims: Arc<dyn Claim>) {
+        assert!(self.claims.set(claims).is_ok(), "claims are set up once");
     }
 
     pub fn kinds(&self) -> &Kinds {

@@ -26,6 +26,20 @@ impl Registry {
         self.engine.write(write).await.map(drop).map_err(|error| store_status(&error))
     }
 
+    /// Writes an object of the server's own, if it is still at revision `expect`.
+    pub async fn replace_own(
+        &self,
+        served: &Served,
+        name: &str,
+        (expect, object): (u64, Value),
+    ) -> Result<u64, store::Error> {
+        let key = served.path("", name);
+        let bytes = self
+            .to_bytes(served, &key, &object)
+            .map_err(|status| store::Error::Unavailable(status.message().to_owned()))?;
+        self.engine.write(Write::put(key, expect, bytes, object)).await
+    }
+
     /// Removes one, if it is there.
     pub async fn remove_own(&self, served: &Served, name: &str) -> Result<(), Status> {
         let key = served.path("", name);

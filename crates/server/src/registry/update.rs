@@ -11,7 +11,7 @@ use super::{
     part::with_part,
     write::Step,
 };
-use crate::{Operation, Served};
+use crate::{Operation, Outcome, Served};
 
 /// How often a write that names no version is tried again when somebody was faster.
 const TRIES: usize = 16;
@@ -104,20 +104,34 @@ impl Registry {
         served.hub.gates.drop_dormant(&served.hub.shape, &mut new, Some(&old.object));
         let step = Step { served, operation: Operation::Update, subresource, old: Some(old) };
         let new = self.manage(call, served, subresource, Some(&old.object), new);
-        let mut new = self.mutate(call, step, new).await?;
+        let new = self.mutate(call, step, new).await?;
+        let (mut new, claimed) = self.claim(call, step, new).await?;
         if subresource != "binding" {
             count_change(served, subresource, &mut new, &old.object);
         }
+        let done = self.store_changed(call, step, old, new).await;
+        self.settle(claimed, done).await
+    }
+
+    async fn store_changed(
+        &self,
+        call: &mut Call,
+        step: Step<'_>,
+        old: &Version<Value>,
+        new: Value,
+    ) -> Result<(Version<Value>, Outcome), Status> {
+        let served = step.served;
         let mut new = self.check(call, step, new).await?;
         served.hub.normalize(&mut new);
         new.adopt(&old.object); // the ring then holds a difference, not a copy
         if new == old.object {
-            return Ok(old.clone()); // a no-op writes nothing and wakes nobody
+            return Ok((old.clone(), Outcome::Stored)); // a no-op writes nothing and wakes nobody
         }
         if Self::is_final(served, &new) {
-            return self.remove(call, served, old.revision, new).await; // of its last finalizer
+            let gone = self.remove(call, served, old.revision, new).await?; // of its last finalizer
+            return Ok((gone, Outcome::Gone));
         }
-        self.put(call, served, old.revision, new).await
+        Ok((self.put(call, served, old.revision, new).await?, Outcome::Stored))
     }
 
     /// Whether nothing holds the object back any more. Kinds with a `finalize`

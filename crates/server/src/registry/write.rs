@@ -7,7 +7,7 @@ use schema::{Errors, Warnings, Writer, check_meta};
 use store::{Version, Write};
 
 use super::{Call, Registry, note::Note, store_status};
-use crate::{Admission, Operation, Reinvocation, Served, User, convert};
+use crate::{Admission, Claimed, Operation, Outcome, Reinvocation, Served, User, convert};
 
 /// A write on its way.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,34 @@ impl Registry {
             }
         }
         Ok(())
+    }
+
+    /// Takes for the object what it needs of what all share.
+    pub(super) async fn claim(
+        &self,
+        call: &Call,
+        step: Step<'_>,
+        object: Value,
+    ) -> Result<(Value, Option<Box<dyn Claimed>>), Status> {
+        let claims = self.claims.get().filter(|claims| claims.concerns(step.served));
+        let Some(claims) = claims else { return Ok((object, None)) };
+        let mut admission = self.admission(call, step, object);
+        let claimed = claims.claim(&mut admission).await?;
+        Ok((admission.object, Some(claimed)))
+    }
+
+    /// Says what came of the write for which it was taken.
+    pub(super) async fn settle<T>(
+        &self,
+        claimed: Option<Box<dyn Claimed>>,
+        done: Result<(T, Outcome), Status>,
+    ) -> Result<T, Status> {
+        if let Some(claimed) = claimed {
+            let failed = Outcome::failed;
+            let outcome = done.as_ref().map_or_else(failed, |(_, outcome)| *outcome);
+            claimed.settle(self, outcome).await;
+        }
+        done.map(|(version, _)| version)
     }
 
     /// Checks the object, and lets the validating plugins see it.
