@@ -4,25 +4,24 @@ use std::fmt::Debug;
 
 use client::Tree;
 use object::{Object, ObjectMeta, Text, Value, View};
+use ref_cast::RefCast;
 use schema::Kind;
 
-/// An object with metadata, and what it is found by.
-pub trait Cached: Tree + Clone + Debug + Sync {
-    fn about(&self) -> &ObjectMeta;
+/// An object with metadata, and what it is found by: a view of a tree.
+pub trait Cached: Tree + Clone + Debug + Sync + RefCast<From = Value> {
+    fn as_any(&self) -> &Any;
 
-    fn whole(&self) -> &Object;
+    fn about(&self) -> &ObjectMeta {
+        self.as_any().metadata()
+    }
 
     /// Names and values of the indexes that its kind declares.
     fn entries(&self) -> Vec<(&'static str, Text)>;
 }
 
 impl<K: Kind> Cached for K {
-    fn about(&self) -> &ObjectMeta {
-        self.meta()
-    }
-
-    fn whole(&self) -> &Object {
-        Object::view(self.tree())
+    fn as_any(&self) -> &Any {
+        Any::ref_cast(self.tree())
     }
 
     fn entries(&self) -> Vec<(&'static str, Text)> {
@@ -32,7 +31,8 @@ impl<K: Kind> Cached for K {
 
 /// An object of whatever kind: for those who deal with all, as the garbage
 /// collector does.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, RefCast)]
+#[repr(transparent)]
 pub struct Any(Value);
 
 impl Any {
@@ -42,6 +42,20 @@ impl Any {
 
     pub fn metadata(&self) -> &ObjectMeta {
         Object::view(&self.0).metadata()
+    }
+
+    /// Whether the server has removed it with the write that this came from.
+    pub(crate) fn is_final(&self) -> bool {
+        Object::view(&self.0).is_final()
+    }
+
+    /// The same, as one of a kind.
+    pub(crate) fn view<K: Cached>(&self) -> &K {
+        K::ref_cast(&self.0)
+    }
+
+    pub(crate) fn typed<K: Cached>(self) -> K {
+        K::from(self.0)
     }
 }
 
@@ -58,12 +72,8 @@ impl From<Any> for Value {
 }
 
 impl Cached for Any {
-    fn about(&self) -> &ObjectMeta {
-        self.metadata()
-    }
-
-    fn whole(&self) -> &Object {
-        Object::view(&self.0)
+    fn as_any(&self) -> &Any {
+        self
     }
 
     fn entries(&self) -> Vec<(&'static str, Text)> {

@@ -1,11 +1,12 @@
 //! What the parts of a process share.
 
 use std::{
-    any::{Any as StdAny, TypeId},
+    any::TypeId,
     collections::HashMap,
     fmt,
     future::Future,
     panic::AssertUnwindSafe,
+    pin::Pin,
     sync::{Arc, Mutex},
 };
 
@@ -17,9 +18,9 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, error, info_span};
 
-use crate::{Any, Cache, Cached, Objects};
+use crate::{Any, Cache, Cached, Objects, indexed::Entries, local::Local};
 
-/// One cache per resource, namespace and selection; the type tells typed from any.
+/// One copy per resource, namespace and selection; the type tells typed from any, which have other indexes.
 type Which = (TypeId, Resource, Text, Selection);
 
 /// The API, one cache per kind, and the tasks that everything runs in.
@@ -28,7 +29,7 @@ pub struct Context {
     client: Client,
     /// Whom caches read as: all share them.
     reader: Client,
-    caches: Arc<Mutex<HashMap<Which, Arc<dyn StdAny + Send + Sync>>>>,
+    locals: Arc<Mutex<HashMap<Which, Arc<Local>>>>,
     synced: Arc<Mutex<Vec<watch::Receiver<bool>>>>,
     /// Our own and those of the contexts that this one is part of.
     tasks: Vec<TaskTracker>,
@@ -46,7 +47,7 @@ impl Context {
         Self {
             client: client.clone(),
             reader: client.clone(),
-            caches: Arc::default(),
+            locals: Arc::default(),
             synced: Arc::default(),
             tasks: vec![TaskTracker::new()],
             shutdown: CancellationToken::new(),
@@ -64,7 +65,7 @@ impl Context {
         let mut tasks = self.tasks.clone();
         tasks.push(TaskTracker::new());
         Self {
-            caches: Arc::default(),
+            locals: Arc::default(),
             synced: Arc::default(),
             tasks,
             shutdown: self.shutdown.child_token(),
@@ -124,6 +125,11 @@ impl Context {
 
     /// Runs `task` until it ends or the component stops. The only spawn there is.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_boxed(name, Box::pin(task));
+    }
+
+    /// All tasks are of one type, or what runs them would be compiled for each.
+    fn spawn_boxed(&self, name: &'static str, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         let stop = self.shutdown.clone();
         let task = async move {
             tokio::select! {
@@ -172,16 +178,21 @@ impl Context {
         selection: &Selection,
     ) -> Arc<Cache<K>> {
         let which = (TypeId::of::<K>(), resource, namespace.into(), selection.clone());
-        let mut caches = self.caches.lock().expect("not poisoned");
-        let cache =
-            caches.entry(which).or_insert_with_key(|(_, resource, namespace, selection)| {
-                let api = Api::<K>::of(&self.reader, resource.clone()).namespaced(namespace);
-                let (cache, selection) = (Arc::new(Cache::<K>::default()), selection.clone());
-                let running = cache.clone();
-                self.synced.lock().expect("not poisoned").push(cache.synced());
+        Arc::new(Cache::new(self.local(which, |object| object.view::<K>().entries())))
+    }
+
+    /// The copy that all caches of these objects share, started on first use.
+    fn local(&self, which: Which, entries: Entries) -> Arc<Local> {
+        let mut locals = self.locals.lock().expect("not poisoned");
+        let local =
+            locals.entry(which).or_insert_with_key(|(_, resource, namespace, selection)| {
+                let api = Api::<Any>::of(&self.reader, resource.clone()).namespaced(namespace);
+                let (local, selection) = (Arc::new(Local::new(entries)), selection.clone());
+                let running = local.clone();
+                self.synced.lock().expect("not poisoned").push(local.synced());
                 self.spawn("cache", async move { running.run(api, selection).await });
-                cache
+                local
             });
-        cache.clone().downcast().expect("keyed by type")
+        local.clone()
     }
 }

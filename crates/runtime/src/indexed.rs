@@ -7,33 +7,34 @@ use std::{
 
 use object::{Key, Text};
 
-use crate::Cached;
+use crate::Any;
 
 /// By the uid of the controlling owner: an index that every kind has.
 pub(super) const OWNER: &str = "owner";
 
+/// Names and values of the indexes that an object's kind declares.
+pub(super) type Entries = fn(&Any) -> Vec<(&'static str, Text)>;
 /// What one user of the cache looks objects up by.
-pub(super) type Lookup<K> = fn(&K) -> Vec<Text>;
+pub(super) type Lookup = Box<dyn Fn(&Any) -> Vec<Text> + Send>;
 
-#[derive(Debug)]
-pub(super) struct Indexed<K> {
-    objects: BTreeMap<Key, K>,
-    lookups: Vec<(&'static str, Lookup<K>)>,
+pub(super) struct Indexed {
+    objects: BTreeMap<Key, Any>,
+    declared: Entries,
+    lookups: Vec<(&'static str, Lookup)>,
     indexes: HashMap<(&'static str, Text), BTreeSet<Key>>,
 }
 
-impl<K> Default for Indexed<K> {
-    fn default() -> Self {
-        Self { objects: BTreeMap::new(), lookups: Vec::new(), indexes: HashMap::new() }
+impl Indexed {
+    pub(super) fn new(declared: Entries) -> Self {
+        let (objects, indexes) = (BTreeMap::new(), HashMap::new());
+        Self { objects, declared, lookups: Vec::new(), indexes }
     }
-}
 
-impl<K: Cached> Indexed<K> {
-    pub(super) fn get(&self, key: &Key) -> Option<&K> {
+    pub(super) fn get(&self, key: &Key) -> Option<&Any> {
         self.objects.get(key)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &K> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Any> {
         self.objects.values()
     }
 
@@ -42,33 +43,33 @@ impl<K: Cached> Indexed<K> {
     }
 
     /// The objects of a namespace, in order of their names.
-    pub(super) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &K> {
+    pub(super) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &Any> {
         let from = Bound::Included(Key::new(namespace, ""));
         let all = self.objects.range((from, Bound::Unbounded));
         all.take_while(move |(key, _)| key.namespace == namespace).map(|(_, object)| object)
     }
 
     /// The objects that have `value` in `index`, in order of their keys.
-    pub(super) fn by(&self, index: &'static str, value: &str) -> Vec<K> {
+    pub(super) fn by(&self, index: &'static str, value: &str) -> Vec<Any> {
         let keys = self.indexes.get(&(index, value.into())).into_iter().flatten();
         keys.filter_map(|key| self.objects.get(key)).cloned().collect()
     }
 
     /// Adds an index, unless there is one of the name.
-    pub(super) fn add_index(&mut self, name: &'static str, of: Lookup<K>) {
+    pub(super) fn add_index(&mut self, name: &'static str, of: Lookup) {
         if self.lookups.iter().any(|(known, _)| *known == name) {
             return;
         }
-        self.lookups.push((name, of));
         for (key, object) in &self.objects {
             for value in of(object) {
                 self.indexes.entry((name, value)).or_default().insert(key.clone());
             }
         }
+        self.lookups.push((name, of));
     }
 
-    pub(super) fn insert(&mut self, object: K) -> Option<K> {
-        let key = Key::of(object.about());
+    pub(super) fn insert(&mut self, object: Any) -> Option<Any> {
+        let key = Key::of(object.metadata());
         let old = self.remove(&key);
         for entry in self.entries(&object) {
             self.indexes.entry(entry).or_default().insert(key.clone());
@@ -77,7 +78,7 @@ impl<K: Cached> Indexed<K> {
         old
     }
 
-    pub(super) fn remove(&mut self, key: &Key) -> Option<K> {
+    pub(super) fn remove(&mut self, key: &Key) -> Option<Any> {
         let old = self.objects.remove(key)?;
         for entry in self.entries(&old) {
             let Some(keys) = self.indexes.get_mut(&entry) else { continue };
@@ -89,9 +90,9 @@ impl<K: Cached> Indexed<K> {
         Some(old)
     }
 
-    fn entries(&self, object: &K) -> Vec<(&'static str, Text)> {
-        let mut all = object.entries();
-        all.extend(object.about().controller().map(|owner| (OWNER, owner.uid().into())));
+    fn entries(&self, object: &Any) -> Vec<(&'static str, Text)> {
+        let mut all = (self.declared)(object);
+        all.extend(object.metadata().controller().map(|owner| (OWNER, owner.uid().into())));
         for (name, of) in &self.lookups {
             all.extend(of(object).into_iter().map(|value| (*name, value)));
         }
@@ -104,7 +105,6 @@ mod tests {
     use object::from_json;
 
     use super::*;
-    use crate::Any;
 
     fn object(text: &str) -> Any {
         from_json(text.as_bytes()).unwrap().into()
@@ -112,14 +112,13 @@ mod tests {
 
     #[test]
     fn indexes_follow_their_objects() {
-        let mut all = Indexed::<Any>::default();
+        let mut all = Indexed::new(|_| Vec::new());
         all.insert(object(
             r#"{"metadata":{"name":"a","namespace":"n","labels":{"app":"web"},
                "ownerReferences":[{"uid":"7","controller":true}]}}"#,
         ));
-        let by_app: Lookup<Any> =
-            |any| any.metadata().labels().get("app").map(Text::from).into_iter().collect();
-        all.add_index("app", by_app);
+        let app = |any: &Any| any.metadata().labels().get("app").map(Text::from);
+        all.add_index("app", Box::new(move |any| app(any).into_iter().collect()));
         all.insert(object(r#"{"metadata":{"name":"b","namespace":"n","labels":{"app":"web"}}}"#));
         all.insert(object(r#"{"metadata":{"name":"b","namespace":"na"}}"#));
         assert_eq!((all.by("app", "web").len(), all.by(OWNER, "7").len()), (2, 1));

@@ -14,14 +14,13 @@ use std::collections::{HashMap, HashSet};
 use client::Notice;
 use object::{Key, Text};
 
-use crate::{Cached, indexed::Indexed};
+use crate::{Any, indexed::Indexed};
 
 /// What was, and what is.
-pub(super) type Change<K> = (Option<K>, Option<K>);
+pub(super) type Change = (Option<Any>, Option<Any>);
 
-#[derive(Debug)]
-pub(super) struct Known<K> {
-    pub(super) objects: Indexed<K>,
+pub(super) struct Known {
+    pub(super) objects: Indexed,
     /// Uids that our deletes have removed and the watch has not, with the newest
     /// revision that we had of each.
     gone: HashMap<Text, u64>,
@@ -29,18 +28,16 @@ pub(super) struct Known<K> {
     pub(super) seen: u64,
 }
 
-impl<K> Default for Known<K> {
-    fn default() -> Self {
-        Self { objects: Indexed::default(), gone: HashMap::new(), seen: 0 }
+impl Known {
+    pub(super) fn new(objects: Indexed) -> Self {
+        Self { objects, gone: HashMap::new(), seen: 0 }
     }
-}
 
-impl<K: Cached> Known<K> {
     /// Our own write counts, unless the watch has been there already.
-    pub(super) fn wrote(&mut self, object: &K) -> Option<Change<K>> {
-        if object.whole().is_final() {
+    pub(super) fn wrote(&mut self, object: &Any) -> Option<Change> {
+        if object.is_final() {
             self.gone(object) // the write that took the last finalizer off
-        } else if object.about().revision() > self.seen {
+        } else if object.metadata().revision() > self.seen {
             self.put(object)
         } else {
             None
@@ -48,24 +45,24 @@ impl<K: Cached> Known<K> {
     }
 
     /// Our own delete removed the object for good.
-    pub(super) fn gone(&mut self, object: &K) -> Option<Change<K>> {
-        let (key, uid) = (Key::of(object.about()), object.about().uid());
-        let known = self.objects.get(&key).filter(|known| known.about().uid() == uid)?;
-        self.gone.insert(uid.into(), known.about().revision());
+    pub(super) fn gone(&mut self, object: &Any) -> Option<Change> {
+        let (key, uid) = (Key::of(object.metadata()), object.metadata().uid());
+        let known = self.objects.get(&key).filter(|known| known.metadata().uid() == uid)?;
+        self.gone.insert(uid.into(), known.metadata().revision());
         Some((self.objects.remove(&key), None))
     }
 
     /// What the watch says.
-    pub(super) fn apply(&mut self, notice: &Notice<K>) -> Option<Change<K>> {
+    pub(super) fn apply(&mut self, notice: &Notice<Any>) -> Option<Change> {
         match notice {
             Notice::Added(object) | Notice::Modified(object) => {
-                self.seen = self.seen.max(object.about().revision());
+                self.seen = self.seen.max(object.metadata().revision());
                 self.put(object)
             }
             Notice::Deleted(object) => {
-                let (key, revision) = (Key::of(object.about()), object.about().revision());
+                let (key, revision) = (Key::of(object.metadata()), object.metadata().revision());
                 self.seen = self.seen.max(revision);
-                self.gone.remove(object.about().uid());
+                self.gone.remove(object.metadata().uid());
                 self.remove_until(&key, revision)
             }
             Notice::Bookmark { revision, .. } => {
@@ -77,13 +74,13 @@ impl<K: Cached> Known<K> {
 
     /// Takes in all there was at `revision`, which is not before `seen`: or what
     /// the watch has shown to be gone would be back.
-    pub(super) fn replace(&mut self, revision: u64, items: &[K]) -> Vec<Change<K>> {
+    pub(super) fn replace(&mut self, revision: u64, items: &[Any]) -> Vec<Change> {
         debug_assert!(revision >= self.seen, "the caller has refused such a list");
         self.seen = revision;
-        let uids: HashSet<&str> = items.iter().map(|item| item.about().uid()).collect();
+        let uids: HashSet<&str> = items.iter().map(|item| item.metadata().uid()).collect();
         self.gone.retain(|uid, known| *known > revision || uids.contains(&**uid));
-        let listed: HashSet<Key> = items.iter().map(|item| Key::of(item.about())).collect();
-        let keys = self.objects.iter().map(|known| Key::of(known.about()));
+        let listed: HashSet<Key> = items.iter().map(|item| Key::of(item.metadata())).collect();
+        let keys = self.objects.iter().map(|known| Key::of(known.metadata()));
         let lost: Vec<Key> = keys.filter(|key| !listed.contains(key)).collect();
         let mut changes: Vec<_> = items.iter().filter_map(|item| self.put(item)).collect();
         changes.extend(lost.iter().filter_map(|key| self.remove_until(key, revision)));
@@ -91,9 +88,9 @@ impl<K: Cached> Known<K> {
     }
 
     /// Takes the object in, unless we know better.
-    fn put(&mut self, object: &K) -> Option<Change<K>> {
-        let meta = object.about();
-        let known = self.objects.get(&Key::of(meta)).map_or(0, |known| known.about().revision());
+    fn put(&mut self, object: &Any) -> Option<Change> {
+        let meta = object.metadata();
+        let known = self.objects.get(&Key::of(meta)).map_or(0, |known| known.metadata().revision());
         if known >= meta.revision() || self.gone.contains_key(meta.uid()) {
             return None;
         }
@@ -101,8 +98,8 @@ impl<K: Cached> Known<K> {
     }
 
     /// Removes what is not newer than `revision`: our own writes may be.
-    fn remove_until(&mut self, key: &Key, revision: u64) -> Option<Change<K>> {
-        self.objects.get(key).filter(|known| known.about().revision() <= revision)?;
+    fn remove_until(&mut self, key: &Key, revision: u64) -> Option<Change> {
+        self.objects.get(key).filter(|known| known.metadata().revision() <= revision)?;
         Some((self.objects.remove(key), None))
     }
 }
@@ -112,7 +109,6 @@ mod tests {
     use object::{Object, ObjectMeta, Value};
 
     use super::*;
-    use crate::Any;
 
     fn pod(name: &str, uid: &str, revision: u64) -> Any {
         let meta = ObjectMeta::new().with_name(name).with_uid(uid);
@@ -127,13 +123,13 @@ mod tests {
         Value::from(object).into()
     }
 
-    fn known(revision: u64, pods: &[Any]) -> Known<Any> {
-        let mut known = Known::default();
+    fn known(revision: u64, pods: &[Any]) -> Known {
+        let mut known = Known::new(Indexed::new(|_| Vec::new()));
         known.replace(revision, pods);
         known
     }
 
-    fn names(known: &Known<Any>) -> Vec<&str> {
+    fn names(known: &Known) -> Vec<&str> {
         known.objects.iter().map(|pod| pod.metadata().name()).collect()
     }
 

@@ -9,6 +9,7 @@ mod controller;
 mod indexed;
 mod known;
 mod leader;
+mod local;
 mod objects;
 mod queue;
 mod recorder;
