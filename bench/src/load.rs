@@ -1,17 +1,24 @@
-//! The requests: pods made by many clients at once, read one by one, listed whole.
+//! The requests: pods made by many clients at once, read one by one, listed whole; and read
+//! while others write.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use client::{Auth, Client, Config, Tcp, Tls};
 use http::{HeaderMap, HeaderValue, Method, header};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::sleep_until};
 
 use crate::peer::Peer;
 
 const CLIENTS: u32 = 64;
 const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Reads while others write: as many of each in a second, which every server bears, for so long.
+const RATE: u32 = 200;
+const SECONDS: u32 = 10;
 
 pub(crate) struct Load {
     /// A connection each.
@@ -54,6 +61,32 @@ impl Load {
             ensure!(size > self.pods as usize * 100, "the list is too short: {size} bytes");
         }
         Ok(())
+    }
+
+    /// Reads and writes beside each other, each begun when its time is there, whether those
+    /// before it are done or not. Gives how long each read has taken from then on, the
+    /// shortest first.
+    pub(crate) async fn get_beside_writes(&self) -> Result<Vec<Duration>> {
+        let (began, mut reads, mut writes) = (Instant::now(), JoinSet::new(), JoinSet::new());
+        for at in 0..RATE * SECONDS {
+            let due = began + Duration::from_secs(1) * at / RATE;
+            sleep_until(due.into()).await;
+            let client = |number: u32| self.clients[(number % CLIENTS) as usize].clone();
+            let (reader, writer, pods) = (client(2 * at), client(2 * at + 1), self.pods);
+            writes.spawn(async move { post(&writer, PODS, pod(pods + at)).await });
+            reads.spawn(async move {
+                let path = format!("{PODS}/p{}", at.wrapping_mul(7919) % pods);
+                read(&reader, &path, "application/json").await?;
+                anyhow::Ok(due.elapsed())
+            });
+        }
+        while let Some(done) = writes.join_next().await {
+            done??;
+        }
+        let all = reads.join_all().await.into_iter();
+        let mut all = all.collect::<Result<Vec<_>>>()?;
+        all.sort_unstable();
+        Ok(all)
     }
 
     /// Every pod's number to one of the clients, all clients at once.

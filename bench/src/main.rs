@@ -16,7 +16,10 @@ mod peer;
 mod store;
 mod watches;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +27,9 @@ use self::{
     load::Load,
     peer::{Peer, Usage},
 };
+
+/// How often everything is listed.
+const LISTS: u32 = 20;
 
 #[derive(Parser)]
 struct Arguments {
@@ -89,8 +95,17 @@ enum Part {
 /// What was measured of one server.
 struct Figures {
     ready: Duration,
-    rows: Vec<(&'static str, Duration, Duration)>,
+    rows: Vec<Row>,
+    /// Of reads beside writes: the one in the middle, and the one that 1 of 100 exceeds.
+    reads: [Duration; 2],
     memory: u64,
+}
+
+/// What one request of a sort takes.
+struct Row {
+    name: &'static str,
+    cpu: Duration,
+    wall: Duration,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -144,39 +159,44 @@ async fn measure(peer: Peer, pods: u32) -> anyhow::Result<Figures> {
     load.prepare().await?;
     let mut rows = Vec::new();
     for (name, times) in
-        [("create", pods), ("get", pods), ("list, JSON", 10), ("list, protobuf", 10)]
+        [("create", pods), ("get", pods), ("list, JSON", LISTS), ("list, protobuf", LISTS)]
     {
-        let before = peer.usage();
-        let began = std::time::Instant::now();
+        let (before, began) = (peer.usage(), Instant::now());
         match name {
             "create" => load.create().await?,
             "get" => load.get().await?,
             "list, JSON" => load.list("application/json", times).await?,
             _ => load.list("application/vnd.kubernetes.protobuf", times).await?,
         }
-        let Usage { cpu, .. } = peer.usage();
-        rows.push((name, (cpu.saturating_sub(before.cpu)) / times, began.elapsed() / times));
+        let (wall, Usage { cpu, .. }) = (began.elapsed() / times, peer.usage());
+        rows.push(Row { name, cpu: cpu.saturating_sub(before.cpu) / times, wall });
     }
-    let figures = Figures { ready: peer.ready, rows, memory: peer.usage().memory };
+    let memory = peer.usage().memory;
+    let reads = load.get_beside_writes().await?;
+    let reads = [reads[reads.len() / 2], reads[reads.len() * 99 / 100]];
+    let figures = Figures { ready: peer.ready, rows, reads, memory };
     peer.stop();
     Ok(figures)
 }
 
 fn print(ours: &Figures, theirs: Option<&Figures>) {
     println!("{:<28} {:>12} {:>12} {:>8}", "", "ours", "upstream", "ratio");
-    let line = |name: &str, own: f64, other: Option<f64>, unit: &str| {
-        let other = other.map_or((String::new(), String::new()), |other| {
+    let line = |name: &str, unit: &str, of: &dyn Fn(&Figures) -> f64| {
+        let own = of(ours);
+        let (other, ratio) = theirs.map(of).map_or_else(Default::default, |other| {
             (format!("{other:.3} {unit}"), format!("{:.3}", own / other))
         });
-        println!("{name:<28} {:>12} {:>12} {:>8}", format!("{own:.3} {unit}"), other.0, other.1);
+        println!("{name:<28} {:>12} {other:>12} {ratio:>8}", format!("{own:.3} {unit}"));
     };
     let millis = |time: Duration| time.as_secs_f64() * 1000.0;
-    line("start to ready", millis(ours.ready), theirs.map(|own| millis(own.ready)), "ms");
-    for (at, (name, cpu, wall)) in ours.rows.iter().enumerate() {
-        let other = theirs.map(|own| own.rows[at]);
-        line(&format!("{name}: server CPU"), millis(*cpu), other.map(|row| millis(row.1)), "ms");
-        line(&format!("{name}: wall"), millis(*wall), other.map(|row| millis(row.2)), "ms");
+    line("start to ready", "ms", &|own| millis(own.ready));
+    for (at, Row { name, .. }) in ours.rows.iter().enumerate() {
+        line(&format!("{name}: server CPU"), "ms", &|own| millis(own.rows[at].cpu));
+        line(&format!("{name}: throughput"), "/s", &|own| 1.0 / own.rows[at].wall.as_secs_f64());
     }
-    let mega = |bytes: u64| f64::from(u32::try_from(bytes >> 10).unwrap_or(u32::MAX)) / 1024.0;
-    line("memory with these pods", mega(ours.memory), theirs.map(|own| mega(own.memory)), "MB");
+    line("get beside writes: p50", "ms", &|own| millis(own.reads[0]));
+    line("get beside writes: p99", "ms", &|own| millis(own.reads[1]));
+    line("memory with these pods", "MB", &|own| {
+        f64::from(u32::try_from(own.memory >> 10).unwrap_or(u32::MAX)) / 1024.0
+    });
 }

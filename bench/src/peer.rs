@@ -3,6 +3,7 @@
 use std::{
     fs,
     net::TcpListener,
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -129,12 +130,11 @@ impl Peer {
     }
 }
 
-/// Starts ours: the whole executable, or the API server alone.
+/// Starts ours under upstream's name: that is how the whole executable is told which of its
+/// parts to be, and nothing to one that is the API server alone.
 fn ours(executable: &Path, folder: &Path, port: u16) -> Result<Child> {
     let mut command = Command::new(executable);
-    if executable.file_name().is_some_and(|name| name == "tiphys") {
-        command.arg("kube-apiserver");
-    }
+    command.arg0("kube-apiserver");
     command.arg("--data-dir").arg(folder).arg("--token-auth-file").arg(tokens(folder)?);
     command.args(["--secure-port", &port.to_string(), "--advertise-address", "192.0.2.10"]);
     start(command, folder)
@@ -195,6 +195,11 @@ async fn answers(port: u16, tls: &Arc<Tls>) -> bool {
     let client = Client::new(Config::new(Arc::new(Tcp::new("127.0.0.1", port, Some(tls.clone())))));
     let answer = client.request(Method::GET, "/readyz", HeaderMap::new(), bytes::Bytes::new());
     answer.await.is_ok_and(|answer| answer.status == http::StatusCode::OK)
+}
+
+/// What this process, the load, has used.
+pub(crate) fn own_cpu() -> Duration {
+    cpu(std::process::id())
 }
 
 fn cpu(pid: u32) -> Duration {
