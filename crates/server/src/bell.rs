@@ -18,6 +18,8 @@ use tokio::{
 const A_SECOND: u32 = 2_000;
 /// Turns come in this many steps.
 const STEPS: u32 = 997;
+/// From one's turn to the next one's: far apart, so that few are spread as evenly as many.
+const STRIDE: u64 = 616;
 
 #[derive(Default)]
 pub(crate) struct Bell {
@@ -130,7 +132,8 @@ impl Alarm {
 
     fn turn(&self) -> Option<Instant> {
         let (since, spread) = self.bell.over.get()?;
-        let step = u32::try_from(self.number % u64::from(STEPS)).unwrap_or_default();
+        let step = u32::try_from(self.number.wrapping_mul(STRIDE) % u64::from(STEPS));
+        let step = step.unwrap_or_default();
         Some(*since + *spread * step / STEPS)
     }
 }

@@ -1,13 +1,15 @@
 //! Watches over WebSockets, documents that clients keep, and the end of a server.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use client::{Client, Pipe};
+use futures_util::{StreamExt, future::join_all};
 use http::{HeaderMap, HeaderValue, Method, header};
 use object::from_json;
+use server::{Config, Listening, Server, Shutdown, User};
 use testkit::Cluster;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 const OBJECTS: &str = "/api/v1/namespaces/default/configmaps";
@@ -76,4 +78,41 @@ async fn numbers_have_upstreams_names() {
     }
     assert!(!text.contains("no.such"), "nobody makes up names");
     drop(watching);
+}
+
+#[tokio::test]
+async fn the_end_comes_to_watches_one_after_the_other() {
+    const WATCHES: usize = 200;
+    const SPREAD: Duration = Duration::from_mins(1);
+    let cluster = Cluster::start().await;
+    let whole = &cluster.running.server;
+    let shutdown = Shutdown { watches: SPREAD, ..Shutdown::default() };
+    let config = Config { shutdown, ..whole.config.clone() };
+    let mut server = Server::new(whole.registry.clone(), config);
+    server.authorizers.clone_from(&whole.authorizers);
+    let server = Arc::new(server);
+    let (pipe, ends) = Pipe::new();
+    let admin = User::new("admin", &["system:masters"]);
+    server.listen(Listening::Pipe(ends, Some(Arc::new(admin))));
+    let client = Client::new(client::Config::pipe(pipe));
+    let path = format!("{OBJECTS}?watch=true");
+    let mut watches = Vec::new();
+    for _ in 0..WATCHES {
+        let watch = client.request(Method::GET, &path, HeaderMap::new(), Bytes::new()).await;
+        watches.push(watch.expect("a watch"));
+    }
+    tokio::time::pause(); // from here on only what is waited for takes time
+    let began = Instant::now();
+    let ended = join_all(watches.into_iter().map(async |mut watch| {
+        while watch.chunk().await.expect("a watch ends well").is_some() {}
+        began.elapsed()
+    }));
+    let (mut ended, ()) = tokio::join!(ended, server.stop(SPREAD));
+    ended.sort_unstable();
+    assert!(ended[0] < SPREAD / 4, "the first after {:?}", ended[0]);
+    assert!(ended[WATCHES - 1] < SPREAD * 2, "the last after {:?}", ended[WATCHES - 1]);
+    for part in ended.windows(WATCHES / 4) {
+        let (first, last) = (part[0], part[part.len() - 1]);
+        assert!(last - first > SPREAD / 20, "a herd between {first:?} and {last:?}");
+    }
 }
