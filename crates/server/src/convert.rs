@@ -22,13 +22,14 @@ pub(crate) async fn converted(
     to: &Definition,
     mut versions: Vec<Arc<Version<Value>>>,
 ) -> Result<Vec<Arc<Version<Value>>>, Status> {
-    let custom = to.custom.as_ref().and_then(|custom| custom.conversion.as_ref());
+    let webhook = to.custom.as_ref().and_then(|custom| custom.conversion.as_ref());
+    let Some(webhook) = webhook else { return Ok(versions) };
     let wanted = to.names.api_version();
     let other =
         |version: &&Arc<Version<Value>>| Object::view(&version.object).api_version() != wanted;
     let objects: Vec<_> =
         versions.iter().filter(other).map(|version| version.object.clone()).collect();
-    let (Some(webhook), Some(first)) = (custom, objects.first()) else { return Ok(versions) };
+    let Some(first) = objects.first() else { return Ok(versions) };
     let named = Object::view(first);
     let what = format!("{}, Kind={}", named.api_version(), named.kind());
     let failed =

@@ -105,43 +105,46 @@ impl Encodings {
         }
         let key = Key::of(served, format, revision, version);
         if let Some(bytes) = self.shelves().find(&key) {
-            return bytes;
+            return bytes.clone();
         }
         let bytes = Bytes::from(encode(served, format, revision, &version.object));
         self.shelves().keep(key, Piece::of(served, version, &bytes));
         bytes
     }
 
-    /// The same of several at once.
+    /// The same of several at once, each given to `take` in turn.
     pub(crate) fn several(
         &self,
         served: &Served,
         format: Format,
         versions: &[Arc<Version<Value>>],
-    ) -> Vec<Bytes> {
-        let made = |version: &Arc<Version<Value>>| {
-            Bytes::from(encode(served, format, version.revision, &version.object))
-        };
-        if served.asks() {
-            return versions.iter().map(made).collect();
-        }
-        let key =
-            |version: &Arc<Version<Value>>| Key::of(served, format, version.revision, version);
-        let found: Vec<_> = {
-            let mut shelves = self.shelves();
-            versions.iter().map(|version| shelves.find(&key(version))).collect()
-        };
-        let fresh: Vec<_> = found.iter().map(Option::is_none).collect();
-        let pairs = versions.iter().zip(found);
-        let all: Vec<_> =
-            pairs.map(|(version, found)| found.unwrap_or_else(|| made(version))).collect();
-        if fresh.contains(&true) {
-            let mut shelves = self.shelves();
-            for (at, version) in versions.iter().enumerate().filter(|(at, _)| fresh[*at]) {
-                shelves.keep(key(version), Piece::of(served, version, &all[at]));
+        mut take: impl FnMut(&Bytes),
+    ) {
+        let mut rest = versions;
+        while let [next, more @ ..] = rest {
+            // Those that are there are taken from the shelf where they stand.
+            rest = if served.asks() { rest } else { self.shelved(served, format, rest, &mut take) };
+            if rest.len() == more.len() + 1 {
+                take(&self.one(served, format, next.revision, next));
+                rest = more;
             }
         }
-        all
+    }
+
+    /// Gives what is there up to the first that is not. What is left begins with that.
+    fn shelved<'a>(
+        &self,
+        served: &Served,
+        format: Format,
+        versions: &'a [Arc<Version<Value>>],
+        take: &mut impl FnMut(&Bytes),
+    ) -> &'a [Arc<Version<Value>>] {
+        let mut shelves = self.shelves();
+        let missing = versions.iter().position(|version| {
+            let key = Key::of(served, format, version.revision, version);
+            shelves.find(&key).map(&mut *take).is_none()
+        });
+        &versions[missing.unwrap_or(versions.len())..]
     }
 
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
@@ -150,14 +153,13 @@ impl Encodings {
 }
 
 impl Shelves {
-    fn find(&mut self, key: &Key) -> Option<Bytes> {
-        if let Some(piece) = self.used.get(key) {
-            return Some(piece.bytes.clone());
+    fn find(&mut self, key: &Key) -> Option<&Bytes> {
+        if !self.used.contains_key(key) {
+            let piece = self.before.remove(key)?;
+            self.keep(*key, piece);
         }
-        let piece = self.before.remove(key)?;
-        let bytes = piece.bytes.clone();
-        self.keep(*key, piece);
-        Some(bytes)
+        let piece = self.used.get(key).or_else(|| self.before.get(key));
+        piece.map(|piece| &piece.bytes)
     }
 
     fn keep(&mut self, key: Key, piece: Piece) {

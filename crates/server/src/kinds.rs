@@ -113,9 +113,14 @@ pub struct Kinds {
     state: RwLock<State>,
 }
 
+/// Group, version and plural.
+type Name = (&'static str, &'static str, &'static str);
+
 #[derive(Debug, Default)]
 struct State {
-    by_name: HashMap<(Text, Text, Text), Served>,
+    by_name: HashMap<Name, Served>,
+    /// Built-in kinds by group and plural, each in the version that comes first.
+    first: HashMap<(&'static str, &'static str), Served>,
     /// As discovery tells them.
     order: Vec<Served>,
     /// Custom kinds by group and plural, in the version that is stored, served or not.
@@ -155,12 +160,11 @@ impl Kinds {
     }
 
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
-        let key = (group.into(), version.into(), plural.into());
-        self.read().by_name.get(&key).cloned()
+        self.read().by_name.get(&(group, version, plural)).cloned()
     }
 
     pub(crate) fn has(&self, group: &str, version: &str, plural: &str) -> bool {
-        self.read().by_name.contains_key(&(group.into(), version.into(), plural.into()))
+        self.read().by_name.contains_key(&(group, version, plural))
     }
 
     /// A kind by the names that objects have for it.
@@ -184,7 +188,8 @@ impl Kinds {
             let names = &served.definition.names;
             names.group == group && names.plural == plural
         };
-        self.read().order.iter().find(is).cloned()
+        let state = self.read();
+        state.first.get(&(group, plural)).or_else(|| state.order.iter().find(is)).cloned()
     }
 
     /// All of them, in the order of discovery.
@@ -208,15 +213,19 @@ impl Kinds {
 
 impl State {
     fn add(&mut self, served: Served) {
-        self.by_name.insert(name_of(&served), served.clone());
+        let (group, version, plural) = name_of(&served);
+        self.by_name.insert((group, version, plural), served.clone());
+        if served.definition.custom.is_none() {
+            self.first.entry((group, plural)).or_insert_with(|| served.clone());
+        }
         self.order.push(served);
         self.edition += 1;
     }
 }
 
-fn name_of(served: &Served) -> (Text, Text, Text) {
+fn name_of(served: &Served) -> Name {
     let names = &served.definition.names;
-    (names.group.into(), names.version.into(), names.plural.into())
+    (names.group, names.version, names.plural)
 }
 
 /// The objects of a kind, in memory.

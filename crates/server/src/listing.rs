@@ -56,10 +56,10 @@ pub(crate) fn listing(
     let kind = served.definition.list_kind();
     let api_version = served.definition.names.api_version();
     let (out, items) = if format == Format::Protobuf {
-        let encoded: Vec<Bytes> = items
-            .chunks(BATCH)
-            .flat_map(|batch| encodings.several(served, format, batch))
-            .collect();
+        let mut encoded = Vec::with_capacity(items.len());
+        for batch in items.chunks(BATCH) {
+            encodings.several(served, format, batch, |bytes| encoded.push(bytes.clone()));
+        }
         let sizes = encoded.iter().map(Bytes::len);
         (
             protobuf::list_head((&api_version, &kind), meta, sizes),
@@ -83,17 +83,18 @@ impl Listing {
             Items::Objects(objects) if objects.len() > 0 => {
                 let count = objects.len().min(BATCH);
                 let batch = &objects.as_slice()[..count];
-                for bytes in self.encodings.several(&self.served, self.format, batch) {
-                    if !std::mem::take(&mut self.first) {
-                        self.out.push(b',');
+                let Self { served, out, first, .. } = self;
+                self.encodings.several(served, self.format, batch, |bytes| {
+                    if !std::mem::take(first) {
+                        out.push(b',');
                     }
                     // Items of custom kinds name their kind, those of others do not.
-                    match self.served.definition.custom {
-                        Some(_) => write_kind(&self.served, &mut self.out),
-                        None => self.out.push(b'{'),
+                    match served.definition.custom {
+                        Some(_) => write_kind(served, out),
+                        None => out.push(b'{'),
                     }
-                    self.out.extend_from_slice(&bytes);
-                }
+                    out.extend_from_slice(bytes);
+                });
                 objects.nth(count - 1);
             }
             Items::Encoded(encoded) if encoded.len() > 0 => {
