@@ -1,6 +1,8 @@
 //! ServiceAccount: every pod runs as an account of its namespace, and finds the
 //! account's token where programs look for it.
 
+use std::sync::LazyLock;
+
 use api::core::{Pod, ServiceAccount as Account};
 use object::{Status, Value, View, from_json};
 use ref_cast::RefCast;
@@ -8,6 +10,21 @@ use server::{Admission, Admit, Admitting, Operation};
 
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Where a container finds the token; the name of the volume is added.
+static PLACE: LazyLock<Value> =
+    LazyLock::new(|| tree(&format!(r#"{{"name":"","readOnly":true,"mountPath":"{MOUNT}"}}"#)));
+
+/// What is there; its name is added.
+static VOLUME: LazyLock<Value> = LazyLock::new(|| {
+    tree(
+        r#"{"name":"","projected":{"defaultMode":420,"sources":[
+        {"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},
+        {"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},
+        {"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1",
+        "fieldPath":"metadata.namespace"}}]}}]}}"#,
+    )
+});
 
 #[derive(Debug)]
 pub(super) struct ServiceAccount;
@@ -89,11 +106,15 @@ fn mount(pod: &mut Value) {
         return;
     }
     let name = format!("kube-api-access-{}", suffix());
+    let named = |tree: &Value| {
+        let mut tree = tree.clone();
+        tree["name"] = name.as_str().into();
+        tree
+    };
     for list in lists {
         let containers = spec.get(list).items().iter().cloned().map(|mut container| {
             if needs(&container) {
-                let mount = format!(r#"{{"name":"{name}","readOnly":true,"mountPath":"{MOUNT}"}}"#);
-                push(&mut container["volumeMounts"], tree(&mount));
+                push(&mut container["volumeMounts"], named(&PLACE));
             }
             container
         });
@@ -102,14 +123,7 @@ fn mount(pod: &mut Value) {
             spec[list] = containers;
         }
     }
-    let volume = format!(
-        r#"{{"name":"{name}","projected":{{"defaultMode":420,"sources":[
-        {{"serviceAccountToken":{{"expirationSeconds":3607,"path":"token"}}}},
-        {{"configMap":{{"name":"kube-root-ca.crt","items":[{{"key":"ca.crt","path":"ca.crt"}}]}}}},
-        {{"downwardAPI":{{"items":[{{"path":"namespace","fieldRef":{{"apiVersion":"v1",
-        "fieldPath":"metadata.namespace"}}}}]}}}}]}}}}"#
-    );
-    push(&mut spec["volumes"], tree(&volume));
+    push(&mut spec["volumes"], named(&VOLUME));
 }
 
 fn push(slot: &mut Value, item: Value) {

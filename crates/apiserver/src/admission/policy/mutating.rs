@@ -42,6 +42,9 @@ impl Mutating {
             policies(admission, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")?;
         let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
         self.compiled.keep(&policies);
+        if all.is_empty() {
+            return Ok(());
+        }
         let again = admission.reinvocation.resumes(self.name(), &admission.object);
         let mut errors = Vec::new();
         for (policy, bindings) in &all {

@@ -55,6 +55,9 @@ async fn decide(admission: &Admission<'_>) -> Result<(), Status> {
         }
         interesting.push(name.to_owned());
     }
+    if interesting.is_empty() {
+        return Ok(());
+    }
     let now = admission.registry.clock().now();
     let mut delta = usage(admission, &admission.object, now);
     if let Some(old) = admission.old {

@@ -49,9 +49,13 @@ impl Mutating {
     /// One hook after the other, each seeing what those before it made. In the second
     /// round only those that want it are asked, if anything has changed since.
     async fn run(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
+        let hooks = hooks(admission, "mutatingwebhookconfigurations")?;
+        if hooks.is_empty() {
+            return Ok(());
+        }
         let again = admission.reinvocation.resumes(self.name(), &admission.object);
         let mut index = 0;
-        for hook in hooks(admission, "mutatingwebhookconfigurations")? {
+        for hook in hooks {
             let Some(invocation) = hook.matches(admission, &self.0)? else { continue };
             if again && !admission.reinvocation.again.contains(&hook.id) {
                 continue;
