@@ -237,9 +237,12 @@ fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Status {
 
 /// Two digits a byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|byte| digits(*byte)).collect()
+}
+
+pub(crate) fn digits(byte: u8) -> [char; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |n: u8| char::from(DIGITS[usize::from(n)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    [byte >> 4, byte & 15].map(|n| char::from(DIGITS[usize::from(n)]))
 }
 
 /// The beginning of a body: as text if it looks like an object, else as digits.

@@ -278,13 +278,13 @@ impl Metrics {
 }
 
 impl Labels {
-    /// What is counted for a request; of a kind that nobody serves only the method.
-    pub(crate) fn of(info: &RequestInfo, method: &str, served: bool, dry_run: bool) -> Self {
+    /// What is counted for a request; of a kind that nobody serves only the verb.
+    pub(crate) fn of(info: &RequestInfo, verb: &'static str, served: bool, dry_run: bool) -> Self {
         if !served {
             let path = &*info.path;
             let known = PLAIN.iter().find(|own| !info.is_resource && path.starts_with(**own));
             let subresource = known.copied().unwrap_or_default().into();
-            return Self { verb: method_verb(method), subresource, ..Self::default() };
+            return Self { verb, subresource, ..Self::default() };
         }
         let scope = match (&*info.verb, info.name.is_empty(), info.namespace.is_empty()) {
             ("create", ..) | (_, false, _) => "resource",
@@ -295,7 +295,7 @@ impl Labels {
             "list" => "LIST",
             "watch" => "WATCH",
             "deletecollection" => "DELETECOLLECTION",
-            _ => method_verb(method),
+            _ => verb,
         };
         Self {
             verb,
@@ -333,7 +333,7 @@ fn head(name: &str, kind: &str, help: &str, out: &mut String) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-fn method_verb(method: &str) -> &'static str {
+pub(crate) fn method_verb(method: &str) -> &'static str {
     match method {
         "GET" => "GET",
         "HEAD" => "HEAD",

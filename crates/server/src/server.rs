@@ -10,7 +10,7 @@ use std::{
 };
 
 use http::{
-    HeaderMap, HeaderValue, Method, Version,
+    HeaderMap, HeaderName, HeaderValue, Method, Version,
     header::{ACCEPT_ENCODING, CONNECTION, EXPECT, RETRY_AFTER},
     request::Parts,
 };
@@ -46,7 +46,7 @@ use crate::{
     compress::compressed,
     encodings::Encodings,
     filters::{Passed, Refused, Seats, pass},
-    metrics::{Held, Labels, Metrics},
+    metrics::{Held, Labels, Metrics, method_verb},
     negotiate::negotiate_failure,
     openapi::Documents,
     query::is_escaped,
@@ -55,6 +55,13 @@ use crate::{
     streams::Streams,
 };
 
+/// So much of a body may be on its way before it is read: of one request, and of all those of
+/// a connection. To find out what a line can take would cost a ping for every body.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 /// All that somebody may expect before they send a body.
 const CONTINUE: &str = "100-continue";
 
@@ -204,7 +211,8 @@ impl Server {
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX))
             .max_concurrent_streams(1000)
-            .adaptive_window(true);
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
         let mut driving = streams.drive(Box::pin(connection.into_owned()));
         let ended = tokio::select! {
@@ -267,16 +275,16 @@ impl Server {
     async fn decide(self: Arc<Self>, head: Parts, body: Incoming, peer: Peer) -> Reply {
         let began = Instant::now();
         let id = crate::registry::uid();
-        let method = match media_type(&head.headers) {
-            "application/apply-patch+yaml" if head.method == Method::PATCH => "APPLY".to_owned(),
-            _ => head.method.as_str().to_owned(),
+        let verb = match media_type(&head.headers) {
+            "application/apply-patch+yaml" if head.method == Method::PATCH => "APPLY",
+            _ => method_verb(head.method.as_str()),
         };
         let labels;
         let passed = pass(&self, &head, &peer).await;
         let mut reply = match passed {
             Err(Refused { status, who }) => {
                 let info = who.as_ref().map(|(_, info)| info.clone()).unwrap_or_default();
-                labels = Labels::of(&info, &method, false, false);
+                labels = Labels::of(&info, verb, false, false);
                 let trail =
                     who.and_then(|(user, info)| self.trail(&id, &user, &info, &head, &peer));
                 let query = Query::parse(head.uri.query().unwrap_or_default());
@@ -286,7 +294,7 @@ impl Server {
             Ok(Passed { info, query, user, seat }) => {
                 let known = self.registry.kinds().has(&info.group, &info.version, &info.resource);
                 let dry_run = query.get("dryRun").is_some();
-                labels = Labels::of(&info, &method, info.is_resource && known, dry_run);
+                labels = Labels::of(&info, verb, info.is_resource && known, dry_run);
                 let writes = !matches!(&*info.verb, "get" | "list" | "watch" | "head");
                 let metrics = &self.metrics;
                 let under_way = if writes { &metrics.writing } else { &metrics.reading };
@@ -316,8 +324,9 @@ impl Server {
             reply = reply
                 .map(|body| counted(body, move |sent| server.metrics.observe_size(&labels, sent)));
         }
-        if let Ok(id) = id.parse() {
-            reply.headers_mut().insert("audit-id", id);
+        if let Ok(mut id) = HeaderValue::from_str(&id) {
+            id.set_sensitive(true); // never the same again: no table of headers need keep it
+            reply.headers_mut().insert(AUDIT_ID, id);
         }
         reply
     }
@@ -387,10 +396,8 @@ fn come_again() -> Reply {
 /// Says whose seat it was.
 fn mark(headers: &mut HeaderMap, seat: &Seat) {
     let Some((schema, level)) = &seat.of else { return };
-    for (name, uid) in
-        [("x-kubernetes-pf-flowschema-uid", schema), ("x-kubernetes-pf-prioritylevel-uid", level)]
-    {
-        if let Ok(uid) = uid.parse() {
+    for (name, uid) in [(FLOW_SCHEMA, schema), (PRIORITY_LEVEL, level)] {
+        if let Ok(uid) = HeaderValue::from_str(uid) {
             headers.insert(name, uid);
         }
     }

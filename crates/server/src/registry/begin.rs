@@ -1,14 +1,18 @@
 //! What the server itself puts on an object, before anybody else looks.
 
+use std::cell::RefCell;
+
 use object::{Clock, Object, Text, Time, Value, View};
 use ref_cast::RefCast;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::Call;
-use crate::{Served, codec::hex};
+use crate::{Served, codec::digits};
 
 /// Letters and digits that make no words and are not mistaken for each other.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Random bytes that are drawn at once.
+const DRAW: usize = 512;
 /// A generated name is at most this long.
 const NAME: usize = 63;
 
@@ -108,8 +112,14 @@ pub fn uid() -> Text {
     let mut b = random::<16>();
     b[6] = b[6] & 0x0f | 0x40;
     b[8] = b[8] & 0x3f | 0x80;
-    let parts = [hex(&b[..4]), hex(&b[4..6]), hex(&b[6..8]), hex(&b[8..10]), hex(&b[10..])];
-    parts.join("-").into()
+    let mut text = Text::with_capacity(36);
+    for (at, byte) in b.into_iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        digits(byte).into_iter().for_each(|digit| text.push(digit));
+    }
+    text
 }
 
 /// Between 0 and 1.
@@ -117,10 +127,22 @@ pub(crate) fn chance() -> f64 {
     f64::from(u32::from_le_bytes(random())) / (f64::from(u32::MAX) + 1.0)
 }
 
+/// Bytes that nobody can guess. The system is asked for many at once: each asking is a call
+/// into the kernel, and every request takes a few.
 fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
-    bytes
+    thread_local! {
+        static DRAWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    DRAWN.with_borrow_mut(|drawn| {
+        if drawn.len() < N {
+            drawn.resize(N.max(DRAW), 0);
+            SystemRandom::new().fill(drawn).expect("the system has randomness");
+        }
+        let (left, taken) = drawn.split_last_chunk().expect("as many were drawn");
+        let (left, taken) = (left.len(), *taken);
+        drawn.truncate(left);
+        taken
+    })
 }
 
 #[cfg(test)]

@@ -31,13 +31,14 @@ impl Registry {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        let mut tries = TRIES;
-        loop {
+        for _ in 1..if generates { TRIES } else { 1 } {
             match self.create_once(call, served, namespace, object.clone()).await {
-                Err(status) if generates && tries > 1 && status.is("AlreadyExists") => tries -= 1,
+                Err(status) if status.is("AlreadyExists") => {}
                 done => return done,
             }
         }
+        // The last try has the object to itself: what it changes is not copied before.
+        self.create_once(call, served, namespace, object).await
     }
 
     /// Makes what somebody wants to update and is not there, where the kind allows that.
