@@ -47,6 +47,7 @@ mod transform;
 mod upgrade;
 mod watch_socket;
 mod watching;
+mod wire;
 
 pub use self::{
     admit::{Admission, Admit, Admitting, Operation, Reinvocation},

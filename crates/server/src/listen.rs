@@ -21,7 +21,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
-use crate::{Peer, Server, User};
+use crate::{Peer, Server, User, wire::Wire};
 
 /// So long a connection may be silent before it is asked whether it still lives.
 const SILENT: Duration = Duration::from_secs(30);
@@ -85,13 +85,13 @@ impl Server {
                 let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
                 if stream.peer_cred().is_ok_and(|peer| peer.uid() == uid) {
                     let peer = Peer { identity: Some(user.clone()), ..Peer::default() };
-                    self.spawn(self.clone().connection(stream, peer));
+                    self.spawn(self.clone().connection(stream, None, peer));
                 }
             },
             Listening::Pipe(mut pipes, user) => {
                 while let Some(stream) = pipes.recv().await {
                     let peer = Peer { identity: user.clone(), ..Peer::default() };
-                    self.spawn(self.clone().connection(stream, peer));
+                    self.spawn(self.clone().connection(stream, None, peer));
                 }
             }
         }
@@ -105,7 +105,8 @@ impl Server {
     ) {
         let _ = stream.set_nodelay(true);
         let _ = keep_alive(&stream);
-        let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        let (wire, outgoing) = Wire::new(stream);
+        let stream = match timeout(HANDSHAKE, acceptor.accept(wire)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 self.metrics.handshake_errors.fetch_add(1, Relaxed);
@@ -120,7 +121,7 @@ impl Server {
         let certificate =
             chain.and_then(|chain| chain.first()).map(|first| Arc::new(first.to_vec()));
         let peer = Peer { address: Some(address), certificate, identity: None };
-        self.connection(stream, peer).await;
+        self.connection(stream, Some(outgoing), peer).await;
     }
 }
 

@@ -53,6 +53,7 @@ use crate::{
     respond::{raw, status_as, warn},
     route,
     streams::Streams,
+    wire::Outgoing,
 };
 
 /// So much of a body may be on its way before it is read: of one request, and of all those of
@@ -190,10 +191,12 @@ impl Server {
         self.bell.clone()
     }
 
-    /// Serves one connection to its end, in HTTP/1.1 or HTTP/2.
-    pub async fn connection(
+    /// Serves one connection to its end, in HTTP/1.1 or HTTP/2. What goes out over it may have
+    /// to be told when.
+    pub(crate) async fn connection(
         self: Arc<Self>,
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        outgoing: Option<Outgoing>,
         peer: Peer,
     ) {
         let (server, leave) = (self.clone(), Arc::new(Notify::new()));
@@ -214,7 +217,7 @@ impl Server {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
-        let mut driving = streams.drive(Box::pin(connection.into_owned()));
+        let mut driving = streams.drive(Box::pin(connection.into_owned()), outgoing);
         let ended = tokio::select! {
             ended = &mut driving => ended,
             () = async { tokio::select! { () = self.stop.cancelled() => {}, () = leave.notified() => {} } } => {

@@ -12,6 +12,8 @@ use std::{
 use futures_util::{Stream as _, stream::FuturesUnordered};
 use hyper::rt::Executor;
 
+use crate::wire::Outgoing;
+
 type Streaming = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Takes new streams for the connection that they came by.
@@ -28,14 +30,16 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 
 impl Streams {
     /// A connection together with the streams that it gives to these. When it ends, so do they.
-    pub(crate) fn drive<C: Future>(self, connection: C) -> Driving<C> {
-        Driving { connection, new: self, running: FuturesUnordered::new() }
+    /// What they all have to say goes out at once.
+    pub(crate) fn drive<C: Future>(self, connection: C, outgoing: Option<Outgoing>) -> Driving<C> {
+        Driving { connection, outgoing, new: self, running: FuturesUnordered::new() }
     }
 }
 
 /// See `Streams::drive`.
 pub(crate) struct Driving<C> {
     pub(crate) connection: C,
+    outgoing: Option<Outgoing>,
     new: Streams,
     running: FuturesUnordered<Streaming>,
 }
@@ -44,15 +48,27 @@ impl<C: Future + Unpin> Future for Driving<C> {
     type Output = C::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
+        if let Some(outgoing) = &self.outgoing {
+            outgoing.hold();
+        }
+        let ended = self.advance(cx);
+        if let Some(outgoing) = &self.outgoing {
+            outgoing.release(cx);
+        }
+        ended
+    }
+}
+
+impl<C: Future + Unpin> Driving<C> {
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<C::Output> {
         loop {
-            let this = &mut *self;
-            if let Poll::Ready(ended) = Pin::new(&mut this.connection).poll(cx) {
+            if let Poll::Ready(ended) = Pin::new(&mut self.connection).poll(cx) {
                 return Poll::Ready(ended);
             }
-            let new = mem::take(&mut *this.new.new.lock().unwrap_or_else(PoisonError::into_inner));
-            this.running.extend(new);
-            while let Poll::Ready(Some(())) = Pin::new(&mut this.running).poll_next(cx) {}
-            let none = this.new.new.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+            let new = mem::take(&mut *self.new.new.lock().unwrap_or_else(PoisonError::into_inner));
+            self.running.extend(new);
+            while let Poll::Ready(Some(())) = Pin::new(&mut self.running).poll_next(cx) {}
+            let none = self.new.new.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
             if none {
                 return Poll::Pending;
             }
@@ -79,7 +95,7 @@ mod tests {
             });
             told.await
         });
-        assert_eq!(streams.drive(connection).await, Ok(7));
+        assert_eq!(streams.drive(connection, None).await, Ok(7));
         assert!(ended.await.is_err(), "a stream ends with its connection");
     }
 }
