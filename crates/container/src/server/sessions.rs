@@ -63,7 +63,10 @@ impl Inner {
         if !sandbox.ready {
             return Err(Status::failed_precondition("sandbox is not running"));
         }
-        let request = PortForwardRequest { sandbox_id: sandbox.id };
+        let ports = request.port.iter().map(|port| u16::try_from(*port));
+        let ports = ports.collect::<Result<_, _>>();
+        let ports = ports.map_err(|_| Status::invalid_argument("no port has such a number"))?;
+        let request = PortForwardRequest { sandbox_id: sandbox.id, ports };
         self.streaming()
             .url_for_port_forward(request)
             .map_err(|error| Status::unavailable(error.to_string()))

@@ -3,6 +3,7 @@
 //!
 //! What happens inside containers is behind [`Sessions`]; here are only the protocols.
 
+mod channels;
 mod outbox;
 mod port_forward;
 mod remote_command;
@@ -65,6 +66,8 @@ pub struct AttachRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortForwardRequest {
     pub sandbox_id: String,
+    /// For clients whose protocol cannot name them later.
+    pub ports: Vec<u16>,
 }
 
 /// The client's ends. What it did not ask for is absent; with a terminal there is no stderr.

@@ -12,17 +12,15 @@ use tokio::{
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::{
-    Sessions,
+    Duplex, Sessions,
     spdy::{Connection, Stream},
-    web_socket,
+    web_socket::{self, BUFFER, PARTING},
 };
 
 const PROTOCOL: &str = "portforward.k8s.io";
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 const HALF_PAIRS: usize = 256;
 const SECOND_HALF: Duration = Duration::from_secs(30);
-const BUFFER: usize = 64 << 10;
-const PARTING: Duration = Duration::from_secs(10);
 
 pub(super) fn choose_spdy(offered: &[String]) -> Option<&'static str> {
     if offered.is_empty() {
@@ -109,11 +107,19 @@ impl Half {
     }
 }
 
-async fn forward(sandbox_id: String, data: Half, mut error: Stream, sessions: Arc<dyn Sessions>) {
-    let port = data.port;
-    if let Err(reason) =
-        sessions.port_forward(sandbox_id.clone(), port, Box::new(data.stream)).await
-    {
+async fn forward(sandbox_id: String, data: Half, error: Stream, sessions: Arc<dyn Sessions>) {
+    connect(&*sessions, sandbox_id, data.port, Box::new(data.stream), error).await;
+}
+
+/// Joins `data` and the port; what goes wrong is written to `error`.
+pub(super) async fn connect(
+    sessions: &dyn Sessions,
+    sandbox_id: String,
+    port: u16,
+    data: Box<dyn Duplex>,
+    mut error: impl AsyncWrite + Unpin,
+) {
+    if let Err(reason) = sessions.port_forward(sandbox_id.clone(), port, data).await {
         let text = format!("error forwarding port {port} to pod {sandbox_id}: {reason}");
         let _ = error.write_all(text.as_bytes()).await; // the client is gone, and with it the one to tell
     }

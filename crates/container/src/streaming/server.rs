@@ -18,7 +18,7 @@ use tokio_util::{
 };
 
 use super::{
-    AttachRequest, Error, ExecRequest, PortForwardRequest, Sessions, port_forward,
+    AttachRequest, Error, ExecRequest, PortForwardRequest, Sessions, channels, port_forward,
     remote_command::{self, Session},
     spdy,
     tokens::{self, Tokens},
@@ -215,12 +215,18 @@ impl Shared {
                 name
             }
             Err(forward) => {
-                let name = port_forward::choose_tunnel(&offered)
-                    .ok_or_else(|| bad("no known subprotocol"))?;
-                self.upgrade(request, move |io| {
-                    port_forward::serve_tunnel(io, forward.sandbox_id, sessions)
-                });
-                name
+                if let Some(name) = port_forward::choose_tunnel(&offered) {
+                    self.upgrade(request, move |io| {
+                        port_forward::serve_tunnel(io, forward.sandbox_id, sessions)
+                    });
+                    name
+                } else {
+                    let (name, base64) =
+                        channels::choose(&offered).ok_or_else(|| bad("no known subprotocol"))?;
+                    channels::check(&forward.ports).map_err(bad)?;
+                    self.upgrade(request, move |io| channels::serve(io, base64, forward, sessions));
+                    name
+                }
             }
         };
         let headers =

@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn once_and_for_a_minute() {
         let (tokens, now) = (Tokens::default(), Instant::now());
-        let request = Request::PortForward(PortForwardRequest { sandbox_id: "s".to_owned() });
+        let request = Request::PortForward(PortForwardRequest::default());
         let add = |at| tokens.add(request.clone(), at);
         let (one, two) = (add(now).expect("room"), add(now).expect("room"));
         assert_ne!(one, two);

@@ -38,11 +38,11 @@ const RESIZE: u8 = 4;
 /// In version 5: the client has no more for the stream named by the next byte.
 const CLOSE: u8 = 255;
 
-const BUFFER: usize = 64 << 10;
+pub(super) const BUFFER: usize = 64 << 10;
 const LARGEST_WRITE: usize = 32 << 10;
 const LARGEST_MESSAGE: usize = 4 << 20;
 const SIZES: usize = 16;
-const PARTING: Duration = Duration::from_secs(10);
+pub(super) const PARTING: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
@@ -157,7 +157,7 @@ async fn read(
     }
 }
 
-async fn write(mut sink: impl Sink<Message> + Unpin, outbox: &Outbox<Message>) {
+pub(super) async fn write(mut sink: impl Sink<Message> + Unpin, outbox: &Outbox<Message>) {
     while let Some(message) = outbox.pop().await {
         let mut sent = sink.feed(message).await;
         while sent.is_ok()
@@ -172,23 +172,24 @@ async fn write(mut sink: impl Sink<Message> + Unpin, outbox: &Outbox<Message>) {
 }
 
 /// `0aGk=`: channel 0, "hi".
-fn decode(text: &[u8]) -> Option<Bytes> {
+pub(super) fn decode(text: &[u8]) -> Option<Bytes> {
     let (channel, data) = text.split_first()?;
     let mut bytes = vec![channel.checked_sub(b'0')?];
     BASE64_STANDARD.decode_vec(data, &mut bytes).ok()?;
     Some(bytes.into())
 }
 
-struct Output {
-    channel: u8,
-    base64: bool,
-    outbox: Outbox<Message>,
+pub(super) struct Output {
+    pub(super) channel: u8,
+    pub(super) base64: bool,
+    pub(super) outbox: Outbox<Message>,
 }
 
 impl Output {
-    fn message(&self, data: &[u8]) -> Message {
+    pub(super) fn message(&self, data: &[u8]) -> Message {
         if self.base64 {
-            Message::text(format!("{}{}", self.channel, BASE64_STANDARD.encode(data)))
+            let channel = char::from(b'0' + self.channel);
+            Message::text(format!("{channel}{}", BASE64_STANDARD.encode(data)))
         } else {
             Message::binary([&[self.channel], data].concat())
         }

@@ -1,4 +1,4 @@
-//! Port-forward, over SPDY and over SPDY inside WebSocket.
+//! Port-forward, over SPDY, over SPDY inside WebSocket, and over WebSocket alone.
 
 use container::streaming::{
     PortForwardRequest,
@@ -42,7 +42,7 @@ async fn forward(io: impl AsyncRead + AsyncWrite + Send + 'static) {
 }
 
 fn request() -> PortForwardRequest {
-    PortForwardRequest { sandbox_id: "s".to_owned() }
+    PortForwardRequest { sandbox_id: "s".to_owned(), ports: vec![80, 1] }
 }
 
 #[tokio::test]
@@ -78,4 +78,30 @@ async fn over_a_tunnel() {
         to.shutdown().await.expect("open");
     });
     soon(forward(near)).await;
+}
+
+/// Each port has a channel for data and one for errors, which begin with its number.
+#[tokio::test]
+async fn over_channels() {
+    let server = server().await;
+    let url = server.url_for_port_forward(request()).expect("an address");
+    let (mut socket, _tasks) = web_sockets::connect(&url, "v4.channel.k8s.io").await;
+    socket.send(Message::binary(b"\0hello".to_vec())).await.expect("open");
+    let mut channels: [Vec<u8>; 4] = Default::default();
+    let refused = b"\x01\0error forwarding port 1 to pod s: connection refused";
+    while channels[0] != b"\x50\0hello" || channels[3] != refused {
+        let message = soon(socket.next()).await.expect("open").expect("a message");
+        let bytes = message.into_data();
+        channels[usize::from(bytes[0])].extend_from_slice(&bytes[1..]);
+    }
+    assert_eq!((&channels[1][..], &channels[2][..]), (&b"\x50\0"[..], &b"\x01\0"[..]));
+    socket.close(None).await.expect("open");
+    soon(server.stop()).await;
+
+    let server = super::server().await;
+    let none = PortForwardRequest { ports: Vec::new(), ..request() };
+    let url = server.url_for_port_forward(none).expect("an address");
+    let headers = [("upgrade", "websocket"), ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")];
+    let (answer, ..) = upgrade(&url, &headers).await;
+    assert_eq!(answer.status(), 400, "without a port");
 }

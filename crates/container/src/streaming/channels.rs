@@ -1,0 +1,99 @@
+//! Port-forward over WebSocket as the first clients did it: ports are named beforehand, each has a channel for
+//! data and one for errors, and one connection.
+
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt, future::join_all};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, join},
+    time::timeout,
+};
+use tokio_tungstenite::tungstenite::{self, Message};
+
+use super::{
+    PortForwardRequest, Sessions,
+    outbox::Outbox,
+    port_forward,
+    web_socket::{self, BUFFER, Output, PARTING},
+};
+
+/// The first byte of a message numbers two channels a port, as a digit or letter in base64.
+const MOST_PORTS: usize = 32;
+
+/// The client's first choice that we know, and whether that is in base64.
+pub(super) fn choose(offered: &[String]) -> Option<(&'static str, bool)> {
+    const KNOWN: [(&str, bool); 3] =
+        [("v4.channel.k8s.io", false), ("v4.base64.channel.k8s.io", true), ("", false)];
+    let find = |name: &str| KNOWN.into_iter().find(|(known, _)| *known == name);
+    if offered.is_empty() { find("") } else { offered.iter().find_map(|name| find(name)) }
+}
+
+pub(super) fn check(ports: &[u16]) -> Result<(), &'static str> {
+    match ports.len() {
+        0 => Err("query parameter \"port\" is required"),
+        1..=MOST_PORTS => Ok(()),
+        _ => Err("too many ports"),
+    }
+}
+
+/// Until all connections have ended, or the client goes.
+pub(super) async fn serve(
+    io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    base64: bool,
+    forward: PortForwardRequest,
+    sessions: Arc<dyn Sessions>,
+) {
+    let (sink, messages) = web_socket::accept(io).await.split();
+    let outbox = Outbox::default();
+    let (mut pipes, mut forwards) = (Vec::new(), Vec::new());
+    for (channel, port) in (0_u8..).step_by(2).zip(forward.ports) {
+        let output = |channel| Output { channel, base64, outbox: outbox.clone() };
+        let (data, error) = (output(channel), output(channel + 1));
+        for end in [&data, &error] {
+            let _ = outbox.push(end.message(&port.to_le_bytes())); // it is new
+        }
+        let (near, far) = duplex(BUFFER);
+        pipes.push(Some(far));
+        let (id, data) = (forward.sandbox_id.clone(), Box::new(join(near, data)));
+        forwards.push(port_forward::connect(&*sessions, id, port, data, error));
+    }
+    let work = async {
+        join_all(forwards).await;
+        let _ = outbox.push(web_socket::farewell()); // the client may be gone
+        outbox.finish();
+    };
+    let reading = read(messages, base64, pipes);
+    tokio::pin!(reading);
+    tokio::select! {
+        _ = async { tokio::join!(work, web_socket::write(sink, &outbox)) } => {
+            let _ = timeout(PARTING, reading).await; // until the client has closed, too
+        }
+        () = &mut reading => {}
+    }
+}
+
+/// Hands out what arrives; returns when the client is gone.
+async fn read(
+    mut messages: impl Stream<Item = tungstenite::Result<Message>> + Unpin,
+    base64: bool,
+    mut pipes: Vec<Option<DuplexStream>>,
+) {
+    while let Some(Ok(message)) = messages.next().await {
+        let bytes = match message {
+            Message::Binary(_) | Message::Text(_) => message.into_data(),
+            Message::Ping(_) | Message::Pong(_) => continue,
+            _ => return,
+        };
+        let Some(bytes) = (if base64 { web_socket::decode(&bytes) } else { Some(bytes) }) else {
+            return;
+        };
+        let Some((&channel, data)) = bytes.split_first() else { continue };
+        let pipe = pipes.get_mut(usize::from(channel / 2)).filter(|_| channel.is_multiple_of(2));
+        if let Some(pipe) = pipe
+            && let Some(end) = pipe
+            && end.write_all(data).await.is_err()
+        {
+            *pipe = None; // the connection has ended
+        }
+    }
+}
