@@ -5,6 +5,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, ErrorKind},
+    net::SocketAddr,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
     pin::Pin,
@@ -133,9 +134,9 @@ impl Tcp {
                     return Ok(stream);
                 }
                 Ok(Err(error)) => {
-                    last = io::Error::new(error.kind(), format!("{}: {error}", self.authority));
+                    last = refused((address, port).into(), error.kind(), &error.to_string());
                 }
-                Err(_) => last = io::Error::new(ErrorKind::TimedOut, self.authority.clone()),
+                Err(_) => last = refused((address, port).into(), ErrorKind::TimedOut, ""),
             }
         }
         Err(last)
@@ -155,6 +156,13 @@ impl Tcp {
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok(Connected { io: Box::new(stream), http2, remote: true })
     }
+}
+
+/// Why nobody was reached, in the words that users of Kubernetes know.
+fn refused(target: SocketAddr, kind: ErrorKind, why: &str) -> io::Error {
+    let why = why.split(" (os error").next().unwrap_or_default().to_lowercase();
+    let why = if why.is_empty() { "i/o timeout".to_owned() } else { format!("connect: {why}") };
+    io::Error::new(kind, format!("dial tcp {target}: {why}"))
 }
 
 impl Connect for Tcp {

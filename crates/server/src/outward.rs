@@ -62,8 +62,7 @@ impl Remote {
     }
 
     async fn exchange(&self, method: Method, body: Vec<u8>) -> Result<(StatusCode, Bytes), String> {
-        let connected =
-            self.to.connect(Use::Upgrade).await.map_err(|error| format!("dial: {error}"))?;
+        let connected = self.to.connect(Use::Upgrade).await.map_err(|error| error.to_string())?;
         let said = |error: hyper::Error| error.to_string();
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(connected.io)).await.map_err(said)?;

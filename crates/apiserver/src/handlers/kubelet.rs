@@ -4,7 +4,7 @@
 use std::{fmt, net::IpAddr, sync::Arc};
 
 use api::core::{Container, ContainerPort, EndpointPort, Node, Pod, Service};
-use client::{Connect, Tcp, Tls, Use};
+use client::{Connect, Connected, Tcp, Tls, Use};
 use http::{
     HeaderValue, Method, StatusCode, Uri,
     header::{LOCATION, UPGRADE},
@@ -39,10 +39,36 @@ impl Kubelets {
         node: &str,
         path: &str,
     ) -> Result<Reply, Status> {
+        pass(server, request, &self.of(server, node)?, path).await
+    }
+
+    /// The same for a stream of a pod, which is the kubelet's own matter: it fails in other words.
+    async fn stream(
+        &self,
+        server: &Arc<Server>,
+        request: Request,
+        node: &str,
+        path: &str,
+    ) -> Result<Reply, Status> {
+        let to = self.of(server, node)?;
+        let failed = |error| {
+            let said = if path.starts_with("/containerLogs/") {
+                format!("Get \"{}://{}{path}\": {error}", to.scheme(), to.authority())
+            } else {
+                format!("error dialing backend: {error}")
+            };
+            Status::failure(500, "", said)
+        };
+        let connected = to.connect(Use::Upgrade).await.map_err(failed)?;
+        hand_over(server, request, &to, connected, path).await
+    }
+
+    /// A node's kubelet.
+    fn of(&self, server: &Server, node: &str) -> Result<Tcp, Status> {
         let kind = server.registry.kind("", "nodes")?;
         let found = server.registry.get(&kind, "", node)?;
         let (host, port) = address(Node::view(&found.object))?;
-        pass(server, request, &Tcp::new(&host, port, Some(self.tls.clone())), path).await
+        Ok(Tcp::new(&host, port, Some(self.tls.clone())))
     }
 }
 
@@ -72,13 +98,20 @@ async fn pass(
         reply.headers_mut().insert(LOCATION, place);
         return Ok(reply);
     }
-    let connected = to.connect(Use::Upgrade).await.map_err(|error| {
-        Status::failure(
-            503,
-            "ServiceUnavailable",
-            format!("error trying to reach service: {error}"),
-        )
-    })?;
+    let connected = to
+        .connect(Use::Upgrade)
+        .await
+        .map_err(|error| Status::unavailable(format!("error trying to reach service: {error}")))?;
+    hand_over(server, request, to, connected, path).await
+}
+
+async fn hand_over(
+    server: &Arc<Server>,
+    request: Request,
+    to: &Tcp,
+    connected: Connected,
+    path: &str,
+) -> Result<Reply, Status> {
     let uri: Uri = format!("{}://{}{path}", to.scheme(), to.authority())
         .parse()
         .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
@@ -155,15 +188,35 @@ impl Handle for OfPod {
                 )));
             }
             let namespace = &info.namespace;
+            let query = told(self.verb, request.head.uri.query().unwrap_or_default());
             let path = match self.verb {
                 "log" => format!("/containerLogs/{namespace}/{name}/{container}{query}"),
                 "portforward" => format!("/portForward/{namespace}/{name}{query}"),
                 verb => format!("/{verb}/{namespace}/{name}/{container}{query}"),
             };
             let node = node.to_owned();
-            self.kubelets.call(server, request, &node, &path).await
+            self.kubelets.stream(server, request, &node, &path).await
         })
     }
+}
+
+/// The query of a stream as kubelets know it.
+fn told(verb: &str, query: &str) -> String {
+    let named = |pair: &str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let name = match (verb, name) {
+            (_, "" | "container") => return None,
+            ("exec" | "attach", "stdin") => "input",
+            ("exec" | "attach", "stdout") => "output",
+            ("exec" | "attach", "stderr") => "error",
+            ("portforward", "ports") => "port",
+            (_, name) => name,
+        };
+        Some(format!("{name}={value}"))
+    };
+    let mut pairs: Vec<String> = query.split('&').filter_map(named).collect();
+    pairs.sort_by(|a, b| a.split('=').next().cmp(&b.split('=').next()));
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
 /// An address that a proxy may call: not this machine's own, and not a link's.
@@ -345,4 +398,21 @@ fn split(name: &str) -> (String, String, String) {
 /// Those behind a proxy are believed as they are: the cluster's network brings us there.
 fn tls_for(scheme: &str) -> Option<Arc<Tls>> {
     (scheme == "https").then(|| Arc::new(Tls { insecure: true, ..Tls::default() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubelets_have_names_of_their_own() {
+        let exec = told("exec", "stdout=true&container=main&command=sh&stdin=1&command=-c");
+        assert_eq!(exec, "?command=sh&command=-c&input=1&output=true");
+        assert_eq!(told("portforward", "ports=80&ports=81"), "?port=80&port=81");
+        assert_eq!(
+            told("log", "tailLines=10&container=a&follow=true"),
+            "?follow=true&tailLines=10"
+        );
+        assert_eq!(told("log", ""), "");
+    }
 }
