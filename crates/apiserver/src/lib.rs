@@ -10,6 +10,7 @@ mod authn;
 mod authz;
 mod bootstrap;
 mod client_config;
+mod condition;
 mod config;
 mod crds;
 mod expressions;

@@ -31,7 +31,7 @@ use crate::{
     config::duration,
     crds::{Crds, Webhooks},
     expressions,
-    flow::Fairness,
+    flow::{self, Fairness},
     handlers::{self, Issuer, Kubelets, Tools},
     health::{Part, Progress},
     identities,
@@ -138,6 +138,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     if flags.enable_priority_and_fairness {
         let seats = flags.max_requests_inflight + flags.max_mutating_requests_inflight;
         server.flow = Some(Arc::new(Fairness::new(&registry, seats)));
+        server.background(flow::tell_dangling(Arc::downgrade(&registry)));
     }
     progress.done(&[Part::FlowControl]);
     let aggregation = Arc::new(Aggregation::new(&registry, serving::to_aggregated(flags)));

@@ -84,6 +84,10 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn row(&self, _object: &Value, _now: i64) -> Vec<Value> {
         Vec::new()
     }
+    /// Where an object stands in a table; names decide among equals.
+    fn rank(&self, _object: &Value) -> i64 {
+        0
+    }
     /// Reason and message of a row's condition `Completed`.
     fn ended(&self, _object: &Value) -> Option<(&'static str, &'static str)> {
         None
@@ -369,6 +373,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn row(&self, object: &Value, now: i64) -> Vec<Value> {
         K::COLUMNS.iter().map(|column| (column.cell)(K::view(object), now)).collect()
+    }
+
+    fn rank(&self, object: &Value) -> i64 {
+        K::view(object).rank()
     }
 
     fn ended(&self, object: &Value) -> Option<(&'static str, &'static str)> {

@@ -313,6 +313,10 @@ pub trait Kind: Lens {
     /// What the server decides when a part is updated through a path of its own: all but
     /// that part is as it was.
     fn prepare_part(&mut self, _part: &str, _old: &Self) {}
+    /// Where the object stands in a table; names decide among equals.
+    fn rank(&self) -> i64 {
+        0
+    }
     /// What a table says of the object besides its cells: that it has ended, and how.
     fn ended(&self) -> Option<(&'static str, &'static str)> {
         None

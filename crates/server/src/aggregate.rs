@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use bytes::Bytes;
 use object::Value;
 
 use crate::{Handling, Request, Server};
@@ -14,10 +15,24 @@ pub struct RemoteGroup {
     pub versions: Vec<(String, Value)>,
 }
 
+/// How a version of such a group is described by who serves it.
+#[derive(Clone, Debug)]
+pub struct RemoteDocument {
+    pub group: String,
+    pub version: String,
+    /// All of that server, in the older form.
+    pub v2: Arc<Value>,
+    /// Of this version alone.
+    pub v3: Bytes,
+}
+
 /// Knows who serves what, and passes requests on.
 pub trait Aggregate: fmt::Debug + Send + Sync {
     fn has(&self, group: &str, version: &str) -> bool;
     fn groups(&self) -> Vec<RemoteGroup>;
+    fn documents(&self) -> Vec<RemoteDocument>;
+    /// Changes whenever the documents do.
+    fn edition(&self) -> u64;
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a>;
 }
 

@@ -51,7 +51,7 @@ mod wire;
 
 pub use self::{
     admit::{Admission, Admit, Admitting, Operation, Reinvocation},
-    aggregate::{Aggregate, RemoteGroup},
+    aggregate::{Aggregate, RemoteDocument, RemoteGroup},
     audit::{Audit, AuditLevel, AuditStage},
     auth::{
         Attributes, Authenticate, Authenticating, Authorize, Authorizing, Decision, Peer, User,
@@ -74,7 +74,7 @@ pub use self::{
         Selection, Start, Watch, other_uid, uid,
     },
     request::{Request, RequestInfo},
-    respond::{object_reply, reply_as, status_reply, status_reply_as},
+    respond::{object_reply, reply_as, status_reply, status_reply_as, text_reply},
     route::{Handle, Handler, Handling},
     server::Server,
     transform::{Identity, Transform},

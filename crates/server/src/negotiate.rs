@@ -45,7 +45,7 @@ pub(crate) enum Offer {
     /// Objects of a collection, which can be watched as well.
     List,
     Watch,
-    /// Parts of objects, which are never made into anything.
+    /// Parts of objects, which make no tables.
     Part,
 }
 
@@ -193,7 +193,7 @@ fn form(clause: &str, makes: bool) -> Option<Form> {
     };
     match into {
         "Table" if makes && form.format != Format::Protobuf => form.into = As::Table,
-        "PartialObjectMetadata" | "PartialObjectMetadataList" if makes => form.into = As::Metadata,
+        "PartialObjectMetadata" | "PartialObjectMetadataList" => form.into = As::Metadata,
         _ => return None,
     }
     form.list = into == "PartialObjectMetadataList";

@@ -13,7 +13,7 @@ use object::{Value, to_json};
 use schema::Definition;
 
 use crate::{
-    Query, Reply, Server, object_reply,
+    Query, RemoteDocument, Reply, Server, object_reply,
     respond::raw,
     tagged::{no_form, tag, tagged},
 };
@@ -24,10 +24,15 @@ const FOR_EVER: &str = "public, immutable";
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     /// The older one, and the same as a message.
-    v2: Mutex<Option<(u64, Arc<Document>, Bytes)>>,
+    v2: Mutex<Option<(Edition, Arc<Document>, Bytes)>>,
     /// With the definitions that each was made of: only what has changed is made again.
     v3: Mutex<(u64, Vec<Made>)>,
+    /// Those of the servers behind this one.
+    others: Mutex<(u64, Vec<Arc<Document>>)>,
 }
+
+/// Of this server's kinds, and of those of others.
+type Edition = (u64, u64);
 
 type Made = (Vec<Arc<Definition>>, Arc<Document>);
 
@@ -92,14 +97,21 @@ impl Documents {
     }
 
     fn older(&self, server: &Server) -> (Arc<Document>, Bytes) {
-        let edition = server.registry.kinds().edition();
+        let others = server.aggregate.as_ref();
+        let edition = (
+            server.registry.kinds().edition(),
+            others.map(|others| others.edition()).unwrap_or_default(),
+        );
         let mut kept = self.v2.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
             Some((made, document, message)) if *made == edition => {
                 (document.clone(), message.clone())
             }
             _ => {
-                let tree = schema::openapi::v2(&owned(&definitions(server)));
+                let mut tree = schema::openapi::v2(&owned(&definitions(server)));
+                for document in others.map(|others| others.documents()).unwrap_or_default() {
+                    join(&mut tree, &document);
+                }
                 let document = Arc::new(Document::new(String::new(), &tree));
                 let message = Bytes::from(message::encode(&tree));
                 *kept = Some((edition, document.clone(), message.clone()));
@@ -116,7 +128,39 @@ impl Documents {
             let before = std::mem::take(&mut kept.1);
             *kept = (edition, make(&all, &before));
         }
-        kept.1.iter().map(|(_, document)| document.clone()).collect()
+        let mut all: Vec<_> = kept.1.iter().map(|(_, document)| document.clone()).collect();
+        drop(kept);
+        all.extend(self.of_others(server));
+        all
+    }
+
+    fn of_others(&self, server: &Server) -> Vec<Arc<Document>> {
+        let Some(others) = &server.aggregate else { return Vec::new() };
+        let mut kept = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.0 != others.edition() {
+            let documents = others.documents().into_iter().map(|document| {
+                let name = format!("apis/{}/{}", document.group, document.version);
+                Arc::new(Document { name, hash: tag(&document.v3), bytes: document.v3 })
+            });
+            *kept = (others.edition(), documents.collect());
+        }
+        kept.1.clone()
+    }
+}
+
+/// Adds what another server says of its group. Names that both have mean the same: what every
+/// API server has.
+fn join(tree: &mut Value, document: &RemoteDocument) {
+    let below = format!("/apis/{}/", document.group);
+    for (path, item) in document.v2.get("paths").entries() {
+        if path.starts_with(&below) {
+            tree["paths"][path] = item.clone();
+        }
+    }
+    for (name, definition) in document.v2.get("definitions").entries() {
+        if tree.get("definitions").get(name).is_null() {
+            tree["definitions"][name] = definition.clone();
+        }
     }
 }
 

@@ -41,7 +41,10 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
     }
     match &*path {
         "/version" | "/version/" if !reads => Err(no_method()),
-        "/version" | "/version/" => Ok(object_reply(200, &version(server))),
+        "/version" | "/version/" => {
+            let text = object::to_json_pretty(&version(server));
+            Ok(raw(200, "application/json", text))
+        }
         "/" => Ok(object_reply(200, &index(server))),
         "/metrics" if request.info.verb == "delete" => {
             server.metrics.reset();

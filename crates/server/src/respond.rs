@@ -58,9 +58,18 @@ pub fn reply_as(
     query: &Query,
     definition: &Definition,
     (code, object): (u16, &Value),
+    now: i64,
 ) -> Result<Reply, Status> {
-    let form = negotiate(headers, query, Offer::Part)?;
-    Ok(encoded(definition, code, object, form))
+    let offer = if definition.columns.is_empty() { Offer::Part } else { Offer::Object };
+    let form = negotiate(headers, query, offer)?;
+    Ok(match form.into {
+        As::Object => encoded(definition, code, object, form),
+        As::Table => {
+            let table = table::of_part(definition, object, form, now);
+            raw(code, form.media_type(), text(&table, form))
+        }
+        As::Metadata => partial_reply(code, object, form),
+    })
 }
 
 /// One object of any form, as JSON.
@@ -79,7 +88,12 @@ pub(crate) fn raw(code: u16, media_type: &'static str, body: impl Into<Bytes>) -
 
 /// What a path gets that nobody serves.
 pub(crate) fn no_page() -> Reply {
-    let mut reply = raw(404, "text/plain; charset=utf-8", b"404 page not found\n".to_vec());
+    text_reply(404, "404 page not found")
+}
+
+/// Words for people, of a part that is not quite the API.
+pub fn text_reply(code: u16, said: &str) -> Reply {
+    let mut reply = raw(code, "text/plain; charset=utf-8", format!("{said}\n"));
     let plain = HeaderValue::from_static("nosniff");
     reply.headers_mut().insert("x-content-type-options", plain);
     reply
@@ -142,15 +156,17 @@ pub(crate) fn one(
                 go_name(served)
             )));
         }
-        As::Metadata => {
-            let object = partial(&object, form);
-            let body = match form.format {
-                Format::Protobuf => sealed_partial(&object, form),
-                _ => text(&object, form),
-            };
-            raw(code, form.media_type(), body)
-        }
+        As::Metadata => partial_reply(code, &object, form),
     })
+}
+
+fn partial_reply(code: u16, object: &Value, form: Form) -> Reply {
+    let object = partial(object, form);
+    let body = match form.format {
+        Format::Protobuf => sealed_partial(&object, form),
+        _ => text(&object, form),
+    };
+    raw(code, form.media_type(), body)
 }
 
 /// An object as it is in the store, whose bytes others may have made already.

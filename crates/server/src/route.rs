@@ -146,7 +146,7 @@ async fn answer(
     let offer = match (&*request.info.verb, &*request.info.subresource) {
         ("watch", _) => Offer::Watch,
         ("list", "") => Offer::List,
-        (_, "") => Offer::Object,
+        (_, "" | "status") => Offer::Object,
         _ => Offer::Part,
     };
     let form = negotiate(&request.head.headers, &request.query, offer)?.for_kind(&served);

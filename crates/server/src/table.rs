@@ -1,6 +1,7 @@
 //! Tables: what `kubectl get` prints.
 
 use object::Value;
+use schema::Definition;
 
 use crate::{
     Served,
@@ -18,6 +19,49 @@ pub(crate) enum Include {
 
 pub(crate) fn table(served: &Served, objects: &[(u64, &Value)], form: Form, now: i64) -> Value {
     let kind = served.reader();
+    let mut objects = objects.to_vec();
+    objects.sort_by_key(|(_, stored)| kind.hooks.rank(stored));
+    let rows = objects
+        .iter()
+        .map(|(revision, stored)| row(kind, stored, shown(served, *revision, stored), form, now));
+    // Kinds without columns of their own have no rows rather than none.
+    let plain = served.hub.columns.iter().any(|column| column.name == "Created At");
+    let rows = if objects.is_empty() && plain { Value::Null } else { rows.collect() };
+    let mut head = Value::object();
+    if let [(revision, _)] = &*objects {
+        head["resourceVersion"] = revision.to_string().into();
+    }
+    build(kind, rows, head, form)
+}
+
+/// A table of what a subresource gives.
+pub(crate) fn of_part(kind: &Definition, object: &Value, form: Form, now: i64) -> Value {
+    let rows = [row(kind, object, object.clone(), form, now)].into_iter().collect();
+    let mut head = Value::object();
+    head["resourceVersion"] = object.get("metadata").get("resourceVersion").clone();
+    build(kind, rows, head, form)
+}
+
+fn row(kind: &Definition, stored: &Value, shown: Value, form: Form, now: i64) -> Value {
+    let mut row = Value::object();
+    row["cells"] = kind.hooks.row(stored, now).into_iter().collect();
+    if let Some((reason, message)) = kind.hooks.ended(stored) {
+        let mut condition = Value::object();
+        condition["type"] = "Completed".into();
+        condition["status"] = "True".into();
+        condition["reason"] = reason.into();
+        condition["message"] = message.into();
+        row["conditions"] = [condition].into_iter().collect();
+    }
+    row["object"] = match form.include {
+        Include::Nothing => Value::Null,
+        Include::Metadata => partial(&shown, form),
+        Include::Object => shown,
+    };
+    row
+}
+
+fn build(kind: &Definition, rows: Value, head: Value, form: Form) -> Value {
     let columns = kind.columns.iter().map(|column| {
         let mut definition = Value::object();
         definition["name"] = column.name.clone().into();
@@ -30,36 +74,11 @@ pub(crate) fn table(served: &Served, objects: &[(u64, &Value)], form: Form, now:
         definition["priority"] = column.priority.into();
         definition
     });
-    let rows = objects.iter().map(|(revision, stored)| {
-        let mut row = Value::object();
-        row["cells"] = kind.hooks.row(stored, now).into_iter().collect();
-        let object = shown(served, *revision, stored);
-        if let Some((reason, message)) = kind.hooks.ended(stored) {
-            let mut condition = Value::object();
-            condition["type"] = "Completed".into();
-            condition["status"] = "True".into();
-            condition["reason"] = reason.into();
-            condition["message"] = message.into();
-            row["conditions"] = [condition].into_iter().collect();
-        }
-        row["object"] = match form.include {
-            Include::Nothing => Value::Null,
-            Include::Metadata => partial(&object, form),
-            Include::Object => object,
-        };
-        row
-    });
     let mut table = Value::object();
     table["kind"] = "Table".into();
     table["apiVersion"] = form.version.into();
     table["columnDefinitions"] = columns.collect();
-    // Kinds without columns of their own have no rows rather than none.
-    let plain = served.hub.columns.iter().any(|column| column.name == "Created At");
-    table["rows"] = if objects.is_empty() && plain { Value::Null } else { rows.collect() };
-    let mut head = Value::object();
-    if let [(revision, _)] = objects {
-        head["resourceVersion"] = revision.to_string().into();
-    }
+    table["rows"] = rows;
     table["metadata"] = head;
     table
 }

@@ -194,6 +194,12 @@ impl Kind for DaemonSet {
         let generation = (generation + i64::from(changed)).to_string();
         self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, generation);
     }
+
+    fn prepare_status(&mut self, old: &Self) {
+        // it counts the template, which is not written here
+        let known = old.metadata().annotations().get(TEMPLATE_GENERATION).unwrap_or("0");
+        self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, known);
+    }
 }
 
 const SPEC: Path = Path::Root.field("spec");

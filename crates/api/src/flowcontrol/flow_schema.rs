@@ -174,6 +174,10 @@ impl Kind for FlowSchema {
     ];
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("FlowSchema")];
 
+    fn rank(&self) -> i64 {
+        self.spec().matching_precedence().into()
+    }
+
     fn prepare_create(&mut self) {
         self.set_status(FlowSchemaStatus::new());
     }

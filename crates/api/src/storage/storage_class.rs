@@ -45,6 +45,20 @@ pub struct StorageClass {
     allowed_topologies: List<TopologySelectorTerm>,
 }
 
+/// The mark of the class that claims get which name none, and its older form.
+const DEFAULT: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
+
+impl StorageClass {
+    fn shown_name(&self) -> String {
+        let notes = self.metadata().annotations();
+        let default = DEFAULT.iter().any(|mark| notes.get(mark) == Some("true"));
+        format!("{}{}", self.metadata().name(), if default { " (default)" } else { "" })
+    }
+}
+
 impl Kind for StorageClass {
     const NAMES: Names =
         Names::new("storage.k8s.io", "v1", "StorageClass", "storageclasses", "storageclass")
@@ -53,7 +67,7 @@ impl Kind for StorageClass {
     const STORAGE: Storage = Storage::new("storageclasses", "v1");
     const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
+        Column { cell: |class, _| class.shown_name().into(), ..Column::NAME },
         Column::new("Provisioner", "string", |class, _| class.provisioner().into()),
         Column::new("ReclaimPolicy", "string", |class, _| class.reclaim_policy().into()),
         Column::new("VolumeBindingMode", "string", |class, _| class.volume_binding_mode().into()),

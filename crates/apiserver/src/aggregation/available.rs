@@ -3,12 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use api::apiregistration::APIService;
-use object::{Object, Status, Time, Value, View, from_json};
-use server::{Call, Remote, User};
+use object::{Status, from_json};
+use server::Remote;
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::{Aggregation, GROUP, local};
+use super::{Aggregation, Described, GROUP, Known, local};
+use crate::condition::Condition;
 
 const AGAIN: Duration = Duration::from_secs(5);
 const WITHIN: Duration = Duration::from_secs(5);
@@ -22,7 +23,9 @@ pub(crate) async fn run(aggregation: Arc<Aggregation>) {
         if let Err(status) = local::follow(&aggregation.registry).await {
             warn!(error = status.message(), "local API services cannot be kept");
         }
-        for service in aggregation.remote() {
+        let services = aggregation.remote();
+        aggregation.forget(&services);
+        for service in services {
             let verdict = aggregation.check(&service).await;
             if let Err(status) = aggregation.note(&service, verdict).await {
                 warn!(error = status.message(), "the state of an API service cannot be kept");
@@ -68,12 +71,35 @@ impl Aggregation {
         };
         match remote.get(WITHIN).await {
             Ok((code, body)) if code.is_success() => {
-                self.learn(group, version, from_json(&body).ok());
+                let described = self.describe(&remote, group, version).await;
+                let known = from_json(&body).ok();
+                let known = known.map(|resources| Known { resources, described });
+                self.learn(group, version, known);
                 ("True", "Passed", "all checks passed".to_owned())
             }
             Ok((code, _)) => failed(format!("bad status from {url}: {}", code.as_u16())),
             Err(error) => failed(format!("Get {url:?}: {error}")),
         }
+    }
+
+    /// The documents of a version, where its server has any: asked for again only when they
+    /// have changed.
+    async fn describe(&self, remote: &Remote, group: &str, version: &str) -> Option<Described> {
+        let get = async |path: &str| {
+            let remote = Remote { path: path.to_owned(), ..remote.clone() };
+            let (code, body) = remote.get(WITHIN).await.ok()?;
+            code.is_success().then_some(body)
+        };
+        let index = from_json(&get("/openapi/v3").await?).ok()?;
+        let entry = index.get("paths").get(&format!("apis/{group}/{version}"));
+        let url = entry.get("serverRelativeURL").as_str()?.to_owned();
+        let before = self.described(group, version);
+        if before.as_ref().is_some_and(|before| before.url == url) {
+            return before;
+        }
+        let v3 = get(&url).await?;
+        let v2 = Arc::new(from_json(&get("/openapi/v2").await?).ok()?);
+        Some(Described { url, v2, v3 })
     }
 
     /// Writes the condition, if it has changed.
@@ -82,36 +108,10 @@ impl Aggregation {
         service: &APIService,
         (status, reason, why): Verdict,
     ) -> Result<(), Status> {
-        let old = service.status().conditions().find(|own| own.type_() == "Available");
-        if old.is_some_and(|old| {
-            (old.status(), old.reason(), old.message()) == (status, reason, &why)
-        }) {
-            return Ok(());
-        }
-        let changed = old.is_none_or(|old| old.status() != status);
-        let since = old.map(|old| old.last_transition_time().to_owned()).unwrap_or_default();
-        let since =
-            if changed { Time::text(self.registry.clock().now()).to_string() } else { since };
         let kind = self.registry.kind(GROUP, "apiservices")?;
-        let change = |old: &store::Version<Value>| {
-            let mut service = old.object.clone();
-            let mut condition = Value::object();
-            condition["type"] = "Available".into();
-            condition["status"] = status.into();
-            condition["reason"] = reason.into();
-            condition["message"] = why.as_str().into();
-            condition["lastTransitionTime"] = since.as_str().into();
-            let others = service.get("status").get("conditions").items().iter();
-            let others =
-                others.filter(|own| own.get("type").as_str() != Some("Available")).cloned();
-            let all: Vec<Value> = others.chain([condition]).collect();
-            service["status"]["conditions"] = all.into_iter().collect();
-            Ok(service)
-        };
-        let own = User::new("system:apiserver", &["system:masters"]);
-        let mut call = Call::new(own, "kube-apiserver");
-        let name = Object::view(object::Lens::tree(service)).metadata().name();
-        self.registry.change(&mut call, &kind, ("", name), "status", change).await.map(drop)
+        let condition = Condition { kind: "Available", status, reason, message: &why };
+        let name = service.metadata().name();
+        condition.keep(&self.registry, &kind, name, object::Lens::tree(service)).await
     }
 }
 

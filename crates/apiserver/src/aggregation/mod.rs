@@ -6,14 +6,20 @@ mod local;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use api::apiregistration::APIService;
 use client::{Connect, Pem, Tcp, Tls, Use};
 use http::{HeaderName, HeaderValue, Uri};
 use object::{Bytes, Status, Value, View};
-use server::{Aggregate, Handling, Page, Registry, RemoteGroup, Request, Selection, Server, User};
+use server::{
+    Aggregate, Handling, Page, Registry, RemoteDocument, RemoteGroup, Request, Selection, Server,
+    User,
+};
 
 pub(crate) use self::available::run;
 use crate::client_config::endpoint;
@@ -26,12 +32,35 @@ pub(crate) struct Aggregation {
     /// What this server shows to those behind it.
     pair: (Pem, Pem),
     /// What they serve, by group and version.
-    known: Mutex<BTreeMap<(String, String), Value>>,
+    known: Mutex<BTreeMap<(String, String), Known>>,
+    /// How often documents have changed.
+    edition: AtomicU64,
+}
+
+/// What another server says of a version that it serves.
+#[derive(Clone, Debug)]
+struct Known {
+    resources: Value,
+    described: Option<Described>,
+}
+
+/// Its documents.
+#[derive(Clone, Debug)]
+struct Described {
+    /// Where the newer one is; it names the content.
+    url: String,
+    v2: Arc<Value>,
+    v3: bytes::Bytes,
 }
 
 impl Aggregation {
     pub(crate) fn new(registry: &Arc<Registry>, pair: (Pem, Pem)) -> Self {
-        Self { registry: registry.clone(), pair, known: Mutex::default() }
+        Self {
+            registry: registry.clone(),
+            pair,
+            known: Mutex::default(),
+            edition: AtomicU64::default(),
+        }
     }
 
     /// The services that stand for a version, those of others only.
@@ -68,13 +97,37 @@ impl Aggregation {
         Ok((Tcp::new(&ip, real, Some(Arc::new(tls))), host))
     }
 
-    fn learn(&self, group: &str, version: &str, resources: Option<Value>) {
+    fn learn(&self, group: &str, version: &str, now: Option<Known>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (group.to_owned(), version.to_owned());
-        match resources {
-            Some(resources) => drop(known.insert(key, resources)),
+        let url = |known: Option<&Known>| Some(known?.described.as_ref()?.url.clone());
+        let changed = url(known.get(&key)) != url(now.as_ref());
+        match now {
+            Some(now) => drop(known.insert(key, now)),
             None => drop(known.remove(&key)),
         }
+        if changed {
+            self.edition.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The documents as they were last time.
+    fn described(&self, group: &str, version: &str) -> Option<Described> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&(group.to_owned(), version.to_owned()))?.described.clone()
+    }
+
+    /// Forgets versions that nobody stands for any more.
+    fn forget(&self, services: &[APIService]) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let stands = |(group, version): &(String, String)| {
+            let is =
+                |own: &APIService| own.spec().group() == group && own.spec().version() == version;
+            services.iter().any(is)
+        };
+        let gone: Vec<_> = known.keys().filter(|key| !stands(key)).cloned().collect();
+        drop(known);
+        gone.iter().for_each(|(group, version)| self.learn(group, version, None));
     }
 
     async fn pass(
@@ -85,17 +138,20 @@ impl Aggregation {
         let path = request.head.uri.path().to_owned();
         let mut parts = path.trim_start_matches("/apis/").split('/');
         let (group, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let unavailable = || Status::unavailable("service unavailable");
+        let unavailable = || Ok(server::text_reply(503, "service unavailable"));
         let service = self.find(group, version).ok_or_else(Status::no_resource)?;
         let conditions = service.status().conditions();
         let down = conditions.find(|own| own.type_() == "Available" && own.status() != "True");
-        if down.is_some() {
-            return Err(unavailable());
-        }
-        let (to, host) = self.way(&service).map_err(|_| unavailable())?;
-        let connected = to.connect(Use::Upgrade).await.map_err(|error| {
-            Status::unavailable(format!("error trying to reach service: {error}"))
-        })?;
+        let Some((to, host)) = self.way(&service).ok().filter(|_| down.is_none()) else {
+            return unavailable();
+        };
+        let connected = match to.connect(Use::Upgrade).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                let why = format!("error trying to reach service: {error}");
+                return Ok(server::text_reply(503, &why));
+            }
+        };
         let user = request.user.clone();
         introduce(&mut request, &user);
         let query = request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -159,7 +215,8 @@ impl Aggregate for Aggregation {
         let mut groups: Vec<RemoteGroup> = Vec::new();
         for service in services {
             let (group, _, version) = spec(&service);
-            let resources = known.get(&(group.clone(), version.clone())).cloned();
+            let resources = known.get(&(group.clone(), version.clone()));
+            let resources = resources.map(|known| known.resources.clone());
             let entry = (version, resources.unwrap_or_default());
             match groups.last_mut().filter(|last| last.name == group) {
                 Some(last) => last.versions.push(entry),
@@ -167,6 +224,19 @@ impl Aggregate for Aggregation {
             }
         }
         groups
+    }
+
+    fn documents(&self) -> Vec<RemoteDocument> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let document = |((group, version), known): (&(String, String), &Known)| {
+            let Described { v2, v3, .. } = known.described.clone()?;
+            Some(RemoteDocument { group: group.clone(), version: version.clone(), v2, v3 })
+        };
+        known.iter().filter_map(document).collect()
+    }
+
+    fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Relaxed)
     }
 
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {

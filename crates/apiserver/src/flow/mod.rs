@@ -1,6 +1,7 @@
 //! API Priority and Fairness: FlowSchemas say which priority level a request belongs to,
 //! and levels how many are handled at once and who waits where.
 
+mod dangling;
 mod level;
 mod schema;
 
@@ -16,6 +17,7 @@ use object::{Object, Status, Text, Value, View};
 use server::{Flow, Page, Registry, RequestInfo, Seat, Seating, Selection, User};
 use store::{Cursor, Topic};
 
+pub(crate) use self::dangling::run as tell_dangling;
 use self::{
     level::{Level, Shape},
     schema::Schema,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use api::autoscaling::v1::Scale;
-use object::{Lens, Object, ObjectMeta, Status, StatusCause, StatusDetails, Time, Value, View};
-use schema::custom;
-use server::{Reply, Request, Served, Server, object_reply};
+use object::{Object, ObjectMeta, Status, StatusCause, StatusDetails, Time, Value, View};
+use schema::{Definition, custom};
+use server::{Reply, Request, Served, Server};
 
 use super::{
-    body_of, call, part,
+    Asked, body_of, call,
     scale::{Books, Wanted, patched},
 };
 
@@ -24,15 +24,17 @@ pub(super) async fn handle(
     let info = request.info.clone();
     let key = (&*info.namespace, &*info.name);
     let found = server.registry.get(&served, key.0, key.1)?;
+    let (asked, kind) = (Asked::of(&request), Definition::of::<Scale>());
     let (wants, _) = paths.replicas(&found.object).map_err(internal)?;
     if info.verb == "get" {
         if wants.is_none() {
             let path = object::quote::quote(&paths.spec_replicas);
             return Err(internal(format!("the spec replicas field {path} does not exist")));
         }
-        return Ok(object_reply(200, &scale_of(&paths, found.revision, &found.object)?));
+        let scale = scale_of(&paths, found.revision, &found.object)?;
+        return asked.reply(server, &kind, (200, &scale));
     }
-    let (mut call, kind) = (call(&request), part("autoscaling", "Scale", Scale::SHAPE));
+    let mut call = call(&request);
     let wanted = if info.verb == "update" {
         Wanted::Whole(body_of(server, request, &kind).await?)
     } else {
@@ -67,7 +69,7 @@ pub(super) async fn handle(
     };
     call.keep_books();
     let made = server.registry.change(&mut call, &served, key, "", change).await?;
-    Ok(object_reply(200, &scale_of(&paths, made.revision, &made.object)?))
+    asked.reply(server, &kind, (200, &scale_of(&paths, made.revision, &made.object)?))
 }
 
 /// The object seen as a scale.

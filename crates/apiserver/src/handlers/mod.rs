@@ -92,8 +92,13 @@ impl Asked {
         Self { headers: request.head.headers.clone(), query: request.query.clone() }
     }
 
-    fn reply(&self, code: u16, kind: &Definition, object: &Value) -> Result<Reply, Status> {
-        reply_as(&self.headers, &self.query, kind, (code, object))
+    fn reply(
+        &self,
+        server: &Server,
+        kind: &Definition,
+        answer: (u16, &Value),
+    ) -> Result<Reply, Status> {
+        reply_as(&self.headers, &self.query, kind, answer, server.registry.clock().now())
     }
 
     /// That it is done, and nothing more.
@@ -112,7 +117,7 @@ fn part(group: &'static str, kind: &'static str, shape: &'static Struct) -> Defi
 /// What the subresources here take and give.
 pub(crate) fn parts() -> Vec<Definition> {
     vec![
-        part("autoscaling", "Scale", api::autoscaling::v1::Scale::SHAPE),
+        Definition::of::<api::autoscaling::v1::Scale>(),
         part("policy", "Eviction", api::policy::Eviction::SHAPE),
         part("authentication.k8s.io", "TokenRequest", api::authentication::TokenRequest::SHAPE),
     ]

@@ -71,7 +71,7 @@ impl Handle for Reviews {
             if answer.get("metadata").is_null() {
                 answer["metadata"] = Value::object();
             }
-            asked.reply(201, &kind, &answer)
+            asked.reply(server, &kind, (201, &answer))
         })
     }
 }

@@ -10,7 +10,7 @@ use schema::{
 };
 use server::{Handle, Handling, Request, Server, other_uid};
 
-use super::{Asked, body_of, bytes_of, call, custom_scale, part, same_name, served};
+use super::{Asked, body_of, bytes_of, call, custom_scale, same_name, served};
 
 #[derive(Debug)]
 pub(super) struct Scales;
@@ -23,12 +23,13 @@ impl Handle for Scales {
             {
                 return custom_scale::handle(server, request, served, paths).await;
             }
-            let (asked, kind) = (Asked::of(&request), part("autoscaling", "Scale", Scale::SHAPE));
+            let (asked, kind) = (Asked::of(&request), Definition::of::<Scale>());
             let key = (&*info.namespace, &*info.name);
             let mut call = call(&request);
             if info.verb == "get" {
                 let found = server.registry.get(&served, key.0, key.1)?;
-                return asked.reply(200, &kind, &scale_of(found.revision, &found.object));
+                let scale = scale_of(found.revision, &found.object);
+                return asked.reply(server, &kind, (200, &scale));
             }
             let wanted = if info.verb == "update" {
                 Wanted::Whole(body_of(server, request, &kind).await?)
@@ -66,7 +67,7 @@ impl Handle for Scales {
             };
             call.keep_books();
             let made = server.registry.change(&mut call, &served, key, "scale", change).await?;
-            asked.reply(200, &kind, &scale_of(made.revision, &made.object))
+            asked.reply(server, &kind, (200, &scale_of(made.revision, &made.object)))
         })
     }
 }

@@ -81,7 +81,7 @@ impl Handle for Tokens {
             if object.get("spec").get("boundObjectRef").is_null() {
                 object["spec"]["boundObjectRef"] = Value::Null; // as upstream writes it
             }
-            asked.reply(201, &kind, &object)
+            asked.reply(server, &kind, (201, &object))
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use macros::api;
 use object::{LabelSelector, ObjectMeta, Quantity, Time};
+use schema::{Column, Kind, Names};
 
 use super::CrossVersionObjectReference;
 
@@ -13,6 +14,18 @@ pub struct Scale {
     spec: ScaleSpec,
     /// What there is.
     status: ScaleStatus,
+}
+
+/// Without a resource of its own: others have it as a part.
+impl Kind for Scale {
+    const NAMES: Names = Names::new("autoscaling", "v1", "Scale", "", "");
+    const VERBS: &'static [&'static str] = &[];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::new("Name", "string", |scale, _| scale.metadata().name().into()),
+        Column::new("Desired", "integer", |scale, _| scale.spec().replicas().into()),
+        Column::new("Available", "integer", |scale, _| scale.status().replicas().into()),
+        Column::AGE,
+    ];
 }
 
 #[api]

@@ -1,0 +1,92 @@
+//! Conditions that this server itself writes into objects.
+
+use object::{Status, Time, Value};
+use server::{Call, Registry, Served, User};
+use store::Version;
+
+/// What is so, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) status: &'a str,
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
+}
+
+impl Condition<'_> {
+    /// Writes it into the status of an object, unless it is there already.
+    pub(crate) async fn keep(
+        &self,
+        registry: &Registry,
+        served: &Served,
+        name: &str,
+        object: &Value,
+    ) -> Result<(), Status> {
+        if self.is_in(object) {
+            return Ok(());
+        }
+        let now = Time::text(registry.clock().now()).to_string();
+        let change = |old: &Version<Value>| {
+            let mut object = old.object.clone();
+            self.put(&mut object, &now);
+            Ok(object)
+        };
+        let own = User::new("system:apiserver", &["system:masters"]);
+        let mut call = Call::new(own, "kube-apiserver");
+        registry.change(&mut call, served, ("", name), "status", change).await.map(drop)
+    }
+
+    fn find<'v>(&self, object: &'v Value) -> Option<&'v Value> {
+        let all = object.get("status").get("conditions").items();
+        all.iter().find(|own| own.get("type").as_str() == Some(self.kind))
+    }
+
+    fn is_in(&self, object: &Value) -> bool {
+        self.find(object).is_some_and(|own| {
+            let said = ["status", "reason", "message"].map(|field| own.get(field).as_str());
+            said == [Some(self.status), Some(self.reason), Some(self.message)]
+        })
+    }
+
+    /// In place of the one of its type; since when it is so changes with the status only.
+    fn put(&self, object: &mut Value, now: &str) {
+        let old = self.find(object).filter(|own| own.get("status").as_str() == Some(self.status));
+        let since = old.and_then(|own| own.get("lastTransitionTime").as_str()).unwrap_or(now);
+        let mut condition = Value::object();
+        condition["type"] = self.kind.into();
+        condition["status"] = self.status.into();
+        condition["reason"] = self.reason.into();
+        condition["message"] = self.message.into();
+        condition["lastTransitionTime"] = since.into();
+        let others = object.get("status").get("conditions").items().iter();
+        let others = others.filter(|own| own.get("type").as_str() != Some(self.kind)).cloned();
+        let all: Vec<Value> = others.chain([condition]).collect();
+        object["status"]["conditions"] = all.into_iter().collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_goes_with_the_status() {
+        let mut object = Value::object();
+        let mut condition =
+            Condition { kind: "Available", status: "True", reason: "Passed", message: "" };
+        condition.put(&mut object, "2026-01-01T00:00:00Z");
+        assert!(condition.is_in(&object));
+        condition.reason = "Local";
+        assert!(!condition.is_in(&object));
+        let since = |object: &Value| {
+            let all = object.get("status").get("conditions").items().to_vec();
+            assert_eq!(all.len(), 1, "{all:?}");
+            all[0].get("lastTransitionTime").as_str().unwrap_or_default().to_owned()
+        };
+        condition.put(&mut object, "2026-01-02T00:00:00Z");
+        assert_eq!(since(&object), "2026-01-01T00:00:00Z");
+        condition.status = "False";
+        condition.put(&mut object, "2026-01-03T00:00:00Z");
+        assert_eq!(since(&object), "2026-01-03T00:00:00Z");
+    }
+}

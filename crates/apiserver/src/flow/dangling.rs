@@ -1,0 +1,67 @@
+//! Whether the level that a FlowSchema names is there: its condition `Dangling`.
+
+use std::{collections::HashSet, sync::Weak, time::Duration};
+
+use ::schema::Kind;
+use api::flowcontrol::{FlowSchema, PriorityLevelConfiguration};
+use object::{Object, Status, Value, View};
+use server::{Page, Registry, Selection};
+use store::{Cursor, Topic};
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::GROUP;
+use crate::condition::Condition;
+
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Keeps the conditions true, until the registry is gone.
+pub(crate) async fn run(registry: Weak<Registry>) {
+    while let Some(known) = registry.upgrade() {
+        let told = tell(&known).await;
+        drop(known);
+        match told {
+            // an error says that too much has changed to tell it one by one
+            Ok((mut schemas, mut levels)) => tokio::select! {
+                _ = schemas.next() => {}
+                _ = levels.next() => {}
+            },
+            Err(status) => {
+                warn!(error = status.message(), "the state of flow schemas cannot be kept");
+                sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+type Changes = Cursor<Value>;
+
+/// Writes what has changed; gives where further changes of schemas and levels will show.
+async fn tell(registry: &Registry) -> Result<(Changes, Changes), Status> {
+    let all = |plural: &str| {
+        let kind = registry.kind(GROUP, plural)?;
+        let list = registry.list(&kind, &Selection::default(), &Page::default())?;
+        let changes = Cursor::open(kind.objects()?, Topic::All, list.revision);
+        let changes = changes.map_err(|error| Status::unavailable(error.to_string()))?;
+        Ok::<_, Status>((kind, list.items, changes))
+    };
+    let (kind, schemas, of_schemas) = all(FlowSchema::NAMES.plural)?;
+    let (_, levels, of_levels) = all(PriorityLevelConfiguration::NAMES.plural)?;
+    let name = |object: &Value| Object::view(object).metadata().name().to_owned();
+    let levels: HashSet<String> = levels.iter().map(|version| name(&version.object)).collect();
+    for version in schemas {
+        let object = &version.object;
+        let level = FlowSchema::view(object).spec().priority_level_configuration().name();
+        let (status, reason, end) = if levels.contains(level) {
+            ("False", "Found", "and it exists")
+        } else {
+            ("True", "NotFound", "but there is no such object")
+        };
+        let message = format!(
+            "This FlowSchema references the PriorityLevelConfiguration object named {level:?} {end}"
+        );
+        let condition = Condition { kind: "Dangling", status, reason, message: &message };
+        condition.keep(registry, &kind, &name(object), object).await?;
+    }
+    Ok((of_schemas, of_levels))
+}
