@@ -48,6 +48,7 @@ use crate::{
     call::{Call, Environment, GLOBAL},
     fail::{Fail, Result},
     flags::{self, Flag},
+    select::Info,
 };
 
 /// A command: what it is called, what it takes, what it does.
@@ -325,6 +326,16 @@ impl DryRun {
             Self::Server => " (server dry run)",
         }
     }
+}
+
+/// Does something with one object after the other; what fails is told at the end.
+pub(crate) fn each(
+    infos: Vec<Info>,
+    mut fails: Vec<Fail>,
+    one: impl Fn(&Info) -> Result,
+) -> Result {
+    fails.extend(infos.iter().filter_map(|info| one(info).err()));
+    Fail::collect(fails)
 }
 
 /// The query of a write.

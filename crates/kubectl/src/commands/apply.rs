@@ -1,5 +1,6 @@
 //! `apply`: makes the server's objects what files say.
 
+mod force;
 mod migrate;
 
 use object::{Value, quote::quote};
@@ -7,6 +8,7 @@ use object::{Value, quote::quote};
 use super::{
     ALL, Command, DRY_RUN, DryRun, FILES, SELECTOR, VALIDATE,
     create::{last_applied, while_creating},
+    delete::propagation,
     prune::{self, Seen},
 };
 use crate::{
@@ -143,6 +145,9 @@ fn check(call: &Call<'_>, dry_run: DryRun) -> Result {
     if call.flags.on("force") && call.flags.on("server-side") {
         return Err(Fail::error("--force cannot be used with --server-side"));
     }
+    if call.flags.on("force") && call.flags.on("prune") {
+        return Err(Fail::error("--force cannot be used with --prune"));
+    }
     if !call.flags.on("overwrite") {
         return Err(Fail::error("--overwrite=false is not supported"));
     }
@@ -155,16 +160,7 @@ fn check(call: &Call<'_>, dry_run: DryRun) -> Result {
 /// How `--cascade` and `--grace-period` say an object is to be deleted.
 fn deletion(call: &Call<'_>, dry_run: DryRun) -> Result<Value> {
     let mut options = Value::object();
-    options["propagationPolicy"] = match call.flags.text("cascade") {
-        "background" | "true" => "Background".into(),
-        "foreground" => "Foreground".into(),
-        "orphan" | "false" => "Orphan".into(),
-        other => {
-            return Err(Fail::error(format!(
-                "Invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
-            )));
-        }
-    };
+    options["propagationPolicy"] = propagation(call)?.into();
     if call.flags.int("grace-period") >= 0 {
         options["gracePeriodSeconds"] = call.flags.int("grace-period").into();
     }
@@ -303,11 +299,16 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
     if dry_run == DryRun::Client {
         return Ok((current, "configured"));
     }
-    let sent = call.server()?.patch(&(info.path() + &query), kind, &patch);
+    let mut sent = call.server()?.patch(&(info.path() + &query), kind, &patch);
+    let mut tried = patch;
+    if call.flags.on("force") && sent.as_ref().is_err_and(force::helps) {
+        sent = force::make_anew(call, info, &modified, current, &query);
+        tried = modified;
+    }
     let patched = sent.map_err(|fail| match &fail {
         Fail::Server { status, .. } if status.is("Invalid") => fail,
         _ => {
-            let json = print::json::compact(&patch);
+            let json = print::json::compact(&tried);
             fail.while_doing(format!(
                 "error when applying patch:\n{json}\nto:\n{}\nfor: {}",
                 describe(info),

@@ -5,7 +5,7 @@ use object::{Quantity, Value};
 use super::{
     Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES,
     create::{annotate_declared, tree},
-    write_query,
+    each, write_query,
 };
 use crate::{
     call::Call,
@@ -41,6 +41,24 @@ pub(crate) const COMMAND: Command = Command::new(
 );
 
 fn run(call: &Call<'_>) -> Result {
+    check(call)?;
+    let metrics = metrics(call)?;
+    let dry_run = DryRun::of(call)?;
+    let output = Output::of(call, false)?;
+    let query = write_query(call, dry_run, "kubectl-autoscale")?;
+    let how = How { fetch: true, local: true, ..How::default() };
+    let (infos, fails) = call.select(call.words(), how)?;
+    if infos.is_empty() {
+        Fail::collect(fails)?;
+        return Err(Fail::error("no objects passed to autoscale"));
+    }
+    each(infos, fails, |info| {
+        let (made, done) = one(call, info, &metrics, dry_run, &query)?;
+        output.print_declared(call, &made, &format!("{done}{}", dry_run.suffix()))
+    })
+}
+
+fn check(call: &Call<'_>) -> Result {
     let (min, max) = (call.flags.int("min"), call.flags.int("max"));
     if !call.flags.has("max") {
         return Err(Fail::error("required flag(s) \"max\" not set"));
@@ -55,42 +73,38 @@ fn run(call: &Call<'_>) -> Result {
             "--max=MAXPODS must be larger or equal to --min=MINPODS, max: {max}, min: {min}"
         )));
     }
-    let metrics = metrics(call)?;
-    let dry_run = DryRun::of(call)?;
-    let output = Output::of(call, false)?;
-    let query = write_query(call, dry_run, "kubectl-autoscale")?;
-    let how = How { fetch: true, local: true, ..How::default() };
-    let (infos, fails) = call.select(call.words(), how)?;
-    Fail::collect(fails)?;
-    if infos.is_empty() {
-        return Err(Fail::error("no objects passed to autoscale"));
-    }
-    for info in infos {
-        if !info.resource.subresources.iter().any(|sub| sub == "scale") {
-            return Err(Fail::error(format!(
-                "cannot autoscale a {}: could not find scale subresource for {} in discovery information",
-                info.resource.kind,
-                info.resource.gvr()
-            )));
-        }
-        let mut scaler = scaler(call, &info, &metrics)?;
-        Record::of(call).note(&mut scaler);
-        if dry_run == DryRun::Client {
-            output.print_declared(call, &scaler, "created (dry run)")?;
-            continue;
-        }
-        if call.flags.on("save-config") {
-            annotate_declared(&mut scaler);
-        }
-        let path = format!(
-            "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers{query}",
-            call.namespace()?
-        );
-        let made = call.server()?.post(&path, &scaler);
-        let made = made.map_err(|fail| refused(call, fail))?;
-        output.print_declared(call, &made, &format!("autoscaled{}", dry_run.suffix()))?;
-    }
     Ok(())
+}
+
+/// The object, and the word for what was done.
+fn one(
+    call: &Call<'_>,
+    info: &Info,
+    metrics: &Value,
+    dry_run: DryRun,
+    query: &str,
+) -> Result<(Value, &'static str)> {
+    if !info.resource.subresources.iter().any(|sub| sub == "scale") {
+        return Err(Fail::error(format!(
+            "cannot autoscale a {}: could not find scale subresource for {} in discovery information",
+            info.resource.kind,
+            info.resource.gvr()
+        )));
+    }
+    let mut scaler = scaler(call, info, metrics)?;
+    Record::of(call).note(&mut scaler);
+    if dry_run == DryRun::Client {
+        return Ok((scaler, "created"));
+    }
+    if call.flags.on("save-config") {
+        annotate_declared(&mut scaler);
+    }
+    let path = format!(
+        "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers{query}",
+        call.namespace()?
+    );
+    let made = call.server()?.post(&path, &scaler).map_err(|fail| refused(call, fail))?;
+    Ok((made, "autoscaled"))
 }
 
 /// What is said when the server refuses: that an older version would do as little, unless

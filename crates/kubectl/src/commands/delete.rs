@@ -1,5 +1,7 @@
 //! `delete`: removes objects, and waits until they are gone.
 
+use std::time::{Duration, Instant};
+
 use object::{Value, quote::quote};
 
 use super::{
@@ -87,6 +89,45 @@ fn run(call: &Call<'_>) -> Result {
     Ok(())
 }
 
+/// What `--cascade` says of the objects that belong to a deleted one.
+pub(crate) fn propagation(call: &Call<'_>) -> Result<&'static str> {
+    let given = call.flags.text("cascade");
+    let old = |instead: &str| {
+        call.say(&format!("warning: --cascade={given} is deprecated (boolean value) and can be replaced with --cascade={instead}."));
+    };
+    match given {
+        "background" => Ok("Background"),
+        "foreground" => Ok("Foreground"),
+        "orphan" => Ok("Orphan"),
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => {
+            old("background");
+            Ok("Background")
+        }
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => {
+            old("orphan");
+            Ok("Orphan")
+        }
+        other => Err(Fail::error(format!(
+            "invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
+        ))),
+    }
+}
+
+/// Asks once a second until an object is gone, to make it anew.
+pub(crate) fn until_gone(call: &Call<'_>, info: &Info, patience: Duration) -> Result {
+    let began = Instant::now();
+    loop {
+        match call.server()?.get(&info.path()) {
+            Err(fail) if fail.is_not_found() => return Ok(()),
+            Err(fail) => return Err(fail),
+            Ok(_) if began.elapsed() >= patience => {
+                return Err(Fail::error("context deadline exceeded"));
+            }
+            Ok(_) => std::thread::sleep(Duration::from_secs(1).min(patience)),
+        }
+    }
+}
+
 /// How objects are deleted.
 pub(crate) struct Options {
     pub(crate) grace: Option<i64>,
@@ -98,16 +139,7 @@ pub(crate) struct Options {
 
 impl Options {
     fn of(call: &Call<'_>) -> Result<Self> {
-        let propagation = match call.flags.text("cascade") {
-            "background" | "true" => "Background",
-            "foreground" => "Foreground",
-            "orphan" | "false" => "Orphan",
-            other => {
-                return Err(Fail::error(format!(
-                    "invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
-                )));
-            }
-        };
+        let propagation = propagation(call)?;
         let short = match call.flags.text("output") {
             "" => false,
             "name" => true,
@@ -158,7 +190,7 @@ fn confirm(call: &Call<'_>, infos: &[Info]) -> bool {
     yes
 }
 
-fn delete(call: &Call<'_>, info: &Info, options: &Options) -> Result<Value> {
+pub(crate) fn delete(call: &Call<'_>, info: &Info, options: &Options) -> Result<Value> {
     if options.dry_run == DryRun::Client {
         return call.server()?.get(&info.path());
     }
@@ -173,7 +205,7 @@ fn delete(call: &Call<'_>, info: &Info, options: &Options) -> Result<Value> {
     call.server()?.delete(&info.path(), &body)
 }
 
-fn say(call: &Call<'_>, info: &Info, options: &Options) {
+pub(crate) fn say(call: &Call<'_>, info: &Info, options: &Options) {
     if options.short {
         call.out(&format!("{}\n", info.named()));
         return;

@@ -1,12 +1,14 @@
 //! `replace`: objects as files have them, whole.
 
-use object::quote::quote;
+use std::time::Duration;
+
+use object::{Value, quote::quote};
 
 use super::{
     Command, DRY_RUN, DryRun, FIELD_MANAGER, FILES, VALIDATE,
-    create::{annotate, tree},
-    delete::wait_gone,
-    write_query,
+    create::annotate,
+    delete::{Options, delete, propagation, say, until_gone},
+    each, write_query,
 };
 use crate::{
     call::Call,
@@ -40,16 +42,11 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
+/// How long a deleted object may take to go, unless `--timeout` says so.
+const PATIENCE: Duration = Duration::from_mins(5);
+
 fn run(call: &Call<'_>) -> Result {
-    if !call.has_files() {
-        return Err(Fail::error("must specify one of -f and -k"));
-    }
-    if call.flags.duration("timeout") > 0 && !call.flags.on("force") {
-        return Err(Fail::error("--timeout must have --force specified"));
-    }
-    if call.flags.int("grace-period") >= 0 && !call.flags.on("force") {
-        return Err(Fail::error("--grace-period must have --force specified"));
-    }
+    let dry_run = check(call)?;
     let raw = call.flags.text("raw");
     if !raw.is_empty() {
         let [file] = call.flags.all("filename") else {
@@ -62,60 +59,80 @@ fn run(call: &Call<'_>) -> Result {
         call.out(&String::from_utf8_lossy(&bytes));
         return Ok(());
     }
-    let dry_run = DryRun::of(call)?;
     let output = Output::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-replace")?;
-    let (infos, mut fails) = call.select(&[], How::default())?;
-    if call.flags.on("force") && dry_run == DryRun::No {
-        for info in &infos {
-            remove(call, info)?;
-        }
+    let (infos, fails) = call.select(&[], How::default())?;
+    let force = call.flags.on("force");
+    if force {
+        remove(call, &infos)?;
     }
-    for info in infos {
+    let done = format!("replaced{}", dry_run.suffix());
+    each(infos, fails, |info| {
         let mut object = info.object.clone();
         if call.flags.on("save-config") {
             annotate(&mut object);
         }
         Record::of(call).note(&mut object);
-        let sub = match call.flags.text("subresource") {
-            "" => String::new(),
-            sub => format!("/{sub}"),
+        let made = if force {
+            call.server()?.post(&(info.resource.path(&info.namespace, "") + &query), &object)?
+        } else {
+            one(call, info, object, dry_run, &query)?
         };
-        let server = call.server()?;
-        let sent = match dry_run {
-            DryRun::Client => Ok(object),
-            _ if call.flags.on("force") => {
-                server.post(&(info.resource.path(&info.namespace, "") + &query), &object)
-            }
-            _ => server.put(&(info.path() + &sub + &query), &object),
-        };
-        match sent {
-            Ok(object) => output.print(call, &object, &format!("replaced{}", dry_run.suffix()))?,
-            Err(Fail::Server { status, doing }) if status.is("Invalid") => {
-                fails.push(Fail::Server { status, doing });
-            }
-            Err(fail) => fails
-                .push(fail.while_doing(format!("error when replacing {}", quote(&info.source)))),
-        }
-    }
-    Fail::collect(fails)
+        output.print(call, &made, &done)
+    })
 }
 
-fn remove(call: &Call<'_>, info: &Info) -> Result {
-    let mut options = tree("{apiVersion: v1, kind: DeleteOptions, propagationPolicy: Background}");
-    let grace = call.flags.int("grace-period");
-    options["gracePeriodSeconds"] = grace.max(0).into();
-    match call.server()?.delete(&info.path(), &options) {
-        Err(fail) if fail.is_not_found() => Ok(()),
-        Err(fail) => Err(fail),
-        Ok(answer) => {
-            call.out(&format!(
-                "{} {} deleted from {} namespace\n",
-                info.resource.kind_name(),
-                quote(&info.name),
-                info.namespace
-            ));
-            wait_gone(call, info, &answer)
+fn check(call: &Call<'_>) -> Result<DryRun> {
+    if !call.has_files() {
+        return Err(Fail::error("must specify one of -f and -k"));
+    }
+    let (dry_run, force) = (DryRun::of(call)?, call.flags.on("force"));
+    if call.flags.int("grace-period") >= 0 && !force {
+        return Err(Fail::error("--grace-period must have --force specified"));
+    }
+    if call.flags.duration("timeout") != 0 && !force {
+        return Err(Fail::error("--timeout must have --force specified"));
+    }
+    if force && dry_run != DryRun::No {
+        return Err(Fail::error("--dry-run can not be used when --force is set"));
+    }
+    Ok(dry_run)
+}
+
+fn one(call: &Call<'_>, info: &Info, object: Value, dry_run: DryRun, query: &str) -> Result<Value> {
+    if dry_run == DryRun::Client {
+        return Ok(object);
+    }
+    let sub = match call.flags.text("subresource") {
+        "" => String::new(),
+        sub => format!("/{sub}"),
+    };
+    call.server()?.put(&(info.path() + &sub + query), &object).map_err(|fail| match &fail {
+        Fail::Server { status, .. } if status.is("Invalid") => fail,
+        _ => fail.while_doing(format!("error when replacing {}", quote(&info.source))),
+    })
+}
+
+/// Deletes what is there, and waits until it is gone.
+fn remove(call: &Call<'_>, infos: &[Info]) -> Result {
+    let grace = Some(call.flags.int("grace-period")).filter(|grace| *grace >= 0);
+    let options = Options {
+        grace: grace.map(|grace| grace.max(1)),
+        propagation: propagation(call)?,
+        dry_run: DryRun::No,
+        short: call.flags.text("output") == "name",
+        force: true,
+    };
+    for info in infos {
+        match delete(call, info, &options) {
+            Ok(_) => say(call, info, &options),
+            Err(fail) if fail.is_not_found() => {}
+            Err(fail) => return Err(fail),
         }
     }
+    let patience = match call.flags.duration("timeout") {
+        0 => PATIENCE,
+        timeout => Duration::from_nanos(timeout.max(0).unsigned_abs()),
+    };
+    infos.iter().try_for_each(|info| until_gone(call, info, patience))
 }

@@ -33,38 +33,51 @@ pub(crate) const COMMAND: Command = Command::new(
 );
 
 fn run(call: &Call<'_>) -> Result {
-    if !call.flags.has("replicas") {
-        return Err(Fail::error("required flag(s) \"replicas\" not set"));
-    }
-    let replicas = call.flags.int("replicas");
-    if replicas < 0 {
-        return Err(Fail::error(
-            "The --replicas=COUNT flag is required, and COUNT must be greater than or equal to 0",
-        ));
-    }
+    let replicas = check(call)?;
     let dry_run = DryRun::of(call)?;
     let output = Output::of(call, false)?;
-    let (infos, fails) =
-        call.select(call.words(), How { fetch: true, local: true, ..How::default() })?;
+    let how = How { fetch: true, local: true, ..How::default() };
+    let (infos, fails) = call.select(call.words(), how)?;
+    if !call.flags.text("resource-version").is_empty() && infos.len() > 1 {
+        return Err(Fail::error("cannot use --resource-version with multiple resources"));
+    }
     if infos.is_empty() {
         Fail::collect(fails)?;
         return Err(Fail::error("no objects passed to scale"));
     }
+    let done = format!("scaled{}", dry_run.suffix());
+    // the first that cannot be scaled ends it
     for info in infos {
-        let mut object = info.object.clone();
-        if dry_run != DryRun::Client {
-            one(call, &info, replicas, dry_run)?;
-            if dry_run == DryRun::No {
-                Record::of(call).send(call, &info, &mut object)?;
-            }
-        }
-        object["spec"]["replicas"] = replicas.into();
-        output.print(call, &object, &format!("scaled{}", dry_run.suffix()))?;
+        output.print(call, &one(call, &info, replicas, dry_run)?, &done)?;
     }
     Fail::collect(fails)
 }
 
-fn one(call: &Call<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> Result {
+fn check(call: &Call<'_>) -> Result<i64> {
+    if !call.flags.has("replicas") {
+        return Err(Fail::error("required flag(s) \"replicas\" not set"));
+    }
+    match call.flags.int("replicas") {
+        replicas @ 0.. => Ok(replicas),
+        _ => Err(Fail::error(
+            "The --replicas=COUNT flag is required, and COUNT must be greater than or equal to 0",
+        )),
+    }
+}
+
+fn one(call: &Call<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> Result<Value> {
+    let mut object = info.object.clone();
+    if dry_run != DryRun::Client {
+        send(call, info, replicas, dry_run)?;
+    }
+    if dry_run == DryRun::No {
+        Record::of(call).send(call, info, &mut object)?;
+    }
+    object["spec"]["replicas"] = replicas.into();
+    Ok(object)
+}
+
+fn send(call: &Call<'_>, info: &Info, replicas: i64, dry_run: DryRun) -> Result {
     let path = info.path() + "/scale";
     let query = if dry_run == DryRun::Server { "?dryRun=All" } else { "" };
     let (expected, version) =
