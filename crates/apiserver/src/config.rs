@@ -21,7 +21,9 @@ use crate::{
     allocate::Range,
     authn::OidcFlags,
     authz::MODES,
-    features, reload,
+    features,
+    flags::{AccountFlags, AuditFlags, ConnectionFlags, WholeFlags},
+    reload,
 };
 
 /// The flags of `kube-apiserver`.
@@ -173,9 +175,10 @@ pub struct Flags {
     /// How long events wait for others.
     #[arg(long, default_value = "30s")]
     pub audit_webhook_batch_max_wait: String,
-    /// Who issues the tokens of service accounts.
+    /// Who issues the tokens of service accounts. May be said again: the tokens of all are
+    /// believed, the first issues.
     #[arg(long, default_value = "https://kubernetes.default.svc.cluster.local")]
-    pub service_account_issuer: String,
+    pub service_account_issuer: Vec<String>,
     /// Keys that signed tokens of service accounts.
     #[arg(long, value_name = "FILE")]
     pub service_account_key_file: Vec<PathBuf>,
@@ -231,6 +234,14 @@ pub struct Flags {
     /// How many writing requests are handled at once.
     #[arg(long, default_value_t = 200)]
     pub max_mutating_requests_inflight: usize,
+    #[command(flatten)]
+    pub connections: ConnectionFlags,
+    #[command(flatten)]
+    pub accounts: AccountFlags,
+    #[command(flatten)]
+    pub audit: AuditFlags,
+    #[command(flatten)]
+    pub whole: WholeFlags,
 }
 
 impl Flags {
@@ -257,6 +268,7 @@ pub struct Config {
     pub(crate) compaction: Option<Duration>,
     pub(crate) gates: Gates,
     pub(crate) plugins: PluginConfigs,
+    event_ttl: Duration,
 }
 
 impl Config {
@@ -279,6 +291,11 @@ impl Config {
             "authentication-config file and oidc-* flags are mutually exclusive"
         );
         flags.oidc.configuration()?;
+        flags.connections.check()?;
+        flags.accounts.check()?;
+        flags.whole.check()?;
+        issuers(&flags.service_account_issuer)?;
+        let event_ttl = flags.whole.events_last()?;
         overlap(&flags)?;
         ensure!(
             flags.audit_policy_file.is_some()
@@ -303,7 +320,14 @@ impl Config {
         );
         let compaction = compaction(&flags.etcd_compaction_interval)?;
         let gates = features::gates(&flags.feature_gates, &api::kinds())?;
-        Ok(Self { flags, services, node_ports, compaction, gates, plugins })
+        ensure!(
+            flags.whole.kubernetes_service_node_port == 0
+                || node_ports.contains(&flags.whole.kubernetes_service_node_port.into()),
+            "kubernetes service node port range {} doesn't contain {}",
+            flags.service_node_port_range,
+            flags.whole.kubernetes_service_node_port
+        );
+        Ok(Self { flags, services, node_ports, compaction, gates, plugins, event_ttl })
     }
 
     /// How etcd is reached.
@@ -336,6 +360,9 @@ impl Config {
             kind.served = self.serves(names.group, names.version, kind.default_on)
                 && kind.gate.is_none_or(|gate| self.gates.is_on(gate));
             kind.gates = self.gates.clone();
+            if kind.ttl.is_some() {
+                kind.ttl = Some(self.event_ttl); // only events have one
+            }
             kind
         });
         kinds.collect()
@@ -360,6 +387,17 @@ impl Config {
         };
         said(&exact).or(said(channel)).or(said("api/all")).unwrap_or(default)
     }
+}
+
+fn issuers(issuers: &[String]) -> Result<()> {
+    for (at, issuer) in issuers.iter().enumerate() {
+        ensure!(!issuer.is_empty(), "service-account-issuer should not be an empty string");
+        ensure!(
+            !issuers[..at].contains(issuer),
+            "service-account-issuer {issuer:?} is already specified"
+        );
+    }
+    Ok(())
 }
 
 /// Whoever has a certificate for himself must not be able to be a proxy for others.

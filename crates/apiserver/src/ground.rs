@@ -5,11 +5,11 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use anyhow::{Context as _, Result};
 use object::{Clock, SystemClock, Value};
 use schema::custom::CompileRules;
-use server::{Identity, Registry, Transform};
+use server::{Identity, Registry, Report, Transform};
 use store::{Bounds, DiskLog, Embedded, Engine, EtcdEngine, Folder, Mirror, Options};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
-use crate::{Config, at_rest::AtRest, crds::with_rules};
+use crate::{Config, at_rest::AtRest, crds::with_rules, metered::Metered};
 
 /// Usually what the flags say; tests and supervisors bring their own.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub(crate) struct Opened {
     pub(crate) mirror: Arc<Mirror<Value>>,
     /// `None`: nothing is kept.
     pub(crate) at_rest: Option<AtRest>,
+    /// What it was asked.
+    pub(crate) reports: Vec<Arc<dyn Report>>,
 }
 
 impl Opened {
@@ -69,19 +71,32 @@ impl Default for Ground {
 
 impl Entry {
     /// The open port, if there is one.
-    pub(crate) async fn listen(self, config: &Config) -> Result<Option<TcpListener>> {
+    pub(crate) fn listen(self, config: &Config) -> Result<Option<TcpListener>> {
         match self {
             Self::Pipes => Ok(None),
             Self::Listener(listener) => Ok(Some(listener)),
             Self::Port => {
                 let address = SocketAddr::new(config.flags.bind_address, config.flags.secure_port);
-                let listener = TcpListener::bind(address).await.with_context(|| {
+                let listener = bind(address, config).with_context(|| {
                     format!("cannot listen on {address}: is another server running there?")
                 })?;
                 Ok(Some(listener))
             }
         }
     }
+}
+
+/// Waiting connections: more are turned away.
+const BACKLOG: u32 = 1024;
+
+fn bind(address: SocketAddr, config: &Config) -> std::io::Result<TcpListener> {
+    let flags = &config.flags.connections;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As anywhere: a port that a server has just left can be taken again.
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(flags.permit_port_sharing)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 impl Storage {
@@ -93,10 +108,14 @@ impl Storage {
         compile: &Arc<dyn CompileRules>,
     ) -> Result<Opened> {
         let mirror = Mirror::<Value>::new(Bounds::default());
+        let mut reports: Vec<Arc<dyn Report>> = Vec::new();
         let engine: Arc<dyn Engine<Value>> = match self {
             Self::Memory => Arc::new(Embedded::memory(mirror.clone(), clock.clone())),
             Self::Disk if !config.flags.etcd_servers.is_empty() => {
-                Arc::new(EtcdEngine::connect(&config.etcd()?, clock.clone())?)
+                let etcd = Arc::new(EtcdEngine::connect(&config.etcd()?, clock.clone())?);
+                let (metered, tally) = Metered::new(etcd);
+                reports.push(tally);
+                Arc::new(metered)
             }
             Self::Disk => {
                 let disk = Arc::new(Folder::open(config.flags.data_dir.join("store"))?);
@@ -115,6 +134,6 @@ impl Storage {
             None => Arc::new(Identity),
         };
         let registry = Registry::open(kinds, engine, &mirror, transform, clock.clone())?;
-        Ok(Opened { registry, mirror, at_rest })
+        Ok(Opened { registry, mirror, at_rest, reports })
     }
 }

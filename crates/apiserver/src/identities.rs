@@ -87,7 +87,7 @@ pub(crate) fn authenticators(
 /// Whose tokens are believed besides our own.
 fn configured(config: &Config) -> Result<AuthenticationConfiguration> {
     let flags = &config.flags;
-    let own = [flags.service_account_issuer.clone()];
+    let own = flags.service_account_issuer.clone();
     let wrong = "invalid authentication configuration";
     if let Some(path) = &flags.authentication_config {
         return AuthenticationConfiguration::parse(&reload::text(path)?, &own).context(wrong);

@@ -15,22 +15,26 @@ mod config;
 mod crds;
 mod expressions;
 mod features;
+mod flags;
 mod flow;
 mod ground;
 mod handlers;
 mod health;
 mod identities;
+mod metered;
 mod peers;
 mod reload;
 mod remote;
 mod serving;
 mod start;
 mod structured;
+mod telemetry;
 
 pub use self::{
     at_rest::ENCRYPTION,
     authn::OidcFlags,
     config::{Config, Flags},
+    flags::{AccountFlags, AuditFlags, ConnectionFlags, WholeFlags},
     ground::{Entry, Ground, Storage},
     start::{Running, start, start_on, start_with},
 };

@@ -4,7 +4,7 @@
 use std::{
     net::IpAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use anyhow::{Context as _, Result};
@@ -12,11 +12,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::{Pem, Tls as ClientTls};
 use object::Clock;
 use pki::{Cluster, Dir, Leaf, Pair, Rotating, ServerNames, Trust};
-use server::Tls;
+use server::{Registry, Tls};
 use tracing::{error, info};
 
 use crate::{
     Config, Flags,
+    bootstrap::{Authorities, tell_authorities},
     reload::{self, Followed, PERIOD},
 };
 
@@ -70,7 +71,7 @@ impl Serving {
     }
 
     /// Takes over what changes and renews what ends, for ever.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self, registry: Weak<Registry>) {
         let own =
             ["ca", "apiserver"].map(|name| self.flags.data_dir.join(format!("pki/{name}.crt")));
         let mut files = Followed::new(named(&self.flags).into_iter().chain(own));
@@ -81,7 +82,10 @@ impl Serving {
                 continue;
             }
             match self.refresh(now) {
-                Ok(()) => info!("certificates have changed, and are used from now on"),
+                Ok(()) => {
+                    info!("certificates have changed, and are used from now on");
+                    self.tell(&registry).await;
+                }
                 Err(error) => {
                     let error = format!("{error:#}");
                     error!(
@@ -92,6 +96,20 @@ impl Serving {
                 }
             }
             files.changed();
+        }
+    }
+
+    /// Tells others whom this server believes now.
+    async fn tell(&self, registry: &Weak<Registry>) {
+        let Some(registry) = registry.upgrade() else { return };
+        let told = match authorities(&self.flags, &self.cluster) {
+            Ok(believed) => tell_authorities(&registry, &self.flags, &believed)
+                .await
+                .map_err(|status| status.message().to_owned()),
+            Err(error) => Err(format!("{error:#}")),
+        };
+        if let Err(why) = told {
+            error!(why, "extension servers cannot be told whom to believe");
         }
     }
 
@@ -191,7 +209,7 @@ pub(crate) fn server_names(
 }
 
 /// What the authorities are, in PEM, for those who believe the same as this server.
-pub(crate) fn authorities(flags: &Flags, cluster: &Cluster) -> Result<(String, String)> {
+pub(crate) fn authorities(flags: &Flags, cluster: &Cluster) -> Result<Authorities> {
     let mut clients = cluster.ca.certificate_pem();
     if let Some(path) = &flags.client_ca_file {
         clients.push_str(&reload::text(path)?);
@@ -200,7 +218,7 @@ pub(crate) fn authorities(flags: &Flags, cluster: &Cluster) -> Result<(String, S
         Some(path) => reload::text(path)?,
         None => cluster.front_proxy_ca.certificate_pem(),
     };
-    Ok((clients, proxies))
+    Ok(Authorities { clients, proxies })
 }
 
 /// The files that flags name.
@@ -262,7 +280,8 @@ fn shown(flags: &Flags, cluster: &Cluster) -> Result<rustls::ServerConfig> {
         by_name.insert(at, (names, pair));
     }
     let pair = own.as_ref().unwrap_or(&cluster.apiserver);
-    Ok(pki::server_config_named(pair, &by_name, &Trust::new(&authorities)?)?)
+    let (trust, handshakes) = (Trust::new(&authorities)?, flags.connections.handshakes()?);
+    Ok(pki::server_config_named(pair, &by_name, (&trust, &handshakes))?)
 }
 
 fn pair(certificate: &Path, key: &Path) -> Result<Pair> {

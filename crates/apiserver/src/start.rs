@@ -21,7 +21,7 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
-    Config, Entry, Ground, admission,
+    Config, Entry, Flags, Ground, admission,
     aggregation::{self, Aggregation},
     allocate::{Repair, Services},
     audit,
@@ -32,7 +32,7 @@ use crate::{
     crds::{Crds, Webhooks},
     expressions,
     flow::{self, Fairness},
-    handlers::{self, Issuer, Kubelets, Tools},
+    handlers::{self, Issuer, Kubelets, Tokens, Tools},
     health::{Part, Progress},
     identities,
     peers::{Identity, Peer},
@@ -108,7 +108,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     for part in ["pki", "store", "kubeconfig"] {
         private(&flags.data_dir.join(part))?;
     }
-    let listener = entry.listen(&config).await?;
+    let listener = entry.listen(&config)?;
     let port = match &listener {
         Some(listener) => listener.local_addr()?.port(),
         None => flags.secure_port,
@@ -128,29 +128,37 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     registry.claim_with(services.clone());
     let (mut server, followers) =
         wired(&config, &registry, &serving, (SocketAddr::new(advertise, port), &clock))?;
+    server.reports.extend(opened.reports.iter().cloned());
     let progress = Progress::default();
     server.checks.splice(0..0, progress.checks(&registry));
     progress.done(&[Part::Storage, Part::Admission]);
 
+    let mut repair = Repair::new(&services);
+    repair.ports(&registry).await.map_err(failed("node ports"))?;
     let peer = settled(&config, &registry, &cluster, (SocketAddr::new(advertise, port), &progress))
         .await?;
     server.background(peer.clone().run(Arc::downgrade(&registry)));
     if flags.enable_priority_and_fairness {
         let seats = flags.max_requests_inflight + flags.max_mutating_requests_inflight;
-        server.flow = Some(Arc::new(Fairness::new(&registry, seats)));
-        server.background(flow::tell_dangling(Arc::downgrade(&registry)));
+        let fairness = Arc::new(Fairness::new(&registry, seats));
+        server.flow = Some(fairness.clone());
+        server.reports.push(fairness.clone());
+        server.paths.insert("debug", Arc::new(flow::Dump(fairness.clone())));
+        server.background(fairness.lend());
     }
+    server.background(flow::tell_dangling(Arc::downgrade(&registry)));
     progress.done(&[Part::FlowControl]);
     let aggregation = Arc::new(Aggregation::new(&registry, serving::to_aggregated(flags)));
     server.aggregate = Some(aggregation.clone());
     server.background(aggregation::run(aggregation));
-    let mut repair = Repair::new(&services);
-    let repaired = repair.once(&registry).await;
-    repaired.map_err(|status| anyhow::anyhow!("places of services: {}", status.message()))?;
+    repair.addresses(&registry).await.map_err(failed("addresses of services"))?;
     server.background(repair.run(Arc::downgrade(&registry)));
     progress.done(&[Part::AddressRepair, Part::LocalServices, Part::RemoteServices]);
-    let (audit, sender) = auditor(&config)?;
-    server.audit = audit;
+    let Auditing { auditor, sender, drain } = auditor(&config)?;
+    if let Some(auditor) = &auditor {
+        server.reports.push(auditor.clone());
+    }
+    server.audit = auditor.map(|auditor| auditor as Arc<dyn Audit>);
     let custom = Crds::open(&registry, compile)
         .map_err(|status| anyhow::anyhow!("custom kinds: {}", status.message()))?;
     if let Some(interval) = config.compaction {
@@ -171,13 +179,16 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     if let Some(sender) = sender {
         sender.start(&server);
     }
+    if let Some(drain) = drain {
+        server.spawn(drain.run(server.stopped()));
+    }
     if let Some(listener) = listener {
         server.listen(Listening::Tls(listener, serving.tls.clone()));
     }
     for task in followers {
         server.background(task);
     }
-    server.background(serving.run());
+    server.background(serving.run(Arc::downgrade(&registry)));
     progress.done(&[Part::ProxyCertificate]);
     Ok(Running { server, cluster, advertise, port, service_ip, peer })
 }
@@ -197,36 +208,58 @@ fn wired(
         Makings { config: config.clone(), rbac: rbac.clone(), registry: registry.clone() };
     let (authorizers, follow_authorizers) = makings.authorizers()?;
     let rights = admission::Rights(authorizers.clone());
+    let hooks = Arc::new(admission::HookTally::default());
     let tools = admission::Tools {
+        hooks: hooks.clone(),
         rbac: rbac.clone(),
         rights: rights.clone(),
         configs: config.plugins.clone(),
+        tolerations: [
+            flags.whole.default_not_ready_toleration_seconds,
+            flags.whole.default_unreachable_toleration_seconds,
+        ],
         conditions: Arc::new(admission::HookConditions::new(rights)),
     };
     let (enabled, disabled) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
     registry.admit_with(admission::plugins(&tools, enabled, disabled)?);
 
     let accounts = accounts(config, cluster, slot.clone(), clock)?;
-    let mut server = Server::new(registry.clone(), server_config(config, address));
+    let mut server = Server::new(registry.clone(), server_config(config, address)?);
     let (authenticators, follow_authenticators) =
         identities::authenticators(config, &serving.believed, accounts.clone(), &slot, clock)?;
+    server.reports.push(hooks);
     server.authenticators = authenticators;
     server.authorizers = authorizers;
     let tools = Tools {
         accounts,
-        signer: Arc::new(Signer::new(signing_key(config)?, &flags.service_account_issuer)),
+        tokens: Tokens {
+            signer: Arc::new(Signer::new(signing_key(config)?, &flags.service_account_issuer[0])),
+            audiences: audiences(flags),
+            longest: flags.accounts.longest()?,
+            extends: flags.accounts.service_account_extend_token_expiration,
+        },
         rbac,
-        kubelets: Kubelets { tls: serving::to_kubelets(flags) },
+        kubelets: Kubelets {
+            tls: serving::to_kubelets(flags),
+            addresses: flags.whole.kubelet_preferred_address_types.clone(),
+            within: flags.whole.kubelet_within()?,
+        },
     };
     server.handlers = handlers::handlers(&tools);
-    server.paths = handlers::paths(Issuer {
-        name: flags.service_account_issuer.clone(),
+    let issuer = Issuer {
+        name: flags.service_account_issuer[0].clone(),
         keys: cluster.service_account_keys.clone(),
-        address,
-    });
+        keys_at: keys_at(flags, address),
+    };
+    server.paths = handlers::paths(issuer, clock.now());
     server.parts = handlers::parts();
     let followers = [follow_authenticators, follow_authorizers];
     Ok((server, followers.into_iter().flatten().collect()))
+}
+
+/// What a step of the start could not do.
+fn failed(what: &'static str) -> impl FnOnce(Status) -> anyhow::Error {
+    move |status| anyhow::anyhow!("{what}: {}", status.message())
 }
 
 /// Makes what every cluster has, and tells the others that this server is there.
@@ -236,34 +269,38 @@ async fn settled(
     cluster: &Cluster,
     (address, progress): (SocketAddr, &Progress),
 ) -> Result<Peer> {
-    let failed =
-        |what: &'static str| move |status: Status| anyhow::anyhow!("{what}: {}", status.message());
     bootstrap(registry).await.map_err(failed("bootstrap"))?;
     progress.done(&[Part::Namespaces, Part::PriorityClasses, Part::FlowObjects, Part::Roles]);
-    let (client_ca, front_proxy_ca) = serving::authorities(&config.flags, cluster)?;
     let facts = Facts {
         port: address.port(),
         service_ip: config.services[0].first(),
         service_ranges: config.services.iter().map(ToString::to_string).collect(),
-        client_ca,
-        front_proxy_ca,
+        authorities: serving::authorities(&config.flags, cluster)?,
         flags: config.flags.clone(),
     };
     publish(registry, &facts).await.map_err(failed("the kubernetes service"))?;
     progress.done(&[Part::ServiceRanges, Part::Authentication, Part::TokenTracking]);
-    let peer = Peer::new(registry, (address.ip(), address.port()), own_identity(address.port()))?;
+    let mut peer =
+        Peer::new(registry, (address.ip(), address.port()), own_identity(address.port()))?;
+    peer.is_endpoint = config.flags.whole.endpoint_reconciler_type != "none";
     peer.join(registry).await.map_err(failed("the endpoints of kubernetes"))?;
     progress.done(&[Part::Service, Part::Identity, Part::Collector]);
     Ok(peer)
 }
 
-/// Who keeps what is told, and what sends it to others.
-type Auditing = (Option<Arc<dyn Audit>>, Option<audit::Sender>);
+/// Who keeps what is told, and what sends and writes what waits.
+#[derive(Debug, Default)]
+struct Auditing {
+    auditor: Option<Arc<audit::Auditor>>,
+    sender: Option<audit::Sender>,
+    drain: Option<audit::Drain>,
+}
 
 /// Who is told what is done, and what sends it to others.
 fn auditor(config: &Config) -> Result<Auditing> {
     let flags = &config.flags;
-    let Some(policy) = &flags.audit_policy_file else { return Ok((None, None)) };
+    let mut auditing = Auditing::default();
+    let Some(policy) = &flags.audit_policy_file else { return Ok(auditing) };
     let mut sinks: Vec<Arc<dyn audit::Sink>> = Vec::new();
     if let Some(path) = &flags.audit_log_path {
         let rotation = audit::Rotation {
@@ -271,20 +308,30 @@ fn auditor(config: &Config) -> Result<Auditing> {
             backups: flags.audit_log_maxbackup,
             days: flags.audit_log_maxage,
         };
-        sinks.push(Arc::new(audit::LogFile::open(path, rotation)?));
+        let legacy = flags.audit.audit_log_format == "legacy";
+        let file = Arc::new(audit::LogFile::open(path, rotation, legacy)?);
+        match flags.audit.log_buffer() {
+            Some(most) => {
+                let (queued, drain) = audit::Queued::new(file, most);
+                sinks.push(queued);
+                auditing.drain = Some(drain);
+            }
+            None => sinks.push(file),
+        }
     }
-    let mut sending = None;
     if let Some(path) = &flags.audit_webhook_config_file {
         let batching = audit::Batching {
             most: flags.audit_webhook_batch_max_size.max(1),
             wait: duration(&flags.audit_webhook_batch_max_wait)?,
+            waiting: usize::try_from(flags.audit.audit_webhook_batch_buffer_size)?,
         };
         let (webhook, sender) =
             audit::AuditWebhook::new(crate::remote::from_kubeconfig(path)?, batching);
         sinks.push(webhook);
-        sending = Some(sender);
+        auditing.sender = Some(sender);
     }
-    Ok((Some(Arc::new(audit::Auditor::new(policy, sinks)?)), sending))
+    auditing.auditor = Some(Arc::new(audit::Auditor::new(policy, sinks)?));
+    Ok(auditing)
 }
 
 /// A folder that nobody else can look into.
@@ -309,18 +356,21 @@ fn own_address() -> IpAddr {
     probe().map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip())
 }
 
-fn server_config(config: &Config, advertise: SocketAddr) -> server::Config {
+fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Config> {
+    let connections = &config.flags.connections;
     let limits = server::Limits {
         reads: config.flags.max_requests_inflight,
         writes: config.flags.max_mutating_requests_inflight,
-        ..server::Limits::default()
+        ..connections.limits()?
     };
-    server::Config {
+    Ok(server::Config {
         limits,
         anonymous: false, // an authenticator of its own lets them in
         advertise: advertise.to_string(),
+        edge: connections.edge()?,
+        shutdown: connections.shutdown()?,
         ..server::Config::default()
-    }
+    })
 }
 
 fn accounts(
@@ -335,9 +385,31 @@ fn accounts(
             .with_context(|| format!("--service-account-key-file {}", path.display()))?;
         keys.extend(PublicKey::all_from_pem(&pem)?);
     }
-    let issuer = config.flags.service_account_issuer.clone();
-    let verifier = Verifier { keys, issuers: vec![issuer.clone()], audiences: vec![issuer] };
-    Ok(Arc::new(ServiceAccounts { verifier, registry, clock: clock.clone() }))
+    let issuers = config.flags.service_account_issuer.clone();
+    let verifier = Verifier { keys, issuers, audiences: audiences(&config.flags) };
+    let lookup = config.flags.accounts.service_account_lookup;
+    Ok(Arc::new(ServiceAccounts { verifier, registry, clock: clock.clone(), lookup }))
+}
+
+/// What tokens must be meant for.
+fn audiences(flags: &Flags) -> Vec<String> {
+    match &flags.accounts.api_audiences[..] {
+        [] => vec![flags.service_account_issuer[0].clone()],
+        given => given.to_vec(),
+    }
+}
+
+/// Where the keys are that sign tokens.
+fn keys_at(flags: &Flags, address: SocketAddr) -> String {
+    if let Some(given) = &flags.accounts.service_account_jwks_uri {
+        return given.clone();
+    }
+    let host = match &flags.connections.external_hostname {
+        Some(host) if host.contains(':') => host.clone(),
+        Some(host) => format!("{host}:{}", address.port()),
+        None => address.to_string(),
+    };
+    format!("https://{host}/openid/v1/jwks")
 }
 
 fn signing_key(config: &Config) -> Result<pki::Key> {

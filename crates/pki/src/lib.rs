@@ -10,6 +10,7 @@ mod claims;
 mod cluster;
 mod der;
 mod dir;
+mod handshakes;
 mod identity;
 mod jwks;
 mod jws;
@@ -26,6 +27,7 @@ pub use self::{
     claims::{Bound, Claims, Reference},
     cluster::{Cluster, ServerNames},
     dir::Dir,
+    handshakes::Handshakes,
     identity::{Identity, Trust},
     jwks::{key_set, openid_configuration},
     jws::{Jws, SIGNING_ALGORITHMS, WebKey},
@@ -56,6 +58,8 @@ pub enum Error {
     Random,
     #[error("signing failed")]
     Sign,
+    #[error("{0} is not supported")]
+    Unsupported(String),
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
 }

@@ -12,7 +12,7 @@ use rustls::{
 };
 use rustls_pki_types::CertificateDer;
 
-use crate::{Error, Pair, Trust, identity::roots};
+use crate::{Error, Handshakes, Pair, Trust, identity::roots};
 
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
@@ -43,7 +43,7 @@ pub fn server_config(pair: &Pair, clients: Option<&Trust>) -> Result<ServerConfi
 pub fn server_config_named(
     pair: &Pair,
     named: &[(Vec<String>, Pair)],
-    clients: &Trust,
+    (clients, handshakes): (&Trust, &Handshakes),
 ) -> Result<ServerConfig, Error> {
     let mut by_name = ByName { named: Vec::new(), other: certified(pair)? };
     for (names, pair) in named {
@@ -51,11 +51,12 @@ pub fn server_config_named(
         let names = names.iter().map(|name| name.trim_end_matches('.').to_lowercase());
         by_name.named.extend(names.map(|name| (name, key.clone())));
     }
-    let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()?
+    let mut config = handshakes
+        .builder()?
         .with_client_cert_verifier(clients.verifier())
         .with_cert_resolver(Arc::new(by_name));
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    let protocols = if handshakes.http2 { &PROTOCOLS[..] } else { &PROTOCOLS[1..] };
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Ok(config)
 }
 

@@ -16,6 +16,8 @@ pub struct Limits {
     /// Seats that only leases, node status and administrators can take.
     pub reserved: usize,
     pub watch_min: Duration,
+    /// Requests at once on a connection of HTTP/2; `None`: only HTTP/1.1 is spoken.
+    pub streams: Option<u32>,
 }
 
 impl Default for Limits {
@@ -28,6 +30,7 @@ impl Default for Limits {
             writes: 200,
             reserved: 100,
             watch_min: Duration::from_mins(30),
+            streams: Some(1000),
         }
     }
 }

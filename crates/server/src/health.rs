@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Query, Reply, respond::raw};
+use crate::{Query, Reply, metrics::Metrics, respond::raw};
 
 /// One thing that must hold. `Err` says why it does not.
 #[derive(Clone)]
@@ -30,16 +30,24 @@ impl Check {
 }
 
 /// Answers `/livez`, `/readyz`, `/healthz` and what is below them.
-pub(crate) fn answer(checks: &[Check], path: &str, query: &Query) -> Option<Reply> {
+pub(crate) fn answer(
+    checks: &[Check],
+    path: &str,
+    query: &Query,
+    metrics: &Metrics,
+) -> Option<Reply> {
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     let root = parts.next()?;
+    let root = ["livez", "readyz", "healthz"].into_iter().find(|own| *own == root)?;
     let of = |check: &&Check| root == "readyz" || check.live;
-    if !matches!(root, "livez" | "readyz" | "healthz") {
-        return None;
-    }
+    let hold = |check: &Check| {
+        let held = (check.check)();
+        metrics.slis.observe(check.name, root, held.is_ok());
+        held
+    };
     if let Some(name) = parts.next().filter(|name| !name.is_empty()) {
         let check = checks.iter().filter(of).find(|check| check.name == name)?;
-        return Some(match (check.check)() {
+        return Some(match hold(check) {
             Ok(()) => raw(200, PLAIN, b"ok".to_vec()),
             Err(why) => raw(500, PLAIN, format!("internal server error: {why}\n").into_bytes()),
         });
@@ -47,8 +55,11 @@ pub(crate) fn answer(checks: &[Check], path: &str, query: &Query) -> Option<Repl
     let excluded = query.all("exclude");
     let (mut text, mut well) = (String::new(), true);
     for check in checks.iter().filter(of) {
-        let line = match (check.check)() {
-            _ if excluded.contains(&check.name) => format!("[+]{} excluded: ok\n", check.name),
+        if excluded.contains(&check.name) {
+            text.push_str(&format!("[+]{} excluded: ok\n", check.name));
+            continue;
+        }
+        let line = match hold(check) {
             Ok(()) => format!("[+]{} ok\n", check.name),
             Err(_) => {
                 well = false;

@@ -67,6 +67,7 @@ pub use self::{
     health::Check,
     kinds::{Kinds, Served},
     listen::{Listening, Tls},
+    metrics::{Histogram, Report},
     outward::Remote,
     query::{Query, unescaped},
     registry::{
@@ -74,7 +75,9 @@ pub use self::{
         Selection, Start, Watch, other_uid, uid,
     },
     request::{Request, RequestInfo},
-    respond::{object_reply, reply_as, status_reply, status_reply_as, text_reply},
+    respond::{
+        object_reply, plain_reply, reply_as, status_reply, status_reply_as, text_reply, warn,
+    },
     route::{Handle, Handler, Handling},
     server::Server,
     transform::{Identity, Transform},

@@ -2,6 +2,7 @@
 
 mod histogram;
 mod process;
+mod slis;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +16,7 @@ use std::{
 
 use object::Text;
 
-use self::histogram::Histogram;
+pub use self::histogram::Histogram;
 use crate::{Config, RequestInfo};
 
 const SECONDS: &[f64] = &[
@@ -42,6 +43,12 @@ const PLAIN: &[&str] = &[
     "/api",
 ];
 
+/// Somebody who adds to what `/metrics` says.
+pub trait Report: fmt::Debug + Send + Sync {
+    /// Writes lines in the form that Prometheus reads.
+    fn report(&self, out: &mut String);
+}
+
 #[derive(Debug)]
 pub(crate) struct Metrics {
     requests: Mutex<HashMap<Labels, Requests>>,
@@ -49,6 +56,7 @@ pub(crate) struct Metrics {
     pub(crate) reading: AtomicU64,
     pub(crate) writing: AtomicU64,
     pub(crate) handshake_errors: AtomicU64,
+    pub(crate) slis: slis::Slis,
     pub(crate) known: Histogram,
     pub(crate) unknown: Histogram,
     pub(crate) allowed: Histogram,
@@ -112,6 +120,7 @@ impl Default for Metrics {
             unknown: decisions(),
             allowed: decisions(),
             denied: decisions(),
+            slis: slis::Slis::default(),
         }
     }
 }

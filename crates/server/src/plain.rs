@@ -26,7 +26,7 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
     if path.starts_with("//") {
         return Ok(no_page());
     }
-    if let Some(reply) = health::answer(&server.checks, &path, &request.query) {
+    if let Some(reply) = health::answer(&server.checks, &path, &request.query, &server.metrics) {
         return Ok(reply);
     }
     if let Some(reply) = discovery::answer(server, &path, &request.head.headers) {
@@ -46,12 +46,14 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
             Ok(raw(200, "application/json", text))
         }
         "/" => Ok(object_reply(200, &index(server))),
+        "/metrics/slis" => Ok(raw(200, METRICS, server.metrics.slis.text())),
         "/metrics" if request.info.verb == "delete" => {
             server.metrics.reset();
             Ok(raw(200, "text/plain; charset=utf-8", b"metrics reset\n".to_vec()))
         }
         "/metrics" => {
-            let text = server.metrics.text(&server.config, &stored(server));
+            let mut text = server.metrics.text(&server.config, &stored(server));
+            server.reports.iter().for_each(|report| report.report(&mut text));
             Ok(raw(200, METRICS, text.into_bytes()))
         }
         path => {

@@ -77,6 +77,11 @@ pub fn object_reply(code: u16, object: &Value) -> Reply {
     raw(code, Form::JSON.media_type(), line(object))
 }
 
+/// Text for people.
+pub fn plain_reply(text: String) -> Reply {
+    raw(200, "text/plain; charset=utf-8", text)
+}
+
 pub(crate) fn raw(code: u16, media_type: &'static str, body: impl Into<Bytes>) -> Reply {
     let mut reply = Response::new(full(body));
     *reply.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -114,7 +119,8 @@ pub(crate) fn streaming(media_type: &'static str, body: Body) -> Reply {
     reply
 }
 
-pub(crate) fn warn(headers: &mut HeaderMap, warnings: &[String]) {
+/// Tells the caller something besides.
+pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
     for warning in warnings {
         let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {

@@ -38,7 +38,7 @@ use tracing::debug;
 
 use crate::{
     Aggregate, Audit, AuditStage, Authenticate, Authorize, Check, Config, Edge, Flow, Handler,
-    Peer, Query, Registry, Reply, Request, RequestInfo, Seat, Shutdown, User,
+    Peer, Query, Registry, Reply, Report, Request, RequestInfo, Seat, Shutdown, User,
     audit::{Trail, recorded},
     bell::Bell,
     body::{counted, full},
@@ -75,6 +75,8 @@ pub struct Server {
     /// The first that has an opinion decides.
     pub authorizers: Vec<Arc<dyn Authorize>>,
     pub checks: Vec<Check>,
+    /// Who adds to what `/metrics` says.
+    pub reports: Vec<Arc<dyn Report>>,
     /// Who is handled first when there is too much; without it, a bound on all.
     pub flow: Option<Arc<dyn Flow>>,
     /// What others serve.
@@ -118,6 +120,7 @@ impl Server {
             authenticators: Vec::new(),
             authorizers: Vec::new(),
             checks: vec![shutdown],
+            reports: Vec::new(),
             aggregate: None,
             audit: None,
             flow: None,
@@ -213,9 +216,12 @@ impl Server {
             .http2()
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX))
-            .max_concurrent_streams(1000)
+            .max_concurrent_streams(self.config.limits.streams)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
+        if self.config.limits.streams.is_none() {
+            builder = builder.http1_only();
+        }
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
         let mut driving = streams.drive(Box::pin(connection.into_owned()), outgoing);
         let ended = tokio::select! {

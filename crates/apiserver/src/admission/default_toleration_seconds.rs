@@ -1,4 +1,4 @@
-//! DefaultTolerationSeconds: pods stay for five minutes on a node that is lost.
+//! DefaultTolerationSeconds: pods stay for a while, usually five minutes, on a node that is lost.
 
 use api::core::{Pod, Toleration};
 use object::View;
@@ -6,10 +6,10 @@ use ref_cast::RefCast;
 use server::{Admission, Admit, Admitting, Operation};
 
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
-const SECONDS: i64 = 300;
 
+/// How long for each of the taints.
 #[derive(Debug)]
-pub(super) struct DefaultTolerationSeconds;
+pub(super) struct DefaultTolerationSeconds(pub(super) [i64; 2]);
 
 impl Admit for DefaultTolerationSeconds {
     fn name(&self) -> &'static str {
@@ -18,14 +18,14 @@ impl Admit for DefaultTolerationSeconds {
 
     fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
         if admission.is("", "pods") && admission.operation != Operation::Delete {
-            tolerate(&mut admission.object);
+            tolerate(&mut admission.object, self.0);
         }
         Box::pin(async { Ok(()) })
     }
 }
 
-fn tolerate(pod: &mut object::Value) {
-    for taint in TAINTS {
+fn tolerate(pod: &mut object::Value, seconds: [i64; 2]) {
+    for (taint, seconds) in TAINTS.into_iter().zip(seconds) {
         let tolerations = Pod::view(pod).spec().tolerations();
         let tolerated = tolerations.iter().any(|own| {
             (own.key() == taint || own.key().is_empty())
@@ -36,7 +36,7 @@ fn tolerate(pod: &mut object::Value) {
                 .with_key(taint)
                 .with_operator("Exists")
                 .with_effect("NoExecute")
-                .with_toleration_seconds(SECONDS);
+                .with_toleration_seconds(seconds);
             Pod::ref_cast_mut(pod).spec_mut().tolerations_mut().push(toleration);
         }
     }

@@ -43,12 +43,16 @@ use object::{Status, Value};
 use server::{Admission, Admit, Attributes, Authorize, Decision, Page, Selection, User};
 use store::Version;
 
-pub(crate) use self::{config::PluginConfigs, policy::HookConditions};
+pub(crate) use self::{config::PluginConfigs, policy::HookConditions, webhook::Tally as HookTally};
 use crate::authz::Rbac;
 
 /// What plugins work with.
 #[derive(Clone, Debug)]
 pub(crate) struct Tools {
+    /// What hooks said.
+    pub(crate) hooks: Arc<HookTally>,
+    /// How many seconds pods stay on a node that is not ready, or cannot be reached.
+    pub(crate) tolerations: [i64; 2],
     pub(crate) rbac: Rbac,
     pub(crate) rights: Rights,
     pub(crate) configs: PluginConfigs,
@@ -115,8 +119,8 @@ const PLUGINS: &[Entry] = &[
         Ok(Arc::new(pod_node_selector::PodNodeSelector::new(&config)))
     }),
     on("Priority", |_| Ok(Arc::new(priority::Priority))),
-    on("DefaultTolerationSeconds", |_| {
-        Ok(Arc::new(default_toleration_seconds::DefaultTolerationSeconds))
+    on("DefaultTolerationSeconds", |tools| {
+        Ok(Arc::new(default_toleration_seconds::DefaultTolerationSeconds(tools.tolerations)))
     }),
     off("PodTolerationRestriction", |_| {
         Ok(Arc::new(pod_toleration_restriction::PodTolerationRestriction))
@@ -160,13 +164,13 @@ const PLUGINS: &[Entry] = &[
         Ok(Arc::new(policy::Mutating::new(tools.rights.clone())))
     }),
     on("MutatingAdmissionWebhook", |tools| {
-        Ok(Arc::new(webhook::Mutating(tools.conditions.clone())))
+        Ok(Arc::new(webhook::Mutating(tools.conditions.clone(), tools.hooks.clone())))
     }),
     on("ValidatingAdmissionPolicy", |tools| {
         Ok(Arc::new(policy::Validating::new(tools.rights.clone())))
     }),
     on("ValidatingAdmissionWebhook", |tools| {
-        Ok(Arc::new(webhook::Validating(tools.conditions.clone())))
+        Ok(Arc::new(webhook::Validating(tools.conditions.clone(), tools.hooks.clone())))
     }),
     on("ResourceQuota", |_| Ok(Arc::new(resource_quota::ResourceQuota))),
     off("AlwaysDeny", |_| Ok(Arc::new(always::AlwaysDeny))),

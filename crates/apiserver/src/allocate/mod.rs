@@ -16,9 +16,7 @@ use std::{net::IpAddr, ops::RangeInclusive, sync::Arc};
 use api::core::{Service, ServicePort};
 use object::{List, Status, Value, View};
 use schema::{Errors, Path};
-use server::{
-    Admission, Claim, Claimed, Claiming, Operation, Outcome, Registry, Served, Settling,
-};
+use server::{Admission, Claim, Claimed, Claiming, Operation, Outcome, Registry, Served, Settling};
 use tracing::warn;
 
 use self::{
@@ -65,7 +63,7 @@ impl Services {
 
     async fn take(&self, write: &mut Admission<'_>) -> Result<Taken, Status> {
         let old = write.old.map(Service::view);
-        let had = old.map(Places::of).unwrap_or_default();
+        let had = old.filter(|_| !write.dry_run).map(Places::of).unwrap_or_default();
         let owner = (write.namespace.to_string(), write.name.to_string());
         let mut taken = Taken {
             all: self.ports.clone(),
@@ -89,8 +87,8 @@ impl Services {
         }
         taken.has = Places::of(&service);
         if write.dry_run {
-            taken.had = taken.has.clone(); // nothing changes hands
-            taken.taken = Places::default();
+            // Nothing changes hands.
+            (taken.has, taken.taken) = (Places::default(), Places::default());
         }
         write.object = service.into();
         Ok(taken)
@@ -156,9 +154,9 @@ async fn address(
         list[at] = ip.to_string();
         Some(list[at].clone())
     } else {
-        let ip: IpAddr = list[at].parse().map_err(|_| {
-            Status::internal(format!("failed to parse service IP {:?}", list[at]))
-        })?;
+        let ip: IpAddr = list[at]
+            .parse()
+            .map_err(|_| Status::internal(format!("failed to parse service IP {:?}", list[at])))?;
         let taken = addresses.exactly(ip).await;
         taken.map_err(|why| invalid(&list, format!("failed to allocate IP {}: {why}", list[at])))?
     };

@@ -52,7 +52,8 @@ impl NodePorts {
         for _ in 0..TRIES {
             let mut stored = self.stored()?;
             if stored.revision == 0 {
-                let why = "cannot allocate resources of type servicenodeportallocations at this time";
+                let why =
+                    "cannot allocate resources of type servicenodeportallocations at this time";
                 return Err(Status::failure(500, "", why));
             } else if stored.range != text(&self.range) {
                 let why = "the provided range does not match the current range";

@@ -45,7 +45,9 @@ impl<'a> Ports<'a> {
         if service.spec().needs_health_check() && !kept {
             let port = service.spec().health_check_node_port();
             if port == 0 {
-                service.spec_mut().set_health_check_node_port(self.next("a HealthCheck NodePort 0")?);
+                service
+                    .spec_mut()
+                    .set_health_check_node_port(self.next("a HealthCheck NodePort 0")?);
             } else if let Err(why) = self.take(port) {
                 let why =
                     format!("failed to allocate requested HealthCheck NodePort {port}: {why}");

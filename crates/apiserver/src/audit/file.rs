@@ -27,12 +27,14 @@ pub(crate) struct LogFile {
     /// `-`: standard output.
     path: PathBuf,
     rotation: Rotation,
+    /// Whether events are lines of text.
+    legacy: bool,
     open: Mutex<Option<(File, u64)>>,
 }
 
 impl LogFile {
-    pub(crate) fn open(path: &Path, rotation: Rotation) -> Result<Self> {
-        let this = Self { path: path.to_owned(), rotation, open: Mutex::default() };
+    pub(crate) fn open(path: &Path, rotation: Rotation, legacy: bool) -> Result<Self> {
+        let this = Self { path: path.to_owned(), rotation, legacy, open: Mutex::default() };
         if path != Path::new("-") {
             let file = append(path).with_context(|| format!("cannot open {}", path.display()))?;
             *this.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
@@ -107,7 +109,8 @@ fn append(path: &Path) -> io::Result<(File, u64)> {
 
 impl Sink for LogFile {
     fn keep(&self, event: &Value) {
-        let mut line = to_json(event);
+        let mut line =
+            if self.legacy { super::line::line(event).into_bytes() } else { to_json(event) };
         line.push(b'\n');
         if let Err(error) = self.write(&line) {
             error!(%error, "an audit event is lost");
@@ -124,7 +127,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("audit.log");
         let rotation = Rotation { megabytes: 1, backups: 1, days: 0 };
-        let log = LogFile::open(&path, rotation).unwrap();
+        let log = LogFile::open(&path, rotation, false).unwrap();
         let line = vec![b'x'; 600 << 10];
         for _ in 0..4 {
             log.write(&line).unwrap();

@@ -9,8 +9,6 @@ use tracing::warn;
 
 use super::Sink;
 
-/// So many wait to be sent; more are lost.
-const QUEUE: usize = 10_000;
 const WITHIN: Duration = Duration::from_secs(30);
 const TRIES: u32 = 5;
 
@@ -19,6 +17,8 @@ const TRIES: u32 = 5;
 pub(crate) struct Batching {
     pub(crate) most: usize,
     pub(crate) wait: Duration,
+    /// So many wait to be sent; more are lost.
+    pub(crate) waiting: usize,
 }
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Sender {
 
 impl AuditWebhook {
     pub(crate) fn new(remote: Remote, batching: Batching) -> (Arc<Self>, Sender) {
-        let (sender, receiver) = mpsc::channel(QUEUE);
+        let (sender, receiver) = mpsc::channel(batching.waiting);
         (Arc::new(Self { queue: sender }), Sender { remote, batching, queue: receiver })
     }
 }

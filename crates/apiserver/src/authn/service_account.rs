@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
-use object::{Clock, Object, Status, View};
+use object::{Bytes, Clock, Object, Status, View};
 use pki::{Claims, Reference, Refusal, Verifier};
 use server::{Authenticate, Authenticating, Peer, Registry, User};
 
@@ -12,6 +12,8 @@ pub(crate) struct ServiceAccounts {
     pub(crate) verifier: Verifier,
     pub(crate) registry: Arc<OnceLock<Arc<Registry>>>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Whether a token that lives in a secret ends with it.
+    pub(crate) lookup: bool,
 }
 
 impl ServiceAccounts {
@@ -24,12 +26,15 @@ impl ServiceAccounts {
         let wanted = if audiences.is_empty() { &self.verifier.audiences } else { audiences };
         let verified = self.verifier.verify(token, wanted, self.clock.now())?;
         let claims = &verified.claims;
-        self.check(claims)?;
+        self.check(claims, token)?;
         Ok((user(claims), verified.audiences))
     }
 
     /// What the token is bound to must still be there, and be the same.
-    fn check(&self, claims: &Claims) -> Result<(), Refusal> {
+    fn check(&self, claims: &Claims, token: &str) -> Result<(), Refusal> {
+        if claims.is_legacy() && !self.lookup {
+            return Ok(());
+        }
         let registry = self.registry.get().ok_or(Refusal::Invalid("the server is starting"))?;
         let (namespace, name, uid) = claims.service_account();
         let is = |group: &str, plural: &str, namespace: &str, name: &str, uid: &str| {
@@ -39,6 +44,9 @@ impl ServiceAccounts {
         };
         if !is("", "serviceaccounts", namespace, name, uid) {
             return Err(Refusal::Invalid("the service account is gone"));
+        }
+        if claims.is_legacy() {
+            return in_secret(registry, claims, token);
         }
         let Some(bound) = &claims.bound else { return Ok(()) };
         let there = |reference: &Option<Reference>, plural: &str, namespace: &str| {
@@ -53,6 +61,22 @@ impl ServiceAccounts {
             return Err(Refusal::Invalid("the node that the token is bound to is gone"));
         }
         Ok(())
+    }
+}
+
+/// The secret that a token lives in must still be there, and hold it.
+fn in_secret(registry: &Registry, claims: &Claims, token: &str) -> Result<(), Refusal> {
+    let (namespace, ..) = claims.service_account();
+    let secrets = registry.kind("", "secrets").map_err(|_| Refusal::NotOurs)?;
+    let found = registry.get(&secrets, namespace, &claims.legacy_secret);
+    let found = found.map_err(|_| Refusal::Invalid("Token has been invalidated"))?;
+    if Object::view(&found.object).metadata().is_terminating() {
+        return Err(Refusal::Invalid("Token has been invalidated"));
+    }
+    let kept = found.object.get("data").get("token").as_str().and_then(Bytes::decode);
+    match kept.is_some_and(|kept| kept == token.as_bytes()) {
+        true => Ok(()),
+        false => Err(Refusal::Invalid("Token does not match server's copy")),
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use object::{Object, Status, Value, View};
 use server::{Call, Registry, User};
 
-pub(crate) use self::system::{Facts, publish};
+pub(crate) use self::system::{Authorities, Facts, publish, tell_authorities};
 
 /// The server acting for itself.
 pub(crate) fn own_call() -> Call {

@@ -14,9 +14,15 @@ pub(crate) struct Facts {
     pub(crate) port: u16,
     pub(crate) service_ip: IpAddr,
     pub(crate) service_ranges: Vec<String>,
-    pub(crate) client_ca: String,
-    pub(crate) front_proxy_ca: String,
+    pub(crate) authorities: Authorities,
     pub(crate) flags: Flags,
+}
+
+/// Whose certificates this server believes, in PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct Authorities {
+    pub(crate) clients: String,
+    pub(crate) proxies: String,
 }
 
 pub(super) fn objects() -> Vec<Value> {
@@ -48,20 +54,37 @@ pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), St
     second_range(registry, service_ranges).await?;
     ready(registry, service_ranges).await?;
     let family = if service_ip.is_ipv4() { "IPv4" } else { "IPv6" };
-    make(registry, tree(&format!(
+    let mut service = tree(&format!(
         r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"kubernetes","namespace":"default",
         "labels":{{"component":"apiserver","provider":"kubernetes"}}}},
         "spec":{{"clusterIP":"{service_ip}","clusterIPs":["{service_ip}"],"type":"ClusterIP",
         "ipFamilies":["{family}"],"ipFamilyPolicy":"SingleStack","sessionAffinity":"None",
         "ports":[{{"name":"https","port":443,"protocol":"TCP","targetPort":{port}}}]}}}}"#
-    ))).await?;
-    put(registry, authentication(facts), "", "configmaps").await?;
+    ));
+    let on_nodes = facts.flags.whole.kubernetes_service_node_port;
+    if on_nodes != 0 {
+        let mut port = service["spec"]["ports"].items()[0].clone();
+        port["nodePort"] = i64::from(on_nodes).into();
+        service["spec"]["ports"] = [port].into_iter().collect();
+        service["spec"]["type"] = "NodePort".into();
+    }
+    make(registry, service).await?;
+    tell_authorities(registry, &facts.flags, &facts.authorities).await?;
     let mut tracking = tree(
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"kube-system",
         "name":"kube-apiserver-legacy-service-account-token-tracking"}}"#,
     );
     tracking["data"]["since"] = Time::text(registry.clock().now())[..10].into();
     make(registry, tracking).await
+}
+
+/// Tells extension servers whom to believe, as this server does.
+pub(crate) async fn tell_authorities(
+    registry: &Registry,
+    flags: &Flags,
+    authorities: &Authorities,
+) -> Result<(), Status> {
+    put(registry, authentication(flags, authorities), "", "configmaps").await
 }
 
 /// A cluster may get a second family of addresses later.
@@ -104,15 +127,14 @@ async fn ready(registry: &Registry, ranges: &[String]) -> Result<(), Status> {
     registry.change(&mut own_call(), &kind, key, "status", change).await.map(drop)
 }
 
-fn authentication(facts: &Facts) -> Value {
+fn authentication(flags: &Flags, authorities: &Authorities) -> Value {
     let mut map = tree(
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{
         "name":"extension-apiserver-authentication","namespace":"kube-system"}}"#,
     );
     let data = &mut map["data"];
-    data["client-ca-file"] = facts.client_ca.as_str().into();
-    data["requestheader-client-ca-file"] = facts.front_proxy_ca.as_str().into();
-    let flags = &facts.flags;
+    data["client-ca-file"] = authorities.clients.as_str().into();
+    data["requestheader-client-ca-file"] = authorities.proxies.as_str().into();
     let own = ["front-proxy-client".to_owned()];
     let given = flags.requestheader_client_ca_file.is_some();
     let allowed = if given { &*flags.requestheader_allowed_names } else { &own };

@@ -3,13 +3,21 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use api::flowcontrol::PriorityLevelConfiguration;
 use object::{Lens, Status, Text};
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
+
+use super::{
+    demand::{Bounds, Demand, Seen, Wish, float},
+    tally::{Refusal, Tally},
+};
 
 /// Nobody waits longer.
 const LONGEST: Duration = Duration::from_secs(15);
@@ -19,8 +27,11 @@ const BUSY: &str = "Too many requests, please try again later.";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     uid: Text,
-    exempt: bool,
+    pub(super) exempt: bool,
     pub(super) shares: i64,
+    /// How much of its seats may be lent, and how much may be borrowed: in percent of its own.
+    lends: i64,
+    borrows: Option<i64>,
     /// 0: nobody waits.
     queues: usize,
     hand: usize,
@@ -44,63 +55,125 @@ impl Shape {
             uid: level.metadata().uid().into(),
             exempt,
             shares: shares.unwrap_or(if exempt { 0 } else { 30 }).max(0),
+            lends: part.get("lendablePercent").as_i64().unwrap_or(0).clamp(0, 100),
+            borrows: part.get("borrowingLimitPercent").as_i64().filter(|percent| *percent >= 0),
             queues: if queues { number("queues", 64) } else { 0 },
             hand: number("handSize", 8),
             longest: number("queueLengthLimit", 50),
         }
     }
 
-    /// This level's part of all seats, at least one if it has a share at all.
-    pub(super) fn limit(&self, seats: usize, shares: i64) -> usize {
+    /// This level's part of all seats, at least one if it has a share at all, and between
+    /// what that may change.
+    pub(super) fn bounds(&self, seats: usize, shares: i64) -> Bounds {
         let (own, all) = (self.shares, shares.max(1));
         let part = i64::try_from(seats).unwrap_or(i64::MAX).saturating_mul(own);
-        usize::try_from((part + all - 1) / all).unwrap_or_default()
+        let nominal = (part + all - 1) / all;
+        let percent = |percent: i64| (nominal.saturating_mul(percent) + 50) / 100;
+        let count = |n: i64| usize::try_from(n).unwrap_or_default();
+        let more = self.borrows.map_or(seats, |borrows| count(percent(borrows)));
+        Bounds {
+            nominal: count(nominal),
+            lower: count(nominal - percent(self.lends)),
+            upper: count(nominal) + more,
+        }
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Level {
     state: Arc<Mutex<State>>,
+    began: Instant,
 }
 
 #[derive(Debug, Default)]
 struct State {
     shape: Shape,
+    bounds: Bounds,
+    /// What it has now.
     limit: usize,
     executing: usize,
-    queues: Vec<VecDeque<oneshot::Sender<Held>>>,
+    /// In all queues.
+    waiting: usize,
+    queues: Vec<VecDeque<Waiting>>,
     /// The queue whose turn is next.
     next: usize,
+    demand: Demand,
+    seen: Seen,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    turn: oneshot::Sender<Held>,
+    who: Who,
+}
+
+/// A request that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Who {
+    pub(super) schema: Text,
+    pub(super) flow: Text,
+    /// In microseconds since 1970.
+    pub(super) arrived: i64,
 }
 
 /// A place among those that are handled; given on when dropped, wherever that happens: in
 /// the hands of who has it, or on the way to who has gone meanwhile.
 #[derive(Debug)]
-pub(super) struct Held(Option<Arc<Mutex<State>>>);
+pub(super) struct Held(Option<Level>);
+
+/// What is told of a level.
+#[derive(Clone, Debug)]
+pub(super) struct Sight {
+    pub(super) bounds: Bounds,
+    pub(super) limit: usize,
+    pub(super) seen: Seen,
+    pub(super) executing: usize,
+    pub(super) queues: Vec<Vec<Who>>,
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(state) = self.0.take() {
-            state.lock().unwrap_or_else(PoisonError::into_inner).release(&state);
+        if let Some(level) = self.0.take() {
+            level.state().release(&level);
         }
     }
 }
 
 impl State {
-    /// Gives the place to who waits next, in turn by queue; or takes it back.
-    fn release(&mut self, own: &Arc<Mutex<Self>>) {
+    /// Gives the place to who waits next, or takes it back.
+    fn release(&mut self, own: &Level) {
+        self.executing = self.executing.saturating_sub(1);
+        self.dispatch(own);
+    }
+
+    /// Lets those in who have waited and for whom there is a place, in turn by queue.
+    fn dispatch(&mut self, own: &Level) {
+        while self.executing < self.limit && self.admit_one(own) {}
+        self.count(own);
+    }
+
+    fn admit_one(&mut self, own: &Level) -> bool {
         let count = self.queues.len();
         for step in 0..count {
             let at = (self.next + step) % count;
             while let Some(waiting) = self.queues[at].pop_front() {
-                let Err(mut held) = waiting.send(Held(Some(own.clone()))) else {
+                self.waiting -= 1;
+                self.executing += 1;
+                let Err(mut held) = waiting.turn.send(Held(Some(own.clone()))) else {
                     self.next = (at + 1) % count;
-                    return;
+                    return true;
                 };
                 held.0 = None; // who waited has gone; the place is still here
+                self.executing -= 1;
             }
         }
-        self.executing = self.executing.saturating_sub(1);
+        false
+    }
+
+    fn count(&mut self, own: &Level) {
+        let wanted = self.executing + self.waiting;
+        self.demand.set(own.began.elapsed().as_secs_f64(), wanted);
     }
 
     /// The shortest of the queues that a flow is dealt.
@@ -121,48 +194,136 @@ impl State {
     }
 }
 
+impl Default for Level {
+    fn default() -> Self {
+        Self { state: Arc::default(), began: Instant::now() }
+    }
+}
+
 impl Level {
     pub(super) fn uid(&self) -> Text {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).shape.uid.clone()
+        self.state().shape.uid.clone()
     }
 
     /// Takes over a configuration; those who wait go on waiting.
-    pub(super) fn set(&self, shape: Shape, limit: usize) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn set(&self, shape: Shape, bounds: Bounds) {
+        let mut state = self.state();
         let waiting = state.queues.iter().skip(shape.queues).any(|queue| !queue.is_empty());
         if !waiting {
             state.queues.resize_with(shape.queues, VecDeque::new);
         }
-        state.shape = shape;
-        state.limit = limit;
+        if state.bounds != bounds {
+            state.limit = bounds.nominal;
+        }
+        (state.shape, state.bounds) = (shape, bounds);
+        state.dispatch(self);
     }
 
-    /// A place, now or after waiting; `None`: this level has no bound.
-    pub(super) async fn take(&self, flow: u64) -> Result<Option<Held>, Status> {
-        let busy = || Status::too_many_requests(BUSY, 1);
+    /// What it could use, by what it needed since the last time this was asked.
+    pub(super) fn wish(&self) -> (bool, Wish) {
+        let mut state = self.state();
+        let before = state.seen;
+        state.seen = state.demand.take(self.began.elapsed().as_secs_f64(), before);
+        let (bounds, seen) = (state.bounds, state.seen);
+        let least = float(bounds.lower);
+        if state.shape.exempt {
+            let lower = least.max(seen.most);
+            return (true, Wish { target: lower, lower, upper: lower });
+        }
+        let lower = least.max(seen.most.min(float(bounds.nominal)));
+        (false, Wish { target: lower.max(seen.smoothed), lower, upper: float(bounds.upper) })
+    }
+
+    /// So many seats it has from now on.
+    pub(super) fn lend(&self, limit: usize) {
+        let mut state = self.state();
+        state.limit = limit;
+        state.dispatch(self);
+    }
+
+    pub(super) fn sight(&self) -> Sight {
+        let state = self.state();
+        let queues = state.queues.iter().map(|queue| queue.iter().map(|own| own.who.clone()));
+        Sight {
+            bounds: state.bounds,
+            limit: state.limit,
+            seen: state.seen,
+            executing: state.executing,
+            queues: queues.map(Iterator::collect).collect(),
+        }
+    }
+
+    /// A place, now or after waiting.
+    pub(super) async fn take(
+        &self,
+        flow: u64,
+        who: impl FnOnce() -> Who,
+        tally: &Tally,
+    ) -> Result<Held, Status> {
+        let came = Instant::now();
+        let refuse = |why: Refusal| {
+            tally.refuses(why, came.elapsed().as_secs_f64());
+            Status::too_many_requests(BUSY, 1)
+        };
         let turn = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.shape.exempt {
-                return Ok(None);
-            }
-            if state.executing < state.limit {
+            let mut state = self.state();
+            if state.shape.exempt || state.executing < state.limit {
                 state.executing += 1;
-                return Ok(Some(Held(Some(self.state.clone()))));
+                state.count(self);
+                tally.begins(0.0);
+                return Ok(Held(Some(self.clone())));
             }
             if state.queues.is_empty() {
-                return Err(busy());
+                return Err(refuse(Refusal::Limit));
             }
             let at = state.choose(flow);
             if state.queues[at].len() >= state.shape.longest {
-                return Err(busy());
+                return Err(refuse(Refusal::QueueFull));
             }
             let (sender, turn) = oneshot::channel();
-            state.queues[at].push_back(sender);
+            state.queues[at].push_back(Waiting { turn: sender, who: who() });
+            state.waiting += 1;
+            state.count(self);
             turn
         };
-        match timeout(LONGEST, turn).await {
-            Ok(Ok(held)) => Ok(Some(held)),
-            _ => Err(busy()),
+        let waits = Waits::new(tally);
+        let turn = timeout(LONGEST, turn).await;
+        waits.over();
+        match turn {
+            Ok(Ok(held)) => {
+                tally.begins(came.elapsed().as_secs_f64());
+                Ok(held)
+            }
+            _ => Err(refuse(Refusal::TimedOut)),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts who waits, also if he gives up.
+struct Waits<'a>(Option<&'a Tally>);
+
+impl<'a> Waits<'a> {
+    fn new(tally: &'a Tally) -> Self {
+        tally.waiting.fetch_add(1, Relaxed);
+        Self(Some(tally))
+    }
+
+    fn over(mut self) {
+        if let Some(tally) = self.0.take() {
+            tally.waiting.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        if let Some(tally) = self.0.take() {
+            tally.waiting.fetch_sub(1, Relaxed);
+            tally.rejected[Refusal::Cancelled as usize].fetch_add(1, Relaxed);
         }
     }
 }
@@ -173,37 +334,78 @@ mod tests {
 
     fn level(limit: usize, queues: usize, longest: usize) -> Level {
         let level = Level::default();
-        level.set(Shape { queues, hand: 1, longest, ..Shape::default() }, limit);
+        let bounds = Bounds { nominal: limit, lower: 0, upper: 10 };
+        level.set(Shape { queues, hand: 1, longest, ..Shape::default() }, bounds);
         level
+    }
+
+    async fn take(level: &Level, tally: &Tally) -> Result<Held, Status> {
+        let who = || Who { schema: "s".into(), flow: "f".into(), arrived: 0 };
+        level.take(0, who, tally).await
+    }
+
+    async fn waits<T>(future: &mut std::pin::Pin<Box<impl Future<Output = T>>>) -> bool {
+        std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending()))
+            .await
     }
 
     #[tokio::test]
     async fn who_comes_too_late_waits_or_is_sent_away() {
-        let strict = level(1, 0, 0);
-        let first = strict.take(1).await.unwrap();
-        assert_eq!(strict.take(2).await.unwrap_err().code(), 429);
+        let (strict, tally) = (level(1, 0, 0), Tally::default());
+        let first = take(&strict, &tally).await.unwrap();
+        assert_eq!(take(&strict, &tally).await.unwrap_err().code(), 429);
         drop(first);
-        assert!(strict.take(2).await.is_ok());
+        assert!(take(&strict, &tally).await.is_ok());
+        assert_eq!(tally.rejected[Refusal::Limit as usize].load(Relaxed), 1);
     }
 
     #[tokio::test]
     async fn a_place_goes_to_who_waits() {
-        let level = level(1, 2, 1);
-        let first = level.take(0).await.unwrap();
-        let mut second = Box::pin(level.take(0));
-        let waiting = std::future::poll_fn(|cx| {
-            std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())
-        });
-        assert!(waiting.await, "nobody is done yet");
-        assert_eq!(level.take(0).await.unwrap_err().code(), 429, "the queue is full");
+        let (level, tally) = (level(1, 2, 1), Tally::default());
+        let first = take(&level, &tally).await.unwrap();
+        let mut second = Box::pin(take(&level, &tally));
+        assert!(waits(&mut second).await, "nobody is done yet");
+        assert_eq!(level.sight().queues.concat().len(), 1);
+        assert_eq!(take(&level, &tally).await.unwrap_err().code(), 429, "the queue is full");
         drop(first);
-        assert!(second.await.unwrap().is_some());
+        assert!(second.await.is_ok());
+        assert_eq!(level.sight().executing, 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_lent_is_used_at_once_and_given_back_when_it_is_free() {
+        let (level, tally) = (level(1, 1, 5), Tally::default());
+        let first = take(&level, &tally).await.unwrap();
+        let mut second = Box::pin(take(&level, &tally));
+        assert!(waits(&mut second).await);
+        assert!(level.wish().1.lower < 1.5, "more than its own is not sure");
+        level.lend(2);
+        let second = second.await.unwrap();
+        level.lend(1);
+        let mut third = Box::pin(take(&level, &tally));
+        assert!(waits(&mut third).await);
+        drop(first);
+        assert!(waits(&mut third).await, "one seat was another's");
+        drop(second);
+        assert!(third.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_is_counted() {
+        let (level, tally) = (level(0, 1, 5), Tally::default());
+        let mut first = Box::pin(take(&level, &tally));
+        assert!(waits(&mut first).await);
+        assert_eq!(tally.waiting.load(Relaxed), 1);
+        drop(first);
+        assert_eq!(tally.waiting.load(Relaxed), 0);
+        assert_eq!(tally.rejected[Refusal::Cancelled as usize].load(Relaxed), 1);
     }
 
     #[test]
     fn seats_are_divided_by_shares() {
-        let shape = Shape { shares: 30, ..Shape::default() };
-        assert_eq!(shape.limit(600, 245), 74);
-        assert_eq!(Shape::default().limit(600, 245), 0);
+        let shape = Shape { shares: 30, lends: 50, borrows: Some(100), ..Shape::default() };
+        assert_eq!(shape.bounds(600, 245), Bounds { nominal: 74, lower: 37, upper: 148 });
+        let none = Shape::default().bounds(600, 245);
+        assert_eq!(none, Bounds { nominal: 0, lower: 0, upper: 600 });
     }
 }

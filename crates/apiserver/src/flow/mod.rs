@@ -1,29 +1,39 @@
 //! API Priority and Fairness: FlowSchemas say which priority level a request belongs to,
-//! and levels how many are handled at once and who waits where.
+//! and levels how many are handled at once and who waits where. What a level does not need
+//! others may borrow.
 
 mod dangling;
+mod demand;
+mod dump;
 mod level;
 mod schema;
+mod tally;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
 };
 
 use ::schema::Kind;
 use api::flowcontrol::{FlowSchema, PriorityLevelConfiguration};
 use object::{Object, Status, Text, Value, View};
-use server::{Flow, Page, Registry, RequestInfo, Seat, Seating, Selection, User};
+use server::{Flow, Page, Registry, Report, RequestInfo, Seat, Seating, Selection, User};
 use store::{Cursor, Topic};
+use tokio::time::Instant;
 
-pub(crate) use self::dangling::run as tell_dangling;
+pub(crate) use self::{dangling::run as tell_dangling, dump::Dump};
 use self::{
-    level::{Level, Shape},
+    demand::{Wish, divide, seats},
+    level::{Held, Level, Shape, Who},
     schema::Schema,
+    tally::{Tally, head, line},
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+/// How often seats are lent anew.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// Seats by the stored objects.
 #[derive(Debug)]
@@ -38,8 +48,23 @@ pub(crate) struct Fairness {
 #[derive(Debug, Default)]
 struct Known {
     schemas: Arc<Vec<Schema>>,
-    levels: HashMap<Text, Arc<Level>>,
+    levels: BTreeMap<Text, Level>,
     cursors: Vec<Cursor<Value>>,
+    /// What part of what they could use levels have.
+    part: f64,
+}
+
+/// A seat that is taken, until it is dropped.
+struct Sits {
+    _held: Held,
+    tally: Arc<Tally>,
+    since: Instant,
+}
+
+impl Drop for Sits {
+    fn drop(&mut self) {
+        self.tally.ends(self.since.elapsed().as_secs_f64());
+    }
 }
 
 impl Fairness {
@@ -47,12 +72,20 @@ impl Fairness {
         Self { registry: Arc::downgrade(registry), seats, known: Mutex::default() }
     }
 
+    /// Lends seats anew, again and again.
+    pub(crate) async fn lend(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).lend();
+        }
+    }
+
     /// The schema and level of a request. Objects are read again when any has changed.
     fn classify(
         &self,
         user: &User,
         info: &RequestInfo,
-    ) -> Option<(Arc<Vec<Schema>>, usize, Arc<Level>)> {
+    ) -> Option<(Arc<Vec<Schema>>, usize, Level)> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let stale = known.cursors.is_empty()
             || known.cursors.iter_mut().any(|cursor| cursor.try_next().is_some());
@@ -86,21 +119,62 @@ impl Known {
             })
             .collect();
         let shares: i64 = shapes.iter().map(|(_, shape)| shape.shares).sum();
-        let mut now = HashMap::new();
+        let mut now = BTreeMap::new();
         for (name, shape) in shapes {
-            let limit = shape.limit(seats, shares);
-            let level = match self.levels.remove(&name) {
-                Some(level) => level,
-                None => Arc::new(Level::default()),
-            };
-            level.set(shape, limit);
+            let bounds = shape.bounds(seats, shares);
+            let level = self.levels.remove(&name).unwrap_or_default();
+            level.set(shape, bounds);
             now.insert(name, level);
         }
+        let kept: HashMap<&Text, &Arc<Tally>> =
+            self.schemas.iter().map(|schema| (&schema.name, &schema.tally)).collect();
         let mut schemas: Vec<Schema> =
-            schemas.iter().map(|tree| Schema::of(FlowSchema::view(tree))).collect();
+            schemas.iter().map(|tree| Schema::of(FlowSchema::view(tree), &kept)).collect();
         schemas.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
-        *self = Self { schemas: Arc::new(schemas), levels: now, cursors };
+        *self = Self { schemas: Arc::new(schemas), levels: now, cursors, part: self.part };
         Ok(())
+    }
+
+    /// Divides all seats anew, by what each level needed since the last time.
+    fn lend(&mut self) {
+        let wishes: Vec<(&Level, bool, Wish)> = self
+            .levels
+            .values()
+            .map(|level| {
+                let (exempt, wish) = level.wish();
+                (level, exempt, wish)
+            })
+            .collect();
+        let sights: Vec<_> = wishes.iter().map(|(level, ..)| level.sight()).collect();
+        let all: usize = sights.iter().map(|sight| sight.bounds.nominal).sum();
+        // Whoever is exempt takes what he needs first.
+        let taken: f64 = wishes.iter().filter(|own| own.1).map(|own| own.2.lower).sum();
+        let left = all.saturating_sub(seats(taken));
+        let limited = || wishes.iter().zip(&sights).filter(|((_, exempt, _), _)| !exempt);
+        let least: usize = limited().map(|(_, sight)| sight.bounds.lower).sum();
+        let wanted: f64 = limited().map(|((.., wish), _)| wish.lower).sum();
+        let items: Vec<Wish> = limited().map(|((.., wish), _)| *wish).collect();
+        let divided = divide(all, &items);
+        self.part = 0.0;
+        for (at, ((level, _, wish), sight)) in limited().enumerate() {
+            let lower = demand::float(sight.bounds.lower);
+            let limit = if left <= least {
+                lower
+            } else if demand::float(left) <= wanted {
+                let part = (demand::float(left) - demand::float(least))
+                    / (wanted - demand::float(least)).max(1.0);
+                lower + (wish.lower - lower) * part
+            } else if let Some((given, part)) = &divided {
+                self.part = *part;
+                given[at]
+            } else {
+                demand::float(sight.limit)
+            };
+            level.lend(seats(limit));
+        }
+        for (level, _, wish) in wishes.iter().filter(|(_, exempt, _)| *exempt) {
+            level.lend(seats(wish.lower));
+        }
     }
 }
 
@@ -112,11 +186,52 @@ impl Flow for Fairness {
                 return Ok(Seat { of: None, held: None });
             };
             let schema = &schemas[at];
+            let flow = schema.distinguisher(user, info);
             let mut hash = DefaultHasher::new();
-            (&schema.name, schema.distinguisher(user, info)).hash(&mut hash);
+            (&schema.name, &flow).hash(&mut hash);
             let of = Some((schema.uid.clone(), level.uid()));
-            let held = level.take(hash.finish()).await?;
-            Ok(Seat { of, held: held.map(|held| Box::new(held) as Box<dyn Send>) })
+            let arrived = || self.registry.upgrade().map_or(0, |own| own.clock().micros());
+            let who = || Who { schema: schema.name.clone(), flow: flow.into(), arrived: arrived() };
+            let held = level.take(hash.finish(), who, &schema.tally).await?;
+            let sits = Sits { _held: held, tally: schema.tally.clone(), since: Instant::now() };
+            Ok(Seat { of, held: Some(Box::new(sits)) })
         })
+    }
+}
+
+impl Report for Fairness {
+    fn report(&self, out: &mut String) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let sights: Vec<_> = known.levels.iter().map(|(name, own)| (name, own.sight())).collect();
+        type Of = fn(&level::Sight) -> f64;
+        let figures: [(&str, &str, Of); 8] = [
+            ("nominal_limit_seats", "Seats by the shares.", |own| {
+                demand::float(own.bounds.nominal)
+            }),
+            ("lower_limit_seats", "Seats that are not lent.", |own| {
+                demand::float(own.bounds.lower)
+            }),
+            ("upper_limit_seats", "Seats with all that may be borrowed.", |own| {
+                demand::float(own.bounds.upper)
+            }),
+            ("current_limit_seats", "Seats at the moment.", |own| demand::float(own.limit)),
+            ("demand_seats_high_watermark", "The most seats that were wanted.", |own| {
+                own.seen.most
+            }),
+            ("demand_seats_average", "Seats that were wanted.", |own| own.seen.average),
+            ("demand_seats_stdev", "How that varied.", |own| own.seen.deviation),
+            ("demand_seats_smoothed", "What is expected.", |own| own.seen.smoothed),
+        ];
+        for (name, help, of) in figures {
+            head(name, "gauge", help, out);
+            for (level, sight) in &sights {
+                line(name, level, of(sight), out);
+            }
+        }
+        head("seat_fair_frac", "gauge", "What part of what they could use levels have.", out);
+        out.push_str(&format!("apiserver_flowcontrol_seat_fair_frac {}\n", known.part));
+        let tallies: Vec<_> =
+            known.schemas.iter().map(|own| (&*own.name, &*own.level, &*own.tally)).collect();
+        tally::report(&tallies, out);
     }
 }

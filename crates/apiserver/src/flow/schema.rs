@@ -1,8 +1,12 @@
 //! A FlowSchema: which requests are of a flow, and what tells flows apart.
 
+use std::{collections::HashMap, sync::Arc};
+
 use api::flowcontrol::FlowSchema;
 use object::{Lens, Object, Text, Value, View};
 use server::{RequestInfo, User};
+
+use super::tally::Tally;
 
 #[derive(Debug)]
 pub(super) struct Schema {
@@ -12,17 +16,22 @@ pub(super) struct Schema {
     pub(super) level: Text,
     by: Text,
     rules: Value,
+    /// What became of its requests.
+    pub(super) tally: Arc<Tally>,
 }
 
 impl Schema {
-    pub(super) fn of(schema: &FlowSchema) -> Self {
+    /// What was counted before goes on.
+    pub(super) fn of(schema: &FlowSchema, tallies: &HashMap<&Text, &Arc<Tally>>) -> Self {
         let (meta, tree) = (schema.metadata(), schema.tree());
         let spec = tree.get("spec");
         let text =
             |tree: &Value, name: &str| Text::from(tree.get(name).as_str().unwrap_or_default());
         let precedence = spec.get("matchingPrecedence").as_i64().unwrap_or(1000);
+        let name = Text::from(meta.name());
         Self {
-            name: meta.name().into(),
+            tally: tallies.get(&name).map(|tally| Arc::clone(tally)).unwrap_or_default(),
+            name,
             uid: Object::view(tree).metadata().uid().into(),
             precedence: i32::try_from(precedence).unwrap_or(i32::MAX),
             level: text(spec.get("priorityLevelConfiguration"), "name"),
@@ -118,7 +127,7 @@ mod tests {
             "resourceRules":[{"verbs":["list"],"apiGroups":[""],"resources":["pods"],"namespaces":["*"]}]}]}}"#,
         )
         .unwrap();
-        let schema = Schema::of(FlowSchema::view(&tree));
+        let schema = Schema::of(FlowSchema::view(&tree), &HashMap::new());
         let info = |verb: &str| RequestInfo {
             is_resource: true,
             verb: verb.into(),

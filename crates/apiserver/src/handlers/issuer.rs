@@ -1,6 +1,6 @@
 //! Who issues the tokens of service accounts, for those who check them elsewhere.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use object::{Status, from_json};
 use pki::PublicKey;
@@ -10,16 +10,16 @@ use server::{Handle, Handling, Request, Server, object_reply};
 pub(crate) struct Issuer {
     pub(crate) name: String,
     pub(crate) keys: Vec<PublicKey>,
-    pub(crate) address: SocketAddr,
+    /// Where the keys are, for those who ask.
+    pub(crate) keys_at: String,
 }
 
 impl Handle for Issuer {
     fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
-            let keys_at = format!("https://{}/openid/v1/jwks", self.address);
             let text = match &*request.info.path {
                 "/.well-known/openid-configuration" => {
-                    pki::openid_configuration(&self.name, &keys_at, &self.keys)
+                    pki::openid_configuration(&self.name, &self.keys_at, &self.keys)
                 }
                 "/openid/v1/jwks" => pki::key_set(&self.keys),
                 _ => return Err(Status::no_resource()),

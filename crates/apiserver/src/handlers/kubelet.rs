@@ -1,10 +1,10 @@
 //! What goes on to a kubelet, a pod or a service: logs, exec, attach, port-forward
 //! and proxies.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use api::core::{Container, ContainerPort, EndpointPort, Node, Pod, Service};
-use client::{Connect, Connected, Tcp, Tls, Use};
+use client::{Connect, Connected, Error, Tcp, Tls, Use};
 use http::{
     HeaderValue, Method, StatusCode, Uri,
     header::{LOCATION, UPGRADE},
@@ -13,13 +13,21 @@ use http_body_util::BodyExt;
 use object::{Status, View};
 use schema::{Errors, Path};
 use server::{Handle, Handling, Query, Reply, Request, Server, proxy};
+use tokio::time::timeout;
 
 use super::connect;
+
+/// How long it may take to reach a pod or a service.
+const WITHIN: Duration = Duration::from_secs(30);
 
 /// How kubelets are called.
 #[derive(Clone, Debug)]
 pub(crate) struct Kubelets {
     pub(crate) tls: Arc<Tls>,
+    /// The kinds of addresses of nodes, the best first.
+    pub(crate) addresses: Vec<String>,
+    /// How long it may take to reach one.
+    pub(crate) within: Duration,
 }
 
 impl Kubelets {
@@ -39,7 +47,7 @@ impl Kubelets {
         node: &str,
         path: &str,
     ) -> Result<Reply, Status> {
-        pass(server, request, &self.of(server, node)?, path).await
+        pass(server, request, (&self.of(server, node)?, self.within), path).await
     }
 
     /// The same for a stream of a pod, which is the kubelet's own matter: it fails in other words.
@@ -59,7 +67,7 @@ impl Kubelets {
             };
             Status::failure(500, "", said)
         };
-        let connected = to.connect(Use::Upgrade).await.map_err(failed)?;
+        let connected = reach(&to, self.within).await.map_err(failed)?;
         hand_over(server, request, &to, connected, path).await
     }
 
@@ -67,17 +75,16 @@ impl Kubelets {
     fn of(&self, server: &Server, node: &str) -> Result<Tcp, Status> {
         let kind = server.registry.kind("", "nodes")?;
         let found = server.registry.get(&kind, "", node)?;
-        let (host, port) = address(Node::view(&found.object))?;
+        let (host, port) = address(Node::view(&found.object), &self.addresses)?;
         Ok(Tcp::new(&host, port, Some(self.tls.clone())))
     }
 }
 
 /// Where a node's kubelet listens.
-fn address(node: &Node) -> Result<(String, u16), Status> {
+fn address(node: &Node, preferred: &[String]) -> Result<(String, u16), Status> {
     let addresses = node.status().addresses();
-    let found = ["InternalIP", "Hostname", "ExternalIP"]
-        .iter()
-        .find_map(|wanted| addresses.find(|own| own.type_() == *wanted));
+    let mut preferred = preferred.iter();
+    let found = preferred.find_map(|wanted| addresses.find(|own| own.type_() == wanted));
     let Some(found) = found else {
         let name = node.metadata().name();
         return Err(Status::internal(format!("no preferred addresses found for node {name:?}")));
@@ -90,7 +97,7 @@ fn address(node: &Node) -> Result<(String, u16), Status> {
 async fn pass(
     server: &Arc<Server>,
     request: Request,
-    to: &Tcp,
+    (to, within): (&Tcp, Duration),
     path: &str,
 ) -> Result<Reply, Status> {
     if let Some(place) = elsewhere(&request) {
@@ -98,11 +105,15 @@ async fn pass(
         reply.headers_mut().insert(LOCATION, place);
         return Ok(reply);
     }
-    let connected = to
-        .connect(Use::Upgrade)
+    let connected = reach(to, within)
         .await
         .map_err(|error| Status::unavailable(format!("error trying to reach service: {error}")))?;
     hand_over(server, request, to, connected, path).await
+}
+
+async fn reach(to: &Tcp, within: Duration) -> Result<Connected, Error> {
+    let late = || Error::Unavailable(format!("dial tcp {}: i/o timeout", to.authority()));
+    timeout(within, to.connect(Use::Upgrade)).await.unwrap_or_else(|_| Err(late()))
 }
 
 async fn hand_over(
@@ -173,7 +184,8 @@ impl Handle for OfPod {
                     return Err(Status::bad_request("address not allowed"));
                 }
                 let to = Tcp::new(ip, port.unwrap_or(80), tls_for(&scheme));
-                return pass(server, request, &to, &format!("/{}{query}", info.rest)).await;
+                return pass(server, request, (&to, WITHIN), &format!("/{}{query}", info.rest))
+                    .await;
             }
             let container = match self.verb {
                 "portforward" => String::new(),
@@ -345,7 +357,7 @@ impl Handle for OfService {
             let query =
                 request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
             let to = Tcp::new(&ip, port, tls_for(&scheme));
-            pass(server, request, &to, &format!("/{}{query}", info.rest)).await
+            pass(server, request, (&to, WITHIN), &format!("/{}{query}", info.rest)).await
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Subresources and kinds that are no plain objects, each in a file of its own.
 
+mod about;
 mod binding;
 mod connect;
 mod custom_scale;
@@ -20,7 +21,7 @@ use server::{
     Decoded, Handler, Query, Reply, Request, Served, Server, decode_body, reply_as, status_reply_as,
 };
 
-pub(crate) use self::{issuer::Issuer, kubelet::Kubelets};
+pub(crate) use self::{issuer::Issuer, kubelet::Kubelets, token::Tokens};
 use crate::{authn::ServiceAccounts, authz::Rbac};
 
 type Handlers = HashMap<(&'static str, &'static str, &'static str), Handler>;
@@ -29,14 +30,14 @@ type Handlers = HashMap<(&'static str, &'static str, &'static str), Handler>;
 #[derive(Clone, Debug)]
 pub(crate) struct Tools {
     pub(crate) accounts: Arc<ServiceAccounts>,
-    pub(crate) signer: Arc<pki::Signer>,
+    pub(crate) tokens: Tokens,
     pub(crate) rbac: Rbac,
     pub(crate) kubelets: Kubelets,
 }
 
 /// By group, resource and subresource.
 pub(crate) fn handlers(tools: &Tools) -> Handlers {
-    let Tools { accounts, signer, rbac, kubelets } = tools;
+    let Tools { accounts, tokens, rbac, kubelets } = tools;
     let mut all: Handlers = HashMap::new();
     let mut add = |group, resource, subresource, handler: Handler| {
         all.insert((group, resource, subresource), handler);
@@ -45,7 +46,7 @@ pub(crate) fn handlers(tools: &Tools) -> Handlers {
     add("", "pods", "binding", binding.clone());
     add("", "bindings", "", binding);
     add("", "pods", "eviction", Arc::new(eviction::Evictions));
-    add("", "serviceaccounts", "token", Arc::new(token::Tokens { signer: signer.clone() }));
+    add("", "serviceaccounts", "token", Arc::new(tokens.clone()));
     add("*", "*", "scale", Arc::new(scale::Scales));
     for verb in ["log", "exec", "attach", "portforward", "proxy"] {
         add("", "pods", verb, Arc::new(kubelets.pods(verb)));
@@ -68,10 +69,16 @@ pub(crate) fn handlers(tools: &Tools) -> Handlers {
 }
 
 /// By the first part of the path.
-pub(crate) fn paths(issuer: Issuer) -> HashMap<&'static str, Handler> {
+pub(crate) fn paths(issuer: Issuer, since: i64) -> HashMap<&'static str, Handler> {
     let issuer: Handler = Arc::new(issuer);
     let why: Handler = Arc::new(why::Why);
-    HashMap::from([("tiphys", why), (".well-known", issuer.clone()), ("openid", issuer)])
+    let about: Handler = Arc::new(about::About { since });
+    HashMap::from([
+        ("tiphys", why),
+        (".well-known", issuer.clone()),
+        ("openid", issuer),
+        ("statusz", about),
+    ])
 }
 
 /// The kind that a request is about.

@@ -1,13 +1,13 @@
 //! TokenRequest: a token of a service account, for a time, for an audience, and
 //! bound to a pod if asked for.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use api::authentication::TokenRequest;
 use object::{Lens, List, Object, Status, Subject, Time, Value, View};
 use pki::{Bound, Claims, Reference, Signer};
 use schema::{Errors, Path};
-use server::{Handle, Handling, Request, Server, uid};
+use server::{Handle, Handling, Request, Server};
 
 use super::{Asked, body_of, part};
 use crate::authz::node_of;
@@ -16,9 +16,19 @@ const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
 const DEFAULT: i64 = 3600;
 
-#[derive(Debug)]
-pub(super) struct Tokens {
-    pub(super) signer: Arc<Signer>,
+/// A pod that says nothing else asks for a token of this many seconds.
+const USUAL: i64 = 3607;
+const YEAR: i64 = 365 * 24 * 3600;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Tokens {
+    pub(crate) signer: Arc<Signer>,
+    /// Who this server is: what a token is for that names nobody.
+    pub(crate) audiences: Vec<String>,
+    /// How long tokens are good at most; `None`: as long as is asked for.
+    pub(crate) longest: Option<Duration>,
+    /// Whether the usual tokens of pods are good for a year, and only noted as old before.
+    pub(crate) extends: bool,
 }
 
 impl Handle for Tokens {
@@ -32,6 +42,7 @@ impl Handle for Tokens {
             let accounts = server.registry.kind("", "serviceaccounts")?;
             let account = server.registry.get(&accounts, &info.namespace, &info.name)?;
             let account = Object::view(&account.object).metadata();
+            same(&request, (&info.namespace, &info.name), account.uid())?;
             let reference =
                 Reference { name: info.name.to_string(), uid: account.uid().to_owned() };
             let mut bound = Bound::default();
@@ -61,12 +72,29 @@ impl Handle for Tokens {
             let mut audiences: Vec<String> =
                 request.spec().audiences().iter().map(str::to_owned).collect();
             if audiences.is_empty() {
-                audiences.push(self.signer.issuer().to_owned());
+                audiences.clone_from(&self.audiences);
                 let list: List<String> = audiences.iter().map(String::as_str).collect();
                 request.spec_mut().set_audiences(list);
             }
+            let mut warning = None;
+            let longest = self.longest.and_then(|own| i64::try_from(own.as_secs()).ok());
+            let seconds = match longest.filter(|longest| seconds > *longest) {
+                Some(longest) => {
+                    warning = Some(format!(
+                        "requested expiration of {seconds} seconds shortened to {longest} seconds"
+                    ));
+                    longest
+                }
+                None => seconds,
+            };
             request.spec_mut().set_expiration_seconds(seconds);
-            let claims = Claims::bound(bound, audiences, seconds, now);
+            let ours = audiences.iter().all(|own| self.audiences.contains(own));
+            let mut lasts = seconds;
+            if self.extends && bound.pod.is_some() && seconds == USUAL && ours {
+                bound.warn_after = Some(now + seconds);
+                lasts = YEAR;
+            }
+            let claims = Claims::bound(bound, audiences, lasts, now);
             let token = self.signer.sign(claims).map_err(Status::internal)?;
             let status = request.status_mut();
             status.set_token(token);
@@ -75,15 +103,46 @@ impl Handle for Tokens {
             meta.set_name(info.name.as_str());
             meta.set_namespace(info.namespace.as_str());
             meta.set_creation_timestamp(Time::text(now));
-            meta.set_uid(uid());
+            meta.set_uid(account.uid());
             let object = Object::from(Value::from(request)).with_kind("TokenRequest");
             let mut object: Value = object.with_api_version("authentication.k8s.io/v1").into();
             if object.get("spec").get("boundObjectRef").is_null() {
                 object["spec"]["boundObjectRef"] = Value::Null; // as upstream writes it
             }
-            asked.reply(server, &kind, (201, &object))
+            let mut reply = asked.reply(server, &kind, (201, &object))?;
+            if let Some(warning) = warning {
+                server::warn(reply.headers_mut(), &[warning]);
+            }
+            Ok(reply)
         })
     }
+}
+
+/// What the body says about the account must be true.
+fn same(request: &TokenRequest, key: (&str, &str), uid: &str) -> Result<(), Status> {
+    let (meta, at) = (request.metadata(), Path::Root.field("metadata"));
+    for (field, said, own, what) in
+        [("name", meta.name(), key.1, "name"), ("namespace", meta.namespace(), key.0, "namespace")]
+    {
+        if !said.is_empty() && said != own {
+            let mut errs = Errors::default();
+            let why = format!("must match the service account {what} if specified");
+            errs.invalid(&at.field(field), said, why);
+            return Err(errs.status("authentication.k8s.io", "TokenRequest", key.1));
+        }
+    }
+    if !meta.uid().is_empty() && meta.uid() != uid {
+        let subject =
+            Subject { group: "authentication.k8s.io", resource: "TokenRequest", name: key.1 };
+        return Err(Status::conflict(
+            subject,
+            &format!(
+                "the UID in the token request ({}) does not match the UID of the service account ({uid})",
+                meta.uid()
+            ),
+        ));
+    }
+    Ok(())
 }
 
 /// A kubelet asks for its own pods only: whoever takes over a node gets no tokens

@@ -28,6 +28,8 @@ pub(crate) struct Peer {
     port: u16,
     identity: Identity,
     leases: Served,
+    /// Whether it is among the endpoints of the `kubernetes` service.
+    pub(crate) is_endpoint: bool,
 }
 
 /// The kind in which servers say that they are there: nobody can ask for it.
@@ -56,13 +58,15 @@ impl Peer {
         (address, port): (IpAddr, u16),
         identity: Identity,
     ) -> Result<Self, store::Error> {
-        Ok(Self { address, port, identity, leases: registry.open_own(kind())? })
+        Ok(Self { address, port, identity, leases: registry.open_own(kind())?, is_endpoint: true })
     }
 
     /// Says that this server is there, and brings the endpoints in line.
     pub(crate) async fn join(&self, registry: &Registry) -> Result<(), Status> {
-        endpoints::renew(registry, &self.leases, self.address).await?;
-        endpoints::reconcile(registry, &self.leases, self.port, false).await?;
+        if self.is_endpoint {
+            endpoints::renew(registry, &self.leases, self.address).await?;
+            endpoints::reconcile(registry, &self.leases, self.port, false).await?;
+        }
         self.identity.renew(registry).await
     }
 
@@ -82,6 +86,9 @@ impl Peer {
 
     /// Says that this server goes away.
     pub(crate) async fn leave(&self, registry: &Registry) -> Result<(), Status> {
+        if !self.is_endpoint {
+            return Ok(());
+        }
         registry.remove_own(&self.leases, &self.address.to_string()).await?;
         endpoints::reconcile(registry, &self.leases, self.port, true).await
     }

@@ -149,7 +149,10 @@ async fn what_comes_to_nothing_takes_nothing() {
     let mut plain = service("b", "");
     plain["spec"] = tree(r#"{"ports":[{"port":80}]}"#);
     let full = message(services.create(plain.clone()).await);
-    assert!(full.ends_with("failed to allocate a serviceIP for Service \"b\": range is full"), "{full}");
+    assert!(
+        full.ends_with("failed to allocate a serviceIP for Service \"b\": range is full"),
+        "{full}"
+    );
     // As another type it needs neither.
     let mut other = made.clone();
     other["spec"] = tree(r#"{"type":"ExternalName","externalName":"example.com"}"#);
@@ -177,7 +180,8 @@ async fn a_range_that_is_not_ready_gives_nothing() {
     };
     services.create(plain("a", "")).await.unwrap();
     let outside = message(services.create(plain("b", "10.78.0.5")).await);
-    let why = "failed to allocate IP 10.78.0.5: the provided network does not match the current range";
+    let why =
+        "failed to allocate IP 10.78.0.5: the provided network does not match the current range";
     assert!(outside.contains(why), "{outside}");
     let more = r#"{"metadata":{"name":"more"},"spec":{"cidrs":["10.78.0.0/24"]}}"#;
     let mut more = ranges.create(tree(more)).await.unwrap();
@@ -241,7 +245,8 @@ async fn a_lost_address_is_written_down_again() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let events = of::<Event>(&client).list_all(&Selection::default()).await.unwrap();
-    let told = events.items.iter().find(|event| event["reason"].as_str() == Some("ClusterIPNotAllocated"));
+    let told =
+        events.items.iter().find(|event| event["reason"].as_str() == Some("ClusterIPNotAllocated"));
     let told = told.expect("it is told");
     assert_eq!(told["involvedObject"]["name"].as_str(), Some("a"));
     assert_eq!(told["type"].as_str(), Some("Warning"));

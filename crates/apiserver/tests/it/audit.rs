@@ -145,3 +145,51 @@ async fn events_are_sent_to_a_webhook() {
         .collect();
     assert_eq!(names.len(), 3, "{names:?}");
 }
+
+#[tokio::test]
+async fn how_events_are_written() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (policy, log) = (folder.path().join("policy"), folder.path().join("audit.log"));
+    fs::write(&policy, EVERYTHING).unwrap();
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        flags.audit_policy_file = Some(policy);
+        flags.audit_log_path = Some(log.clone());
+        flags.audit.audit_log_format = "legacy".to_owned();
+        flags.audit.audit_log_mode = "batch".to_owned();
+        flags.audit.audit_log_batch_buffer_size = 100;
+        flags.audit.audit_webhook_batch_buffer_size = 100;
+        // flags.audit.audit_log_version = audit.k8s.io/v1, flags.audit.audit_webhook_version =
+        // the same, and flags.audit.audit_webhook_mode = batch are all there is.
+    })
+    .await;
+    of::<ConfigMap>(&cluster.admin()).create(config_map("a")).await.unwrap();
+    cluster.stop().await; // what waits is written
+    let text = fs::read_to_string(&log).unwrap();
+    let line = text.lines().find(|line| line.contains("method=\"create\"")).expect("it is told");
+    assert!(line.contains(" AUDIT: id=") && line.contains("user=\"admin\""), "{line}");
+    assert!(line.ends_with("response=\"201\""), "{line}");
+}
+
+#[tokio::test]
+async fn what_is_told_is_counted() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let policy = folder.path().join("policy");
+    fs::write(&policy, EVERYTHING).unwrap();
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        flags.audit_policy_file = Some(policy);
+        flags.audit_log_path = Some(folder.path().join("audit.log"));
+    })
+    .await;
+    let admin = cluster.admin();
+    of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
+    let ask =
+        admin.request(http::Method::GET, "/metrics", http::HeaderMap::new(), bytes::Bytes::new());
+    let text = ask.await.unwrap().bytes().await.unwrap();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let value = |name: &str| -> u64 {
+        let line = text.lines().find(|line| line.starts_with(name)).expect("it is told");
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert!(value("apiserver_audit_event_total ") > 0);
+    assert!(value("apiserver_audit_level_total{level=\"Metadata\"} ") > 0);
+}

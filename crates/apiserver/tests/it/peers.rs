@@ -184,3 +184,17 @@ async fn a_server_tells_how_far_it_is() {
     let tracking = maps.get(&Key::new("kube-system", map)).await.unwrap();
     assert_eq!(tracking["data"]["since"].as_str().map(str::len), Some(10));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_asked_of_etcd_is_counted() {
+    let (folder, etcd) = (TempDir::new().unwrap(), Etcd::start());
+    let running = start(&folder.path().join("one"), &etcd.url, [192, 0, 2, 10], 7545).await;
+    let client = admin(&running);
+    of::<ConfigMap>(&client).create(config_map("a")).await.unwrap();
+    let ask = client.request(Method::GET, "/metrics", HeaderMap::new(), Bytes::new());
+    let text = ask.await.unwrap().bytes().await.unwrap();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let name = "etcd_requests_total{group=\"\",operation=\"create\",resource=\"configmaps\"} ";
+    assert!(text.lines().any(|line| line.starts_with(name)), "{name}");
+    running.stop().await;
+}

@@ -218,6 +218,17 @@ async fn client_ca_file() {
     assert_eq!(served.who(&jane, &[]).await, None, "her authority is no longer believed");
     let own = client_pair(served.authority(), "kubelet", &[]);
     assert_eq!(served.name(&own, &[]).await, "kubelet", "the cluster's own is still");
+    // Extension servers are told as well.
+    let admin = client_pair(served.authority(), "admin", &["system:masters"]);
+    let client = served.client(&admin, &[]);
+    let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    until(async || {
+        let answer = client.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await;
+        let map = from_json(&answer.unwrap().bytes().await.unwrap()).unwrap();
+        let told = map["data"]["client-ca-file"].as_str().unwrap();
+        told.contains(&second.certificate_pem()) && !told.contains(&first.certificate_pem())
+    })
+    .await;
 }
 
 const SAYS: [(&str, &str); 5] = [

@@ -204,3 +204,28 @@ async fn a_hook_may_be_a_service() {
     let refused = of::<ConfigMap>(&admin).create(config_map("m")).await.unwrap_err().to_string();
     assert!(refused.contains("denied the request: /check?timeout=10s"), "{refused}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_hooks_say_is_counted() {
+    let no = r#""allowed":false,"status":{"code":403,"message":"no"}"#;
+    let backend = Backend::start(move |_, request| review(&request, no)).await;
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    configure::<ValidatingWebhookConfiguration>(&admin, hook(&backend, "/", "")).await;
+    assert!(of::<ConfigMap>(&admin).create(config_map("a")).await.is_err());
+    let headers = http::HeaderMap::new();
+    let ask = admin.request(http::Method::GET, "/metrics", headers, bytes::Bytes::new());
+    let text = ask.await.unwrap().bytes().await.unwrap();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let counted = text.lines().find(|line| {
+        line.starts_with(
+            "apiserver_admission_webhook_rejection_count{error_type=\"no_error\",name=",
+        )
+    });
+    let counted = counted.expect("it is told");
+    assert!(
+        counted.ends_with(",operation=\"CREATE\",rejection_code=\"403\",type=\"validating\"} 1"),
+        "{counted}"
+    );
+    assert!(text.contains("apiserver_admission_webhook_admission_duration_seconds_count"));
+}

@@ -7,7 +7,7 @@ use std::{
 
 /// Counts by upper bounds; many may count at once.
 #[derive(Debug)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     bounds: &'static [f64],
     buckets: Box<[AtomicU64]>,
     /// As the bits of a number.
@@ -15,24 +15,24 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    pub(crate) fn new(bounds: &'static [f64]) -> Self {
+    pub fn new(bounds: &'static [f64]) -> Self {
         let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { bounds, buckets, sum: AtomicU64::new(0f64.to_bits()) }
     }
 
-    pub(crate) fn observe(&self, size: f64) {
+    pub fn observe(&self, size: f64) {
         let at = self.bounds.partition_point(|bound| *bound < size);
         self.buckets[at].fetch_add(1, Relaxed);
         let add = |bits| Some((f64::from_bits(bits) + size).to_bits());
         let _ = self.sum.fetch_update(Relaxed, Relaxed, add); // never refuses
     }
 
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
     }
 
     /// Writes the lines of a histogram with these labels.
-    pub(crate) fn write(&self, name: &str, labels: impl Display, out: &mut String) {
+    pub fn write(&self, name: &str, labels: impl Display, out: &mut String) {
         let labels = labels.to_string();
         let comma = if labels.is_empty() { "" } else { "," };
         let mut count = 0;

@@ -19,6 +19,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
+    crate::logging::start_at(flags.whole.log_level());
     run_async("kube-apiserver", async {
         let running = start(Config::new(flags)?).await?;
         info!(port = running.port, "serving");

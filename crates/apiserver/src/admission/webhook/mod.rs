@@ -5,13 +5,16 @@
 mod call;
 mod hook;
 mod review;
+mod tally;
 
 use std::sync::Arc;
 
 use object::{Status, Value, to_json};
 use server::{Admission, Admit, Admitting};
+use tokio::time::Instant;
 use tracing::warn;
 
+pub(crate) use self::tally::Tally;
 use self::{
     call::{Failure, call},
     hook::{Hook, Invocation, hooks},
@@ -20,10 +23,10 @@ use self::{
 use super::policy::HookConditions;
 
 #[derive(Debug)]
-pub(super) struct Mutating(pub(super) Arc<HookConditions>);
+pub(super) struct Mutating(pub(super) Arc<HookConditions>, pub(super) Arc<Tally>);
 
 #[derive(Debug)]
-pub(super) struct Validating(pub(super) Arc<HookConditions>);
+pub(super) struct Validating(pub(super) Arc<HookConditions>, pub(super) Arc<Tally>);
 
 impl Admit for Mutating {
     fn name(&self) -> &'static str {
@@ -63,7 +66,11 @@ impl Mutating {
             let reinvocable = hook.is("reinvocationPolicy", "IfNeeded");
             let place = Place { round: admission.reinvocation.round, index };
             index += 1;
-            match mutate_once(admission, &hook, &invocation).await {
+            let began = Instant::now();
+            let done = mutate_once(admission, &hook, &invocation).await;
+            let seconds = began.elapsed().as_secs_f64();
+            self.1.asked(&hook, admission.operation, true, done.as_ref().err(), seconds);
+            match done {
                 Ok(patch) => {
                     if patch.is_some() {
                         admission.reinvocation.changed();
@@ -134,7 +141,11 @@ impl Validating {
             }
         }
         let asking = asked.iter().map(|(hook, invocation)| async move {
-            match ask(admission, hook, invocation, false).await {
+            let began = Instant::now();
+            let done = ask(admission, hook, invocation, false).await;
+            let seconds = began.elapsed().as_secs_f64();
+            self.1.asked(hook, admission.operation, false, done.as_ref().err(), seconds);
+            match done {
                 Ok(_) => Ok(()),
                 Err(failure) => failed(admission, hook, failure, None),
             }

@@ -34,9 +34,8 @@ pub(super) async fn repair(registry: &Registry) -> Result<(), Status> {
     let list = registry.list(&kind, &Selection::default(), &Page::default())?;
     for version in &list.items {
         let address = &version.object;
-        let owner = parent(address).and_then(|(namespace, name)| {
-            registry.get(&services, namespace, name).ok()
-        });
+        let owner = parent(address)
+            .and_then(|(namespace, name)| registry.get(&services, namespace, name).ok());
         let owner = owner.as_ref().map(|version| Service::view(&version.object));
         if let Some((reason, note)) = needless(address, owner, registry.clock().now()) {
             let about = About::address(Object::view(address).metadata());
@@ -55,7 +54,9 @@ pub(super) async fn repair_one(registry: &Registry, service: &Service) -> Result
     let mut names = Places::of(service).addresses.into_iter();
     let well = |name: String| {
         let found = registry.get(&kind, "", &name);
-        found.is_ok_and(|version| parent(&version.object) == Some(own) && is_labelled(&version.object))
+        found.is_ok_and(|version| {
+            parent(&version.object) == Some(own) && is_labelled(&version.object)
+        })
     };
     if names.all(well) {
         return Ok(());
@@ -74,7 +75,8 @@ async fn repair_service(
         let found = registry.get(&kind, "", &name).ok();
         let found = found.as_ref().map(|version| &version.object);
         let other = found.and_then(parent).filter(|parent| *parent != owner(service));
-        let other = other.and_then(|(namespace, name)| registry.get(&services, namespace, name).ok());
+        let other =
+            other.and_then(|(namespace, name)| registry.get(&services, namespace, name).ok());
         let other = other.as_ref().map(|version| Service::view(&version.object));
         let verdict = verdict(service, &name, (found, other), ranges);
         if let Some((reason, note)) = verdict.wrong {
@@ -149,11 +151,7 @@ fn verdict(
 }
 
 /// Why an address is not needed any more: its Service is gone, or has others.
-fn needless(
-    address: &Value,
-    owner: Option<&Service>,
-    now: i64,
-) -> Option<(&'static str, String)> {
+fn needless(address: &Value, owner: Option<&Service>, now: i64) -> Option<(&'static str, String)> {
     let meta = Object::view(address).metadata();
     let name = meta.name();
     if meta.labels().get(MANAGED.0) != Some(MANAGED.1) {

@@ -38,9 +38,13 @@ impl Repair {
         Self { ports: services.ports.clone(), leaks: HashMap::new() }
     }
 
-    /// Looks at everything once.
-    pub(crate) async fn once(&mut self, registry: &Registry) -> Result<(), Status> {
-        ports::repair(registry, &self.ports, &mut self.leaks).await?;
+    /// Looks at all ports once. Before that, nobody gets one.
+    pub(crate) async fn ports(&mut self, registry: &Registry) -> Result<(), Status> {
+        ports::repair(registry, &self.ports, &mut self.leaks).await
+    }
+
+    /// Looks at all addresses once.
+    pub(crate) async fn addresses(&self, registry: &Registry) -> Result<(), Status> {
         addresses::repair(registry).await
     }
 

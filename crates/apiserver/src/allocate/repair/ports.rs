@@ -139,11 +139,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told() {
         let range = 30_000..=30_099;
-        let one = service("a", r#"{"nodePort":30001,"protocol":"TCP"},{"nodePort":30001,"protocol":"UDP"}"#);
+        let one = service(
+            "a",
+            r#"{"nodePort":30001,"protocol":"TCP"},{"nodePort":30001,"protocol":"UDP"}"#,
+        );
         let two = service("b", r#"{"nodePort":30001},{"nodePort":9},{"nodePort":30002}"#);
         let (now, wrong) = rebuilt(&range, &map(&[1]), &[&one, &two], &mut HashMap::new());
         assert_eq!(now, map(&[1, 2]));
-        let reasons: Vec<_> = wrong.iter().map(|(own, why, _)| (own.metadata().name(), *why)).collect();
+        let reasons: Vec<_> =
+            wrong.iter().map(|(own, why, _)| (own.metadata().name(), *why)).collect();
         assert_eq!(
             reasons,
             [("b", "PortAlreadyAllocated"), ("b", "PortOutOfRange"), ("b", "PortNotAllocated")]

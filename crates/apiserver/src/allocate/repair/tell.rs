@@ -65,7 +65,9 @@ fn event(
     event["eventTime"] = MicroTime::text(now).into();
     event["reportingController"] = who.into();
     event["reportingInstance"] = who.into();
-    for (field, value) in [("reason", reason), ("action", action), ("note", note), ("type", "Warning")] {
+    for (field, value) in
+        [("reason", reason), ("action", action), ("note", note), ("type", "Warning")]
+    {
         event[field] = value.into();
     }
     let regarding = &mut event["regarding"];

@@ -1,0 +1,55 @@
+//! Events wait here for a file, so that requests do not.
+
+use std::sync::Arc;
+
+use object::Value;
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use super::Sink;
+
+#[derive(Debug)]
+pub(crate) struct Queued {
+    queue: mpsc::Sender<Value>,
+}
+
+/// What writes the events that wait, until the end.
+#[derive(Debug)]
+pub(crate) struct Drain {
+    to: Arc<dyn Sink>,
+    queue: mpsc::Receiver<Value>,
+}
+
+impl Queued {
+    pub(crate) fn new(to: Arc<dyn Sink>, most: usize) -> (Arc<Self>, Drain) {
+        let (sender, queue) = mpsc::channel(most);
+        (Arc::new(Self { queue: sender }), Drain { to, queue })
+    }
+}
+
+impl Sink for Queued {
+    fn keep(&self, event: &Value) {
+        if self.queue.try_send(event.clone()).is_err() {
+            warn!("the audit log is too slow: an event is lost");
+        }
+    }
+}
+
+impl Drain {
+    /// Writes until `ended`, and then what is left.
+    pub(crate) async fn run(mut self, ended: impl Future<Output = ()>) {
+        tokio::pin!(ended);
+        loop {
+            tokio::select! {
+                event = self.queue.recv() => match event {
+                    Some(event) => self.to.keep(&event),
+                    None => return,
+                },
+                () = &mut ended => break,
+            }
+        }
+        while let Ok(event) = self.queue.try_recv() {
+            self.to.keep(&event);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Tokens of service accounts: whom they are for, how long they are good.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::{ArgAction, Args};
+
+use crate::config::duration;
+
+#[derive(Args, Clone, Debug)]
+pub struct AccountFlags {
+    /// Who this server is to its callers: what tokens must be meant for. Without it: who
+    /// issues them.
+    #[arg(long, value_delimiter = ',')]
+    pub api_audiences: Vec<String>,
+    /// Where others find the keys that sign tokens, if not here.
+    #[arg(long, value_name = "URL")]
+    pub service_account_jwks_uri: Option<String>,
+    /// How long a token is good at most; 0: as long as is asked for.
+    #[arg(long, default_value = "0s")]
+    pub service_account_max_token_expiration: String,
+    /// Whether tokens that pods have always had are good for a year, and only noted as old
+    /// after an hour.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub service_account_extend_token_expiration: bool,
+    /// Whether a token that lives in a secret ends with the secret and its account.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub service_account_lookup: bool,
+}
+
+impl AccountFlags {
+    /// How long tokens are good at most; `None`: as long as is asked for.
+    pub(crate) fn longest(&self) -> Result<Option<Duration>> {
+        let longest = duration(&self.service_account_max_token_expiration)?;
+        let bounds = Duration::from_hours(1)..=Duration::from_secs(1 << 32);
+        ensure!(
+            longest.is_zero() || bounds.contains(&longest),
+            "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds"
+        );
+        Ok((!longest.is_zero()).then_some(longest))
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.longest()?;
+        let uri = self.service_account_jwks_uri.as_deref().unwrap_or("https://");
+        ensure!(
+            uri.starts_with("https://"),
+            "service-account-jwks-uri requires https scheme, parsed as: {uri}"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! The server as a whole: what it does for nodes, pods and events, and what it says of itself.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{ArgAction, Args};
+
+use crate::config::duration;
+
+#[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub struct WholeFlags {
+    /// The kinds of addresses of nodes at which kubelets are called, the best first.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "InternalIP,Hostname,InternalDNS,ExternalDNS,ExternalIP"
+    )]
+    pub kubelet_preferred_address_types: Vec<String>,
+    /// How long it may take to reach a kubelet.
+    #[arg(long, default_value = "5s")]
+    pub kubelet_timeout: String,
+    /// How many seconds pods stay on a node that is not ready, if they do not say.
+    #[arg(long, default_value_t = 300)]
+    pub default_not_ready_toleration_seconds: i64,
+    /// How many seconds pods stay on a node that cannot be reached, if they do not say.
+    #[arg(long, default_value_t = 300)]
+    pub default_unreachable_toleration_seconds: i64,
+    /// How long events are kept.
+    #[arg(long, default_value = "1h0m0s")]
+    pub event_ttl: String,
+    /// How the endpoints of the kubernetes service follow the servers: lease, or none: they do not.
+    #[arg(long, default_value = "lease", value_parser = ["lease", "none"])]
+    pub endpoint_reconciler_type: String,
+    /// The port on all nodes of the kubernetes service; 0: none.
+    #[arg(long, default_value_t = 0)]
+    pub kubernetes_service_node_port: u16,
+    /// Whether reads are answered from memory: they always are.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub watch_cache: bool,
+    /// Whether aggregated servers are called at their own addresses: they always are.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub enable_aggregator_routing: bool,
+    /// Whether objects wait for what they own to be deleted: they always can.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub enable_garbage_collector: bool,
+    /// Whether profiles are served: there are none.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub profiling: bool,
+    /// Whether waiting for locks is profiled: it is not.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub contention_profiling: bool,
+    /// How much is logged: 0, the usual, to 10.
+    #[arg(long, short = 'v', default_value_t = 0, value_name = "LEVEL")]
+    pub v: u8,
+}
+
+const ADDRESSES: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
+
+impl WholeFlags {
+    pub(crate) fn check(&self) -> Result<()> {
+        for kind in &self.kubelet_preferred_address_types {
+            let known = ADDRESSES.contains(&kind.as_str());
+            ensure!(known, "--kubelet-preferred-address-types: {kind:?} is none of {ADDRESSES:?}");
+        }
+        for (name, on) in [
+            ("watch-cache", self.watch_cache),
+            ("enable-aggregator-routing", self.enable_aggregator_routing),
+            ("enable-garbage-collector", self.enable_garbage_collector),
+        ] {
+            ensure!(on, "--{name}=false is not supported: it cannot be turned off");
+        }
+        for (name, on) in
+            [("profiling", self.profiling), ("contention-profiling", self.contention_profiling)]
+        {
+            ensure!(!on, "--{name} is not supported: there are no profiles to serve");
+        }
+        let seconds = [
+            self.default_not_ready_toleration_seconds,
+            self.default_unreachable_toleration_seconds,
+        ];
+        ensure!(seconds.iter().all(|seconds| *seconds >= 0), "tolerations cannot be negative");
+        self.kubelet_within()?;
+        self.events_last().map(drop)
+    }
+
+    pub(crate) fn kubelet_within(&self) -> Result<Duration> {
+        duration(&self.kubelet_timeout).context("--kubelet-timeout")
+    }
+
+    pub(crate) fn events_last(&self) -> Result<Duration> {
+        duration(&self.event_ttl).context("--event-ttl")
+    }
+
+    /// What `-v` means, in words of ours.
+    pub fn log_level(&self) -> &'static str {
+        match self.v {
+            0..=3 => "info",
+            4..=6 => "debug",
+            _ => "trace",
+        }
+    }
+}

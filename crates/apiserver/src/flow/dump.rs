@@ -1,0 +1,149 @@
+//! `/debug/api_priority_and_fairness/`: what the levels are doing, as tables.
+
+use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
+
+use object::{MicroTime, Status};
+use server::{Handle, Handling, Request, Server, plain_reply};
+
+use super::{Fairness, level::Sight, tally::Refusal};
+
+#[derive(Debug)]
+pub(crate) struct Dump(pub(crate) Arc<Fairness>);
+
+impl Handle for Dump {
+    fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> Handling<'a> {
+        Box::pin(async move {
+            let rows = match &*request.info.path {
+                "/debug/api_priority_and_fairness/dump_priority_levels" => self.0.levels(),
+                "/debug/api_priority_and_fairness/dump_queues" => self.0.queues(),
+                "/debug/api_priority_and_fairness/dump_requests" => self.0.requests(),
+                _ => return Err(Status::no_resource()),
+            };
+            Ok(plain_reply(aligned(&rows)))
+        })
+    }
+}
+
+impl Fairness {
+    fn sights(&self) -> Vec<(String, Sight)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.levels.iter().map(|(name, own)| (name.to_string(), own.sight())).collect()
+    }
+
+    fn levels(&self) -> Vec<Vec<String>> {
+        let heads = [
+            "PriorityLevelName",
+            "ActiveQueues",
+            "IsIdle",
+            "IsQuiescing",
+            "WaitingRequests",
+            "ExecutingRequests",
+            "DispatchedRequests",
+            "RejectedRequests",
+            "TimedoutRequests",
+            "CancelledRequests",
+        ];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        let schemas = self.known.lock().unwrap_or_else(PoisonError::into_inner).schemas.clone();
+        for (name, sight) in self.sights() {
+            let own = || schemas.iter().filter(|schema| schema.level == name.as_str());
+            let refused = |why: &[Refusal]| {
+                let of = |why: &Refusal| {
+                    own().map(|own| own.tally.rejected[*why as usize].load(Relaxed)).sum::<u64>()
+                };
+                why.iter().map(of).sum::<u64>()
+            };
+            let waiting: usize = sight.queues.iter().map(Vec::len).sum();
+            let active = sight.queues.iter().filter(|queue| !queue.is_empty()).count();
+            let dispatched: u64 = own().map(|own| own.tally.dispatched.load(Relaxed)).sum();
+            rows.push(vec![
+                name.clone(),
+                active.to_string(),
+                (waiting + sight.executing == 0).to_string(),
+                false.to_string(),
+                waiting.to_string(),
+                sight.executing.to_string(),
+                dispatched.to_string(),
+                refused(&[Refusal::QueueFull, Refusal::Limit]).to_string(),
+                refused(&[Refusal::TimedOut]).to_string(),
+                refused(&[Refusal::Cancelled]).to_string(),
+            ]);
+        }
+        rows
+    }
+
+    fn queues(&self) -> Vec<Vec<String>> {
+        let heads = ["PriorityLevelName", "Index", "PendingRequests"];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for (name, sight) in self.sights() {
+            for (at, queue) in sight.queues.iter().enumerate() {
+                rows.push(vec![name.clone(), at.to_string(), queue.len().to_string()]);
+            }
+        }
+        rows
+    }
+
+    /// Those who wait.
+    fn requests(&self) -> Vec<Vec<String>> {
+        let heads = [
+            "PriorityLevelName",
+            "FlowSchemaName",
+            "QueueIndex",
+            "RequestIndexInQueue",
+            "FlowDistingsher", // as upstream spells it
+            "ArriveTime",
+        ];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for (name, sight) in self.sights() {
+            for (queue, waiting) in sight.queues.iter().enumerate() {
+                for (at, who) in waiting.iter().enumerate() {
+                    rows.push(vec![
+                        name.clone(),
+                        who.schema.to_string(),
+                        queue.to_string(),
+                        at.to_string(),
+                        who.flow.to_string(),
+                        MicroTime::text(who.arrived).to_string(),
+                    ]);
+                }
+            }
+        }
+        rows
+    }
+}
+
+/// Columns one below the other, with a comma behind each but the last.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at));
+        cells.map(|cell| cell.len() + 1).max().unwrap_or_default().max(8 - 1) + 1
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (at, cell) in row.iter().enumerate() {
+            if at + 1 == row.len() {
+                text.push_str(cell);
+            } else {
+                let width = widths[at];
+                text.push_str(&format!("{:width$}", format!("{cell},")));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_below_each_other() {
+        let row = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let text =
+            aligned(&[row(&["PriorityLevelName", "Index", "N"]), row(&["exempt", "7", "0"])]);
+        assert_eq!(text, "PriorityLevelName, Index,  N\nexempt,            7,      0\n");
+    }
+}

@@ -1,0 +1,127 @@
+//! Numbers by labels, as `/metrics` tells them under upstream's names.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use server::Histogram;
+
+/// Nobody can make the server remember more than so many different ones.
+const MOST: usize = 1000;
+
+/// What a number is called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) labels: &'static [&'static str],
+}
+
+/// How often something has happened.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    name: Name,
+    counts: Mutex<BTreeMap<Vec<String>, u64>>,
+}
+
+/// How long something took.
+#[derive(Debug)]
+pub(crate) struct Timing {
+    name: Name,
+    bounds: &'static [f64],
+    times: Mutex<BTreeMap<Vec<String>, Histogram>>,
+}
+
+impl Counter {
+    pub(crate) fn new(name: Name) -> Self {
+        Self { name, counts: Mutex::default() }
+    }
+
+    /// One more, with the values of its labels.
+    pub(crate) fn count(&self, values: &[&str]) {
+        let mut counts = lock(&self.counts);
+        let key: Vec<String> = values.iter().map(ToString::to_string).collect();
+        if counts.len() < MOST || counts.contains_key(&key) {
+            *counts.entry(key).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn write(&self, out: &mut String) {
+        self.name.head("counter", out);
+        for (values, count) in &*lock(&self.counts) {
+            let _ = match self.name.with(values) {
+                labels if labels.is_empty() => writeln!(out, "{} {count}", self.name.name),
+                labels => writeln!(out, "{}{{{labels}}} {count}", self.name.name),
+            };
+        }
+    }
+}
+
+impl Timing {
+    pub(crate) fn new(name: Name, bounds: &'static [f64]) -> Self {
+        Self { name, bounds, times: Mutex::default() }
+    }
+
+    pub(crate) fn observe(&self, values: &[&str], seconds: f64) {
+        let mut times = lock(&self.times);
+        let key: Vec<String> = values.iter().map(ToString::to_string).collect();
+        if times.len() < MOST || times.contains_key(&key) {
+            times.entry(key).or_insert_with(|| Histogram::new(self.bounds)).observe(seconds);
+        }
+    }
+
+    pub(crate) fn write(&self, out: &mut String) {
+        self.name.head("histogram", out);
+        for (values, histogram) in &*lock(&self.times) {
+            histogram.write(self.name.name, self.name.with(values), out);
+        }
+    }
+}
+
+impl Name {
+    fn head(&self, kind: &str, out: &mut String) {
+        let Self { name, help, .. } = self;
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn with(&self, values: &[String]) -> String {
+        let pairs = self.labels.iter().zip(values);
+        let pairs: Vec<_> = pairs.map(|(label, value)| format!("{label}={value:?}")).collect();
+        pairs.join(",")
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_told_with_its_labels() {
+        let name = Name { name: "n", help: "h", labels: &["a", "b"] };
+        let counter = Counter::new(name);
+        counter.count(&["x", "y\"z"]);
+        counter.count(&["x", "y\"z"]);
+        let timing = Timing::new(Name { name: "t", help: "h", labels: &[] }, &[1.0]);
+        timing.observe(&[], 0.5);
+        let mut out = String::new();
+        counter.write(&mut out);
+        timing.write(&mut out);
+        assert!(out.contains("n{a=\"x\",b=\"y\\\"z\"} 2\n"), "{out}");
+        assert!(out.contains("t_bucket{le=\"1\"} 1\n") && out.contains("t_count 1\n"), "{out}");
+    }
+
+    #[test]
+    fn there_is_an_end_to_it() {
+        let counter = Counter::new(Name { name: "n", help: "h", labels: &["a"] });
+        (0..2 * MOST).for_each(|at| counter.count(&[&at.to_string()]));
+        let mut out = String::new();
+        counter.write(&mut out);
+        assert_eq!(out.lines().count(), MOST + 2);
+    }
+}

@@ -1,0 +1,74 @@
+//! `/metrics/slis`: how often the checks of the server's health held, for those who promise
+//! something about it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{Mutex, PoisonError},
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Slis(Mutex<BTreeMap<(&'static str, &'static str), Seen>>);
+
+/// What came of a check: how often, and the last time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    held: u64,
+    failed: u64,
+    last: bool,
+}
+
+impl Slis {
+    /// A check was made, for one of the paths that tell of the server's health.
+    pub(crate) fn observe(&self, name: &'static str, path: &'static str, held: bool) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = all.entry((name, path)).or_default();
+        *(if held { &mut seen.held } else { &mut seen.failed }) += 1;
+        seen.last = held;
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = String::new();
+        super::head("kubernetes_healthcheck", "gauge", "What the last check said.", &mut out);
+        for ((name, path), seen) in &*all {
+            let last = u8::from(seen.last);
+            let _ =
+                writeln!(out, "kubernetes_healthcheck{{name=\"{name}\",type=\"{path}\"}} {last}");
+        }
+        let total = "kubernetes_healthchecks_total";
+        super::head(total, "counter", "What all checks said.", &mut out);
+        for ((name, path), seen) in &*all {
+            for (status, count) in [("error", seen.failed), ("success", seen.held)] {
+                if count > 0 {
+                    let _ = writeln!(
+                        out,
+                        "{total}{{name=\"{name}\",status=\"{status}\",type=\"{path}\"}} {count}"
+                    );
+                }
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_and_all_are_told() {
+        let slis = Slis::default();
+        slis.observe("etcd", "readyz", false);
+        slis.observe("etcd", "readyz", true);
+        let text = slis.text();
+        assert!(
+            text.contains("kubernetes_healthcheck{name=\"etcd\",type=\"readyz\"} 1\n"),
+            "{text}"
+        );
+        for status in ["error", "success"] {
+            let line = format!("{{name=\"etcd\",status=\"{status}\",type=\"readyz\"}} 1\n");
+            assert!(text.contains(&line), "{text}");
+        }
+    }
+}
