@@ -1,16 +1,17 @@
 //! What every request passes before it is routed, in this order.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use http::request::Parts;
-use object::{Status, Subject, Text};
+use object::{Status, Subject};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
 
 use crate::{
-    Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, User, query::unescaped,
+    Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, User,
+    impersonate::impersonate,
 };
 
 /// What the filters found out.
@@ -40,7 +41,8 @@ pub(crate) async fn pass(server: &Server, head: &Parts, peer: &Peer) -> Result<P
     let known = if user.is_ok() { &server.metrics.known } else { &server.metrics.unknown };
     known.observe(began.elapsed().as_secs_f64());
     let user = user.map_err(unknown)?;
-    let user = impersonate(server, head, user).await.map_err(unknown)?;
+    let asked = || info.attributes(&query);
+    let user = impersonate(server, head, user, asked).await.map_err(unknown)?;
     let seat = match &server.flow {
         Some(flow) => flow.seat(&user, &info).await,
         None => server.seats.take(&user, &info).map(|permit| Seat {
@@ -83,105 +85,6 @@ async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<User
     Err(Status::unauthorized())
 }
 
-/// Somebody may act as another, if all that they claim to be is theirs to claim.
-async fn impersonate(server: &Server, head: &Parts, user: User) -> Result<User, Status> {
-    let text = |name: &str| {
-        let values = head.headers.get_all(name).iter();
-        values.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let (name, groups, uid) =
-        (text("impersonate-user"), text("impersonate-group"), text("impersonate-uid"));
-    let extra: Vec<_> = head
-        .headers
-        .iter()
-        .filter_map(|(name, value)| {
-            let name = name.as_str().strip_prefix("impersonate-extra-")?;
-            Some((unescaped(name, false), value.to_str().ok()?))
-        })
-        .collect();
-    let Some(name) = name.first() else {
-        if groups.is_empty() && uid.is_empty() && extra.is_empty() {
-            return Ok(user);
-        }
-        let uid = uid.first().cloned().unwrap_or_default();
-        let claimed = go_user(&uid, &groups, &extra);
-        let why = format!("requested {claimed} without impersonating a user name");
-        return Err(Status::bad_request(why));
-    };
-    let claim = async |resource: &str, subresource: &str, name: &str, group: &str| {
-        let attributes = Attributes {
-            verb: "impersonate".into(),
-            group: group.into(),
-            version: "v1".into(),
-            resource: resource.into(),
-            subresource: subresource.into(),
-            name: name.into(),
-            is_resource: true,
-            ..Attributes::default()
-        };
-        authorize(server, &user, &attributes).await
-    };
-    let mut other = User::new(name, &[]);
-    let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-    if let Some((namespace, account)) = account {
-        let attributes = Attributes {
-            verb: "impersonate".into(),
-            version: "v1".into(),
-            resource: "serviceaccounts".into(),
-            namespace: namespace.into(),
-            name: account.into(),
-            is_resource: true,
-            ..Attributes::default()
-        };
-        authorize(server, &user, &attributes).await?;
-        if groups.is_empty() {
-            other.groups.push("system:serviceaccounts".into());
-            other.groups.push(format!("system:serviceaccounts:{namespace}").into());
-        }
-    } else {
-        claim("users", "", name, "").await?;
-    }
-    for group in &groups {
-        claim("groups", "", group, "").await?;
-        other.groups.push(group.as_str().into());
-    }
-    for uid in uid.iter().take(1) {
-        claim("uids", "", uid, "authentication.k8s.io").await?;
-        other.uid = uid.as_str().into();
-    }
-    for (key, value) in extra {
-        claim("userextras", &key, value, "authentication.k8s.io").await?;
-        other.extra.entry(key.to_string()).or_default().push(value.to_owned());
-    }
-    if name != "system:anonymous" && !other.is_in("system:authenticated") {
-        other.groups.push("system:authenticated".into());
-    }
-    Ok(other)
-}
-
-/// Somebody without a name, as Go prints them.
-fn go_user(uid: &str, groups: &[String], extra: &[(Text, &str)]) -> String {
-    let mut named: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (key, value) in extra {
-        named.entry(key).or_default().push(value);
-    }
-    let list = |values: &[&str]| match values {
-        [] => "[]string(nil)".to_owned(),
-        values => {
-            let values: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
-            format!("[]string{{{}}}", values.join(", "))
-        }
-    };
-    let groups = list(&groups.iter().map(String::as_str).collect::<Vec<_>>());
-    let extra: Vec<_> =
-        named.iter().map(|(key, values)| format!("{key:?}:{}", list(values))).collect();
-    let extra = match &*extra {
-        [] => "map[string][]string(nil)".to_owned(),
-        extra => format!("map[string][]string{{{}}}", extra.join(", ")),
-    };
-    format!("&user.DefaultInfo{{Name:\"\", UID:{uid:?}, Groups:{groups}, Extra:{extra}}}")
-}
-
 /// The first opinion decides; nobody's opinion is no.
 pub(crate) async fn authorize(
     server: &Server,
@@ -203,7 +106,7 @@ pub(crate) async fn authorize(
     Err(forbidden(user, attributes, &reasons.join(", ")))
 }
 
-fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {
+pub(crate) fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {
     let Attributes { verb, group, resource, subresource, namespace, name, path, .. } = attributes;
     let user = &user.name;
     let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };

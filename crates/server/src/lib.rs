@@ -24,6 +24,7 @@ mod encryption;
 mod filters;
 mod flow;
 mod health;
+mod impersonate;
 mod kinds;
 mod list_options;
 mod listen;

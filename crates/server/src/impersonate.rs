@@ -1,0 +1,325 @@
+//! Somebody may act as another. The right to be anybody, whatever he then does, is an old and
+//! wide one (`impersonate`). Narrower rights say whom one may be (`impersonate:MODE`), and what
+//! one may do as such a one (`impersonate-on:MODE:VERB`): a node, the node that a service
+//! account's pod runs on, a service account, or a user.
+
+use std::collections::BTreeMap;
+
+use http::request::Parts;
+use object::{Status, Text};
+
+use crate::{
+    Attributes, Server, User,
+    filters::{authorize, forbidden},
+    query::unescaped,
+};
+
+const AUTHENTICATION: &str = "authentication.k8s.io";
+/// From so many on it is asked first whether all are allowed.
+const MANY: usize = 4;
+
+/// Which rights are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    AssociatedNode,
+    ArbitraryNode,
+    ServiceAccount,
+    UserInfo,
+    /// The old one.
+    Anybody,
+}
+
+const MODES: [Mode; 5] = [
+    Mode::AssociatedNode,
+    Mode::ArbitraryNode,
+    Mode::ServiceAccount,
+    Mode::UserInfo,
+    Mode::Anybody,
+];
+
+/// Who is handled instead of `user`, who wants to do what `asked` says.
+pub(crate) async fn impersonate(
+    server: &Server,
+    head: &Parts,
+    user: User,
+    asked: impl FnOnce() -> Attributes,
+) -> Result<User, Status> {
+    let Some(wanted) = wanted(head)? else { return Ok(user) };
+    let (mut first, asked) = (None, asked());
+    for mode in MODES.into_iter().filter(|mode| mode.applies(&wanted, &user)) {
+        match (Attempt { server, user: &user, mode }).check(&wanted, &asked).await {
+            Ok(actual) => return Ok(actual),
+            Err(status) => first = first.or(Some(status)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+}
+
+/// Whom the headers name; `None`: nobody else.
+fn wanted(head: &Parts) -> Result<Option<User>, Status> {
+    let text = |name: &str| {
+        let values = head.headers.get_all(name).iter();
+        values.filter_map(|value| value.to_str().ok()).map(Text::from).collect::<Vec<_>>()
+    };
+    let first = |name: &str| text(name).first().cloned().unwrap_or_default();
+    let mut wanted = User {
+        name: first("impersonate-user"),
+        uid: first("impersonate-uid"),
+        groups: text("impersonate-group"),
+        extra: BTreeMap::new(),
+    };
+    for (name, value) in &head.headers {
+        let Some(key) = name.as_str().strip_prefix("impersonate-extra-") else { continue };
+        let values = wanted.extra.entry(unescaped(key, false).to_string()).or_default();
+        values.extend(value.to_str().ok().map(str::to_owned));
+    }
+    if !wanted.name.is_empty() {
+        return Ok(Some(wanted));
+    } else if only_name(&wanted) {
+        return Ok(None);
+    }
+    let why = format!("requested {} without impersonating a user name", go_user(&wanted));
+    Err(Status::bad_request(why))
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::AssociatedNode => "associated-node",
+            Self::ArbitraryNode => "arbitrary-node",
+            Self::ServiceAccount => "serviceaccount",
+            Self::UserInfo => "user-info",
+            Self::Anybody => "",
+        }
+    }
+
+    fn verb(self) -> Text {
+        match self {
+            Self::Anybody => "impersonate".into(),
+            mode => format!("impersonate:{}", mode.name()).into(),
+        }
+    }
+
+    fn applies(self, wanted: &User, user: &User) -> bool {
+        let (node, account) = (node(&wanted.name), account(&wanted.name));
+        match self {
+            Self::AssociatedNode => {
+                let on = user.extra.get("authentication.kubernetes.io/node-name");
+                let on = on.filter(|on| on.len() == 1).and_then(|on| on.first());
+                only_name(wanted)
+                    && node.is_some()
+                    && node == on.map(String::as_str)
+                    && self::account(&user.name).is_some()
+            }
+            Self::ArbitraryNode => only_name(wanted) && node.is_some(),
+            Self::ServiceAccount => only_name(wanted) && account.is_some(),
+            Self::UserInfo => node.is_none() && account.is_none(),
+            Self::Anybody => true,
+        }
+    }
+}
+
+/// One way to become another.
+struct Attempt<'a> {
+    server: &'a Server,
+    user: &'a User,
+    mode: Mode,
+}
+
+impl Attempt<'_> {
+    async fn check(&self, wanted: &User, asked: &Attributes) -> Result<User, Status> {
+        if self.mode != Mode::Anybody {
+            let verb = format!("impersonate-on:{}:{}", self.mode.name(), asked.verb);
+            self.allow(&Attributes { verb: verb.into(), ..asked.clone() }).await?;
+        }
+        let mut actual = wanted.clone();
+        self.name(wanted, &mut actual).await?;
+        if !wanted.uid.is_empty() {
+            self.allow(&self.attributes(AUTHENTICATION, "uids", &wanted.uid)).await?;
+        }
+        self.groups(&wanted.groups).await?;
+        self.extra(&wanted.extra).await?;
+        let group = match &*actual.name {
+            "system:anonymous" => "system:unauthenticated",
+            _ if actual.is_in("system:unauthenticated") => return Ok(actual),
+            _ => "system:authenticated",
+        };
+        if !actual.is_in(group) {
+            actual.groups.push(group.into());
+        }
+        Ok(actual)
+    }
+
+    async fn name(&self, wanted: &User, actual: &mut User) -> Result<(), Status> {
+        let narrow = self.mode != Mode::Anybody;
+        let mut attributes = self.attributes(self.group(), "users", &wanted.name);
+        if let Some(name) = node(&wanted.name).filter(|_| narrow) {
+            attributes.resource = "nodes".into();
+            attributes.name =
+                if self.mode == Mode::AssociatedNode { "*".into() } else { name.into() };
+            actual.groups = vec!["system:nodes".into()];
+        } else if let Some((namespace, name)) = account(&wanted.name) {
+            attributes.resource = "serviceaccounts".into();
+            (attributes.namespace, attributes.name) = (namespace.into(), name.into());
+            if wanted.groups.is_empty() {
+                actual.groups = vec![
+                    "system:serviceaccounts".into(),
+                    format!("system:serviceaccounts:{namespace}").into(),
+                ];
+            }
+        }
+        self.allow(&attributes).await
+    }
+
+    async fn groups(&self, groups: &[Text]) -> Result<(), Status> {
+        let mut attributes = self.attributes(self.group(), "groups", "");
+        if self.mode != Mode::Anybody {
+            for (group, why) in [
+                ("", "impersonating the empty string group is not allowed"),
+                ("system:masters", "impersonating the system:masters group is not allowed"),
+            ] {
+                if groups.iter().any(|own| own == group) {
+                    attributes.name = group.into();
+                    return Err(forbidden(self.user, &attributes, why));
+                }
+            }
+            attributes.name = "*".into();
+            if groups.len() >= MANY && self.allow(&attributes).await.is_ok() {
+                return Ok(());
+            }
+        }
+        for group in groups {
+            attributes.name = group.clone();
+            self.allow(&attributes).await?;
+        }
+        Ok(())
+    }
+
+    async fn extra(&self, extra: &BTreeMap<String, Vec<String>>) -> Result<(), Status> {
+        let mut attributes = self.attributes(AUTHENTICATION, "userextras", "");
+        if self.mode != Mode::Anybody {
+            for (key, values) in extra {
+                let why = if key.is_empty() {
+                    "impersonating the empty string key in extra is not allowed".to_owned()
+                } else if *key != key.to_lowercase() {
+                    format!("impersonating a non-lowercase key in extra is not allowed: {key:?}")
+                } else if values.is_empty() {
+                    "impersonating empty values in extra is not allowed".to_owned()
+                } else if values.iter().any(String::is_empty) {
+                    "impersonating the empty string value in extra is not allowed".to_owned()
+                } else {
+                    continue;
+                };
+                return Err(forbidden(self.user, &attributes, &why));
+            }
+            let many = extra.values().map(Vec::len).sum::<usize>() >= MANY;
+            (attributes.subresource, attributes.name) = ("*".into(), "*".into());
+            if many && self.allow(&attributes).await.is_ok() {
+                return Ok(());
+            }
+        }
+        for (key, values) in extra {
+            attributes.subresource = key.as_str().into();
+            for value in values {
+                attributes.name = value.as_str().into();
+                self.allow(&attributes).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn allow(&self, attributes: &Attributes) -> Result<(), Status> {
+        if self.mode != Mode::AssociatedNode {
+            return authorize(self.server, self.user, attributes).await;
+        }
+        // What is decided must hold for every node of the account: where it is must not count.
+        let mut user = self.user.clone();
+        let keys = user.extra.keys().cloned().collect();
+        let key = "authentication.kubernetes.io/associated-node-keys".to_owned();
+        user.extra = BTreeMap::from([(key, keys)]);
+        authorize(self.server, &user, attributes).await
+    }
+
+    /// The group in which users and groups are said to be.
+    fn group(&self) -> &'static str {
+        if self.mode == Mode::Anybody { "" } else { AUTHENTICATION }
+    }
+
+    fn attributes(&self, group: &str, resource: &str, name: &str) -> Attributes {
+        Attributes {
+            verb: self.mode.verb(),
+            group: group.into(),
+            version: "v1".into(),
+            resource: resource.into(),
+            name: name.into(),
+            is_resource: true,
+            ..Attributes::default()
+        }
+    }
+}
+
+fn only_name(user: &User) -> bool {
+    user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty()
+}
+
+/// The node whose kubelet has this name.
+fn node(name: &str) -> Option<&str> {
+    let node = name.strip_prefix("system:node:")?;
+    let part = |part: &str| {
+        let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        part.starts_with(ends) && part.ends_with(ends) && part.chars().all(|c| ends(c) || c == '-')
+    };
+    (node.len() <= 253 && node.split('.').all(part)).then_some(node)
+}
+
+/// Namespace and name of the service account that has this name.
+fn account(name: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+}
+
+/// Somebody without a name, as Go prints them.
+fn go_user(user: &User) -> String {
+    let list = |values: Vec<&str>| match &*values {
+        [] => "[]string(nil)".to_owned(),
+        values => {
+            let values: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
+            format!("[]string{{{}}}", values.join(", "))
+        }
+    };
+    let groups = list(user.groups.iter().map(|group| &**group).collect());
+    let of = |values: &Vec<String>| list(values.iter().map(String::as_str).collect());
+    let extra: Vec<_> =
+        user.extra.iter().map(|(key, values)| format!("{key:?}:{}", of(values))).collect();
+    let extra = match &*extra {
+        [] => "map[string][]string(nil)".to_owned(),
+        extra => format!("map[string][]string{{{}}}", extra.join(", ")),
+    };
+    let uid = &*user.uid;
+    format!("&user.DefaultInfo{{Name:\"\", UID:{uid:?}, Groups:{groups}, Extra:{extra}}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn modes(wanted: &User, user: &User) -> Vec<Mode> {
+        MODES.into_iter().filter(|mode| mode.applies(wanted, user)).collect()
+    }
+
+    #[test]
+    fn who_is_wanted_says_which_rights_count() {
+        let mut pod = User::new("system:serviceaccount:d:s", &[]);
+        let key = "authentication.kubernetes.io/node-name".to_owned();
+        pod.extra.insert(key, vec!["n1".to_owned()]);
+        let nodes = [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::Anybody];
+        assert_eq!(modes(&User::new("system:node:n1", &[]), &pod), nodes);
+        assert_eq!(modes(&User::new("system:node:n2", &[]), &pod), nodes[1..]);
+        let account = User::new("system:serviceaccount:d:t", &[]);
+        assert_eq!(modes(&account, &pod), [Mode::ServiceAccount, Mode::Anybody]);
+        let grouped = User::new("system:serviceaccount:d:t", &["g"]);
+        assert_eq!(modes(&grouped, &pod), [Mode::Anybody]);
+        assert_eq!(modes(&User::new("bob", &["g"]), &pod), [Mode::UserInfo, Mode::Anybody]);
+        assert_eq!(node("system:node:No"), None);
+    }
+}
