@@ -143,3 +143,113 @@ async fn nobody_gives_rights_that_he_does_not_have() {
     let refused = of::<ClusterRoleBinding>(&bob).create(make("up", "cluster-admin", "bob")).await;
     assert_eq!(code(refused), 403);
 }
+
+/// What is said to somebody who acts as another.
+async fn acting(client: &Client, headers: &[(&'static str, &str)], path: &str) -> (u16, String) {
+    let mut all = HeaderMap::new();
+    for (name, value) in headers {
+        all.append(*name, value.parse().unwrap());
+    }
+    let answer = client.request(Method::GET, path, all, Bytes::new()).await.unwrap();
+    let code = answer.status.as_u16();
+    let said = object::from_json(&answer.bytes().await.unwrap()).unwrap_or_default();
+    (code, said.get("message").as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn to_act_as_another_takes_a_right_for_whom_and_for_what() {
+    let cluster = Cluster::start().await;
+    let (admin, ann) = (cluster.admin(), cluster.client("ann", &[]));
+    let (pods, bob) = ("/api/v1/namespaces/default/pods", [("impersonate-user", "bob")]);
+    let (code, said) = acting(&ann, &bob, pods).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        said,
+        "pods is forbidden: User \"ann\" cannot impersonate-on:user-info:list resource \"pods\" in \
+         API group \"\" in the namespace \"default\""
+    );
+    let grant = async |name: &str, rule: &str| {
+        let role = tree(&format!(r#"{{"metadata":{{"name":"{name}"}},"rules":[{rule}]}}"#));
+        of::<api::rbac::ClusterRole>(&admin).create(role).await.unwrap();
+        let binding = tree(&format!(
+            r#"{{"metadata":{{"name":"{name}"}},"subjects":[{{"kind":"User","name":"ann",
+            "apiGroup":"rbac.authorization.k8s.io"}}],"roleRef":{{"kind":"ClusterRole",
+            "name":"{name}","apiGroup":"rbac.authorization.k8s.io"}}}}"#
+        ));
+        of::<ClusterRoleBinding>(&admin).create(binding).await.unwrap();
+    };
+    grant(
+        "what",
+        r#"{"verbs":["impersonate-on:user-info:list"],"apiGroups":[""],"resources":["pods"]}"#,
+    )
+    .await;
+    let (_, said) = acting(&ann, &bob, pods).await;
+    assert!(said.contains("\"ann\" cannot impersonate:user-info resource \"users\""), "{said}");
+    let whom = r#"{"verbs":["impersonate:user-info"],"apiGroups":["authentication.k8s.io"],
+        "resources":["users","groups"],"resourceNames":["bob","devs","system:masters"]}"#;
+    grant("whom", whom).await;
+    let (_, said) = acting(&ann, &bob, pods).await;
+    assert!(said.contains("User \"bob\" cannot list resource \"pods\""), "she is bob: {said}");
+    let (_, said) = acting(&ann, &bob, "/api/v1/namespaces/default/secrets").await;
+    assert!(said.contains("cannot impersonate-on:user-info:list resource \"secrets\""), "{said}");
+    let masters = [("impersonate-user", "bob"), ("impersonate-group", "system:masters")];
+    let (_, said) = acting(&ann, &masters, pods).await;
+    assert!(said.ends_with("impersonating the system:masters group is not allowed"), "{said}");
+    let node = [("impersonate-user", "system:node:n1")];
+    let (_, said) = acting(&ann, &node, pods).await;
+    assert!(said.contains("cannot impersonate-on:arbitrary-node:list"), "{said}");
+    // Who may be anybody may still do everything as such a one.
+    grant("old", r#"{"verbs":["impersonate"],"apiGroups":[""],"resources":["users","groups"]}"#)
+        .await;
+    assert_eq!(acting(&ann, &masters, "/api/v1/namespaces/default/secrets").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_kubelet_reads_only_what_its_pods_use() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    let mut own = pod("p", "n1");
+    own["spec"]["volumes"] = tree(r#"[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]"#);
+    of::<Pod>(&admin).create(own).await.unwrap();
+    let claim = r#"{"metadata":{"name":"c"},"spec":{"accessModes":["ReadWriteOnce"],"volumeName":"used",
+        "storageClassName":"","resources":{"requests":{"storage":"1"}}}}"#;
+    of::<api::core::PersistentVolumeClaim>(&admin).create(tree(claim)).await.unwrap();
+    for name in ["used", "other"] {
+        let volume = tree(&format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"capacity":{{"storage":"1"}},
+            "accessModes":["ReadWriteOnce"],"hostPath":{{"path":"/x"}}}}}}"#
+        ));
+        of::<api::core::PersistentVolume>(&admin).create(volume).await.unwrap();
+    }
+    for node in ["n1", "n2"] {
+        let slice = tree(&format!(
+            r#"{{"metadata":{{"name":"{node}"}},"spec":{{"driver":"d.example.com","nodeName":"{node}",
+            "pool":{{"name":"{node}","generation":1,"resourceSliceCount":1}}}}}}"#
+        ));
+        of::<api::resource::ResourceSlice>(&admin).create(slice).await.unwrap();
+    }
+    let kubelet = cluster.client("system:node:n1", &["system:nodes"]);
+    let slices = "/apis/resource.k8s.io/v1/resourceslices";
+    for (path, code) in [
+        ("/api/v1/persistentvolumes/used".to_owned(), 200),
+        ("/api/v1/persistentvolumes/other".to_owned(), 403),
+        ("/api/v1/persistentvolumes".to_owned(), 403),
+        ("/api/v1/namespaces/default/persistentvolumeclaims/c".to_owned(), 200),
+        ("/api/v1/namespaces/default/persistentvolumeclaims/d".to_owned(), 403),
+        (format!("{slices}/n1"), 200),
+        (format!("{slices}/n2"), 403),
+        (slices.to_owned(), 403),
+        (format!("{slices}?fieldSelector=spec.nodeName%3Dn1"), 200),
+        (format!("{slices}?fieldSelector=spec.nodeName%3Dn2"), 403),
+        ("/api/v1/pods?fieldSelector=spec.nodeName%3Dn1".to_owned(), 200),
+        ("/api/v1/pods?fieldSelector=spec.nodeName!%3Dn1".to_owned(), 403),
+        ("/api/v1/nodes?fieldSelector=metadata.name%3Dn1".to_owned(), 200),
+        ("/api/v1/nodes".to_owned(), 403),
+        ("/apis/certificates.k8s.io/v1/podcertificaterequests".to_owned(), 403),
+        ("/apis/storage.k8s.io/v1/volumeattachments".to_owned(), 403),
+        ("/apis/storage.k8s.io/v1/csidrivers".to_owned(), 200),
+    ] {
+        assert_eq!(get(&kubelet, &path).await, code, "{path}");
+    }
+}

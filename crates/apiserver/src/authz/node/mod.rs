@@ -1,10 +1,16 @@
 //! What a kubelet may do: its own node, its own pods, and what these pods use.
 
+mod related;
+
 use std::sync::Weak;
 
-use api::core::Pod;
-use object::{Lens, Value, View, selector::FieldSelector};
-use server::{Attributes, Authorize, Authorizing, Decision, Page, Registry, Selection, User};
+use object::{
+    Value,
+    selector::{FieldSelector, FieldTerm},
+};
+use server::{Attributes, Authorize, Authorizing, Decision, Registry, User};
+
+use self::related::Related;
 
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAuthorizer {
@@ -19,177 +25,221 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
 
 impl Authorize for NodeAuthorizer {
     fn authorize<'a>(&'a self, user: &'a User, wanted: &'a Attributes) -> Authorizing<'a> {
-        let decision = match node_of(user) {
-            None => Decision::NoOpinion(String::new()),
-            Some(node) if self.allows(node, wanted) => Decision::Allow(String::new()),
-            Some(node) => Decision::NoOpinion(refusal(node, wanted)),
+        let decision = match (node_of(user), self.registry.upgrade()) {
+            (Some(node), Some(registry)) if wanted.is_resource => {
+                let ask = Ask { node, wanted, related: Related { registry: &registry, node } };
+                match ask.decide() {
+                    Ok(()) => Decision::Allow(String::new()),
+                    Err(why) if why.is_empty() => Decision::NoOpinion(String::new()),
+                    Err(why) => Decision::NoOpinion(format!("node: {why}")),
+                }
+            }
+            _ => Decision::NoOpinion(String::new()),
         };
         Box::pin(async move { decision })
     }
 }
 
-fn refusal(node: &str, wanted: &Attributes) -> String {
-    match (&*wanted.group, &*wanted.resource) {
-        ("", "secrets" | "configmaps" | "persistentvolumeclaims") if wanted.name.is_empty() => {
-            "node: No Object name found".to_owned()
-        }
-        ("", "secrets" | "configmaps" | "persistentvolumeclaims" | "serviceaccounts") => {
-            format!("node: no relationship found between node '{node}' and this object")
-        }
-        ("", "nodes") if wanted.name.is_empty() => {
-            format!("node: node '{node}' cannot read all nodes, only its own Node object")
-        }
-        ("", "nodes") => {
-            format!("node: node '{node}' cannot read '{}', only its own Node object", wanted.name)
-        }
-        ("", "pods") if matches!(&*wanted.verb, "list" | "watch") => {
-            "node: can only list/watch pods with spec.nodeName field selector".to_owned()
-        }
-        _ => String::new(),
-    }
+/// What one kubelet wants.
+struct Ask<'a> {
+    node: &'a str,
+    wanted: &'a Attributes,
+    related: Related<'a>,
 }
 
-impl NodeAuthorizer {
-    fn allows(&self, node: &str, wanted: &Attributes) -> bool {
-        let verb = &*wanted.verb;
-        let read = matches!(verb, "get" | "list" | "watch");
-        let Attributes { group, resource, subresource, name, namespace, .. } = wanted;
-        let of_node =
-            wanted.field_selector.split(',').any(|term| term == format!("spec.nodeName={node}"));
+/// `Err`: no, and why; the text may be empty.
+type Opinion = Result<(), String>;
+
+impl Ask<'_> {
+    fn decide(&self) -> Opinion {
+        let Attributes { group, resource, subresource, .. } = self.wanted;
         match (&**group, &**resource, &**subresource) {
-            (_, _, _) if !wanted.is_resource => false,
-            ("", "nodes", "") => match verb {
-                "create" => true,
-                "get" | "list" | "watch" => *name == node,
-                "update" | "patch" | "delete" => name.is_empty() || *name == node,
-                _ => false,
-            },
-            ("", "nodes", "status") => matches!(verb, "update" | "patch") && *name == node,
-            ("", "pods", "") => match verb {
-                "list" | "watch" => of_node || !name.is_empty() && self.runs(node, namespace, name),
-                "get" | "delete" => self.runs(node, namespace, name),
-                "create" => true, // mirror pods: NodeRestriction looks at what they are
-                _ => false,
-            },
-            ("", "pods", "status") => {
-                matches!(verb, "update" | "patch") && self.runs(node, namespace, name)
-            }
-            ("", "pods", "eviction") => verb == "create" && self.runs(node, namespace, name),
-            ("", "secrets" | "configmaps" | "persistentvolumeclaims", "") => {
-                read && !name.is_empty() && self.uses(node, wanted)
-            }
-            ("", "persistentvolumes", "") => verb == "get",
+            ("", "secrets" | "configmaps", part) => self.read(part),
             ("", "persistentvolumeclaims", "status") => {
-                verb == "get" || verb == "patch" || verb == "update"
+                self.verbs(&["update", "patch"], "can only get/update/patch this type")?;
+                self.used()
             }
-            ("", "serviceaccounts", "token") => verb == "create" && self.uses(node, wanted),
-            ("", "serviceaccounts", "") => verb == "get" && self.uses(node, wanted),
-            ("" | "events.k8s.io", "events", "") => {
-                matches!(verb, "create" | "update" | "patch")
-            }
-            ("coordination.k8s.io", "leases", "") => {
-                *namespace == "kube-node-lease" && (verb == "create" || *name == node)
-            }
-            ("storage.k8s.io", "csinodes", "") => verb == "create" || *name == node,
+            ("", "persistentvolumeclaims" | "persistentvolumes", part)
+            | ("storage.k8s.io", "volumeattachments", part)
+            | ("resource.k8s.io", "resourceclaims", part) => self.get(part),
+            ("", "serviceaccounts", "") if self.is("get") => self.read(""),
+            ("", "serviceaccounts", part) => self.token(part),
+            ("", "nodes", part) => self.nodes(part),
+            ("", "pods", part) => self.pods(part),
+            ("coordination.k8s.io", "leases", _) => self.lease(),
+            ("storage.k8s.io", "csinodes", part) => self.csi_node(part),
+            ("resource.k8s.io", "resourceslices", part) => self.slices(part),
+            ("certificates.k8s.io", "podcertificaterequests", part) => self.certificates(part),
+            _ => self.others(),
+        }
+    }
+
+    /// What is the same for all nodes.
+    fn others(&self) -> Opinion {
+        let Attributes { group, resource, subresource, .. } = self.wanted;
+        let read = ["get", "list", "watch"];
+        let verbs: &[&str] = match (&**group, &**resource, &**subresource) {
+            ("" | "events.k8s.io", "events", "") => &["create", "update", "patch"],
             ("", "services", "")
-            | ("storage.k8s.io", "csidrivers" | "volumeattachments", "")
-            | ("node.k8s.io", "runtimeclasses", "") => read,
-            ("authentication.k8s.io", "tokenreviews", "") => verb == "create",
-            ("authorization.k8s.io", "subjectaccessreviews" | "localsubjectaccessreviews", "") => {
-                verb == "create"
+            | ("storage.k8s.io", "csidrivers", "")
+            | ("node.k8s.io", "runtimeclasses", "")
+            | ("certificates.k8s.io", "clustertrustbundles", "") => &read,
+            ("", "endpoints", "") => &["get"],
+            ("authentication.k8s.io", "tokenreviews", "")
+            | ("authorization.k8s.io", "subjectaccessreviews" | "localsubjectaccessreviews", "") => {
+                &["create"]
             }
             ("certificates.k8s.io", "certificatesigningrequests", "") => {
-                matches!(verb, "create" | "get" | "list" | "watch")
+                &["create", "get", "list", "watch"]
             }
-            _ => false,
-        }
+            _ => &[],
+        };
+        self.verbs(verbs, "")
     }
 
-    fn pods(&self, node: &str) -> Vec<Value> {
-        let Some(registry) = self.registry.upgrade() else { return Vec::new() };
-        let Ok(kind) = registry.kind("", "pods") else { return Vec::new() };
-        let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).unwrap_or_default();
-        let selection = Selection { fields, ..Selection::default() };
-        let list = registry.list(&kind, &selection, &Page::default());
-        list.map(|list| list.items.iter().map(|v| v.object.clone()).collect()).unwrap_or_default()
-    }
-
-    fn runs(&self, node: &str, namespace: &str, name: &str) -> bool {
-        let Some(registry) = self.registry.upgrade() else { return false };
-        let Ok(kind) = registry.kind("", "pods") else { return false };
-        let found = registry.get(&kind, namespace, name);
-        // What is not there, or not yet bound, may be asked for: the answer says so.
-        found.map_or(true, |pod| Pod::view(&pod.object).spec().node_name() == node)
-    }
-
-    /// Whether a pod of the node refers to the object.
-    fn uses(&self, node: &str, wanted: &Attributes) -> bool {
-        let Attributes { resource, namespace, name, .. } = wanted;
-        self.pods(node).iter().any(|pod| {
-            let pod = Pod::view(pod);
-            pod.metadata().namespace() == namespace
-                && match &**resource {
-                    "serviceaccounts" => account(pod) == name,
-                    "secrets" => secrets(pod).iter().any(|own| own == name),
-                    "configmaps" => config_maps(pod).iter().any(|own| own == name),
-                    _ => pod.spec().volumes().iter().any(|volume| {
-                        let claim = volume.volume_source().persistent_volume_claim();
-                        claim.is_some_and(|claim| claim.claim_name() == name)
-                    }),
+    fn nodes(&self, part: &str) -> Opinion {
+        let (node, name) = (self.node, &*self.wanted.name);
+        match (part, &*self.wanted.verb) {
+            ("", "create") => Ok(()),
+            ("", "update" | "patch" | "delete") if name.is_empty() || name == node => Ok(()),
+            ("status", "update" | "patch") if name == node => Ok(()),
+            ("", "get" | "list" | "watch") => match name {
+                own if own == node => Ok(()),
+                "" => no(format!("node '{node}' cannot read all nodes, only its own Node object")),
+                other => {
+                    no(format!("node '{node}' cannot read '{other}', only its own Node object"))
                 }
-        })
-    }
-}
-
-fn account(pod: &Pod) -> &str {
-    match pod.spec().service_account_name() {
-        "" => "default",
-        name => name,
-    }
-}
-
-/// What the tree names under `key`s anywhere: references in volumes and variables.
-fn named(tree: &Value, holders: &[&str], field: &str, found: &mut Vec<String>) {
-    for (name, value) in tree.entries() {
-        if holders.contains(&name) {
-            found.extend(value.get(field).as_str().map(str::to_owned));
+            },
+            _ => no(""),
         }
-        named(value, holders, field, found);
     }
-    for item in tree.items() {
-        named(item, holders, field, found);
+
+    fn pods(&self, part: &str) -> Opinion {
+        match (part, &*self.wanted.verb) {
+            ("", "create") => Ok(()), // mirror pods: NodeRestriction looks at what they are
+            ("", "list" | "watch") if self.selects_node() => Ok(()),
+            ("", "list" | "watch") if self.wanted.name.is_empty() => {
+                no("can only list/watch pods with spec.nodeName field selector")
+            }
+            ("", "get" | "list" | "watch" | "delete")
+            | ("status", "update" | "patch")
+            | ("eviction", "create") => self.used(),
+            _ => no(""),
+        }
+    }
+
+    fn slices(&self, part: &str) -> Opinion {
+        if !part.is_empty() {
+            return no("cannot authorize ResourceSlice subresources");
+        }
+        match &*self.wanted.verb {
+            "create" => Ok(()), // NodeRestriction looks at what it is
+            "get" | "update" | "patch" | "delete" => self.used(),
+            "watch" | "list" | "deletecollection" if self.selects_node() => Ok(()),
+            "watch" | "list" | "deletecollection" => no(
+                "can only list/watch/deletecollection resourceslices with nodeName field selector",
+            ),
+            _ => no("only the following verbs are allowed for a ResourceSlice: get, watch, list, \
+                     create, update, patch, delete, deletecollection"),
+        }
+    }
+
+    fn certificates(&self, part: &str) -> Opinion {
+        if !part.is_empty() {
+            return no("nodes may not access the status subresource of PodCertificateRequests");
+        }
+        match &*self.wanted.verb {
+            "create" => Ok(()), // NodeRestriction looks at what it is
+            "get" => self.used(),
+            "list" | "watch" if self.selects_node() => Ok(()),
+            "list" | "watch" => {
+                no("can only list/watch podcertificaterequests with nodeName field selector")
+            }
+            verb => no(format!("nodes may not {verb} podcertificaterequests")),
+        }
+    }
+
+    fn lease(&self) -> Opinion {
+        let all = ["get", "create", "update", "patch", "delete"];
+        self.verbs(&all, "can only get, create, update, patch, or delete a node lease")?;
+        if self.wanted.namespace != "kube-node-lease" {
+            return no("can only access leases in the \"kube-node-lease\" system namespace");
+        }
+        self.same("can only access node lease with the same name as the requesting node")
+    }
+
+    fn csi_node(&self, part: &str) -> Opinion {
+        if !part.is_empty() {
+            return no("cannot authorize CSINode subresources");
+        }
+        let all = ["get", "create", "update", "patch", "delete"];
+        self.verbs(&all, "can only get, create, update, patch, or delete a CSINode")?;
+        self.same("can only access CSINode with the same name as the requesting node")
+    }
+
+    fn token(&self, part: &str) -> Opinion {
+        if !self.is("create") || self.wanted.name.is_empty() {
+            return no("can only create tokens for individual service accounts");
+        } else if part != "token" {
+            return no("can only create token subresource of serviceaccount");
+        }
+        self.used()
+    }
+
+    fn read(&self, part: &str) -> Opinion {
+        self.verbs(&["get", "list", "watch"], "can only read resources of this type")?;
+        if !part.is_empty() {
+            return no("cannot read subresource");
+        } else if self.wanted.namespace.is_empty() {
+            return no("can only read namespaced object of this type");
+        }
+        self.used()
+    }
+
+    fn get(&self, part: &str) -> Opinion {
+        self.verbs(&["get"], "can only get individual resources of this type")?;
+        if part.is_empty() { self.used() } else { no("cannot get subresource") }
+    }
+
+    /// The object must have to do with the node.
+    fn used(&self) -> Opinion {
+        let Attributes { resource, namespace, name, .. } = self.wanted;
+        if name.is_empty() {
+            return no("No Object name found");
+        } else if self.related.has(resource, namespace, name) {
+            return Ok(());
+        }
+        no(format!("no relationship found between node '{}' and this object", self.node))
+    }
+
+    /// The name on creation is NodeRestriction's matter.
+    fn same(&self, otherwise: &str) -> Opinion {
+        if self.is("create") || self.wanted.name == self.node { Ok(()) } else { no(otherwise) }
+    }
+
+    fn verbs(&self, allowed: &[&str], otherwise: &str) -> Opinion {
+        if allowed.contains(&&*self.wanted.verb) { Ok(()) } else { no(otherwise) }
+    }
+
+    fn is(&self, verb: &str) -> bool {
+        self.wanted.verb == verb
+    }
+
+    /// Whether only what is this node's is asked for.
+    fn selects_node(&self) -> bool {
+        let terms = FieldSelector::parse(&self.wanted.field_selector).map(|own| own.terms);
+        let own = |term: &FieldTerm| {
+            term.field == "spec.nodeName" && term.equal && term.value == self.node
+        };
+        terms.is_ok_and(|terms| terms.iter().any(own))
     }
 }
 
-fn secrets(pod: &Pod) -> Vec<String> {
-    let mut found = Vec::new();
-    let spec = pod.spec().tree();
-    named(spec, &["secret"], "secretName", &mut found);
-    named(spec, &["secret", "secretRef", "secretKeyRef"], "name", &mut found);
-    found.extend(pod.spec().image_pull_secrets().iter().map(|secret| secret.name().to_owned()));
-    found
+fn no(why: impl Into<String>) -> Opinion {
+    Err(why.into())
 }
 
-fn config_maps(pod: &Pod) -> Vec<String> {
-    let mut found = Vec::new();
-    named(pod.spec().tree(), &["configMap", "configMapRef", "configMapKeyRef"], "name", &mut found);
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn finds_what_a_pod_uses() {
-        let spec = br#"{"spec":{"volumes":[{"name":"a","secret":{"secretName":"s1"}},
-            {"name":"b","projected":{"sources":[{"configMap":{"name":"c1"}},{"secret":{"name":"s2"}}]}}],
-            "containers":[{"name":"x","env":[{"name":"E","valueFrom":{"secretKeyRef":{"name":"s3"}}}],
-            "envFrom":[{"configMapRef":{"name":"c2"}}]}],"imagePullSecrets":[{"name":"s4"}]}}"#;
-        let pod = Pod::from(object::from_json(spec).unwrap());
-        let mut found = secrets(&pod);
-        found.sort();
-        assert_eq!(found, ["s1", "s2", "s3", "s4"]);
-        assert_eq!(config_maps(&pod).len(), 2);
-    }
+/// The node that an object names.
+fn node_name(object: &Value) -> &str {
+    object.get("spec").get("nodeName").as_str().unwrap_or_default()
 }
