@@ -14,6 +14,7 @@ mod flow;
 mod identity;
 mod limits;
 mod lists;
+mod matching;
 mod objects;
 mod oidc;
 mod peers;
