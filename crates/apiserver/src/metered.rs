@@ -73,8 +73,8 @@ impl<V: std::fmt::Debug + Send + Sync> Engine<V> for Metered<V> {
         })
     }
 
-    fn replay(&self, prefix: &str) -> Result<Replay, Error> {
-        self.engine.replay(prefix)
+    fn replay(&self, prefix: &str, room: usize) -> Result<Replay, Error> {
+        self.engine.replay(prefix, room)
     }
 
     fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {

@@ -12,7 +12,7 @@ use runtime::Queue;
 use schema::Kind;
 use tracing::warn;
 
-use crate::{Host, source::mirror};
+use crate::{Host, pod::OWN_CONDITIONS, source::mirror};
 
 const WRITERS: usize = 8;
 /// Fields of a status that are removed when they are no longer there.
@@ -95,7 +95,9 @@ impl Statuses {
                 loop {
                     let uid = host.statuses.queue.next().await;
                     let done = write(&host, &uid).await;
-                    if let Err(error) = &done {
+                    if let Err(error) = &done
+                        && !error.is_conflict()
+                    {
                         warn!(%uid, %error, "the status of a pod cannot be written; will retry");
                     }
                     host.statuses.queue.done(uid, done.is_ok());
@@ -121,12 +123,13 @@ async fn write(host: &Arc<Host>, uid: &str) -> Result<(), Error> {
         }
         return Ok(());
     };
-    if let Some(patch) = difference(&pod, &known.status) {
+    if let Some(patch) = difference(&pod, &beside_others(&pod, &known.status)) {
         let because = pod.causes(&rule(pod.status().tree(), &known.status));
         let objects = objects.because(&because);
         match objects.patch_status(&known.key, &Patch::Merge(patch)).await {
             Ok(_) => {}
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) if error.is_not_found() => {}
+            // somebody else was faster: what he wrote must stay
             Err(error) => return Err(error),
         }
     }
@@ -154,7 +157,20 @@ fn note(host: &Host, uid: &str, known: &Pending) {
     }
 }
 
-/// What must be written so that the API has this status.
+/// The status with the conditions that others have written meanwhile.
+fn beside_others(pod: &Pod, status: &Value) -> Value {
+    let own = status["conditions"].items();
+    let is_ours = |name: &str| {
+        OWN_CONDITIONS.contains(&name) || own.iter().any(|one| one["type"].as_str() == Some(name))
+    };
+    let all = pod.status().conditions().iter();
+    let others = all.filter(|one| !is_ours(one.type_())).map(|one| one.tree());
+    let mut status = status.clone();
+    status["conditions"] = own.iter().chain(others).cloned().collect();
+    status
+}
+
+/// What must be written so that the API has this status, if nobody else writes first.
 fn difference(pod: &Pod, status: &Value) -> Option<Value> {
     let old = pod.status().tree();
     let mut change = Value::object();
@@ -176,6 +192,7 @@ fn difference(pod: &Pod, status: &Value) -> Option<Value> {
     }
     let mut patch = Value::object();
     patch["metadata"]["uid"] = pod.metadata().uid().into();
+    patch["metadata"]["resourceVersion"] = pod.metadata().resource_version().into();
     patch["status"] = change;
     Some(patch)
 }
@@ -267,14 +284,26 @@ fn same(a: &Value, b: &Value) -> bool {
 #[test]
 fn only_what_differs_is_written() {
     let tree = object::yaml::from_yaml(
-        "{metadata: {uid: u}, status: {phase: Pending, podIP: 1.2.3.4, conditions: [{type: Ready, status: 'False', lastProbeTime: null}]}}",
+        "{metadata: {uid: u, resourceVersion: '7'}, status: {phase: Pending, podIP: 1.2.3.4, conditions: [{type: Ready, status: 'False', lastProbeTime: null}]}}",
     );
     let pod = Pod::from(tree.unwrap());
     let status = |text: &str| object::yaml::from_yaml(text).unwrap();
     let same = "{phase: Pending, podIP: 1.2.3.4, conditions: [{type: Ready, status: 'False'}]}";
     assert_eq!(difference(&pod, &status(same)), None);
     let patch = difference(&pod, &status("{phase: Running}")).unwrap();
-    assert_eq!(patch, status("{metadata: {uid: u}, status: {phase: Running}}").also_null("podIP"));
+    let want = status("{metadata: {uid: u, resourceVersion: '7'}, status: {phase: Running}}");
+    assert_eq!(patch, want.also_null("podIP"));
+}
+
+#[test]
+fn what_others_say_of_a_pod_stays() {
+    let tree = |text: &str| object::yaml::from_yaml(text).unwrap();
+    let pod = Pod::from(tree(
+        "{status: {conditions: [{type: Ready, status: 'True'}, {type: PodResizePending, status: 'True'}, {type: DisruptionTarget, status: 'True'}]}}",
+    ));
+    let ours = tree("{phase: Failed, conditions: [{type: Ready, status: 'False'}]}");
+    let want = "{phase: Failed, conditions: [{type: Ready, status: 'False'}, {type: DisruptionTarget, status: 'True'}]}";
+    assert_eq!(beside_others(&pod, &ours), tree(want));
 }
 
 #[cfg(test)]

@@ -41,12 +41,12 @@ mod request;
 mod respond;
 mod route;
 mod server;
+mod socket;
 mod streams;
 mod table;
 mod tagged;
 mod transform;
 mod upgrade;
-mod watch_socket;
 mod watching;
 mod wire;
 
@@ -81,6 +81,7 @@ pub use self::{
     },
     route::{Handle, Handler, Handling},
     server::Server,
+    socket::Socket,
     transform::{Identity, Transform},
     upgrade::{proxy, tunnel},
 };

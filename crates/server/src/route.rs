@@ -20,7 +20,7 @@ use crate::{
     plain::plain,
     registry::{Applied, Patch, PatchType, revision},
     respond::{many, no_method, no_page, one, status_as, stored},
-    watch_socket,
+    socket::Socket,
 };
 
 pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Reply, Status>> + Send + 'a>>;
@@ -140,7 +140,7 @@ async fn object(
 async fn answer(
     server: &Arc<Server>,
     served: Served,
-    request: Request,
+    mut request: Request,
     call: &mut Call,
 ) -> Result<Reply, Status> {
     let offer = match (&*request.info.verb, &*request.info.subresource) {
@@ -177,13 +177,14 @@ async fn answer(
             list.items = registry.converted(&served, list.items).await?;
             many(&server.encodings, &served, list, form, now)?
         }
-        "watch" if watch_socket::is_wanted(&request.head.headers) => {
+        "watch" => {
+            let socket = Socket::take(&mut request)?;
             let reply = watch(server, &served, &request).await?;
-            let mut incoming = hyper::Request::from_parts(request.head, ());
-            let upgrade = hyper::upgrade::on(&mut incoming);
-            watch_socket::socket(server, incoming.headers(), upgrade, reply)?
+            match socket {
+                Some(socket) => socket.watch(server, reply),
+                None => reply,
+            }
         }
-        "watch" => watch(server, &served, &request).await?,
         "create" => {
             let Decoded { object, warnings } = body(server, &served, request).await?;
             call.warnings = warnings;

@@ -1,21 +1,24 @@
 //! What goes on to a kubelet, a pod or a service: logs, exec, attach, port-forward
 //! and proxies.
 
-use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt, io, net::IpAddr, sync::Arc, time::Duration};
 
 use api::core::{Container, ContainerPort, EndpointPort, Node, Pod, Service};
-use client::{Connect, Connected, Error, Tcp, Tls, Use};
+use client::{Connect, Connected, Tcp, Tls, Use};
 use http::{
     HeaderValue, Method, StatusCode, Uri,
-    header::{LOCATION, UPGRADE},
+    header::{HOST, LOCATION, UPGRADE},
 };
 use http_body_util::BodyExt;
 use object::{Status, View};
 use schema::{Errors, Path};
-use server::{Handle, Handling, Query, Reply, Request, Server, proxy};
+use server::{Handle, Handling, Query, Reply, Request, Server, Socket, proxy};
 use tokio::time::timeout;
 
-use super::connect;
+use super::{
+    connect,
+    links::{self, Way},
+};
 
 /// How long it may take to reach a pod or a service.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -108,11 +111,27 @@ async fn pass(
     let connected = reach(to, within)
         .await
         .map_err(|error| Status::unavailable(format!("error trying to reach service: {error}")))?;
-    hand_over(server, request, to, connected, path).await
+    let way = way(&request, to.authority());
+    Ok(links::through(way, hand_over(server, request, to, connected, path).await?))
 }
 
-async fn reach(to: &Tcp, within: Duration) -> Result<Connected, Error> {
-    let late = || Error::Unavailable(format!("dial tcp {}: i/o timeout", to.authority()));
+/// How links of what is behind a proxy lead back through it.
+fn way(request: &Request, target: &str) -> Way {
+    let path = request.head.uri.path().trim_end_matches('/');
+    let prefix = path.strip_suffix(request.info.rest.trim_end_matches('/')).unwrap_or(path);
+    let host = request.head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.or(request.head.uri.authority().map(http::uri::Authority::as_str));
+    Way {
+        prefix: prefix.trim_end_matches('/').to_owned(),
+        hosts: [target.to_owned(), host.unwrap_or_default().to_owned()],
+    }
+}
+
+async fn reach(to: &Tcp, within: Duration) -> io::Result<Connected> {
+    let late = || {
+        let said = format!("dial tcp {}: i/o timeout", to.authority());
+        io::Error::new(io::ErrorKind::TimedOut, said)
+    };
     timeout(within, to.connect(Use::Upgrade)).await.unwrap_or_else(|_| Err(late()))
 }
 
@@ -207,7 +226,12 @@ impl Handle for OfPod {
                 verb => format!("/{verb}/{namespace}/{name}/{container}{query}"),
             };
             let node = node.to_owned();
-            self.kubelets.stream(server, request, &node, &path).await
+            let socket = if self.verb == "log" { Socket::take(&mut request)? } else { None };
+            let reply = self.kubelets.stream(server, request, &node, &path).await?;
+            match socket {
+                Some(socket) => socket.pieces(server, reply),
+                None => Ok(reply),
+            }
         })
     }
 }

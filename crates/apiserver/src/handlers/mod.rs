@@ -7,6 +7,7 @@ mod custom_scale;
 mod eviction;
 mod issuer;
 mod kubelet;
+mod links;
 mod review;
 mod scale;
 mod token;

@@ -54,12 +54,10 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     index_orphans(&sets.pods.objects);
     index_orphans(&sets.revisions);
     let (known, nodes, pods) = (sets.sets.clone(), sets.nodes.clone(), sets.pods.objects.clone());
-    let (by_pod, by_revision) = (known.clone(), known.clone());
+    let by_pod = known.clone();
     Controller::new("daemonset", cx, sets)
         .owns::<Pod>()
-        .owns::<ControllerRevision>()
         .watches::<Pod>(move |pod| wanted_by(pod, &by_pod))
-        .watches::<ControllerRevision>(move |revision| wanted_by(revision, &by_revision))
         .watches::<Node>(move |node| concerned(node, &known, &nodes, &pods))
         .start();
 }

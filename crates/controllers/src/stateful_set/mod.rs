@@ -41,12 +41,10 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     };
     index_orphans(&sets.pods);
     index_orphans(&sets.revisions);
-    let (by_pod, by_revision, by_claim) = (sets.sets.clone(), sets.sets.clone(), sets.sets.clone());
+    let (by_pod, by_claim) = (sets.sets.clone(), sets.sets.clone());
     Controller::new("statefulset", cx, sets)
         .owns::<Pod>()
-        .owns::<ControllerRevision>()
         .watches::<Pod>(move |pod| wanted_by(pod, &by_pod))
-        .watches::<ControllerRevision>(move |revision| wanted_by(revision, &by_revision))
         .watches::<PersistentVolumeClaim>(move |claim| waiting_for(claim, &by_claim))
         .start();
 }

@@ -17,6 +17,7 @@ use api::core::Pod;
 use tokio::sync::{Notify, watch};
 
 use self::plan::{Ending, Failure, SECOND};
+pub(crate) use self::status::OWN_CONDITIONS;
 use crate::{Host, resize, source};
 
 /// What a worker is to bring about.

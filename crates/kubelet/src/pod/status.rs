@@ -5,6 +5,7 @@ mod conditions;
 use api::core::{Container as Spec, Pod};
 use object::{Lens, Text, Time, Value, count};
 
+pub(crate) use self::conditions::OWN_CONDITIONS;
 use super::{
     observe::{Container, Observed, State},
     plan::{Failure, Memory, Role, SECOND},
@@ -105,7 +106,7 @@ impl Writer<'_> {
         let theirs = old
             .conditions()
             .iter()
-            .filter(|one| one.type_() == "PodScheduled" || !conditions::OWN.contains(&one.type_()));
+            .filter(|one| one.type_() == "PodScheduled" || !OWN_CONDITIONS.contains(&one.type_()));
         status["conditions"] = theirs.map(|one| one.tree().clone()).collect();
         status
     }

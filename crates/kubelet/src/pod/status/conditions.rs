@@ -6,7 +6,7 @@ use object::{Lens, Text, Time, Value};
 use super::{SECOND, Tally, Writer, exit_code, names_where};
 
 /// Conditions that nobody else writes.
-pub(super) const OWN: [&str; 7] = [
+pub(crate) const OWN_CONDITIONS: [&str; 7] = [
     "PodReadyToStartContainers",
     "Initialized",
     "Ready",
@@ -150,7 +150,7 @@ impl Conditions<'_> {
             self.list.iter().filter_map(|one| one["type"].as_str().map(Text::from)).collect();
         let theirs = self.pod.status().conditions().iter();
         let theirs = theirs.filter(|one| {
-            !OWN.contains(&one.type_()) && !ours.iter().any(|name| name == one.type_())
+            !OWN_CONDITIONS.contains(&one.type_()) && !ours.iter().any(|name| name == one.type_())
         });
         let theirs: Vec<Value> = theirs.map(|one| one.tree().clone()).collect();
         self.list.into_iter().chain(theirs).collect()
