@@ -4,7 +4,8 @@
 //!  archive ─┐                                  ┌─ blobs/sha256/…     as they came, for export
 //!  registry ┼─► content (digests checked) ─────┤
 //!  built-in ┘        │ unpack (root, layer)    ├─ layers/sha256-…/   one per stack, shared by images
-//!                    └─► records ──────────────┴─ images.json        names, sizes, who holds what
+//!                    └─► records ──────────────┼─ images.json        names, sizes
+//!                                              └─ holds/…            the stacks that each container stands on
 //! ```
 
 mod archive;
@@ -14,6 +15,7 @@ mod digest;
 mod entries;
 mod error;
 mod export;
+mod holds;
 mod layer;
 mod manifest;
 mod pull;

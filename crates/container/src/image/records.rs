@@ -9,15 +9,16 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Digest, Reference, Result, Usage, content::Content, manifest};
+use super::{Config, Digest, Reference, Result, Usage, content::Content, holds::Holds, manifest};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Records {
     pub(super) images: BTreeMap<Digest, Record>,
     /// What each unpacked stack adds to the disk.
     pub(super) layers: BTreeMap<Digest, Usage>,
-    /// Stacks that containers stand on, by container; they outlive their image.
-    pub(super) holds: BTreeMap<String, Vec<Digest>>,
+    /// Stacks that containers stand on: they outlive their image.
+    #[serde(skip)]
+    pub(super) holds: Holds,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,11 +37,12 @@ pub(super) struct Record {
 
 impl Records {
     pub(super) fn load(dir: &Path) -> Result<Self> {
-        match fs::read(dir.join("images.json")) {
-            Ok(bytes) => manifest::parse(&bytes, "images.json"),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(error.into()),
-        }
+        let images = match fs::read(dir.join("images.json")) {
+            Ok(bytes) => manifest::parse(&bytes, "images.json")?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self { holds: Holds::load(dir)?, ..images })
     }
 
     pub(super) fn save(&self, dir: &Path) -> Result<()> {
@@ -97,22 +99,17 @@ impl Records {
             .values()
             .flat_map(|record| &record.blobs)
             .map(|digest| content.blob(digest));
-        let chains = self
-            .images
-            .values()
-            .flat_map(|record| &record.chains)
-            .chain(self.holds.values().flatten());
-        blobs.chain(chains.map(|chain| content.layer(chain))).collect()
+        blobs.chain(self.chains().map(|chain| content.layer(chain))).collect()
     }
 
     /// Forgets the sizes of stacks that nobody has any more.
     pub(super) fn forget_unused(&mut self) {
-        let used: HashSet<&Digest> = self
-            .images
-            .values()
-            .flat_map(|record| &record.chains)
-            .chain(self.holds.values().flatten())
-            .collect();
+        let used: HashSet<Digest> = self.chains().cloned().collect();
         self.layers.retain(|chain, _| used.contains(chain));
+    }
+
+    /// The stacks that images are made of or containers stand on.
+    pub(super) fn chains(&self) -> impl Iterator<Item = &Digest> {
+        self.images.values().flat_map(|record| &record.chains).chain(self.holds.chains())
     }
 }

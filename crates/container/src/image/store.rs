@@ -109,35 +109,30 @@ impl Store {
         holder: &str,
         images: impl IntoIterator<Item = &'a Image>,
     ) -> Result<()> {
-        self.inner.change(|records| {
-            let mut chains = Vec::new();
-            for image in images {
-                let missing = || Error::NotFound(image.id.clone());
-                chains.extend(records.find(&image.id).ok_or_else(missing)?.1.chains.clone());
-            }
-            records.holds.insert(holder.to_owned(), chains);
-            Ok(())
-        })
+        let mut records = self.inner.records();
+        let mut chains = Vec::new();
+        for image in images {
+            let missing = || Error::NotFound(image.id.clone());
+            chains.extend(records.find(&image.id).ok_or_else(missing)?.1.chains.clone());
+        }
+        records.holds.insert(holder, chains)
     }
 
     pub async fn release(&self, holder: &str) -> Result<()> {
         let holder = holder.to_owned();
         self.blocking(move |inner| {
-            if inner.records().holds.contains_key(&holder) {
-                inner.change(|records| {
-                    records.holds.remove(&holder);
-                    Ok(())
-                })?;
-                inner.sweep()?;
-            }
-            Ok(())
+            let mut records = inner.records();
+            let held = records.holds.remove(&holder)?;
+            let all_used = held.iter().all(|chain| records.chains().any(|used| used == chain));
+            drop(records);
+            if all_used { Ok(()) } else { inner.sweep() }
         })
         .await
     }
 
     /// Who holds layers: the runtime compares it with its containers after a crash.
     pub fn holders(&self) -> Vec<String> {
-        self.inner.records().holds.keys().cloned().collect()
+        self.inner.records().holds.holders()
     }
 
     /// What the unpacked layers take.
