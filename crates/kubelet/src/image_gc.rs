@@ -45,6 +45,19 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Bytes that must go from a disk of this size.
+    pub fn excess(self, size: i64, left: i64) -> Option<i64> {
+        let left_part = i128::from(left) * 100 / i128::from(size.max(1));
+        let used = 100 - i64::try_from(left_part).unwrap_or(100);
+        if self.high >= 100 || size == 0 || used < i64::from(self.high) {
+            return None;
+        }
+        let keep = i128::from(size) * i128::from(100 - self.low) / 100;
+        Some(i64::try_from(keep).unwrap_or(i64::MAX) - left)
+    }
+}
+
 pub(crate) fn start(host: &Arc<Host>) {
     let host = host.clone();
     let cx = host.cx.clone();
@@ -68,8 +81,7 @@ pub(crate) async fn free_all(host: &Arc<Host>) {
 
 async fn collect(host: &Arc<Host>) -> Result<(), String> {
     let (size, left) = machine::disk(&host.image_folder().await);
-    let limits = host.config.image_gc;
-    let Some(wanted) = excess(size, left, limits) else {
+    let Some(wanted) = host.config.image_gc.excess(size, left) else {
         observe(host).await?; // the age of images counts from when they were first seen
         return Ok(());
     };
@@ -80,16 +92,6 @@ async fn collect(host: &Arc<Host>) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-/// Bytes that must go.
-fn excess(size: i64, left: i64, limits: Limits) -> Option<i64> {
-    let used = 100 - i64::try_from(i128::from(left) * 100 / i128::from(size.max(1))).unwrap_or(100);
-    if limits.high >= 100 || size == 0 || used < i64::from(limits.high) {
-        return None;
-    }
-    let keep = i128::from(size) * i128::from(100 - limits.low) / 100;
-    Some(i64::try_from(keep).unwrap_or(i64::MAX) - left)
 }
 
 async fn free(host: &Arc<Host>, wanted: i64) -> Result<i64, String> {
@@ -163,11 +165,11 @@ mod tests {
     #[test]
     fn the_disk_decides_how_much_goes() {
         let limits = Limits::default();
-        assert_eq!(excess(1000, 160, limits), None);
-        assert_eq!(excess(1000, 150, limits), Some(50));
-        assert_eq!(excess(1000, 10, limits), Some(190));
-        assert_eq!(excess(1000, 10, Limits { high: 100, ..limits }), None);
-        assert_eq!(excess(0, 0, limits), None);
+        assert_eq!(limits.excess(1000, 160), None);
+        assert_eq!(limits.excess(1000, 150), Some(50));
+        assert_eq!(limits.excess(1000, 10), Some(190));
+        assert_eq!(Limits { high: 100, ..limits }.excess(1000, 10), None);
+        assert_eq!(limits.excess(0, 0), None);
     }
 
     #[test]

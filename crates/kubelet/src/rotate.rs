@@ -40,6 +40,22 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Packs what was put aside of a log and removes the oldest, so that one more has its place.
+    pub fn tidy(self, path: &Path) -> io::Result<()> {
+        let mut old = put_aside(path)?;
+        // the current one and the one that is put aside next have their places
+        let excess = old.len().saturating_sub(self.files.saturating_sub(2));
+        for gone in old.drain(..excess) {
+            fs::remove_file(gone)?;
+        }
+        for plain in old.iter().filter(|path| path.extension().is_none_or(|kind| kind != "gz")) {
+            pack(plain)?;
+        }
+        Ok(())
+    }
+}
+
 pub(crate) fn start(host: &Arc<Host>) {
     let host = host.clone();
     let cx = host.cx.clone();
@@ -98,8 +114,8 @@ async fn rotate(host: &Arc<Host>, log: &Log) -> Result<(), String> {
             && one.annotations.get(labels::RESTARTS) == Some(&log.restarts)
     });
     let Some(running) = running else { return Ok(()) }; // what has ended grows no more
-    let (path, files) = (log.path.clone(), host.config.log_limits.files);
-    let tidied = spawn_blocking(move || tidy(&path, files)).await;
+    let (path, limits) = (log.path.clone(), host.config.log_limits);
+    let tidied = spawn_blocking(move || limits.tidy(&path)).await;
     tidied.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     let aside = aside(&log.path, host.now());
     fs::rename(&log.path, &aside).map_err(|error| error.to_string())?;
@@ -117,20 +133,6 @@ fn aside(path: &Path, now: i64) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{day}-{time}"));
     name.into()
-}
-
-/// Packs what was put aside and removes the oldest, so that one more has its place.
-fn tidy(path: &Path, files: usize) -> io::Result<()> {
-    let mut old = put_aside(path)?;
-    // the current one and the one that is put aside next have their places
-    let excess = old.len().saturating_sub(files.saturating_sub(2));
-    for gone in old.drain(..excess) {
-        fs::remove_file(gone)?;
-    }
-    for plain in old.iter().filter(|path| path.extension().is_none_or(|kind| kind != "gz")) {
-        pack(plain)?;
-    }
-    Ok(())
 }
 
 /// The oldest first; what a crash left half packed goes.
@@ -188,7 +190,7 @@ mod tests {
         ] {
             fs::write(at(name), text).unwrap();
         }
-        tidy(&at("0.log"), 4).unwrap();
+        Limits { files: 4, ..Limits::default() }.tidy(&at("0.log")).unwrap();
         let mut left: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();

@@ -1,12 +1,13 @@
 //! What pods use, as the runtime and the disk tell.
 
-use std::{fs, os::unix::fs::MetadataExt, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use api::core;
 use container::cri::{
     self, ContainerStats, CpuUsage, ListPodSandboxStatsRequest, MemoryUsage, PodSandboxStats,
     UInt64Value,
 };
+use sys::disk;
 
 use crate::{
     Config, Host,
@@ -75,26 +76,10 @@ pub(crate) fn volumes(config: &Config, pod: &core::Pod) -> Vec<(String, i64)> {
         source.is_some_and(|empty| empty.medium() != "Memory")
     });
     own.map(|volume| {
-        let (bytes, _) = size(&folder.join(volume.name()));
+        let (bytes, _) = disk::below(&folder.join(volume.name()));
         (volume.name().to_owned(), i64::try_from(bytes).unwrap_or(i64::MAX))
     })
     .collect()
-}
-
-/// Bytes on disk and entries below a folder.
-pub(crate) fn size(folder: &Path) -> (u64, u64) {
-    let (mut bytes, mut inodes) = (0, 0);
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(meta) = entry.metadata() else { continue };
-        bytes += meta.blocks() * 512;
-        inodes += 1;
-        if meta.is_dir() {
-            let (more, others) = size(&entry.path());
-            bytes += more;
-            inodes += others;
-        }
-    }
-    (bytes, inodes)
 }
 
 fn pod(config: &Config, stats: PodSandboxStats) -> Option<Pod> {
@@ -121,7 +106,7 @@ fn container(logs: &Path, stats: ContainerStats) -> Option<Container> {
     let name = told.labels.get(labels::CONTAINER)?.clone();
     let layer = stats.writable_layer.unwrap_or_default();
     Some(Container {
-        log_bytes: size(&logs.join(&name)).0,
+        log_bytes: disk::below(&logs.join(&name)).0,
         name,
         id: told.id,
         cpu: stats.cpu.map(Cpu::from).unwrap_or_default(),
@@ -156,13 +141,4 @@ impl From<MemoryUsage> for Memory {
 
 fn value(told: Option<UInt64Value>) -> u64 {
     told.map_or(0, |told| told.value)
-}
-
-#[test]
-fn what_is_below_a_folder_counts() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("a")).unwrap();
-    fs::write(folder.path().join("a/b"), vec![1; 10_000]).unwrap();
-    let (bytes, inodes) = size(folder.path());
-    assert!(bytes >= 10_000 && inodes == 2, "{bytes} {inodes}");
 }

@@ -134,7 +134,7 @@ impl Group {
     }
 
     pub fn exists(&self) -> bool {
-        self.folders.first().is_some_and(|(_, folder)| folder.is_dir())
+        self.folders.iter().any(|(_, folder)| folder.is_dir())
     }
 
     /// The files to write a process id to, to put it into the group.

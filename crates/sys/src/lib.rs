@@ -5,6 +5,7 @@ pub mod capability;
 pub mod cgroup;
 pub mod descriptor;
 mod device_filter;
+pub mod disk;
 pub mod landlock;
 pub mod mount;
 pub mod namespace;

@@ -47,7 +47,7 @@ use crate::{
 pub struct Config {
     /// Pods, containers, and what containers write.
     pub root: PathBuf,
-    /// The group that `cgroup_parent` is below; empty for the hierarchies' root.
+    /// The group above pods that name no `cgroup_parent`; empty for the hierarchies' root.
     pub cgroup_root: String,
     /// The program that runs a shim, and its arguments before the pod's folder.
     pub shim: PathBuf,
@@ -241,6 +241,8 @@ fn selected(selector: &HashMap<String, String>, labels: &HashMap<String, String>
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, tonic::Status> + Send + 'static,
 ) -> Result<T, tonic::Status> {
+    // of one type for each answer, or the thread pool's part would be compiled for each work
+    let work: Box<dyn FnOnce() -> Result<T, tonic::Status> + Send> = Box::new(work);
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| tonic::Status::internal(error.to_string()))?
 }

@@ -182,8 +182,7 @@ impl Inner {
         }
         let parent = sandbox.config().linux.as_ref().map(|linux| linux.cgroup_parent.as_str());
         if parent.unwrap_or_default().is_empty() {
-            let parent = self.cgroup_path("", "");
-            if let Ok(group) = self.group(parent.trim_end_matches('/')) {
+            if let Ok(group) = self.group(&self.own_group()) {
                 group.remove_if_empty(); // ours, where no kubelet is
             }
         }
@@ -200,8 +199,14 @@ impl Inner {
 
     /// A group below the kubelet's, or below one of ours where no kubelet is.
     pub(super) fn cgroup_path(&self, parent: &str, id: &str) -> String {
-        let parent = if parent.is_empty() { "tiphys" } else { parent.trim_matches('/') };
-        format!("{}/{parent}/{id}", self.config.cgroup_root.trim_end_matches('/'))
+        if parent.is_empty() {
+            return format!("{}/{id}", self.own_group());
+        }
+        format!("/{}/{id}", parent.trim_matches('/'))
+    }
+
+    fn own_group(&self) -> String {
+        format!("{}/tiphys", self.config.cgroup_root.trim_end_matches('/'))
     }
 }
 

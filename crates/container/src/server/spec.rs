@@ -240,7 +240,12 @@ pub(crate) fn capabilities(
     let ambient = named(&wanted.add_ambient_capabilities)?.both(possible);
     // "drop ALL" comes before what is added, "add ALL" before what is dropped.
     let set = if drop == Set::ALL { add } else { default.with(add).without(drop) };
-    let set = set.with(ambient).both(possible);
+    let set = set.with(ambient);
+    let missing = add.without(possible);
+    if add != Set::ALL && missing != Set::default() {
+        tracing::warn!(?missing, "this machine has not all capabilities that a container asks for");
+    }
+    let set = set.both(possible);
     Ok(Capabilities { bounding: set.0, inheritable: ambient.0, ambient: ambient.0 })
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use sys::cgroup::Usage;
+use sys::{cgroup::Usage, disk};
 
 use super::{
     Inner, now, selected,
@@ -20,7 +20,7 @@ impl Inner {
         let config = container.config();
         let usage = self.usage(&container.cgroup);
         let upper = self.state.container_folder(&container.id).join("upper");
-        let (bytes, inodes) = size(&upper);
+        let (bytes, inodes) = disk::below(&upper);
         ContainerStats {
             attributes: Some(ContainerAttributes {
                 id: container.id.clone(),
@@ -74,13 +74,8 @@ impl Inner {
         // The pod's own group holds all of them, where a kubelet made one.
         let parent =
             config.linux.as_ref().map(|linux| linux.cgroup_parent.as_str()).unwrap_or_default();
-        let group = if parent.is_empty() {
-            sandbox.cgroup.clone()
-        } else {
-            let path = self.cgroup_path(parent, "");
-            path.trim_end_matches('/').to_owned()
-        };
-        let usage = self.usage(&group);
+        let group = if parent.is_empty() { &sandbox.cgroup } else { parent };
+        let usage = self.usage(group);
         let process = usage
             .map(|usage| ProcessUsage { timestamp: now(), process_count: value(usage.processes) });
         PodSandboxStats {
@@ -122,7 +117,7 @@ impl Inner {
 
     pub(super) fn image_fs_info(&self) -> ImageFsInfoResponse {
         let usage = self.store.usage();
-        let (bytes, inodes) = size(&self.config.root.join("containers"));
+        let (bytes, inodes) = disk::below(&self.config.root.join("containers"));
         let of = |path: &Path, bytes, inodes| FilesystemUsage {
             timestamp: now(),
             fs_id: Some(identifier(path)),
@@ -196,23 +191,6 @@ fn interface(line: &str) -> Option<NetworkInterfaceUsage> {
         tx_bytes: at(8),
         tx_errors: at(10),
     })
-}
-
-/// Bytes on disk and entries below a folder.
-fn size(folder: &Path) -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt;
-    let (mut bytes, mut inodes) = (0, 0);
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(meta) = entry.metadata() else { continue };
-        bytes += meta.blocks() * 512;
-        inodes += 1;
-        if meta.is_dir() {
-            let (more, others) = size(&entry.path());
-            bytes += more;
-            inodes += others;
-        }
-    }
-    (bytes, inodes)
 }
 
 #[cfg(test)]

@@ -111,6 +111,34 @@ async fn default_filter_and_sysctls() {
     runtime.end().await;
 }
 
+/// Machines may forbid to lower the score and lack capabilities: pods run all the same.
+#[tokio::test]
+async fn what_the_machine_forbids_is_left_out() {
+    let own = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).expect("proc");
+    let status = own("status");
+    let held = status.lines().find_map(|line| line.strip_prefix("CapBnd:\t")).expect("a line");
+    let held = u64::from_str_radix(held, 16).expect("a number");
+    let resource = 1 << 24; // CAP_SYS_RESOURCE, which allows to lower the score
+
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let script = "cat /proc/self/oom_score_adj; grep CapBnd /proc/self/status; echo end";
+    let mut config = shell("wishes", script);
+    security(&mut config).capabilities = Some(Capability {
+        drop_capabilities: vec!["ALL".into()],
+        add_capabilities: vec!["CHOWN".into(), "SYS_RESOURCE".into()],
+        ..Default::default()
+    });
+    let linux = config.linux.as_mut().expect("made by shell()");
+    linux.resources = Some(LinuxContainerResources { oom_score_adj: -500, ..Default::default() });
+    let lines = output(&mut runtime, &sandbox, config).await;
+    let least = if held & resource == 0 { own("oom_score_adj") } else { "-500".to_owned() };
+    assert_eq!(lines[0], least.trim());
+    assert_eq!(lines[1], format!("CapBnd:\t{:016x}", held & (resource | 1)));
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
 #[tokio::test]
 async fn memory_that_runs_out_is_named() {
     let mut runtime = Runtime::start().await;

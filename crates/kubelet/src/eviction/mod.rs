@@ -13,11 +13,13 @@ use runtime::Severity;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-pub use self::threshold::{Amount, Pressure, Signal, Threshold, thresholds};
 use self::{
     rank::{Used, beyond_limit, message, rank},
-    state::{Observed, State, is_short},
-    threshold::Left,
+    state::is_short,
+};
+pub use self::{
+    state::{Observed, State},
+    threshold::{Amount, Left, Pressure, Signal, Threshold, thresholds},
 };
 use crate::{Host, admit, image_gc, node::machine, pod::plan::Failure, usage};
 
@@ -48,6 +50,14 @@ impl Settings {
     pub fn new(hard: &str) -> Result<Self, String> {
         let thresholds = thresholds(hard, "", "", "")?;
         Ok(Self { thresholds, transition: 300, most_grace: 0 })
+    }
+
+    /// Seconds that a pod gets which asks for `wish` of them.
+    pub fn grace(&self, threshold: &Threshold, wish: i64) -> i64 {
+        match threshold.grace {
+            None => AT_ONCE,
+            Some(_) => self.most_grace.min(wish),
+        }
     }
 
     /// What pods cannot have of a resource, since it must always be left.
@@ -105,10 +115,7 @@ async fn look(host: &Arc<Host>, state: &mut State) -> Option<String> {
     let mut pods = pods(host).await;
     rank(&mut pods, threshold.signal);
     pods.into_iter().find_map(|(pod, used)| {
-        let grace = match threshold.grace {
-            None => AT_ONCE,
-            Some(_) => settings.most_grace.min(pod.spec().termination_grace_period_seconds()),
-        };
+        let grace = settings.grace(threshold, pod.spec().termination_grace_period_seconds());
         let why = message(&pod, used.as_ref(), threshold, left);
         evict(host, &pod, why, grace, true)
     })

@@ -8,11 +8,11 @@ use super::{
 };
 
 /// What was seen at one time.
-pub(super) type Observed = BTreeMap<Signal, Left>;
+pub type Observed = BTreeMap<Signal, Left>;
 
 /// What is remembered between looks. Thresholds are known by their place in the settings.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub struct State {
     /// Since when each has been met.
     since: BTreeMap<usize, i64>,
     /// Those that were acted on and may not be over yet.
@@ -23,7 +23,7 @@ pub(super) struct State {
 
 impl State {
     /// Takes in what is seen at `now` (seconds); says what must be won back first.
-    pub(super) fn observe<'a>(
+    pub fn observe<'a>(
         &mut self,
         settings: &'a Settings,
         seen: &Observed,
@@ -49,7 +49,7 @@ impl State {
     }
 
     /// What the node says of itself: for some time after it was last true.
-    pub(super) fn pressure(&self) -> Vec<Pressure> {
+    pub fn pressure(&self) -> Vec<Pressure> {
         self.pressed.keys().copied().collect()
     }
 }
