@@ -103,6 +103,7 @@ fn plain(value: &Value) -> Value {
             }
             new
         }
+        Value::Raw(_) => plain(&value.unpacked()),
         other => other.clone(),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{fs, io::Read as _, path::Path};
 
-use object::{Value, quote::quote, selector::Selector, yaml};
+use object::{Value, from_json_next, quote::quote, selector::Selector, yaml};
 
 use crate::{
     call::Call,
@@ -504,8 +504,8 @@ pub(crate) fn read(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
     let wrong = |why: String| Fail::Plain(format!("error parsing {source}: {why}"));
     let mut objects = Vec::new();
     if text.trim_start().starts_with('{') {
-        let mut rest = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        for object in rest.by_ref() {
+        let mut rest = text.as_bytes();
+        while let Some(object) = from_json_next(&mut rest) {
             objects.push(object.map_err(|error| wrong(format!("json: {error}")))?);
         }
     } else {

@@ -23,8 +23,7 @@ pub struct ListMeta {
 #[api]
 pub struct ShardInfo {
     /// Which part of the collection the list covers.
-    #[api(always, required)]
-    selector: String,
+    selector: Must<String>,
 }
 
 /// How an object shall be deleted.

@@ -297,8 +297,8 @@ mod tests {
 
     #[test]
     fn reads_objects() {
-        let tree: Value = serde_json::from_str(
-            r#"{"matchLabels":{"b":"1"},"matchExpressions":[{"key":"a","operator":"In","values":["y","x"]},{"key":"c","operator":"Exists"}]}"#,
+        let tree = crate::from_json(
+            br#"{"matchLabels":{"b":"1"},"matchExpressions":[{"key":"a","operator":"In","values":["y","x"]},{"key":"c","operator":"Exists"}]}"#,
         )
         .expect("JSON");
         let selector = Selector::from_tree(&tree).expect("well formed");
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(selector.exact("b"), Some("1"));
         assert!(Selector::from_tree(&Value::object()).expect("empty").is_empty());
         assert_eq!(Selector::from_tree(&Value::Null).expect("absent"), Selector::nothing());
-        let tree = serde_json::from_str(r#"{"matchExpressions":[{"key":"a","operator":"In"}]}"#);
+        let tree = crate::from_json(br#"{"matchExpressions":[{"key":"a","operator":"In"}]}"#);
         assert_eq!(
             Selector::from_tree(&tree.expect("JSON")).expect_err("no values").to_string(),
             "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"

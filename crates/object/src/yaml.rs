@@ -53,12 +53,12 @@ pub fn split(text: &str) -> Result<Vec<&str>, YamlError> {
 
 /// Writes one document, as `kubectl -o yaml` prints it.
 pub fn to_yaml(value: &Value) -> String {
-    write::write(value)
+    write::write(&value.unpacked())
 }
 
 /// The same in braces, for tools and people who lose count of spaces.
 pub fn to_kyaml(value: &Value) -> String {
-    kyaml::write(value)
+    kyaml::write(&value.unpacked())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use object::{Struct, Text, Value};
 
 use self::{
     compare::{Change, compare, fields_of, with_parents},
-    fields::{of_names, shown},
+    fields::{Name, of_names, shown},
     form::Form,
     last_applied::{keep_last_applied, not_last_applied},
     manager::{Entry, Manager, Managers, Operation},
@@ -89,15 +89,14 @@ pub fn apply(
     force: bool,
 ) -> Result<Value, ApplyError> {
     check_request(write, applied)?;
-    let blank = blank(write.shape);
-    let live_or_blank = live.unwrap_or(&blank);
-    let books = live_or_blank.get("metadata").get("managedFields");
+    let live = live.cloned().unwrap_or_else(|| blank(write.shape));
+    let books = live.get("metadata").get("managedFields");
     let failed = |error| ApplyError::Failed(format!("failed to decode managed fields: {error}"));
     let mut managers = Managers::decode(books).map_err(failed)?;
-    let live = bare(live_or_blank.clone());
+    let live = bare(live);
     if managers.0.is_empty() {
         let before = Write { manager: "before-first-apply", ..*write };
-        managers = record_update(&before, &blank, &live, managers);
+        managers = record_update(&before, &blank(write.shape), &live, managers);
     }
     if let Some(error) = check::check(Form::root(write.shape), applied) {
         let text = |name: &str| applied.get("metadata").get(name).as_str().unwrap_or_default();
@@ -107,15 +106,16 @@ pub fn apply(
             "failed to create typed patch object ({namespace}/{name}; {kind}): {error}"
         )));
     }
-    let (mut object, managers) = match lay(write, &live, applied, managers.clone(), force) {
-        Err(ApplyError::Conflict(conflicts)) if write.manager == "kubectl" => {
+    let again = (write.manager == "kubectl").then(|| managers.clone());
+    let (mut object, managers) = match (lay(write, &live, applied, managers, force), again) {
+        (Err(ApplyError::Conflict(conflicts)), Some(managers)) => {
             let left = not_last_applied(write, &live, conflicts);
             if !left.is_empty() {
                 return Err(ApplyError::Conflict(left));
             }
             lay(write, &live, applied, managers, true)?
         }
-        done => done?,
+        (done, _) => done?,
     };
     if write.manager == "kubectl" {
         keep_last_applied(&mut object, applied);
@@ -148,7 +148,7 @@ fn atomics(form: Form, value: &Value, at: &str, found: &mut Vec<String>) {
         found.push(at.to_owned());
     }
     for (name, value) in value.entries().filter(|_| !form.is_leaf()) {
-        atomics(form.entry(name).0, value, &format!("{at}.{name}"), found);
+        atomics(form.entry(Name::of(name)).0, value, &format!("{at}.{name}"), found);
     }
     for (i, item) in value.items().iter().enumerate().filter(|_| form.is_list()) {
         atomics(form.item(), item, &format!("{at}[{i}]"), found);
@@ -243,12 +243,11 @@ fn record_update(write: &Write, old: &Value, new: &Value, managers: Managers) ->
         manager: me,
         version: write.api_version.into(),
         fields: mine,
+        text: None,
         time: write.now.into(),
     });
     let line = match (added.0.pop(), before) {
-        (Some(new), Some(old)) => {
-            Some(Entry { fields: new.fields.clone().union(&old.fields), ..new })
-        }
+        (Some(new), Some(old)) => Some(Entry { fields: new.fields.union(&old.fields), ..new }),
         (new, old) => new.or(old),
     };
     managers.0.extend(line);
@@ -257,9 +256,12 @@ fn record_update(write: &Write, old: &Value, new: &Value, managers: Managers) ->
 
 /// Takes from all but `me` what has changed.
 fn settle(mut managers: Managers, change: &Change, me: Option<&Manager>) -> Managers {
-    let taken = change.modified.clone().union(&change.added).union(&change.removed);
+    let taken = change.all();
     for entry in managers.0.iter_mut().filter(|entry| Some(&entry.manager) != me) {
-        entry.fields = entry.fields.difference(&taken);
+        let left = entry.fields.difference(&taken);
+        if left != entry.fields {
+            (entry.fields, entry.text) = (left, None);
+        }
     }
     managers.tidy();
     managers
@@ -281,9 +283,11 @@ fn lay(
     };
     let last = managers.take(&me);
     let mine = fields_of(form, applied).cut(&reset);
-    let everybodys = managers.0.iter().fold(mine.clone(), |all, entry| all.union(&entry.fields));
     let mut object = merge(form, live, applied);
-    if let Some(last) = &last {
+    // What is still applied, and with it all that leads there, stays.
+    if let Some(last) = last.as_ref().filter(|last| !last.fields.is_within(&mine)) {
+        let entries = managers.0.iter();
+        let everybodys = entries.fold(mine.clone(), |all, entry| all.union(&entry.fields));
         object = prune(form, &object, &last.fields, &everybodys);
     }
     let change = compare(form, live, &object).cut(&reset);
@@ -304,8 +308,24 @@ fn lay(
     }
     let mut managers = settle(managers, &change, Some(&me));
     let same = *live == object;
-    let time = if same { last.map(|last| last.time).unwrap_or_default() } else { write.now.into() };
-    managers.put(Entry { manager: me, version: write.api_version.into(), fields: mine, time });
+    let time = match &last {
+        Some(last) if same => last.time.clone(),
+        _ if same => Text::default(),
+        _ => write.now.into(),
+    };
+    managers.put(Entry {
+        manager: me,
+        version: write.api_version.into(),
+        fields: mine,
+        text: None,
+        time,
+    });
+    // Mostly the same is applied as before.
+    if let (Some(new), Some(last)) = (managers.0.last_mut(), last)
+        && new.fields == last.fields
+    {
+        new.text = last.text;
+    }
     Ok((object, managers))
 }
 

@@ -22,7 +22,10 @@ pub(crate) fn has_checks(shape: &Struct) -> bool {
         fields().any(|field| !field.rules.checks.is_empty())
             || fields().any(|field| inner(&field.ty).is_some_and(|shape| any(shape, seen)))
     }
-    any(shape, &mut Vec::new())
+    match shape.index() {
+        Some(index) => *index.checked.get_or_init(|| any(shape, &mut Vec::new())),
+        None => any(shape, &mut Vec::new()),
+    }
 }
 
 /// A type, and what must hold of its values.
@@ -35,10 +38,13 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn object(&mut self, shape: &Struct, new: &Value, old: Option<&Value>, at: &Path) {
+        if !has_checks(shape) {
+            return;
+        }
         self.union(shape, new, old, at);
         for field in shape.flat() {
-            let value = new.get(&field.name);
-            let before = old.map(|old| old.get(&field.name));
+            let value = field.of(new);
+            let before = old.map(|old| field.of(old));
             if before == Some(value) || field.rules.checks.is_empty() && inner(&field.ty).is_none()
             {
                 continue;
@@ -201,7 +207,7 @@ impl Walk<'_> {
     /// Fields of which exactly one must be set.
     fn union(&mut self, shape: &Struct, new: &Value, old: Option<&Value>, at: &Path) {
         let members = || shape.flat().filter(|field| field.rules.checks.contains(&Check::OneOf));
-        let is_set = |object: &Value, field: &Field| match object.get(&field.name) {
+        let is_set = |object: &Value, field: &Field| match field.of(object) {
             Value::List(items) => !items.is_empty(),
             value => !value.is_null(),
         };

@@ -6,10 +6,10 @@
 use std::fmt;
 
 use object::{
-    Bytes, Duration, MicroTime, Plain, Quantity, QuantityError, Struct, Time, Type, Value,
+    Bytes, Duration, Field, MicroTime, Plain, Quantity, QuantityError, Struct, Time, Type, Value,
 };
 
-use crate::{Path, openapi::packages::is_meta};
+use crate::{Path, openapi::packages::is_meta, patch::json_type};
 
 /// The paths of fields that the shape does not know.
 pub type Unknown = Vec<String>;
@@ -27,18 +27,12 @@ pub fn conform_as(
     unknown: &mut Unknown,
 ) -> Result<(), String> {
     if !object.is_object() {
-        let (found, name) = (Misfit::found(object), &shape.name);
+        let (found, name) = (json_type(object), &shape.name);
         return Err(format!(
             "json: cannot unmarshal {found} into Go value of type {version}.{name}"
         ));
     }
     fields(shape, version, object, &Path::Root, unknown).map_err(|misfit| misfit.to_string())
-}
-
-/// Whether the shape is that of whole objects, which say what they are even within
-/// another object: the claim templates of a StatefulSet do.
-pub(crate) fn is_kind(shape: &Struct) -> bool {
-    ["metadata", "spec", "status"].iter().all(|name| shape.field(name).is_some())
 }
 
 /// A value that is not of its type. The path grows on the way out.
@@ -54,20 +48,9 @@ impl Misfit {
             Value::Int(_) | Value::UInt(_) | Value::Float(_) if is_int(&go) => {
                 format!("number {}", String::from_utf8_lossy(&object::to_json(value)))
             }
-            value => Self::found(value).to_owned(),
+            value => json_type(value).to_owned(),
         };
         Self::Type { found, owner: String::new(), path: String::new(), go }
-    }
-
-    fn found(value: &Value) -> &'static str {
-        match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
-            Value::Text(_) => "string",
-            Value::List(_) => "array",
-            Value::Object(_) | Value::Map(_) => "object",
-        }
     }
 
     /// The same, as seen from the struct whose field it is in.
@@ -115,11 +98,11 @@ fn fields(
     at: &Path,
     unknown: &mut Unknown,
 ) -> Result<(), Misfit> {
-    let typed = matches!(at, Path::Root) || is_kind(shape);
     let package = if is_meta(shape) { "v1" } else { package };
     let mut failed = None;
-    object.retain(|name, value| {
-        let Some(field) = shape.field(name) else {
+    let mut stays = |field: Option<&Field>, name: &str, value: &mut Value| {
+        let Some(field) = field else {
+            let typed = matches!(at, Path::Root) || shape.is_kind();
             if typed && matches!(name, "apiVersion" | "kind") {
                 return value.as_str().is_some();
             }
@@ -129,12 +112,26 @@ fn fields(
         if value.is_null() || failed.is_some() {
             return false;
         }
+        if field.rules.raw && (value.is_object() || matches!(value, Value::List(_))) {
+            *value = object::raw_json(&object::to_json(value)).unwrap_or_default();
+            return true;
+        }
         let go = Go { name: field.rules.go, package };
         if let Err(misfit) = fit(&field.ty, go, value, &at.field(name), unknown) {
             failed = Some(misfit.in_field(shape, name));
         }
         true
-    });
+    };
+    match object {
+        Value::Object(fields) => {
+            fields.retain(|(word, value)| stays(shape.field_of(*word), word.as_str(), value))
+        }
+        object => {
+            object.retain(|name, value| stays(shape.field(name), name, value));
+            let left = object.entries().map(|(name, value)| (name.into(), value.clone()));
+            *object = Value::from_entries(left.collect());
+        }
+    }
     failed.map_or(Ok(()), Err)
 }
 

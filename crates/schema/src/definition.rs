@@ -12,7 +12,7 @@ use crate::{
     custom::Custom,
     kind::{Column, METADATA, check_name},
     meta::check_finalizers,
-    normalize::{drop_hollow, normalize, restore_hollow},
+    normalize::{drop_hollow, hollow_within, normalize, restore_hollow},
 };
 
 #[derive(Clone, Debug)]
@@ -164,20 +164,17 @@ impl Definition {
 
     /// Fills defaults. What was given empty stays, for the rules to see.
     pub fn fill(&self, object: &mut Value) {
-        let given = object.clone();
-        let restore = |object: &mut Value| {
-            if self.custom.is_none() {
-                restore_hollow(&self.shape, object, &given);
+        let hollow = self.custom.is_none() && hollow_within(&self.shape, object);
+        let given = hollow.then(|| object.clone());
+        let settle = |object: &mut Value| {
+            self.normalize(object);
+            if let Some(given) = &given {
+                restore_hollow(&self.shape, object, given);
             }
         };
-        self.normalize(object);
-        restore(object);
-        let before = object.clone();
+        settle(object);
         self.hooks.default_fields(object);
-        if *object != before {
-            self.normalize(object); // a hook may have reached into what was absent
-            restore(object);
-        }
+        settle(object); // a hook may have reached into what was absent
     }
 
     /// What is empty, and was not there before, is no change.

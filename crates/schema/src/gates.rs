@@ -32,11 +32,9 @@ impl Gates {
 
     /// Whether an object sets any field whose feature is off.
     fn touches(&self, shape: &Struct, object: &Value) -> bool {
-        object.entries().any(|(name, value)| {
-            shape.field(name).is_some_and(|field| {
-                self.is_dormant(field) || self.touches_within(&field.ty, value)
-            })
-        })
+        shape
+            .pairs(object)
+            .any(|(field, value)| self.is_dormant(field) || self.touches_within(&field.ty, value))
     }
 
     fn touches_within(&self, ty: &Type, value: &Value) -> bool {
@@ -96,8 +94,7 @@ pub fn has_gate(shape: &Struct, gate: &str) -> bool {
 
 /// Whether `field` is set anywhere in an object.
 fn uses(shape: &Struct, object: &Value, field: &Field) -> bool {
-    shape.flat().any(|found| {
-        let value = object.get(&found.name);
+    shape.pairs(object).any(|(found, value)| {
         !value.is_null() && (std::ptr::eq(found, field) || within(&found.ty, value, field))
     })
 }

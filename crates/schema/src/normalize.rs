@@ -1,35 +1,83 @@
 //! One form for each object: constant defaults filled, what is empty left out,
 //! and what Go writes although it is empty written.
 
-use object::{Field, NULL, Plain, Struct, Type, Value};
+use object::{Field, NULL, Plain, Struct, Type, Value, Word};
 
-/// Fills constant defaults; drops fields that the shape does not know or leaves out.
+/// Fills constant defaults; drops fields that the shape does not know or leaves out. What has
+/// its form already stays shared with whoever else has it.
 pub fn normalize(shape: &Struct, object: &mut Value) {
-    object.retain(|name, value| match shape.field(name) {
-        Some(field) if is_hollow(field, value) => false,
-        Some(field) => !field.omits(value) || field.default.is_null() && field.zero().is_some(),
-        None => matches!(name, "apiVersion" | "kind"),
-    });
-    for field in shape.flat() {
-        if object.get(&field.name).is_null() {
-            fill(field, object);
-        } else if nested(&field.ty) {
-            normalize_value(&field.ty, &mut object[&*field.name]);
+    if let Some(new) = object_of(shape, object) {
+        *object = new;
+    }
+}
+
+/// The object in its form, in as much room as it needs; `None` if it has that already.
+fn object_of(shape: &Struct, object: &Value) -> Option<Value> {
+    let index = shape.index()?;
+    let (known, mut missing) = (object.words(), &*index.filled);
+    if matches!(object, Value::Map(_)) {
+        let known = object.entries();
+        let words = known.filter_map(|(name, value)| Some((Word::find(name)?, value.clone())));
+        let words = Value::from_fields(&mut words.collect(), 0);
+        return object_of(shape, &words).or(Some(words));
+    } else if known.is_empty() {
+        return (!missing.is_empty()).then(|| Value::Object(index.filled.clone()));
+    }
+    let mut new: Option<Vec<(Word, Value)>> = None;
+    for (at, (word, value)) in known.iter().enumerate() {
+        while let [zero, rest @ ..] = missing
+            && zero.0 < *word
+        {
+            new.get_or_insert_with(|| known[..at].to_vec()).push(zero.clone());
+            missing = rest;
         }
+        let zero = missing.first().filter(|zero| zero.0 == *word);
+        missing = &missing[usize::from(zero.is_some())..];
+        let stays = match shape.field_of(*word) {
+            None => matches!(word.as_str(), "apiVersion" | "kind"),
+            Some(_) if value.is_null() => zero.is_some_and(|zero| zero.1.is_null()),
+            Some(field) if is_hollow(field, value) => false,
+            Some(field) => !field.omits(value) || field.default.is_null() && zero.is_some(),
+        };
+        let value = match shape.field_of(*word).filter(|_| stays) {
+            Some(field) => value_of(&field.ty, value),
+            None => zero.map(|zero| zero.1.clone()).filter(|_| !stays),
+        };
+        match value {
+            Some(value) => new.get_or_insert_with(|| known[..at].to_vec()).push((*word, value)),
+            None if !stays => drop(new.get_or_insert_with(|| known[..at].to_vec())),
+            None => new.iter_mut().for_each(|new| new.push(known[at].clone())),
+        }
+    }
+    if !missing.is_empty() {
+        new.get_or_insert_with(|| known.to_vec()).extend_from_slice(missing);
+    }
+    match new {
+        Some(mut new) => Some(Value::from_fields(&mut new, 0)),
+        None => object.renewed(|_| None),
+    }
+}
+
+fn value_of(ty: &Type, value: &Value) -> Option<Value> {
+    match ty {
+        Type::Object(shape) => object_of(shape, value),
+        Type::Either(shape, _) if value.is_object() => object_of(shape, value),
+        Type::Either(shape, Plain::List) => value.renewed(|value| object_of(shape, value)),
+        Type::List(item) | Type::Map(item) => value.renewed(|value| value_of(item, value)),
+        _ => None,
     }
 }
 
 /// Brings back the empty lists and maps that were `given`, so that rules can tell them
 /// from none: until an object is stored, Go can.
 pub(crate) fn restore_hollow(shape: &Struct, object: &mut Value, given: &Value) {
-    for (name, value) in given.entries() {
-        let Some(field) = shape.field(name) else { continue };
+    for (field, value) in shape.pairs(given) {
         if is_hollow(field, value) {
-            if object.get(name).is_null() && !value.is_null() && object.is_object() {
-                object[name] = value.clone();
+            if field.of(object).is_null() && !value.is_null() && object.is_object() {
+                object[&*field.name] = value.clone();
             }
-        } else if has_hollow(&field.ty, value) && !object.get(name).is_null() {
-            restore_value(&field.ty, &mut object[name], value);
+        } else if has_hollow(&field.ty, value) && !field.of(object).is_null() {
+            restore_value(&field.ty, &mut object[&*field.name], value);
         }
     }
 }
@@ -82,11 +130,9 @@ fn drop_value(ty: &Type, new: &mut Value, old: &Value) {
 }
 
 /// Whether something in an object is there and empty.
-fn hollow_within(shape: &Struct, object: &Value) -> bool {
-    object.entries().any(|(name, value)| {
-        shape.field(name).is_some_and(|field| {
-            !value.is_null() && (is_hollow(field, value) || has_hollow(&field.ty, value))
-        })
+pub(crate) fn hollow_within(shape: &Struct, object: &Value) -> bool {
+    shape.pairs(object).any(|(field, value)| {
+        !value.is_null() && (is_hollow(field, value) || has_hollow(&field.ty, value))
     })
 }
 
@@ -96,30 +142,6 @@ fn has_hollow(ty: &Type, value: &Value) -> bool {
         Type::List(item) if nested(item) => value.items().iter().any(|it| has_hollow(item, it)),
         Type::Map(item) if nested(item) => value.entries().any(|(_, it)| has_hollow(item, it)),
         _ => false,
-    }
-}
-
-fn fill(field: &Field, object: &mut Value) {
-    let Some(mut zero) = field.zero() else { return };
-    normalize_value(&field.ty, &mut zero);
-    object[&*field.name] = zero;
-}
-
-fn normalize_value(ty: &Type, value: &mut Value) {
-    match (ty, value) {
-        (Type::Object(shape), value) => normalize(shape, value),
-        (Type::Either(shape, _), value) if value.is_object() => normalize(shape, value),
-        (Type::Either(shape, Plain::List), Value::List(items)) => {
-            items.make_mut().iter_mut().for_each(|value| normalize(shape, value));
-        }
-        (Type::List(item), Value::List(items)) if nested(item) => {
-            items.make_mut().iter_mut().for_each(|value| normalize_value(item, value));
-        }
-        (Type::Map(item), value) if nested(item) => value.retain(|_, value| {
-            normalize_value(item, value);
-            true
-        }),
-        _ => {}
     }
 }
 

@@ -84,14 +84,14 @@ fn delete(object: &mut Value, name: &str) {
 }
 
 /// The word that Go's JSON decoder has for this type of value.
-fn json_type(value: &Value) -> &'static str {
+pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
         Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
         Value::Text(_) => "string",
         Value::List(_) => "array",
-        Value::Object(_) | Value::Map(_) => "object",
+        Value::Object(_) | Value::Map(_) | Value::Raw(_) => "object",
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 use object::{
-    Object, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_noting,
+    Object, Odd, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_noting,
 };
 use schema::{Definition, Errors, Path, protobuf};
 
@@ -42,7 +42,8 @@ pub fn decode_body(
 /// What a body gives twice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Twice {
-    paths: Vec<String>,
+    /// What JSON's reader tells. It knows the fields of built-in kinds.
+    odd: Vec<Odd>,
     /// As YAML's reader tells it.
     lines: Vec<String>,
 }
@@ -62,12 +63,14 @@ pub(crate) fn fit(
             "{kind} in version {version:?} cannot be handled as a {kind}: {error}"
         ))
     })?;
-    let is_known = |path: &&String| {
+    let is_known = |odd: &&Odd| {
         !unknown.iter().any(|unknown| {
-            path.strip_prefix(&**unknown)
+            odd.path()
+                .strip_prefix(&**unknown)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         })
     };
+    let all_told = twice.odd.iter().any(|odd| matches!(odd, Odd::Unknown(_)));
     let validation = validation(query);
     let lines = match validation {
         Validation::Strict if !twice.lines.is_empty() => {
@@ -75,11 +78,11 @@ pub(crate) fn fit(
         }
         _ => twice.lines.clone(),
     };
-    let paths = twice.paths.iter().filter(is_known);
+    let untold = unknown.iter().filter(|_| !all_told);
     let odd: Vec<String> = lines
         .into_iter()
-        .chain(unknown.iter().map(|path| format!("unknown field {path:?}")))
-        .chain(paths.map(|path| format!("duplicate field {path:?}")))
+        .chain(untold.map(|path| format!("unknown field {path:?}")))
+        .chain(twice.odd.iter().filter(|odd| all_told || is_known(odd)).map(ToString::to_string))
         .collect();
     match validation {
         Validation::Ignore => Ok(Vec::new()),
@@ -112,8 +115,11 @@ fn parse(
     };
     let mut twice = Twice::default();
     let object = match media_type(headers) {
-        "" | "application/json" => from_json_strict(&replaced(body), &mut twice.paths)
-            .map_err(|error| unreadable(&error))?,
+        "" | "application/json" => {
+            let shape = definition.custom.is_none().then_some(&*definition.shape);
+            from_json_strict(&replaced(body), shape, &mut twice.odd)
+                .map_err(|error| unreadable(&error))?
+        }
         "application/yaml" => {
             let text = std::str::from_utf8(body)
                 .map_err(|_| unrecognized(names.kind, "yaml: invalid leading UTF-8 octet", body))?;
@@ -125,7 +131,6 @@ fn parse(
         "application/vnd.kubernetes.protobuf" => from_message(definition, body)?,
         _ => return Err(unsupported()),
     };
-    twice.paths.dedup();
     let mut object = if object.is_null() { Value::object() } else { object };
     if let Some(what) = other_than_object(&object) {
         return Err(unreadable(&format_args!(

@@ -344,8 +344,9 @@ async fn patch(
         return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
     }
     let mut twice = Vec::new();
-    let patch = from_json_strict(&replaced(&bytes), &mut twice)
+    let patch = from_json_strict(&replaced(&bytes), None, &mut twice)
         .map_err(|_| Status::bad_request("invalid JSON patch"))?;
+    let twice: Vec<_> = twice.iter().map(|odd| odd.path().to_owned()).collect();
     let patch = match (ty, patch) {
         (PatchType::Json, Value::Null) => [Value::Null; 0].into_iter().collect(),
         (_, patch) => patch,

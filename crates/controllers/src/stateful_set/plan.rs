@@ -293,7 +293,7 @@ fn runs(pod: &Pod) -> bool {
 }
 
 fn template_of(revision: &ControllerRevision) -> PodTemplateSpec {
-    let mut template = revision.data().get("spec").get("template").clone();
+    let mut template = revision.data().unpacked().get("spec").get("template").clone();
     template.remove("$patch");
     template.into()
 }

@@ -1,15 +1,19 @@
 //! From text to tree.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
-use ecow::EcoVec;
-
-use crate::{Text, Value, Word};
+use super::write::compact;
+use crate::{
+    Struct, Text, Type, Value, Word,
+    value::{sorted, tight},
+};
 
 /// Deeper than any object that means something; Go gives up at the same depth.
 const DEPTH: usize = 10_000;
 /// What a stack can surely bear. Beyond it the text is refused as too deep.
 const STACK: usize = 500;
+/// Of how many oddities Go tells.
+const ODD: usize = 100;
 
 /// The text is not JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,15 +30,60 @@ pub enum JsonError {
     Number(String),
 }
 
-/// Reads one value. Of a name given twice the last counts.
-pub fn from_json(text: &[u8]) -> Result<Value, JsonError> {
-    from_json_strict(text, &mut Vec::new())
+/// What Go's decoder takes, and complains about if it is told to be strict: at this path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Odd {
+    Unknown(String),
+    Twice(String),
 }
 
-/// The same, and tells the paths of names given twice.
-pub fn from_json_strict(text: &[u8], twice: &mut Vec<String>) -> Result<Value, JsonError> {
-    let mut reader = Reader { text, at: 0, depth: 0, twice };
-    let value = reader.value(&Path::Root)?;
+impl Odd {
+    pub fn path(&self) -> &str {
+        let (Self::Unknown(path) | Self::Twice(path)) = self;
+        path
+    }
+}
+
+impl fmt::Display for Odd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if matches!(self, Self::Twice(_)) { "duplicate" } else { "unknown" };
+        write!(f, "{what} field {:?}", self.path())
+    }
+}
+
+/// Reads one value. Of a name given twice the last counts.
+pub fn from_json(text: &[u8]) -> Result<Value, JsonError> {
+    whole(text, Expect::Anything, None)
+}
+
+/// Reads one value, and tells what is odd about it in the order of the text: names given twice
+/// and, where the shape is known, names that it does not have.
+pub fn from_json_strict(
+    text: &[u8],
+    shape: Option<&Struct>,
+    odd: &mut Vec<Odd>,
+) -> Result<Value, JsonError> {
+    whole(text, shape.map_or(Expect::Anything, |shape| Expect::Struct(shape, true)), Some(odd))
+}
+
+/// Keeps an object or a list as it is written, and reads anything else.
+pub fn raw_json(text: &[u8]) -> Result<Value, JsonError> {
+    whole(text, Expect::Raw, None)
+}
+
+/// Reads the value that the text begins with, and leaves the rest; `None` at the end.
+pub fn from_json_next(text: &mut &[u8]) -> Option<Result<Value, JsonError>> {
+    let mut reader = Reader::new(text, None);
+    reader.space();
+    reader.peek().ok()?;
+    let value = reader.value(&Path::Root, Expect::Anything);
+    *text = &text[reader.at..];
+    Some(value)
+}
+
+fn whole(text: &[u8], expect: Expect, odd: Option<&mut Vec<Odd>>) -> Result<Value, JsonError> {
+    let mut reader = Reader::new(text, odd);
+    let value = reader.value(&Path::Root, expect)?;
     reader.space();
     match reader.text.get(reader.at) {
         None => Ok(value),
@@ -46,7 +95,43 @@ struct Reader<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
-    twice: &'a mut Vec<String>,
+    odd: Option<&'a mut Vec<Odd>>,
+    /// What has been read of nodes that are not complete: a node is made when it is known how
+    /// large it must be.
+    fields: Vec<(Word, Value)>,
+    entries: Vec<(Text, Value)>,
+    items: Vec<Value>,
+}
+
+/// What is known of a value before it is read.
+#[derive(Clone, Copy)]
+enum Expect<'a> {
+    Anything,
+    Type(&'a Type),
+    /// A struct, and whether it is the whole.
+    Struct(&'a Struct, bool),
+    /// What reads itself, or nobody knows: nothing is told of it.
+    Untold,
+    /// Nobody looks into it: it is kept as it is written.
+    Raw,
+}
+
+impl<'a> Expect<'a> {
+    fn of(ty: &'a Type) -> Self {
+        match ty {
+            Type::Object(shape) => Self::Struct(shape, false),
+            Type::Any | Type::Either(..) => Self::Untold,
+            ty => Self::Type(ty),
+        }
+    }
+
+    fn item(self) -> Self {
+        match self {
+            Self::Type(Type::List(item) | Type::Map(item)) => Self::of(item),
+            Self::Anything => Self::Anything,
+            _ => Self::Untold,
+        }
+    }
 }
 
 enum Path<'a> {
@@ -66,13 +151,24 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-impl Reader<'_> {
-    fn value(&mut self, path: &Path) -> Result<Value, JsonError> {
+impl<'a> Reader<'a> {
+    fn new(text: &'a [u8], odd: Option<&'a mut Vec<Odd>>) -> Self {
+        let (fields, entries, items) = (Vec::new(), Vec::new(), Vec::new());
+        Self { text, at: 0, depth: 0, odd, fields, entries, items }
+    }
+
+    fn value(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
         self.space();
         match self.peek()? {
-            b'{' => self.nested(|this| this.object(path)),
-            b'[' => self.nested(|this| this.list(path)),
-            b'"' => Ok(Value::Text(self.string()?)),
+            b'{' | b'[' if matches!(expect, Expect::Raw) => {
+                let from = self.at;
+                self.skip()?;
+                let text = str::from_utf8(&self.text[from..self.at]);
+                Ok(Value::Raw(compact(text.map_err(|_| JsonError::Encoding)?)))
+            }
+            b'{' => self.nested(|this| this.object(path, expect)),
+            b'[' => self.nested(|this| this.list(path, expect.item())),
+            b'"' => Ok(Value::Text(self.string()?.into())),
             b't' => self.literal("true", Value::Bool(true), "in literal true"),
             b'f' => self.literal("false", Value::Bool(false), "in literal false"),
             b'n' => self.literal("null", Value::Null, "in literal null"),
@@ -96,15 +192,60 @@ impl Reader<'_> {
         value
     }
 
-    fn list(&mut self, path: &Path) -> Result<Value, JsonError> {
-        let mut items = Vec::new();
+    /// Goes over a value that is well formed.
+    fn skip(&mut self) -> Result<Value, JsonError> {
+        self.space();
+        let (end, wrong) = match self.peek()? {
+            b'{' => (b'}', "after object key:value pair"),
+            b'[' => (b']', "after array element"),
+            _ => return self.value(&Path::Root, Expect::Untold),
+        };
+        self.nested(|this| {
+            this.space();
+            let mut more = this.peek()? != end;
+            while more {
+                if end == b'}' {
+                    this.name()?;
+                }
+                this.skip()?;
+                this.space();
+                more = match this.peek()? {
+                    b',' => true,
+                    byte if byte == end => false,
+                    _ => return Err(this.unexpected(wrong)),
+                };
+                this.at += usize::from(more);
+            }
+            this.at += 1;
+            Ok(Value::Null)
+        })
+    }
+
+    /// The name of an entry and the colon behind it.
+    fn name(&mut self) -> Result<Cow<'a, str>, JsonError> {
+        self.space();
+        if self.peek()? != b'"' {
+            return Err(self.unexpected("looking for beginning of object key string"));
+        }
+        let name = self.string()?;
+        self.space();
+        if self.peek()? != b':' {
+            return Err(self.unexpected("after object key"));
+        }
+        self.at += 1;
+        Ok(name)
+    }
+
+    fn list(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
+        let from = self.items.len();
         self.space();
         if self.peek()? == b']' {
             self.at += 1;
-            return Ok(Value::List(EcoVec::new()));
+            return Ok(Value::List([].into()));
         }
         loop {
-            items.push(self.value(&Path::Index(path, items.len()))?);
+            let item = self.value(&Path::Index(path, self.items.len() - from), expect)?;
+            self.items.push(item);
             self.space();
             match self.peek()? {
                 b',' => self.at += 1,
@@ -113,32 +254,19 @@ impl Reader<'_> {
             }
         }
         self.at += 1;
-        Ok(Value::List(items.into()))
+        Ok(Value::List(tight(self.items.drain(from..))))
     }
 
-    fn object(&mut self, path: &Path) -> Result<Value, JsonError> {
-        let (mut fields, mut entries) = (Vec::new(), Vec::new());
+    fn object(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
+        let (fields, entries) = (self.fields.len(), self.entries.len());
         self.space();
         if self.peek()? == b'}' {
             self.at += 1;
             return Ok(Value::object());
         }
         loop {
-            self.space();
-            if self.peek()? != b'"' {
-                return Err(self.unexpected("looking for beginning of object key string"));
-            }
-            let name = self.string()?;
-            self.space();
-            if self.peek()? != b':' {
-                return Err(self.unexpected("after object key"));
-            }
-            self.at += 1;
-            let value = self.value(&Path::Name(path, &name))?;
-            match Word::find(&name) {
-                Some(word) => fields.push((word, value)),
-                None => entries.push((name, value)),
-            }
+            let name = self.name()?;
+            self.entry(&name, path, expect, fields)?;
             self.space();
             match self.peek()? {
                 b',' => self.at += 1,
@@ -147,56 +275,90 @@ impl Reader<'_> {
             }
         }
         self.at += 1;
-        if entries.is_empty() {
-            return Ok(Value::Object(self.sorted(fields, path, |word| word.as_str().into())));
+        if self.entries.len() == entries {
+            return Ok(Value::Object(sorted(&mut self.fields, fields, |_| ())));
         }
-        entries.extend(fields.into_iter().map(|(word, value)| (word.as_str().into(), value)));
-        Ok(Value::Map(self.sorted(entries, path, Clone::clone)))
+        let words = self.fields.drain(fields..);
+        self.entries.extend(words.map(|(word, value)| (word.as_str().into(), value)));
+        let mut twice = Vec::new();
+        let map = sorted(&mut self.entries, entries, |name| twice.push(name.clone()));
+        for name in twice.iter().filter(|_| !matches!(expect, Expect::Untold)) {
+            self.tell(Odd::Twice, &Path::Name(path, name));
+        }
+        Ok(Value::Map(map))
     }
 
-    /// Entries by name. Of a name given twice the last counts.
-    fn sorted<K: Ord + Clone>(
+    /// An entry of an object whose fields begin at `from`.
+    fn entry(
         &mut self,
-        mut entries: Vec<(K, Value)>,
+        name: &str,
         path: &Path,
-        text: impl Fn(&K) -> Text,
-    ) -> EcoVec<(K, Value)> {
-        entries.reverse();
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        entries.dedup_by(|a, b| {
-            let same = a.0 == b.0;
-            if same {
-                self.twice.push(Path::Name(path, &text(&a.0)).to_string());
-            }
-            same
-        });
-        entries.into()
+        expect: Expect,
+        from: usize,
+    ) -> Result<(), JsonError> {
+        let (word, path) = (Word::find(name), Path::Name(path, name));
+        let before =
+            word.and_then(|word| self.fields[from..].iter().position(|field| field.0 == word));
+        let mut told = !matches!(expect, Expect::Untold);
+        let expect = match expect {
+            Expect::Struct(shape, whole) => match word.and_then(|word| shape.field_of(word)) {
+                Some(field) if field.rules.raw => Expect::Raw,
+                Some(field) => Expect::of(&field.ty),
+                None if matches!(name, "apiVersion" | "kind") && (whole || shape.is_kind()) => {
+                    Expect::Anything
+                }
+                None => {
+                    self.tell(Odd::Unknown, &path);
+                    told = false;
+                    Expect::Untold
+                }
+            },
+            map => map.item(),
+        };
+        if before.is_some() && told {
+            self.tell(Odd::Twice, &path);
+        }
+        let value = self.value(&path, expect)?;
+        match (word, before) {
+            (Some(_), Some(at)) => self.fields[from + at].1 = value,
+            (Some(word), None) => self.fields.push((word, value)),
+            (None, _) => self.entries.push((name.into(), value)),
+        }
+        Ok(())
     }
 
-    fn string(&mut self) -> Result<Text, JsonError> {
+    fn tell(&mut self, odd: fn(String) -> Odd, path: &Path) {
+        let Some(all) = self.odd.as_mut().filter(|all| all.len() < ODD) else { return };
+        let odd = odd(path.to_string());
+        if !all.contains(&odd) {
+            all.push(odd);
+        }
+    }
+
+    fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.at += 1;
         let from = self.at;
-        loop {
-            match self.peek()? {
-                b'"' => {
-                    let text = utf8(&self.text[from..self.at])?;
-                    self.at += 1;
-                    return Ok(text);
-                }
-                b'\\' => return self.escaped(from),
-                0..=0x1f => return Err(self.unexpected("in string literal")),
-                _ => self.at += 1,
+        let rest = &self.text[from..];
+        let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+        self.at += rest.iter().position(special).unwrap_or(rest.len());
+        match self.peek()? {
+            b'"' => {
+                let text = &self.text[from..self.at];
+                self.at += 1;
+                str::from_utf8(text).map(Cow::Borrowed).map_err(|_| JsonError::Encoding)
             }
+            b'\\' => self.escaped(from).map(Cow::Owned),
+            _ => Err(self.unexpected("in string literal")),
         }
     }
 
-    fn escaped(&mut self, from: usize) -> Result<Text, JsonError> {
+    fn escaped(&mut self, from: usize) -> Result<String, JsonError> {
         let mut out = self.text[from..self.at].to_vec();
         loop {
             match self.peek()? {
                 b'"' => {
                     self.at += 1;
-                    return utf8(&out);
+                    return String::from_utf8(out).map_err(|_| JsonError::Encoding);
                 }
                 b'\\' => {
                     self.at += 1;
@@ -337,10 +499,6 @@ impl Reader<'_> {
     }
 }
 
-fn utf8(bytes: &[u8]) -> Result<Text, JsonError> {
-    std::str::from_utf8(bytes).map(Text::from).map_err(|_| JsonError::Encoding)
-}
-
 /// A character as Go quotes it in such messages.
 fn quoted(c: char) -> String {
     match c {
@@ -381,11 +539,55 @@ mod tests {
     }
 
     #[test]
-    fn names_given_twice_are_told() {
-        let mut twice = Vec::new();
-        let text = br#"{"spec":{"replicas":1,"replicas":2},"items":[{"x":1,"x":1}]}"#;
-        let value = from_json_strict(text, &mut twice).unwrap();
+    fn what_is_odd_is_told_in_its_order() {
+        let read = |text: &str, shape| {
+            let mut odd = Vec::new();
+            let value = from_json_strict(text.as_bytes(), shape, &mut odd).unwrap();
+            (value, odd.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let text = r#"{"spec":{"replicas":1,"replicas":2},"items":[{"x":1,"x":1}]}"#;
+        let (value, odd) = read(text, None);
         assert_eq!(value["spec"]["replicas"], Value::Int(2));
-        assert_eq!(twice, ["spec.replicas", "items[0].x"]);
+        assert_eq!(odd, [r#"duplicate field "spec.replicas""#, r#"duplicate field "items[0].x""#]);
+        let text = r#"{"kind":"A","kind":"B","metadata":{"foo":{"a":1,"a":2},"name":"n",
+            "labels":{"b":"1","b":"2"},"finalizer":[]},"foo":1}"#;
+        let (_, odd) = read(text, Some(<crate::Object as crate::Lens>::SHAPE));
+        assert_eq!(
+            odd,
+            [
+                r#"duplicate field "kind""#,
+                r#"unknown field "metadata.foo""#,
+                r#"duplicate field "metadata.labels.b""#,
+                r#"unknown field "metadata.finalizer""#,
+                r#"unknown field "foo""#
+            ]
+        );
+    }
+
+    #[test]
+    fn raw_json_is_kept_as_it_is_written() {
+        let raw = |text: &str| raw_json(text.as_bytes()).map(|raw| to_json(&raw));
+        let text = "{\"b\" : [1.0, \"x <\\\"\\u00e9> y\"],\n \"a\":{ },\"b\":null}";
+        let kept = "{\"b\":[1.0,\"x \\u003c\\\"\\u00e9\\u003e y\"],\"a\":{},\"b\":null}";
+        assert_eq!(raw(text).unwrap(), kept.as_bytes());
+        assert_eq!(raw_json(b"null"), Ok(Value::Null));
+        for wrong in ["{", "{\"a\"}", "[1,]", "[1 2]", "{\"a\":1,}", "{}x", "[\"\n\"]"] {
+            assert_eq!(
+                raw(wrong).unwrap_err(),
+                from_json(wrong.as_bytes()).unwrap_err(),
+                "{wrong}"
+            );
+        }
+        assert_eq!(raw_json(text.as_bytes()).unwrap(), from_json(text.as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn reads_one_after_the_other() {
+        let mut text = &b"{} [1]\n2 x"[..];
+        let mut next = || from_json_next(&mut text);
+        assert_eq!(next(), Some(Ok(Value::object())));
+        assert_eq!(next(), Some(Ok([1].into_iter().collect())));
+        assert_eq!(next(), Some(Ok(Value::Int(2))));
+        assert!(next().is_some_and(|x| x.is_err()));
     }
 }

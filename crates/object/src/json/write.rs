@@ -1,6 +1,6 @@
 //! From tree to text, escaped as Go escapes.
 
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 
 use crate::Value;
 
@@ -17,10 +17,16 @@ pub fn write_json(value: &Value, out: &mut Vec<u8>) {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Int(n) => write(out, format_args!("{n}")),
-        Value::UInt(n) => write(out, format_args!("{n}")),
+        Value::Int(n) => {
+            if *n < 0 {
+                out.push(b'-');
+            }
+            number(n.unsigned_abs(), out);
+        }
+        Value::UInt(n) => number(*n, out),
         Value::Float(n) => float(*n, out),
-        Value::Text(text) => string(text, out),
+        Value::Text(text) => write_json_text(text, out),
+        Value::Raw(text) => out.extend_from_slice(text.as_bytes()),
         Value::List(items) => {
             out.push(b'[');
             for (at, item) in items.iter().enumerate() {
@@ -33,13 +39,20 @@ pub fn write_json(value: &Value, out: &mut Vec<u8>) {
         }
         Value::Object(_) | Value::Map(_) => {
             out.push(b'{');
-            for (at, (name, value)) in value.entries().enumerate() {
+            for (at, (name, inner)) in value.entries().enumerate() {
                 if at > 0 {
                     out.push(b',');
                 }
-                string(name, out);
+                if let Value::Map(_) = value {
+                    write_json_text(name, out);
+                } else {
+                    // No word has anything to escape.
+                    out.push(b'"');
+                    out.extend_from_slice(name.as_bytes());
+                    out.push(b'"');
+                }
                 out.push(b':');
-                write_json(value, out);
+                write_json(inner, out);
             }
             out.push(b'}');
         }
@@ -51,6 +64,34 @@ pub fn to_json_pretty(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     pretty(value, 0, &mut out);
     out
+}
+
+/// JSON that is known to be well formed as Go writes it: without white space, and escaped.
+pub(super) fn compact(text: &str) -> Arc<str> {
+    let special =
+        |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'<' | b'>' | b'&' | 0xe2);
+    if !text.bytes().any(special) {
+        return text.into();
+    }
+    let (mut out, mut quoted, mut rest) = (Vec::with_capacity(text.len()), false, text.as_bytes());
+    while let [byte, ..] = *rest {
+        let mut taken = 1;
+        match byte {
+            b'\\' if quoted => {
+                taken = 2;
+                out.extend_from_slice(&rest[..2]);
+            }
+            b'"' => {
+                quoted = !quoted;
+                out.push(byte);
+            }
+            byte if quoted && special(byte) && byte != b' ' => taken = escape(rest, &mut out),
+            byte if quoted || !special(byte) => out.push(byte),
+            _ => {}
+        }
+        rest = &rest[taken..];
+    }
+    String::from_utf8_lossy(&out).into()
 }
 
 fn pretty(value: &Value, depth: usize, out: &mut Vec<u8>) {
@@ -78,19 +119,30 @@ fn pretty(value: &Value, depth: usize, out: &mut Vec<u8>) {
                     out.push(b',');
                 }
                 line(depth + 1, out);
-                string(name, out);
+                write_json_text(name, out);
                 out.extend_from_slice(b": ");
                 pretty(value, depth + 1, out);
             }
             line(depth, out);
             out.push(b'}');
         }
+        Value::Raw(_) => value.unpack().iter().for_each(|tree| pretty(tree, depth, out)),
         plain => write_json(plain, out),
     }
 }
 
 fn write(out: &mut Vec<u8>, text: std::fmt::Arguments) {
     out.write_fmt(text).expect("memory takes every write");
+}
+
+fn number(mut n: u64, out: &mut Vec<u8>) {
+    let (mut digits, mut at) = ([b'0'; 20], 20);
+    while n > 0 || at == 20 {
+        at -= 1;
+        digits[at] += (n % 10).to_le_bytes()[0];
+        n /= 10;
+    }
+    out.extend_from_slice(&digits[at..]);
 }
 
 /// As Go prints them: plain in the middle, with an exponent at the ends.
@@ -125,7 +177,8 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-fn string(text: &str, out: &mut Vec<u8>) {
+/// Appends a text in its quotes.
+pub fn write_json_text(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     out.reserve(rest.len() + 2);
     out.push(b'"');

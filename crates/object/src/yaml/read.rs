@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::{YamlError, resolve::resolve, write::float};
-use crate::{Text, Value, Word};
+use crate::{Text, Value};
 
 /// Values in a document, those that aliases stand for included.
 const MOST_NODES: usize = 1 << 22;
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         loop {
             let (event, span) = self.next()?;
             if matches!(event, Event::MappingEnd) {
-                return Ok(object(entries));
+                return Ok(Value::from_entries(entries));
             }
             let merges = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, tag)
                 if text == "<<" && tag.as_ref().is_none_or(|tag| tag.core_suffix() == Some("merge")));
@@ -127,20 +127,6 @@ impl<'a> Reader<'a> {
             }
             entries.push((name, value));
         }
-    }
-}
-
-/// Of a name given twice the last counts.
-fn object(mut entries: Vec<(Text, Value)>) -> Value {
-    entries.reverse();
-    entries.sort_by(|a, b| a.0.cmp(&b.0));
-    entries.dedup_by(|a, b| a.0 == b.0);
-    let words: Option<Vec<Word>> = entries.iter().map(|entry| Word::find(&entry.0)).collect();
-    match words {
-        Some(words) => {
-            Value::Object(words.into_iter().zip(entries.into_iter().map(|e| e.1)).collect())
-        }
-        None => Value::Map(entries.into()),
     }
 }
 

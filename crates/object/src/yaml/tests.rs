@@ -1,7 +1,7 @@
 use super::*;
 
 fn json(text: &str) -> Value {
-    serde_json::from_str(text).expect("JSON")
+    crate::from_json(text.as_bytes()).expect("JSON")
 }
 
 /// What `kubectl create configmap --from-literal --dry-run=client -o yaml` printed.

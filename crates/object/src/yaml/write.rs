@@ -108,6 +108,7 @@ impl Writer {
             Value::UInt(n) => self.print(n),
             Value::Float(n) => self.text.push_str(&float(*n)),
             Value::Text(text) => self.string(text, indent, name),
+            Value::Raw(text) => self.text.push_str(text),
             Value::List(_) => self.text.push_str("[]"),
             Value::Object(_) | Value::Map(_) => self.text.push_str("{}"),
         }

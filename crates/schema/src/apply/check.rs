@@ -4,13 +4,10 @@ use std::collections::HashSet;
 
 use object::{Type, Value};
 
-use crate::{
-    conform::is_kind,
-    patch::{go_type, printed},
-};
+use crate::patch::{go_type, printed};
 
 use super::{
-    fields::{Step, field, shown},
+    fields::{Name, Step, shown},
     form::Form,
 };
 
@@ -38,7 +35,7 @@ fn object(form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<Stri
         return complain(path, format!("expected map, got &{{{}}}", printed(value)), errors);
     }
     for (name, inner) in value.entries() {
-        path.push(field(name));
+        path.push(Step::field(Name::of(name)));
         match form {
             Form::Struct { shape, root } => match shape.field(name) {
                 Some(field) => {
@@ -68,7 +65,7 @@ fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mu
     match (ty, value) {
         (Type::Any | Type::Either(..), _) | (_, Value::Null) | (Type::Bool, Value::Bool(_)) => {}
         (Type::Object(shape), _) => {
-            object(Form::Struct { shape, root: is_kind(shape) }, value, path, errors);
+            object(Form::Struct { shape, root: shape.is_kind() }, value, path, errors);
         }
         (Type::Map(item), _) => object(Form::Map(item), value, path, errors),
         (Type::List(item), Value::List(_)) => items(item, form, value, path, errors),
@@ -99,12 +96,11 @@ fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mu
 fn items(ty: &Type, form: Form, list: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
     let mut seen = HashSet::new();
     for (at, item) in list.items().iter().enumerate() {
-        let step = if form.is_list() { form.step(item) } else { Ok(format!("i:{at}").into()) };
-        let step = match step {
+        let step = match if form.is_list() { form.step(item) } else { Ok(Step::index(at)) } {
             Ok(step) => step,
             Err(error) => return complain(path, format!("element {at}: {error}"), errors),
         };
-        if !seen.insert(step.clone()) {
+        if form.is_list() && !seen.insert(step.clone()) {
             let key = shown(std::slice::from_ref(&step));
             complain(path, format!("duplicate entries for key {key}"), errors);
         }

@@ -1,11 +1,11 @@
 //! Which fields an object has, and which differ between two.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 
 use object::{NULL, Value};
 
 use super::{
-    fields::{Fields, Node, Step, field},
+    fields::{Fields, Name, Node, Step},
     form::Form,
 };
 
@@ -17,7 +17,7 @@ pub(super) fn fields_of(form: Form, object: &Value) -> Fields {
 /// Named fields that only have fields below them are themselves in the set, too.
 pub(super) fn with_parents(form: Form, fields: &Fields) -> Fields {
     let nodes = fields.0.iter().map(|(step, node)| {
-        let (inner, named) = match step.strip_prefix("f:") {
+        let (inner, named) = match step.name() {
             Some(name) => form.entry(name),
             None => (form.item(), false),
         };
@@ -36,9 +36,8 @@ pub(super) struct Change {
 }
 
 pub(super) fn compare(form: Form, old: &Value, new: &Value) -> Change {
-    let mut change = Change::default();
-    change.walk(form, Some(old), Some(new), &mut Vec::new());
-    change
+    let Parts { added, modified, removed } = parts(form, Some(old), Some(new));
+    Change { added: added.below, modified: modified.below, removed: removed.below }
 }
 
 impl Change {
@@ -51,77 +50,99 @@ impl Change {
         }
     }
 
-    fn walk(&mut self, form: Form, old: Option<&Value>, new: Option<&Value>, path: &mut Vec<Step>) {
-        if old == new {
-            return;
-        }
-        let form = form.for_value(new.or(old).unwrap_or(&NULL));
-        let empty = |value: Option<&Value>| value.is_none_or(is_hollow);
-        if form.is_leaf() || empty(old) && empty(new) {
-            return self.leaf(old, new, path);
-        }
-        if form.is_list() {
-            self.items(form, old, new, path);
-        } else {
-            for name in names(old, new) {
-                path.push(field(name));
-                self.walk(form.entry(name).0, entry(old, name), entry(new, name), path);
-                path.pop();
-            }
-        }
+    /// All that has changed.
+    pub(super) fn all(&self) -> Fields {
+        self.modified.clone().union(&self.added).union(&self.removed)
+    }
+}
+
+/// What has changed at one place and below it.
+#[derive(Default)]
+struct Parts {
+    added: Node,
+    modified: Node,
+    removed: Node,
+}
+
+impl Parts {
+    /// Of something that is there or not, and differs.
+    fn mark(&mut self, old: bool, new: bool) {
         match (old, new) {
-            (None, _) => self.added.insert(path),
-            (_, None) => self.removed.insert(path),
-            _ => {}
+            (false, _) => self.added.member = true,
+            (_, false) => self.removed.member = true,
+            _ => self.modified.member = true,
         }
     }
 
-    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>, path: &[Step]) {
-        match (old, new) {
-            (None, _) => self.added.insert(path),
-            (_, None) => self.removed.insert(path),
-            _ => self.modified.insert(path),
+    /// Adds what has changed below, step by step.
+    fn below(&mut self, step: &dyn Fn() -> Step, parts: Self) {
+        for (all, node) in [
+            (&mut self.added, parts.added),
+            (&mut self.modified, parts.modified),
+            (&mut self.removed, parts.removed),
+        ] {
+            if !node.is_empty() {
+                all.below.0.push((step(), node));
+            }
         }
     }
+}
 
-    /// Items that a list has twice are not looked into: they count as one leaf.
-    fn items(
-        &mut self,
-        form: Form,
-        old: Option<&Value>,
-        new: Option<&Value>,
-        path: &mut Vec<Step>,
-    ) {
-        let mut all: BTreeMap<Step, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
-        for item in old.unwrap_or(&NULL).items() {
-            if let Ok(step) = form.step(item) {
-                all.entry(step).or_default().0.push(item);
-            }
+fn parts(form: Form, old: Option<&Value>, new: Option<&Value>) -> Parts {
+    let mut found = Parts::default();
+    if old == new {
+        return found;
+    }
+    let form = form.for_value(new.or(old).unwrap_or(&NULL));
+    let empty = |value: Option<&Value>| value.is_none_or(is_hollow);
+    if form.is_leaf() || empty(old) && empty(new) {
+        found.mark(old.is_some(), new.is_some());
+        return found;
+    }
+    if form.is_list() {
+        items(form, old, new, &mut found);
+    } else {
+        for (name, old, new) in both(old, new) {
+            found.below(&|| Step::field(name), parts(form.entry(name).0, old, new));
         }
-        for item in new.unwrap_or(&NULL).items() {
-            if let Ok(step) = form.step(item) {
-                all.entry(step).or_default().1.push(item);
+    }
+    if old.is_none() || new.is_none() {
+        found.mark(old.is_some(), new.is_some());
+    }
+    found
+}
+
+/// Items that a list has twice are not looked into: they count as one leaf.
+fn items(form: Form, old: Option<&Value>, new: Option<&Value>, found: &mut Parts) {
+    let mut all = Vec::new();
+    for (list, is_new) in [(old, false), (new, true)] {
+        let items = list.unwrap_or(&NULL).items().iter();
+        all.extend(items.filter_map(|item| Some((form.step(item).ok()?, is_new, item))));
+    }
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    for same in all.chunk_by(|a, b| a.0 == b.0) {
+        let (old, new) = same.split_at(same.iter().take_while(|item| !item.1).count());
+        let (first, last) = (old.first().map(|item| item.2), new.first().map(|item| item.2));
+        let parts = match (old, new) {
+            ([] | [_], [] | [_]) => parts(form.item(), first, last),
+            (old, new) if old.iter().map(|item| item.2).eq(new.iter().map(|item| item.2)) => {
+                continue;
             }
-        }
-        for (step, (old, new)) in all {
-            path.push(step);
-            match (&*old, &*new) {
-                ([] | [_], [] | [_]) => {
-                    self.walk(form.item(), old.first().copied(), new.first().copied(), path);
-                }
-                (old, new) if old == new => {}
-                ([_, _, ..], [_, _, ..]) => self.modified.insert(path),
-                ([_, _, ..], new) => {
-                    self.walk(form.item(), None, new.first().copied(), path);
-                    self.removed.insert(path);
-                }
-                (old, _) => {
-                    self.walk(form.item(), old.first().copied(), None, path);
-                    self.added.insert(path);
-                }
+            ([_, _, ..], [_, _, ..]) => {
+                Parts { modified: Node { member: true, ..Node::default() }, ..Parts::default() }
             }
-            path.pop();
-        }
+            ([_, _, ..], _) => {
+                let mut parts = parts(form.item(), None, last);
+                parts.removed.member = true;
+                parts
+            }
+            _ => {
+                let mut parts = parts(form.item(), first, None);
+                parts.added.member = true;
+                parts
+            }
+        };
+        found.below(&|| same[0].0.clone(), parts);
     }
 }
 
@@ -130,28 +151,32 @@ fn node_of(form: Form, value: &Value) -> Node {
     if form.is_leaf() {
         return Node { member: true, below: Fields::default() };
     }
-    let mut below = Fields::default();
+    let mut below = Vec::new();
     if form.is_list() {
         for item in value.items() {
             let Ok(step) = form.step(item) else { continue };
-            let node = match below.0.get(&step) {
-                None => Node { member: true, ..node_of(form.item(), item) },
-                Some(_) => Node { member: true, below: Fields::default() },
-            };
-            below.0.insert(step, node);
+            below.push((step, Node { member: true, ..node_of(form.item(), item) }));
         }
-        return Node { member: false, below };
+        below.sort_by(|a: &(Step, _), b| a.0.cmp(&b.0));
+        below.dedup_by(|again, first| {
+            let same = again.0 == first.0;
+            if same {
+                first.1.below = Fields::default();
+            }
+            same
+        });
+        return Node { member: false, below: Fields(below) };
     }
-    for (name, inner) in value.entries() {
+    for (name, inner) in named(value) {
         let (form, named) = form.entry(name);
         let mut node = node_of(form, inner);
         let nothing = inner.is_null() || inner.is_object() && inner.entries().len() == 0;
         node.member |= nothing || !named;
         if !node.is_empty() {
-            below.0.insert(field(name), node);
+            below.push((Step::field(name), node));
         }
     }
-    Node { member: false, below }
+    Node { member: false, below: Fields(below) }
 }
 
 /// Nothing, or something with nothing in it.
@@ -163,16 +188,34 @@ fn is_hollow(value: &Value) -> bool {
     }
 }
 
-/// An entry, be it an explicit `null`.
-pub(super) fn entry<'a>(object: Option<&'a Value>, name: &str) -> Option<&'a Value> {
-    object.map(|object| object.get(name)).filter(|value| !std::ptr::eq(*value, &raw const NULL))
+/// The entries of an object by name.
+fn named(object: &Value) -> impl ExactSizeIterator<Item = (Name<'_>, &Value)> {
+    let words = object.words();
+    object.entries().enumerate().map(|(at, (text, value))| {
+        let word = words.get(at).map(|field| field.0);
+        (Name { word: word.or_else(|| Name::of(text).word), text }, value)
+    })
 }
 
-/// The names in either object, each once.
-pub(super) fn names<'a>(a: Option<&'a Value>, b: Option<&'a Value>) -> Vec<&'a str> {
-    let of = |object: Option<&'a Value>| object.into_iter().flat_map(|o| o.entries().map(|e| e.0));
-    let mut names: Vec<_> = of(a).chain(of(b)).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+/// The entries of either object by name, be they an explicit `null`.
+pub(super) fn both<'a>(
+    old: Option<&'a Value>,
+    new: Option<&'a Value>,
+) -> impl Iterator<Item = (Name<'a>, Option<&'a Value>, Option<&'a Value>)> {
+    let mut old = named(old.unwrap_or(&NULL)).peekable();
+    let mut new = named(new.unwrap_or(&NULL)).peekable();
+    std::iter::from_fn(move || {
+        let order = match (old.peek(), new.peek()) {
+            (Some((old, _)), Some((new, _))) => match (old.word, new.word) {
+                (Some(old), Some(new)) => old.cmp(&new),
+                _ => old.text.cmp(new.text),
+            },
+            (Some(_), None) => Ordering::Less,
+            _ => Ordering::Greater,
+        };
+        let old = old.next_if(|_| order.is_le());
+        let new = new.next_if(|_| order.is_ge());
+        let (name, _) = old.or(new)?;
+        Some((name, old.map(|entry| entry.1), new.map(|entry| entry.1)))
+    })
 }

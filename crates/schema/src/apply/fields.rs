@@ -8,16 +8,132 @@
 //! its value. Something without anything below it is in the set; what has something
 //! below it is in the set itself only if it says `"."`.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{borrow::Cow, cmp::Ordering, fmt::Write, iter::Peekable, slice};
 
-use object::{Text, Value, from_json, quote::quote, to_json};
+use object::{Text, Value, Word, from_json, quote::quote, to_json, write_json_text};
 
-/// One step of a path, as it is written: `f:spec`.
-pub(super) type Step = Text;
+/// The name of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name<'a> {
+    pub(super) word: Option<Word>,
+    pub(super) text: &'a str,
+}
 
-/// A set of paths, as a tree of steps.
+impl<'a> Name<'a> {
+    pub(super) fn of(text: &'a str) -> Self {
+        Self { word: Word::find(text), text }
+    }
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Step {
+    /// To a field whose name is a word.
+    Word(Word),
+    /// To all else, as it is written: `f:app`, `k:{"name":"web"}`.
+    Text(Text),
+}
+
+impl Step {
+    /// The step to a field or to an entry of a map.
+    pub(super) fn field(name: Name) -> Self {
+        name.word.map_or_else(|| Self::Text(["f:", name.text].concat().into()), Self::Word)
+    }
+
+    /// The step to the item of a list that has these keys, which come by name.
+    pub(super) fn keys<'a>(keys: impl Iterator<Item = (&'a str, &'a Value)>) -> Self {
+        let mut text = b"k:{".to_vec();
+        for (name, value) in keys {
+            if text.len() > 3 {
+                text.push(b',');
+            }
+            write_json_text(name, &mut text);
+            text.push(b':');
+            object::write_json(value, &mut text);
+        }
+        text.push(b'}');
+        Self::Text(String::from_utf8_lossy(&text).into())
+    }
+
+    /// The step to the item of a set that is this value.
+    pub(super) fn value(value: &Value) -> Self {
+        Self::Text(format!("v:{}", String::from_utf8_lossy(&to_json(value))).into())
+    }
+
+    pub(super) fn index(at: usize) -> Self {
+        Self::Text(format!("i:{at}").into())
+    }
+
+    /// What kind of step it is, and the rest.
+    fn parts(&self) -> (&str, &str) {
+        match self {
+            Self::Word(word) => ("f:", word.as_str()),
+            Self::Text(text) => text.split_at_checked(2).unwrap_or(("", text)),
+        }
+    }
+
+    /// The name of the field that it leads to, if it leads to one.
+    pub(super) fn name(&self) -> Option<Name<'_>> {
+        match (self, self.parts()) {
+            (Self::Word(word), (_, text)) => Some(Name { word: Some(*word), text }),
+            (_, ("f:", text)) => Some(Name { word: None, text }),
+            _ => None,
+        }
+    }
+
+    /// One form for each step. `None`: a kind of step that is not known, and ignored.
+    fn read(text: &str) -> Result<Option<Self>, String> {
+        let (prefix, rest) =
+            text.split_at_checked(2).ok_or_else(|| "key must be 2 characters long:".to_owned())?;
+        let json = || from_json(rest.as_bytes()).map_err(|error| error.to_string());
+        match prefix {
+            "f:" => Ok(Some(Self::field(Name::of(rest)))),
+            "v:" => Ok(Some(Self::value(&json()?))),
+            "k:" if is_plain(rest) => Ok(Some(Self::Text(text.into()))),
+            "k:" => {
+                let keys = json()?;
+                if !keys.is_object() {
+                    return Err(format!("keys must be an object: {text}"));
+                }
+                Ok(Some(Self::keys(keys.entries())))
+            }
+            "i:" => {
+                rest.parse::<i64>().map_err(|_| format!("index must be a number: {text}"))?;
+                Ok(Some(Self::Text(text.into())))
+            }
+            _ if prefix.ends_with(':') => Ok(None),
+            _ => Err(format!("missing colon: {text}")),
+        }
+    }
+}
+
+impl Ord for Step {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Word(a), Self::Word(b)) => a.cmp(b), // words sort as their texts
+            _ => self.parts().cmp(&other.parts()),
+        }
+    }
+}
+
+impl PartialOrd for Step {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Whether this is an object of one name and text, written as we write it: nearly all are.
+fn is_plain(keys: &str) -> bool {
+    let plain = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'/'))
+    };
+    let inner = keys.strip_prefix("{\"").and_then(|keys| keys.strip_suffix("\"}"));
+    inner.and_then(|inner| inner.split_once("\":\"")).is_some_and(|(a, b)| plain(a) && plain(b))
+}
+
+/// A set of paths, as a tree of steps, by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields(pub(super) BTreeMap<Step, Node>);
+pub struct Fields(pub(super) Vec<(Step, Node)>);
 
 /// Where one step leads to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,66 +151,95 @@ impl Node {
 impl Fields {
     /// Reads what `fieldsV1` holds.
     pub fn decode(encoded: &Value) -> Result<Self, String> {
-        let mut fields = Self::default();
-        for (name, below) in encoded.entries() {
-            if name == "." {
-                continue; // the caller's
-            }
-            let Some(step) = canonical(name)? else { continue };
-            let below_fields = Self::decode(below)?;
-            let member = below.entries().len() == 0
-                || !std::ptr::eq(below.get("."), &raw const object::NULL);
-            fields.0.insert(step, Node { member, below: below_fields });
-        }
-        if encoded.is_object() || encoded.is_null() {
-            Ok(fields)
-        } else {
-            Err("a set of fields must be an object".to_owned())
+        match encoded {
+            Value::Null => Ok(Self::default()),
+            Value::Raw(text) => Reader { rest: text.as_bytes() }.fields().map(|node| node.below),
+            other => Reader { rest: &to_json(other) }.fields().map(|node| node.below),
         }
     }
 
     /// What `fieldsV1` holds.
     pub fn encode(&self) -> Value {
-        let mut encoded = Value::object();
-        for (step, node) in &self.0 {
-            let mut below = node.below.encode();
-            if node.member && !node.below.is_empty() {
-                below["."] = Value::object();
+        let mut text = Vec::with_capacity(256);
+        self.write(false, &mut text);
+        Value::Raw(String::from_utf8_lossy(&text).into())
+    }
+
+    fn write(&self, member: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(if member { b"{\".\":{}" } else { b"{" });
+        for (at, (step, node)) in self.0.iter().enumerate() {
+            if at > 0 || member {
+                out.push(b',');
             }
-            encoded[step.as_str()] = below;
+            match step {
+                Step::Word(word) => {
+                    out.extend_from_slice(b"\"f:");
+                    out.extend_from_slice(word.as_str().as_bytes());
+                    out.push(b'"');
+                }
+                Step::Text(text) => write_json_text(text, out),
+            }
+            out.push(b':');
+            node.below.write(node.member && !node.below.0.is_empty(), out);
         }
-        encoded
+        out.push(b'}');
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.values().all(Node::is_empty)
+        self.0.iter().all(|(_, node)| node.is_empty())
     }
 
-    /// Adds one path. The whole object is not part of any set.
-    pub(super) fn insert(&mut self, path: &[Step]) {
-        match path {
-            [] => {}
-            [last] => self.0.entry(last.clone()).or_default().member = true,
-            [first, rest @ ..] => self.0.entry(first.clone()).or_default().below.insert(rest),
+    /// A set of these steps, whatever their order. Of two of the same the last counts.
+    pub(super) fn of(mut nodes: Vec<(Step, Node)>) -> Self {
+        if !nodes.is_sorted_by(|a, b| a.0 < b.0) {
+            nodes.reverse();
+            nodes.sort_by(|a, b| a.0.cmp(&b.0));
+            nodes.dedup_by(|a, b| a.0 == b.0);
         }
+        Self(nodes)
+    }
+
+    pub(super) fn get(&self, step: &Step) -> Option<&Node> {
+        let at = self.0.binary_search_by(|node| node.0.cmp(step)).ok()?;
+        Some(&self.0[at].1)
     }
 
     /// Whether the path is in the set.
     pub(super) fn has(&self, path: &[Step]) -> bool {
         match path {
             [] => false,
-            [last] => self.0.get(last).is_some_and(|node| node.member),
-            [first, rest @ ..] => self.0.get(first).is_some_and(|node| node.below.has(rest)),
+            [last] => self.get(last).is_some_and(|node| node.member),
+            [first, rest @ ..] => self.get(first).is_some_and(|node| node.below.has(rest)),
         }
     }
 
-    pub(super) fn union(mut self, other: &Self) -> Self {
-        for (step, node) in &other.0 {
-            let mine = self.0.entry(step.clone()).or_default();
-            mine.member |= node.member;
-            mine.below = std::mem::take(&mut mine.below).union(&node.below);
+    /// Whether all its paths are in the other set, too.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        let mut others = Others(other.0.iter().peekable());
+        self.0.iter().all(|(step, node)| match others.seek(step) {
+            Some(other) => (other.member || !node.member) && node.below.is_within(&other.below),
+            None => node.is_empty(),
+        })
+    }
+
+    pub(super) fn union(self, other: &Self) -> Self {
+        if self.0.is_empty() || other.0.is_empty() {
+            return if self.0.is_empty() { other.clone() } else { self };
         }
-        self
+        let mut all = Vec::with_capacity(self.0.len() + other.0.len());
+        let mut others = other.0.iter().peekable();
+        for (step, mut node) in self.0 {
+            while let Some(other) = others.next_if(|other| other.0 < step) {
+                all.push(other.clone());
+            }
+            if let Some((_, other)) = others.next_if(|other| other.0 == step) {
+                node.member |= other.member;
+                node.below = node.below.union(&other.below);
+            }
+            all.push((step, node));
+        }
+        all.extend(others.cloned());
+        Self(all)
     }
 
     pub(super) fn intersection(&self, other: &Self) -> Self {
@@ -125,8 +270,10 @@ impl Fields {
     }
 
     fn with(&self, other: &Self, new: impl Fn(&Node, Option<&Node>) -> Node) -> Self {
-        let nodes = self.0.iter().map(|(step, node)| (step.clone(), new(node, other.0.get(step))));
-        Self(nodes.filter(|(_, node)| !node.is_empty()).collect())
+        let mut others = Others(other.0.iter().peekable());
+        let nodes = self.0.iter().map(|(step, node)| (step, new(node, others.seek(step))));
+        let nodes = nodes.filter(|(_, node)| !node.is_empty());
+        Self(nodes.map(|(step, node)| (step.clone(), node)).collect())
     }
 
     /// All paths, in their order.
@@ -148,38 +295,82 @@ impl Fields {
     }
 }
 
-/// The step to a field or to an entry of a map.
-pub(super) fn field(name: &str) -> Step {
-    let mut step = Step::const_new("f:");
-    step.push_str(name);
-    step
+/// Another set, in step with the first.
+struct Others<'a>(Peekable<slice::Iter<'a, (Step, Node)>>);
+
+impl<'a> Others<'a> {
+    fn seek(&mut self, step: &Step) -> Option<&'a Node> {
+        while self.0.next_if(|other| other.0 < *step).is_some() {}
+        self.0.next_if(|other| other.0 == *step).map(|(_, node)| node)
+    }
 }
 
-/// The step to the item of a list that has these keys.
-pub(super) fn key(keys: &Value) -> Step {
-    format!("k:{}", String::from_utf8_lossy(&to_json(keys))).into()
+/// Reads a set from JSON without white space.
+struct Reader<'a> {
+    rest: &'a [u8],
 }
 
-/// The step to the item of a set that is this value.
-pub(super) fn value(value: &Value) -> Step {
-    format!("v:{}", String::from_utf8_lossy(&to_json(value))).into()
+impl<'a> Reader<'a> {
+    /// What stands below a step, and whether that is itself in the set.
+    fn fields(&mut self) -> Result<Node, String> {
+        let wrong = || "a set of fields must be an object".to_owned();
+        let rest = match self.rest {
+            [b'{', rest @ ..] => rest,
+            [b'n', b'u', b'l', b'l', rest @ ..] => {
+                self.rest = rest;
+                return Ok(Node { member: true, ..Node::default() });
+            }
+            _ => return Err(wrong()),
+        };
+        self.rest = rest;
+        let (mut nodes, mut member) = (Vec::new(), self.rest.starts_with(b"}"));
+        while !self.rest.starts_with(b"}") {
+            let name = self.name().ok_or_else(wrong)?;
+            if name == "." {
+                self.fields()?;
+                member = true;
+            } else if let (Some(step), node) = (Step::read(&name)?, self.fields()?) {
+                nodes.push((step, node));
+            }
+            self.rest = self.rest.strip_prefix(b",").unwrap_or(self.rest);
+        }
+        self.rest = &self.rest[1..];
+        Ok(Node { member, below: Fields::of(nodes) })
+    }
+
+    /// A name and the colon behind it.
+    fn name(&mut self) -> Option<Cow<'a, str>> {
+        let [b'"', rest @ ..] = self.rest else { return None };
+        let mut end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        let escaped = rest[end] == b'\\';
+        while rest.get(end)? != &b'"' {
+            end += if rest[end] == b'\\' { 2 } else { 1 };
+        }
+        let (text, whole) = (&rest[..end], &self.rest[..end + 2]);
+        self.rest = rest[end + 1..].strip_prefix(b":")?;
+        match escaped {
+            false => str::from_utf8(text).ok().map(Cow::Borrowed),
+            true => from_json(whole).ok()?.as_str().map(|text| Cow::Owned(text.to_owned())),
+        }
+    }
 }
 
 /// The set of these paths of field names.
 pub(super) fn of_names(paths: &[&[&str]]) -> Fields {
-    let mut fields = Fields::default();
-    for path in paths {
-        let path: Vec<_> = path.iter().map(|name| field(name)).collect();
-        fields.insert(&path);
-    }
-    fields
+    let one = |path: &&[&str]| {
+        path.iter().rev().fold(Fields::default(), |below, name| {
+            let member = below.0.is_empty();
+            Fields(vec![(Step::field(Name::of(name)), Node { member, below })])
+        })
+    };
+    paths.iter().map(one).fold(Fields::default(), |all, one| all.union(&one))
 }
 
 /// A path as messages show it: `.spec.containers[name="web"].image`.
 pub(super) fn shown(path: &[Step]) -> String {
     let mut text = String::new();
     for step in path {
-        let (prefix, rest) = step.split_at_checked(2).unwrap_or(("", step));
+        let (prefix, rest) = step.parts();
         let parsed = || from_json(rest.as_bytes()).unwrap_or_default();
         match prefix {
             "f:" => text.extend([".", rest]),
@@ -209,30 +400,6 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// One form for each step. `None`: a kind of step that is not known, and ignored.
-fn canonical(name: &str) -> Result<Option<Step>, String> {
-    let (prefix, rest) =
-        name.split_at_checked(2).ok_or_else(|| "key must be 2 characters long:".to_owned())?;
-    let json = || from_json(rest.as_bytes()).map_err(|error| error.to_string());
-    match prefix {
-        "f:" => Ok(Some(name.into())),
-        "v:" => Ok(Some(value(&json()?))),
-        "k:" => {
-            let keys = json()?;
-            if !keys.is_object() {
-                return Err(format!("keys must be an object: {name}"));
-            }
-            Ok(Some(key(&keys)))
-        }
-        "i:" => {
-            rest.parse::<i64>().map_err(|_| format!("index must be a number: {name}"))?;
-            Ok(Some(name.into()))
-        }
-        _ if prefix.ends_with(':') => Ok(None),
-        _ => Err(format!("missing colon: {name}")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +421,12 @@ mod tests {
             fields(r#"{"k:{\"n\":1,\"p\":80}":{}}"#)
         );
         assert!(fields(r#"{"x:unknown":{}}"#).is_empty());
+        assert_eq!(fields(r#"{"f:a":null}"#), fields(r#"{"f:a":{}}"#));
+        let set = fields(r#"{"f:a":{},"f:name":{".":{},"f:b":{},"f:kind":{}}}"#);
+        assert!(
+            set.is_within(&set) && set.encode() == Fields::decode(&set.encode()).unwrap().encode()
+        );
+        assert!(!set.is_within(&fields(r#"{"f:a":{},"f:name":{"f:b":{},"f:kind":{}}}"#)));
     }
 
     #[test]

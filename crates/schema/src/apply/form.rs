@@ -1,9 +1,11 @@
 //! How a value is merged, by its type and its field's rules.
 
-use object::{ListType, Rules, Struct, Type, Value};
+use std::borrow::Cow;
 
-use super::fields::{self, Step};
-use crate::{conform::is_kind, published::default_of};
+use object::{Field, ListType, Rules, Struct, Type, Value};
+
+use super::fields::{Name, Step};
+use crate::published::default_of;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form<'a> {
@@ -36,7 +38,7 @@ impl<'a> Form<'a> {
                 if (atomic || shape.atomic) && !granular {
                     Self::Leaf
                 } else {
-                    Self::Struct { shape, root: is_kind(shape) }
+                    Self::Struct { shape, root: shape.is_kind() }
                 }
             }
             Type::Map(item) if !atomic => Self::Map(item),
@@ -50,14 +52,14 @@ impl<'a> Form<'a> {
     }
 
     /// The form of the entry `name`, and whether it is a field with a name of its own.
-    pub(super) fn entry(self, name: &str) -> (Self, bool) {
+    pub(super) fn entry(self, name: Name) -> (Self, bool) {
         match self {
-            Self::Struct { shape, root } => match shape.field(name) {
+            Self::Struct { shape, root } => match field(shape, name) {
                 Some(field) => (Self::of(&field.ty, Some(&field.rules)), true),
-                None if shape.open && !(root && matches!(name, "apiVersion" | "kind")) => {
-                    (Self::Any, false)
+                None => {
+                    let says = root && matches!(name.text, "apiVersion" | "kind");
+                    (if shape.open && !says { Self::Any } else { Self::Leaf }, says)
                 }
-                None => (Self::Leaf, root && matches!(name, "apiVersion" | "kind")),
             },
             Self::Map(item) => (Self::of(item, None), false),
             _ => (Self::Any, false),
@@ -102,7 +104,7 @@ impl<'a> Form<'a> {
                 Value::Object(_) | Value::Map(_) => {
                     Err("associative list without keys has an element that's a map type".to_owned())
                 }
-                plain => Ok(fields::value(plain)),
+                plain => Ok(Step::value(plain)),
             };
         };
         if item.is_null() {
@@ -110,18 +112,20 @@ impl<'a> Form<'a> {
         } else if !item.is_object() {
             return Err("associative list with keys may not have non-map elements".to_owned());
         }
-        let mut found = Value::object();
+        let mut found = Vec::with_capacity(keys.len());
         for name in keys {
-            let default = || match ty {
-                Type::Object(shape) => shape.field(name).and_then(default_of),
+            let known = match ty {
+                Type::Object(shape) => shape.field(name),
                 _ => None,
             };
-            let value = Some(item.get(name)).filter(|value| !value.is_null()).cloned();
-            if let Some(value) = value.or_else(default).filter(|value| !value.is_null()) {
-                found[*name] = value;
+            let value = known.map_or_else(|| item.get(name), |field| field.of(item));
+            let default = known.filter(|_| value.is_null()).and_then(default_of);
+            let value = default.map_or(Cow::Borrowed(value), Cow::Owned);
+            if !value.is_null() {
+                found.push((*name, value));
             }
         }
-        if found.entries().len() == 0 {
+        if found.is_empty() {
             let keys: Vec<_> = keys.iter().map(|key| format!("{key:?}")).collect();
             let keys = keys.join(" ");
             return Err(format!(
@@ -129,6 +133,11 @@ impl<'a> Form<'a> {
                  (and doesn't have default values for any key fields)"
             ));
         }
-        Ok(fields::key(&found))
+        found.sort_unstable_by_key(|(name, _)| *name);
+        Ok(Step::keys(found.iter().map(|(name, value)| (*name, &**value))))
     }
+}
+
+pub(super) fn field<'a>(shape: &'a Struct, name: Name) -> Option<&'a Field> {
+    name.word.map_or_else(|| shape.field(name.text), |word| shape.field_of(word))
 }

@@ -29,8 +29,7 @@ pub(super) fn not_last_applied(
         return conflicts;
     }
     let change = compare(form, &last, live);
-    let changed = change.modified.union(&change.added).union(&change.removed);
-    let own = fields_of(form, &last).difference(&changed);
+    let own = fields_of(form, &last).difference(&change.all());
     conflicts.into_iter().filter(|conflict| !own.has(&conflict.path)).collect()
 }
 

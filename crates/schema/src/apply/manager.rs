@@ -1,5 +1,7 @@
 //! Who manages which fields: `metadata.managedFields` as a table.
 
+use std::sync::LazyLock;
+
 use object::{ManagedFieldsEntry, Text, Time, Value, View};
 
 use super::fields::{Fields, of_names};
@@ -72,6 +74,8 @@ pub(super) struct Entry {
     /// The version that the fields are those of.
     pub(super) version: Text,
     pub(super) fields: Fields,
+    /// The fields as they are written, if they have not changed since they were read.
+    pub(super) text: Option<Value>,
     /// When they last changed; an RFC 3339 text, or empty.
     pub(super) time: Text,
 }
@@ -113,7 +117,8 @@ impl Managers {
 
     /// Adds a line, unless it is empty without what nobody manages.
     pub(super) fn put(&mut self, entry: Entry) {
-        let fields = entry.fields.difference(&of_names(NEVER));
+        static NONE: LazyLock<Fields> = LazyLock::new(|| of_names(NEVER));
+        let fields = entry.fields.difference(&NONE);
         if !fields.is_empty() {
             self.0.push(Entry { fields, ..entry });
         }
@@ -154,7 +159,7 @@ impl Managers {
             let into = self.take(&bucket).or_else(|| self.take(&kept));
             let (Some(into), Some(entry)) = (into, self.take(&manager)) else { continue };
             let fields = into.fields.union(&entry.fields);
-            self.0.push(Entry { manager: bucket, fields, ..entry });
+            self.0.push(Entry { manager: bucket, fields, text: None, ..entry });
             over -= 1;
         }
     }
@@ -188,6 +193,7 @@ fn decode_entry(at: usize, encoded: &Value) -> Result<Entry, String> {
         manager,
         version,
         fields,
+        text: Some(encoded.get("fieldsV1").clone()),
         time: encoded.get("time").as_str().unwrap_or_default().into(),
     })
 }
@@ -206,6 +212,6 @@ fn encode_entry(entry: &Entry) -> Value {
             encoded[name] = text.into();
         }
     }
-    encoded["fieldsV1"] = entry.fields.encode();
+    encoded["fieldsV1"] = entry.text.clone().unwrap_or_else(|| entry.fields.encode());
     encoded
 }

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use object::{Struct, Type, Value};
 
 use super::{
-    compare::{entry, names},
-    fields::{Fields, Step, field},
+    compare::both,
+    fields::{Fields, Name, Step},
     form::Form,
 };
 
@@ -25,7 +25,7 @@ pub(super) fn without(form: Form, object: &Value, fields: &Fields) -> Option<Val
         let kept: Vec<_> = object
             .items()
             .iter()
-            .filter_map(|item| match form.step(item).ok().and_then(|step| fields.0.get(&step)) {
+            .filter_map(|item| match form.step(item).ok().and_then(|step| fields.get(&step)) {
                 Some(node) if node.member => None,
                 Some(node) => Some(without(form.item(), item, &node.below).unwrap_or_default()),
                 None => Some(item.clone()),
@@ -34,13 +34,16 @@ pub(super) fn without(form: Form, object: &Value, fields: &Fields) -> Option<Val
         return (!kept.is_empty()).then(|| kept.into_iter().collect());
     }
     let mut kept = object.clone();
-    kept.retain(|name, value| match fields.0.get(&field(name)) {
-        Some(node) if node.member => false,
-        Some(node) if !node.below.is_empty() => {
-            let left = without(form.entry(name).0, value, &node.below);
-            left.map(|left| *value = left).is_some()
+    kept.retain(|name, value| {
+        let name = Name::of(name);
+        match fields.get(&Step::field(name)) {
+            Some(node) if node.member => false,
+            Some(node) if !node.below.is_empty() => {
+                let left = without(form.entry(name).0, value, &node.below);
+                left.map(|left| *value = left).is_some()
+            }
+            _ => true,
         }
-        _ => true,
     });
     Some(kept).filter(|kept| kept.entries().len() > 0)
 }
@@ -53,15 +56,18 @@ fn merged(form: Form, live: Option<&Value>, applied: Option<&Value>) -> Option<V
     }
     if form.is_list() {
         let items = merged_items(form, old.items(), new.items());
-        return (!items.is_empty()).then(|| items.into_iter().collect());
+        return (!items.is_empty()).then(|| shared(items.into_iter().collect(), old));
     }
-    let mut out = Value::object();
-    for name in names(live, applied) {
-        if let Some(value) = merged(form.entry(name).0, entry(live, name), entry(applied, name)) {
-            out[name] = value;
-        }
-    }
-    Some(out).filter(|out| out.entries().len() > 0)
+    let entries = both(live, applied).filter_map(|(name, live, applied)| {
+        Some((name.text.into(), merged(form.entry(name).0, live, applied)?))
+    });
+    let entries: Vec<_> = entries.collect();
+    (!entries.is_empty()).then(|| shared(Value::from_entries(entries), old))
+}
+
+/// What was there before, if that is the same: later steps then need not look into it.
+fn shared(new: Value, old: &Value) -> Value {
+    if new == *old { old.clone() } else { new }
 }
 
 fn empty(value: &Value) -> bool {
@@ -72,7 +78,7 @@ fn empty(value: &Value) -> bool {
 /// before the one that they stood before.
 fn merged_items(form: Form, old: &[Value], new: &[Value]) -> Vec<Value> {
     let steps = |items: &[Value]| -> Vec<Step> {
-        items.iter().map(|item| form.step(item).unwrap_or_default()).collect()
+        items.iter().map(|item| form.step(item).unwrap_or(Step::Text("".into()))).collect()
     };
     let (old_steps, new_steps) = (steps(old), steps(new));
     let before: HashMap<_, _> = old_steps.iter().zip(old).collect();

@@ -28,7 +28,8 @@ pub fn from_scale(books: &Value, scale: &Value, path: &[&str], api_version: &str
         if !holds(&entry.fields, &held) || scalers.take(&entry.manager).is_some() {
             managers.0.push(entry);
         } else {
-            managers.put(Entry { fields: entry.fields.difference(&held), ..entry });
+            let fields = entry.fields.difference(&held);
+            managers.put(Entry { fields, text: None, ..entry });
         }
     }
     let new = scalers.0.into_iter().filter(|entry| holds(&entry.fields, &replicas));
@@ -48,7 +49,7 @@ fn seen(entry: Entry, version: &str, paths: &[&[&str]]) -> Entry {
         Operation::Update => version.into(),
     };
     let manager = Manager { version: named, ..entry.manager };
-    Entry { manager, version: version.into(), fields: of_names(paths), ..entry }
+    Entry { manager, version: version.into(), fields: of_names(paths), text: None, ..entry }
 }
 
 #[cfg(test)]

@@ -360,7 +360,7 @@ fn check_type((types, format, nullable): Wanted, value: &Value, path: &str) -> O
         Value::UInt(_) | Value::Float(_) => ("number", "float64"),
         Value::Text(_) => ("string", ""),
         Value::List(_) => ("array", ""),
-        Value::Object(_) | Value::Map(_) => ("object", ""),
+        Value::Object(_) | Value::Map(_) | Value::Raw(_) => ("object", ""),
     };
     let has = |ty: &str| types.contains(&ty);
     let whole = matches!(value, Value::Float(n) if super::number::is_whole(*n)) && has("integer");

@@ -1,8 +1,8 @@
 //! A schema as a shape, for server-side apply: what there is, and how lists are told apart.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use object::{Field, Link, ListType, ObjectMeta, Rules, Struct, Text, Type, Value, View};
+use object::{Field, Link, ListType, ObjectMeta, Rules, Struct, Text, Type, Value, View, Word};
 
 use super::{
     intern::{self, Full},
@@ -47,11 +47,13 @@ fn structure(schema: &Schema, whole: bool) -> Result<Struct, Full> {
         fields: Link::Shared(fields.into()),
         atomic: schema.map_type() == Some("atomic"),
         open: schema.preserves(),
+        index: OnceLock::new(),
     })
 }
 
 fn field(name: &str, ty: Link<Type>, rules: Rules) -> Field {
-    Field { name: name.into(), doc: Text::default(), ty, default: Value::Null, rules }
+    let (word, name) = (Word::find(name), name.into());
+    Field { name, word, doc: Text::default(), ty, default: Value::Null, rules }
 }
 
 fn type_of(schema: &Schema) -> Result<Type, Full> {

@@ -25,7 +25,7 @@ pub fn json(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
             operations.len()
         )));
     }
-    let (mut doc, mut copied) = (doc.clone(), 0);
+    let (mut doc, mut copied) = (doc.unpacked(), 0);
     for operation in operations {
         apply(&mut doc, operation, &mut copied).map_err(PatchError::Unfit)?;
     }

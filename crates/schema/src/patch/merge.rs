@@ -6,6 +6,9 @@ use super::delete;
 
 /// Merges `patch` into `doc`.
 pub fn merge(doc: &mut Value, patch: &Value) {
+    if let Value::Raw(_) = doc {
+        *doc = doc.unpacked();
+    }
     if !doc.is_object() || !patch.is_object() {
         *doc = patch.clone();
         return prune(doc);

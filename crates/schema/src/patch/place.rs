@@ -147,6 +147,6 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
         Value::Float(_) => "float64",
         Value::Text(_) => "string",
         Value::List(_) => "[]interface {}",
-        Value::Object(_) | Value::Map(_) => "map[string]interface {}",
+        Value::Object(_) | Value::Map(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }

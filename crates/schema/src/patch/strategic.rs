@@ -51,7 +51,7 @@ pub(super) fn merge_object(
         return directed(directive, patch);
     }
     if !original.is_object() {
-        original = Value::object();
+        original = original.unpack().filter(Value::is_object).unwrap_or_else(Value::object);
     }
     retain_keys(&mut original, patch, mode)?;
     let ordered = ordered_lists(&mut original, patch, place, mode)?;

@@ -132,7 +132,7 @@ fn go_kind(value: &Value) -> &'static str {
         Value::Float(_) => "float64",
         Value::Text(_) => "string",
         Value::List(_) => "slice",
-        Value::Object(_) | Value::Map(_) => "map",
+        Value::Object(_) | Value::Map(_) | Value::Raw(_) => "map",
     }
 }
 

@@ -1,7 +1,7 @@
 //! From message to tree.
 
 use object::{
-    Bytes, Duration, Field, MicroTime, Plain, Struct, Text, Time, Type, Value, from_json,
+    Bytes, Duration, MicroTime, Plain, Struct, Text, Time, Type, Value, Word, from_json, raw_json,
 };
 
 use super::{
@@ -44,168 +44,209 @@ pub fn open(bytes: &[u8]) -> Result<Opened<'_>, Malformed> {
 
 /// Decodes an object. Fields with an unknown number are skipped.
 pub fn decode(shape: &Struct, message: &[u8]) -> Result<Value, Malformed> {
-    let mut object = Value::object();
-    fields(shape, message, &mut object, DEPTH)?;
-    Ok(object)
+    Decoder::default().object(shape, message, DEPTH)
 }
 
-fn fields(
-    shape: &Struct,
-    mut message: &[u8],
-    object: &mut Value,
-    depth: usize,
-) -> Result<(), Malformed> {
-    let depth = depth.checked_sub(1).ok_or(Malformed)?;
-    while !message.is_empty() {
-        let (tag, wire) = Wire::take(&mut message)?;
-        let is = |field: &&Field| u64::from(field.rules.tag) == tag;
-        let Some(field) = shape.fields.iter().find(is) else { continue };
-        match (&*field.ty, wire) {
-            (Type::Object(inner), Wire::Bytes(bytes)) if field.rules.inline => {
-                fields(inner, bytes, object, depth)?;
-            }
-            (ty, wire) => store(field, ty, wire, object, depth)?,
-        }
-    }
-    Ok(())
+/// What has been read of nodes that are not complete: a node is made when it is known how large
+/// it must be.
+#[derive(Default)]
+struct Decoder {
+    fields: Vec<(Word, Value)>,
+    items: Vec<Value>,
 }
 
-fn store(
-    field: &Field,
-    ty: &Type,
-    wire: Wire,
-    object: &mut Value,
-    depth: usize,
-) -> Result<(), Malformed> {
-    match (ty, wire) {
-        (Type::List(item), wire) => {
-            let item = value(item, wire, depth)?;
-            append(&mut object[&*field.name], item)
-        }
-        (Type::Map(item), Wire::Bytes(bytes)) => {
-            let (key, content) = entry(item, bytes, depth)?;
-            object[&*field.name][key.as_str()] = content;
-            Ok(())
-        }
-        (ty, wire) => {
-            let value = value(ty, wire, depth)?;
-            if !field.omits(&value) {
-                object[&*field.name] = value;
-            }
-            Ok(())
-        }
+impl Decoder {
+    fn object(&mut self, shape: &Struct, message: &[u8], depth: usize) -> Result<Value, Malformed> {
+        let from = self.fields.len();
+        self.read(shape, message, from, depth)?;
+        Ok(Value::from_fields(&mut self.fields, from))
     }
-}
 
-fn append(slot: &mut Value, item: Value) -> Result<(), Malformed> {
-    if slot.is_null() {
-        *slot = Value::List([].into());
-    }
-    let Value::List(items) = slot else { return Err(Malformed) };
-    items.push(item);
-    Ok(())
-}
-
-fn entry(item: &Type, mut bytes: &[u8], depth: usize) -> Result<(Text, Value), Malformed> {
-    let (mut key, mut content) = (Text::default(), Value::Null);
-    while !bytes.is_empty() {
-        match Wire::take(&mut bytes)? {
-            (1, Wire::Bytes(bytes)) => key = text(bytes)?.into(),
-            (2, wire) => content = value(item, wire, depth)?,
-            _ => {}
-        }
-    }
-    if content.is_null() {
-        content = value(item, Wire::Bytes(&[]), depth).unwrap_or_default();
-    }
-    Ok((key, content))
-}
-
-fn value(ty: &Type, wire: Wire, depth: usize) -> Result<Value, Malformed> {
-    match (ty, wire) {
-        (Type::Bool, Wire::Number(n)) => Ok(Value::Bool(n != 0)),
-        (Type::Int32 | Type::Int64, Wire::Number(n)) => Ok(Value::Int(n.cast_signed())),
-        (Type::UInt64, Wire::Number(n)) => Ok(n.into()),
-        (Type::Float, Wire::Double(bits)) => Ok(Value::Float(f64::from_bits(bits))),
-        (Type::Text | Type::Enum(_), Wire::Bytes(bytes)) => Ok(text(bytes)?.into()),
-        (Type::Bytes, Wire::Bytes(bytes)) => Ok(Bytes::text(bytes).into()),
-        (Type::Object(shape), Wire::Bytes(bytes)) => {
-            let mut object = Value::object();
-            fields(shape, bytes, &mut object, depth)?;
-            Ok(object)
-        }
-        (Type::Quantity, Wire::Bytes(bytes)) => Ok(part(bytes, 1)?.into()),
-        (Type::Any, Wire::Bytes(bytes)) => match part(bytes, 1)? {
-            "" => Ok(Value::Null),
-            json => from_json(json.as_bytes()).map_err(|_| Malformed),
-        },
-        (Type::Time, Wire::Bytes(bytes)) => {
-            Ok(moment(bytes)?.map_or(Value::Null, |(seconds, _)| Time::text(seconds).into()))
-        }
-        (Type::MicroTime, Wire::Bytes(bytes)) => {
-            let micros = |(s, n): (i64, i64)| s.saturating_mul(1_000_000).saturating_add(n / 1000);
-            Ok(moment(bytes)?.map_or(Value::Null, |parts| MicroTime::text(micros(parts)).into()))
-        }
-        (Type::Duration, Wire::Bytes(bytes)) => {
-            let nanos = numbers(bytes)?[1].cast_signed();
-            Ok(Duration::text(nanos).into())
-        }
-        (Type::IntOrString, Wire::Bytes(bytes)) => match numbers(bytes)? {
-            [_, 1, _] => Ok(part(bytes, 3)?.into()),
-            [_, _, n] => Ok(Value::Int(n.cast_signed())),
-        },
-        (Type::List(item), Wire::Bytes(mut bytes)) => {
-            let depth = depth.checked_sub(1).ok_or(Malformed)?;
-            let mut items = Value::List([].into());
-            while !bytes.is_empty() {
-                if let (1, wire) = Wire::take(&mut bytes)? {
-                    append(&mut items, value(item, wire, depth)?)?;
+    /// Reads the fields of the object whose first stands at `from`.
+    fn read(
+        &mut self,
+        shape: &Struct,
+        mut message: &[u8],
+        from: usize,
+        depth: usize,
+    ) -> Result<(), Malformed> {
+        let depth = depth.checked_sub(1).ok_or(Malformed)?;
+        let mut last = 0;
+        while !message.is_empty() {
+            let (tag, wire) = Wire::take(&mut message)?;
+            let Some(field) = shape.tagged(tag) else { continue };
+            let value = match (&*field.ty, wire) {
+                (Type::Object(inner), Wire::Bytes(bytes)) if field.rules.inline => {
+                    self.read(inner, bytes, from, depth)?;
+                    continue;
                 }
-            }
-            Ok(items)
-        }
-        (Type::Map(item), Wire::Bytes(mut bytes)) => {
-            let depth = depth.checked_sub(1).ok_or(Malformed)?;
-            let mut map = Value::object();
-            while !bytes.is_empty() {
-                if let (1, Wire::Bytes(bytes)) = Wire::take(&mut bytes)? {
-                    let (key, content) = entry(item, bytes, depth)?;
-                    map[key.as_str()] = content;
+                (Type::List(item), wire) => {
+                    let items = self.items.len();
+                    let mut next = Some(wire);
+                    while let Some(wire) = next {
+                        let value = self.value(item, wire, depth)?;
+                        self.items.push(value);
+                        next = same(tag, &mut message);
+                    }
+                    Value::from_items(&mut self.items, items)
                 }
+                (Type::Map(item), wire) => {
+                    let (mut entries, mut next) = (Vec::new(), Some(wire));
+                    while let Some(wire) = next {
+                        let Wire::Bytes(bytes) = wire else { return Err(Malformed) };
+                        entries.push(self.entry(item, bytes, depth)?);
+                        next = same(tag, &mut message);
+                    }
+                    Value::from_entries(entries)
+                }
+                (Type::Any, Wire::Bytes(bytes)) if field.rules.raw => match part(bytes, 1)? {
+                    "" => Value::Null,
+                    json => raw_json(json.as_bytes()).map_err(|_| Malformed)?,
+                },
+                (ty, wire) => self.value(ty, wire, depth)?,
+            };
+            let (Some(word), false) = (field.word, field.omits(&value)) else { continue };
+            // Numbers go up, unless somebody is up to something.
+            let known = if tag <= last { &mut self.fields[from..] } else { &mut [] };
+            match known.iter_mut().find(|field| field.0 == word) {
+                Some(field) => add(&mut field.1, value),
+                None => self.fields.push((word, value)),
             }
-            Ok(map)
+            last = last.max(tag);
         }
-        (Type::Either(shape, plain), Wire::Bytes(bytes)) => either(shape, *plain, bytes, depth),
-        _ => Err(Malformed),
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        item: &Type,
+        mut bytes: &[u8],
+        depth: usize,
+    ) -> Result<(Text, Value), Malformed> {
+        let (mut key, mut content) = (Text::default(), Value::Null);
+        while !bytes.is_empty() {
+            match Wire::take(&mut bytes)? {
+                (1, Wire::Bytes(bytes)) => key = text(bytes)?.into(),
+                (2, wire) => content = self.value(item, wire, depth)?,
+                _ => {}
+            }
+        }
+        if content.is_null() {
+            content = self.value(item, Wire::Bytes(&[]), depth).unwrap_or_default();
+        }
+        Ok((key, content))
+    }
+
+    fn value(&mut self, ty: &Type, wire: Wire, depth: usize) -> Result<Value, Malformed> {
+        match (ty, wire) {
+            (Type::Bool, Wire::Number(n)) => Ok(Value::Bool(n != 0)),
+            (Type::Int32 | Type::Int64, Wire::Number(n)) => Ok(Value::Int(n.cast_signed())),
+            (Type::UInt64, Wire::Number(n)) => Ok(n.into()),
+            (Type::Float, Wire::Double(bits)) => Ok(Value::Float(f64::from_bits(bits))),
+            (Type::Text | Type::Enum(_), Wire::Bytes(bytes)) => Ok(text(bytes)?.into()),
+            (Type::Bytes, Wire::Bytes(bytes)) => Ok(Bytes::text(bytes).into()),
+            (Type::Object(shape), Wire::Bytes(bytes)) => self.object(shape, bytes, depth),
+            (Type::Quantity, Wire::Bytes(bytes)) => Ok(part(bytes, 1)?.into()),
+            (Type::Any, Wire::Bytes(bytes)) => match part(bytes, 1)? {
+                "" => Ok(Value::Null),
+                json => from_json(json.as_bytes()).map_err(|_| Malformed),
+            },
+            (Type::Time, Wire::Bytes(bytes)) => {
+                Ok(moment(bytes)?.map_or(Value::Null, |(seconds, _)| Time::text(seconds).into()))
+            }
+            (Type::MicroTime, Wire::Bytes(bytes)) => {
+                let micros =
+                    |(s, n): (i64, i64)| s.saturating_mul(1_000_000).saturating_add(n / 1000);
+                Ok(moment(bytes)?.map_or(Value::Null, |it| MicroTime::text(micros(it)).into()))
+            }
+            (Type::Duration, Wire::Bytes(bytes)) => {
+                let nanos = numbers(bytes)?[1].cast_signed();
+                Ok(Duration::text(nanos).into())
+            }
+            (Type::IntOrString, Wire::Bytes(bytes)) => match numbers(bytes)? {
+                [_, 1, _] => Ok(part(bytes, 3)?.into()),
+                [_, _, n] => Ok(Value::Int(n.cast_signed())),
+            },
+            // A list within a map or a list is a message of its own.
+            (Type::List(item), Wire::Bytes(mut bytes)) => {
+                let depth = depth.checked_sub(1).ok_or(Malformed)?;
+                let mut items = Vec::new();
+                while !bytes.is_empty() {
+                    if let (1, wire) = Wire::take(&mut bytes)? {
+                        items.push(self.value(item, wire, depth)?);
+                    }
+                }
+                Ok(items.into_iter().collect())
+            }
+            (Type::Map(item), Wire::Bytes(mut bytes)) => {
+                let depth = depth.checked_sub(1).ok_or(Malformed)?;
+                let mut entries = Vec::new();
+                while !bytes.is_empty() {
+                    if let (1, Wire::Bytes(bytes)) = Wire::take(&mut bytes)? {
+                        entries.push(self.entry(item, bytes, depth)?);
+                    }
+                }
+                Ok(Value::from_entries(entries))
+            }
+            (Type::Either(shape, plain), Wire::Bytes(bytes)) => {
+                self.either(shape, *plain, bytes, depth)
+            }
+            _ => Err(Malformed),
+        }
+    }
+
+    /// A struct and what may stand in its place are two fields of one message.
+    fn either(
+        &mut self,
+        shape: &Struct,
+        plain: Plain,
+        mut bytes: &[u8],
+        depth: usize,
+    ) -> Result<Value, Malformed> {
+        let mut found = match plain {
+            Plain::Bool => Value::Bool(false),
+            Plain::List | Plain::Texts => Value::Null,
+        };
+        let mut items = Vec::new();
+        while !bytes.is_empty() {
+            match (plain, Wire::take(&mut bytes)?) {
+                (Plain::Bool, (1, Wire::Number(n))) if !found.is_object() => {
+                    found = (n != 0).into();
+                }
+                (Plain::Bool, (2, Wire::Bytes(bytes)))
+                | (Plain::List | Plain::Texts, (1, Wire::Bytes(bytes))) => {
+                    found = self.object(shape, bytes, depth)?;
+                }
+                (Plain::List, (2, Wire::Bytes(bytes))) => {
+                    items.push(self.object(shape, bytes, depth)?);
+                }
+                (Plain::Texts, (2, Wire::Bytes(bytes))) => items.push(text(bytes)?.into()),
+                _ => {}
+            }
+        }
+        Ok(if items.is_empty() { found } else { items.into_iter().collect() })
     }
 }
 
-/// A struct and what may stand in its place are two fields of one message.
-fn either(
-    shape: &Struct,
-    plain: Plain,
-    mut bytes: &[u8],
-    depth: usize,
-) -> Result<Value, Malformed> {
-    let mut found = match plain {
-        Plain::Bool => Value::Bool(false),
-        Plain::List | Plain::Texts => Value::Null,
-    };
-    let object = |bytes: &[u8]| {
-        let mut object = Value::object();
-        fields(shape, bytes, &mut object, depth).map(|()| object)
-    };
-    while !bytes.is_empty() {
-        match (plain, Wire::take(&mut bytes)?) {
-            (Plain::Bool, (1, Wire::Number(n))) if !found.is_object() => found = (n != 0).into(),
-            (Plain::Bool, (2, Wire::Bytes(bytes)))
-            | (Plain::List | Plain::Texts, (1, Wire::Bytes(bytes))) => found = object(bytes)?,
-            (Plain::List, (2, Wire::Bytes(bytes))) => append(&mut found, object(bytes)?)?,
-            (Plain::Texts, (2, Wire::Bytes(bytes))) => append(&mut found, text(bytes)?.into())?,
-            _ => {}
+/// The next field of the message, if it has this number.
+fn same<'a>(tag: u64, message: &mut &'a [u8]) -> Option<Wire<'a>> {
+    let mut rest = *message;
+    let (found, wire) = Wire::take(&mut rest).ok()?;
+    (found == tag).then(|| {
+        *message = rest;
+        wire
+    })
+}
+
+/// A field that comes again: lists and maps grow, of all else the last counts.
+fn add(known: &mut Value, more: Value) {
+    match (known, more) {
+        (Value::List(items), Value::List(more)) => items.extend(more),
+        (known, more) if known.is_object() && more.is_object() => {
+            more.entries().for_each(|(name, value)| *known.get_mut(name) = value.clone());
         }
+        (known, more) => *known = more,
     }
-    Ok(found)
 }
 
 /// Seconds and nanoseconds; an empty message is no moment.

@@ -91,7 +91,7 @@ fn envelope(api_version: &str, kind: &str, out: &mut Vec<u8>) {
 
 fn fields(shape: &Struct, object: &Value, out: &mut Vec<u8>) {
     for field in &*shape.fields {
-        let value = if field.rules.inline { object } else { object.get(&field.name) };
+        let value = if field.rules.inline { object } else { field.of(object) };
         match &*field.ty {
             _ if field.rules.tag == 0 => {}
             Type::List(item) => {

@@ -90,19 +90,13 @@ pub(super) fn put_length(tag: u32, length: usize, out: &mut Vec<u8>) {
     put_varint(length as u64, out);
 }
 
-/// A nested message, written in place. Its length is known only afterwards, so
-/// room for one byte is kept and widened where that is too little.
+/// A nested message, written in place. Its length is known only afterwards, and then put in front.
 pub(super) fn put_message(tag: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     put_varint(u64::from(tag) << 3 | BYTES, out);
-    let at = out.len();
-    out.push(0);
+    let begin = out.len();
     write(out);
-    let length = out.len() - at - 1;
-    if length < 0x80 {
-        out[at] = length.to_le_bytes()[0];
-    } else {
-        let mut prefix = Vec::with_capacity(5);
-        put_varint(length as u64, &mut prefix);
-        out.splice(at..=at, prefix);
-    }
+    let end = out.len();
+    put_varint((end - begin) as u64, out);
+    let length = out.len() - end;
+    out[begin..].rotate_right(length);
 }

@@ -81,6 +81,13 @@ impl Registry {
         kind.conform(&mut before, &mut Vec::new()).map_err(|error| {
             Status::internal(format!("the stored object is not right: {error}"))
         })?;
+        // What is kept as it was written goes through a patch like all else: by name.
+        before.retain(|name, value| {
+            if let Some(tree) = value.unpack().filter(|_| name != "metadata") {
+                *value = tree;
+            }
+            true
+        });
         let given = merged(shape, &before, patch)?;
         let misfit = |why: &str| {
             let mut errs = Errors::default();

@@ -76,7 +76,8 @@ fn read(input: &[u8]) -> Result<(Definition, Value)> {
     }
     let mut object = if input.trim_ascii_start().starts_with(b"{") {
         let mut twice = Vec::new();
-        let object = from_json_strict(input, &mut twice)?;
+        let object = from_json_strict(input, None, &mut twice)?;
+        let twice: Vec<_> = twice.iter().map(object::Odd::path).collect();
         ensure!(twice.is_empty(), "{}", twice.join(", "));
         object
     } else {

@@ -41,6 +41,7 @@ impl HookConditions {
         request: &Value,
     ) -> Result<bool, String> {
         let asked = Asked { rights: &self.rights, user: admission.user };
+        let request = &request.unpacked();
         let inputs = Inputs {
             old: request.get("oldObject"),
             authorizer: Some((&asked, check(admission))),

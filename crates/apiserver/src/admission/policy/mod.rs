@@ -188,7 +188,7 @@ impl Evaluation {
         param: &Param,
         work: impl FnOnce(&Inputs<'_>) -> T,
     ) -> Result<T, Status> {
-        let request = review::request(admission, served, |object| shown(served, object));
+        let request = review::request(admission, served, |object| shown(served, object).unpacked());
         let space = namespace(admission)?;
         let namespaces = admission.registry.kind("", "namespaces")?;
         let node = self.nodes.get(&served.definition);
