@@ -6,11 +6,10 @@ use object::List;
 #[api]
 pub struct FieldSelectorRequirement {
     /// The field, as a selector names it.
-    #[api(required, always)]
-    key: String,
+    key: Must<String>,
     /// How the value is compared: In, NotIn, Exists or DoesNotExist.
-    #[api(required, always, go = "v1.FieldSelectorOperator")]
-    operator: String,
+    #[api(go = "v1.FieldSelectorOperator")]
+    operator: Must<String>,
     /// What it is compared with.
     values: List<String>,
 }
@@ -18,9 +17,7 @@ pub struct FieldSelectorRequirement {
 #[api]
 pub struct GroupResource {
     /// The group.
-    #[api(required, always)]
-    group: String,
+    group: Must<String>,
     /// The resource, in the plural.
-    #[api(required, always)]
-    resource: String,
+    resource: Must<String>,
 }

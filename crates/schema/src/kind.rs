@@ -165,6 +165,16 @@ impl<K> Column<K> {
         Self { name, ty, format: "", priority: 0, cell }
     }
 
+    /// Most are texts.
+    pub const fn text(name: &'static str, cell: fn(&K, i64) -> Value) -> Self {
+        Self::new(name, "string", cell)
+    }
+
+    /// A text that is shown only when wide.
+    pub const fn wide_text(name: &'static str, cell: fn(&K, i64) -> Value) -> Self {
+        Self::text(name, cell).wide()
+    }
+
     /// Shown only when wide.
     pub const fn wide(self) -> Self {
         Self { priority: 1, ..self }
@@ -239,7 +249,7 @@ pub trait Kind: Lens {
     const NAMES: Names;
     const SCOPE: Scope = Scope::Namespaced;
     const VERBS: &'static [&'static str] = verbs::ALL;
-    const STORAGE: Storage = Storage::NONE;
+    const STORAGE: Storage = Storage::new(Self::NAMES.plural, Self::NAMES.version);
     /// Whether changes of the desired state are counted.
     const GENERATION: bool = false;
     /// After how long an object goes by itself.

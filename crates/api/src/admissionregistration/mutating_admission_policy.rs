@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta, count};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use super::{
     MatchCondition, MatchResources, ParamKind, Variable,
@@ -43,14 +43,8 @@ pub struct MutatingAdmissionPolicySpec {
 #[api]
 pub struct Mutation {
     /// How the change is said: ApplyConfiguration, JSONPatch.
-    #[api(
-        tag = 2,
-        required,
-        always,
-        go = "$.PatchType",
-        values("ApplyConfiguration", "JSONPatch")
-    )]
-    patch_type: String,
+    #[api(tag = 2, go = "$.PatchType", values("ApplyConfiguration", "JSONPatch"))]
+    patch_type: Must<String>,
     /// An object that is applied.
     apply_configuration: Option<ApplyConfiguration>,
     /// A list of single changes.
@@ -80,16 +74,13 @@ impl Kind for MutatingAdmissionPolicy {
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
-    const STORAGE: Storage = Storage::new("mutatingadmissionpolicies", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Mutations", "integer", |this, _| count(this.spec().mutations().len()).into()),
-        Column::new("ParamKind", "string", |this, _| {
-            param_kind_cell(this.spec().param_kind()).into()
-        }),
+        Column::text("ParamKind", |this, _| param_kind_cell(this.spec().param_kind()).into()),
         Column::AGE,
     ];
 

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use super::{MatchResources, ParamRef, rules::check_policy_name};
 use crate::rules::Rules;
@@ -37,14 +37,13 @@ impl Kind for MutatingAdmissionPolicyBinding {
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
-    const STORAGE: Storage = Storage::new("mutatingadmissionpolicybindings", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("PolicyName", "string", |this, _| this.spec().policy_name().into()),
-        Column::new("ParamRef", "string", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
+        Column::text("PolicyName", |this, _| this.spec().policy_name().into()),
+        Column::text("ParamRef", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
         Column::AGE,
     ];
 

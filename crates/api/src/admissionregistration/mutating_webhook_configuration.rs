@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, count};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use super::{
     MatchCondition, RuleWithOperations, WebhookClientConfig, rules::REINVOCATION, webhooks,
@@ -22,24 +22,17 @@ pub struct MutatingWebhookConfiguration {
 #[api]
 pub struct MutatingWebhook {
     /// The webhook's full name: `name.example.com`.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Where it is reached.
-    #[api(required, always)]
-    client_config: WebhookClientConfig,
+    client_config: Must<WebhookClientConfig>,
     /// The operations and resources that it is asked about.
     rules: List<RuleWithOperations>,
     /// What follows from errors: Fail, Ignore.
     #[api(default = "Fail", implied, go = "$.FailurePolicyType", values("Fail", "Ignore"))]
     failure_policy: Option<String>,
     /// Whether other versions of a resource match as well: Exact, Equivalent.
-    #[api(
-        tag = 9,
-        default = "Equivalent",
-        implied,
-        go = "$.MatchPolicyType",
-        values("Equivalent", "Exact")
-    )]
+    #[api(tag = 9, default = "Equivalent", implied, go = "$.MatchPolicyType")]
+    #[api(values("Equivalent", "Exact"))]
     match_policy: Option<String>,
     /// The namespaces whose objects match.
     #[api(tag = 5)]
@@ -48,27 +41,17 @@ pub struct MutatingWebhook {
     #[api(tag = 11)]
     object_selector: Option<LabelSelector>,
     /// Whether it does more than answer: None, NoneOnDryRun.
-    #[api(
-        tag = 6,
-        required,
-        go = "$.SideEffectClass",
-        values("None", "NoneOnDryRun", "Some", "Unknown")
-    )]
+    #[api(tag = 6, required, go = "$.SideEffectClass")]
+    #[api(values("None", "NoneOnDryRun", "Some", "Unknown"))]
     side_effects: Option<String>,
     /// How long to wait for its answer.
     #[api(default = 10, implied)]
     timeout_seconds: Option<i32>,
     /// The versions of reviews that it understands, the best first.
-    #[api(required, always)]
-    admission_review_versions: List<String>,
+    admission_review_versions: Must<List<String>>,
     /// Whether it is asked again after later changes: Never, IfNeeded.
-    #[api(
-        tag = 10,
-        default = "Never",
-        implied,
-        go = "$.ReinvocationPolicyType",
-        values("IfNeeded", "Never")
-    )]
+    #[api(tag = 10, default = "Never", implied, go = "$.ReinvocationPolicyType")]
+    #[api(values("IfNeeded", "Never"))]
     reinvocation_policy: Option<String>,
     /// What else must hold for it to be asked.
     #[api(tag = 12, keys("name"), merge, merge_key = "name")]
@@ -85,7 +68,6 @@ impl Kind for MutatingWebhookConfiguration {
     )
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("mutatingwebhookconfigurations", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;

@@ -25,8 +25,8 @@ impl Kind for MutatingAdmissionPolicyBinding {
     const DEPRECATED: &str = crate::UNTIL_38;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("PolicyName", "string", |this, _| this.spec().policy_name().into()),
-        Column::new("ParamRef", "string", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
+        Column::text("PolicyName", |this, _| this.spec().policy_name().into()),
+        Column::text("ParamRef", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
         Column::AGE,
     ];
 

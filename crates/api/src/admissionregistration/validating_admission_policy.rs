@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{Condition, LabelSelector, List, ObjectMeta, count};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource};
 
 use super::rules::{FAILURE, check_conditions, check_variables, param_kind_cell, same};
 use crate::{
@@ -44,11 +44,10 @@ pub struct TypeChecking {
 #[api]
 pub struct ExpressionWarning {
     /// The path of the expression.
-    #[api(tag = 2, required, always)]
-    field_ref: String,
+    #[api(tag = 2)]
+    field_ref: Must<String>,
     /// What may be wrong with it.
-    #[api(required, always)]
-    warning: String,
+    warning: Must<String>,
 }
 
 #[api]
@@ -83,8 +82,7 @@ pub struct ParamKind {
 #[api]
 pub struct Validation {
     /// What must be true.
-    #[api(required, always)]
-    expression: String,
+    expression: Must<String>,
     /// What is said when it is not.
     message: String,
     /// The reason that the answer gives.
@@ -97,21 +95,17 @@ pub struct Validation {
 #[api(atomic)]
 pub struct Variable {
     /// What the value is called: `variables.name`.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// How the value is computed.
-    #[api(required, always)]
-    expression: String,
+    expression: Must<String>,
 }
 
 #[api]
 pub struct AuditAnnotation {
     /// The annotation's name, after that of the policy.
-    #[api(required, always)]
-    key: String,
+    key: Must<String>,
     /// How its value is computed.
-    #[api(required, always)]
-    value_expression: String,
+    value_expression: Must<String>,
 }
 
 #[api(atomic)]
@@ -125,13 +119,8 @@ pub struct MatchResources {
     /// Those that do not match nevertheless.
     exclude_resource_rules: List<NamedRuleWithOperations>,
     /// Whether other versions of a resource match as well: Exact, Equivalent.
-    #[api(
-        tag = 7,
-        default = "Equivalent",
-        implied,
-        go = "$.MatchPolicyType",
-        values("Equivalent", "Exact")
-    )]
+    #[api(tag = 7, default = "Equivalent", implied, go = "$.MatchPolicyType")]
+    #[api(values("Equivalent", "Exact"))]
     match_policy: Option<String>,
 }
 
@@ -170,11 +159,9 @@ pub struct Rule {
 #[api]
 pub struct MatchCondition {
     /// What the condition is called.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// What must be true for a request to match.
-    #[api(required, always)]
-    expression: String,
+    expression: Must<String>,
 }
 
 impl Kind for ValidatingAdmissionPolicy {
@@ -187,7 +174,6 @@ impl Kind for ValidatingAdmissionPolicy {
     )
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("validatingadmissionpolicies", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
@@ -200,9 +186,7 @@ impl Kind for ValidatingAdmissionPolicy {
         Column::new("Validations", "integer", |this, _| {
             count(this.spec().validations().len()).into()
         }),
-        Column::new("ParamKind", "string", |this, _| {
-            param_kind_cell(this.spec().param_kind()).into()
-        }),
+        Column::text("ParamKind", |this, _| param_kind_cell(this.spec().param_kind()).into()),
         Column::AGE,
     ];
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Value};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use super::{MatchResources, rules::check_policy_name};
 
@@ -28,13 +28,8 @@ pub struct ValidatingAdmissionPolicyBindingSpec {
     /// What further limits the requests that it is for.
     match_resources: Option<MatchResources>,
     /// What follows from a refusal: Deny, Warn, Audit.
-    #[api(
-        required,
-        set,
-        go = "[]$.ValidationAction",
-        values("Audit", "Deny", "Warn"),
-        checks(Filled)
-    )]
+    #[api(required, set, go = "[]$.ValidationAction", values("Audit", "Deny", "Warn"))]
+    #[api(checks(Filled))]
     validation_actions: List<String>,
 }
 
@@ -62,14 +57,13 @@ impl Kind for ValidatingAdmissionPolicyBinding {
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
-    const STORAGE: Storage = Storage::new("validatingadmissionpolicybindings", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("PolicyName", "string", |this, _| this.spec().policy_name().into()),
-        Column::new("ParamRef", "string", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
+        Column::text("PolicyName", |this, _| this.spec().policy_name().into()),
+        Column::text("ParamRef", |this, _| ParamRef::cell(this.spec().param_ref()).into()),
         Column::AGE,
     ];
 

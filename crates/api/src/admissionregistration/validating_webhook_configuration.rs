@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Bytes, LabelSelector, List, ObjectMeta, count};
-use schema::{Column, Errors, Kind, Names, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Scope};
 
 use super::{MatchCondition, RuleWithOperations, webhooks};
 use crate::generation;
@@ -20,24 +20,17 @@ pub struct ValidatingWebhookConfiguration {
 #[api]
 pub struct ValidatingWebhook {
     /// The webhook's full name: `name.example.com`.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Where it is reached.
-    #[api(required, always)]
-    client_config: WebhookClientConfig,
+    client_config: Must<WebhookClientConfig>,
     /// The operations and resources that it is asked about.
     rules: List<RuleWithOperations>,
     /// What follows from errors: Fail, Ignore.
     #[api(default = "Fail", implied, go = "$.FailurePolicyType", values("Fail", "Ignore"))]
     failure_policy: Option<String>,
     /// Whether other versions of a resource match as well: Exact, Equivalent.
-    #[api(
-        tag = 9,
-        default = "Equivalent",
-        implied,
-        go = "$.MatchPolicyType",
-        values("Equivalent", "Exact")
-    )]
+    #[api(tag = 9, default = "Equivalent", implied, go = "$.MatchPolicyType")]
+    #[api(values("Equivalent", "Exact"))]
     match_policy: Option<String>,
     /// The namespaces whose objects match.
     #[api(tag = 5)]
@@ -46,19 +39,14 @@ pub struct ValidatingWebhook {
     #[api(tag = 10)]
     object_selector: Option<LabelSelector>,
     /// Whether it does more than answer: None, NoneOnDryRun.
-    #[api(
-        tag = 6,
-        required,
-        go = "$.SideEffectClass",
-        values("None", "NoneOnDryRun", "Some", "Unknown")
-    )]
+    #[api(tag = 6, required, go = "$.SideEffectClass")]
+    #[api(values("None", "NoneOnDryRun", "Some", "Unknown"))]
     side_effects: Option<String>,
     /// How long to wait for its answer.
     #[api(default = 10, implied)]
     timeout_seconds: Option<i32>,
     /// The versions of reviews that it understands, the best first.
-    #[api(required, always)]
-    admission_review_versions: List<String>,
+    admission_review_versions: Must<List<String>>,
     /// What else must hold for it to be asked.
     #[api(tag = 11, keys("name"), merge, merge_key = "name")]
     match_conditions: List<MatchCondition>,
@@ -79,11 +67,9 @@ pub struct WebhookClientConfig {
 #[api]
 pub struct ServiceReference {
     /// The service's namespace.
-    #[api(required, always)]
-    namespace: String,
+    namespace: Must<String>,
     /// The service's name.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The path to ask at.
     path: Option<String>,
     /// The service's port.
@@ -101,7 +87,6 @@ impl Kind for ValidatingWebhookConfiguration {
     )
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("validatingwebhookconfigurations", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;

@@ -14,25 +14,20 @@ pub struct ConversionReview {
 #[api]
 pub struct ConversionRequest {
     /// Names the request; the answer repeats it.
-    #[api(required, always)]
-    uid: String,
+    uid: Must<String>,
     /// The version to convert to.
-    #[api(name = "desiredAPIVersion", required, always)]
-    desired_api_version: String,
+    #[api(name = "desiredAPIVersion")]
+    desired_api_version: Must<String>,
     /// The objects to convert.
-    #[api(required, always)]
-    objects: List<Value>,
+    objects: Must<List<Value>>,
 }
 
 #[api]
 pub struct ConversionResponse {
     /// The uid of the request.
-    #[api(required, always)]
-    uid: String,
+    uid: Must<String>,
     /// The objects in the new version, in the same order.
-    #[api(required, always)]
-    converted_objects: List<Value>,
+    converted_objects: Must<List<Value>>,
     /// Whether it worked, and why not.
-    #[api(required, always)]
-    result: Status,
+    result: Must<Status>,
 }

@@ -13,8 +13,7 @@ pub struct CustomResourceDefinition {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is wanted.
-    #[api(required, always)]
-    spec: CustomResourceDefinitionSpec,
+    spec: Must<CustomResourceDefinitionSpec>,
     /// What there is.
     status: CustomResourceDefinitionStatus,
 }
@@ -22,17 +21,15 @@ pub struct CustomResourceDefinition {
 #[api]
 pub struct CustomResourceDefinitionSpec {
     /// The group that the new kind belongs to.
-    #[api(required, always)]
-    group: String,
+    group: Must<String>,
     /// What the new kind is called.
-    #[api(tag = 3, required, always)]
-    names: CustomResourceDefinitionNames,
+    #[api(tag = 3)]
+    names: Must<CustomResourceDefinitionNames>,
     /// Whether its objects live in namespaces: Namespaced or Cluster.
-    #[api(required, always)]
-    scope: String,
+    scope: Must<String>,
     /// The versions of the new kind.
-    #[api(tag = 7, required, always)]
-    versions: List<CustomResourceDefinitionVersion>,
+    #[api(tag = 7)]
+    versions: Must<List<CustomResourceDefinitionVersion>>,
     /// How objects go from one version to another.
     #[api(tag = 9)]
     conversion: Option<CustomResourceConversion>,
@@ -43,8 +40,7 @@ pub struct CustomResourceDefinitionSpec {
 #[api]
 pub struct CustomResourceConversion {
     /// None changes the version only; Webhook asks a server.
-    #[api(required, always)]
-    strategy: String,
+    strategy: Must<String>,
     /// The server that converts.
     webhook: Option<WebhookConversion>,
 }
@@ -55,8 +51,7 @@ pub struct WebhookConversion {
     #[api(tag = 2)]
     client_config: Option<WebhookClientConfig>,
     /// The versions of ConversionReview that the server reads, best first.
-    #[api(required, always)]
-    conversion_review_versions: List<String>,
+    conversion_review_versions: Must<List<String>>,
 }
 
 #[api]
@@ -74,11 +69,9 @@ pub struct WebhookClientConfig {
 #[api]
 pub struct ServiceReference {
     /// The namespace of the service.
-    #[api(required, always)]
-    namespace: String,
+    namespace: Must<String>,
     /// The name of the service.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The path to send requests to.
     path: Option<String>,
     /// The port of the service.
@@ -88,14 +81,11 @@ pub struct ServiceReference {
 #[api]
 pub struct CustomResourceDefinitionVersion {
     /// The version, like v1beta1.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Whether clients may ask for it.
-    #[api(required, always)]
-    served: bool,
+    served: Must<bool>,
     /// Whether objects are stored in it; exactly one version is.
-    #[api(required, always)]
-    storage: bool,
+    storage: Must<bool>,
     /// Whether clients are warned of using it.
     #[api(tag = 7)]
     deprecated: bool,
@@ -116,18 +106,15 @@ pub struct CustomResourceDefinitionVersion {
 #[api]
 pub struct SelectableField {
     /// The path of the field.
-    #[api(required, always)]
-    json_path: String,
+    json_path: Must<String>,
 }
 
 #[api]
 pub struct CustomResourceColumnDefinition {
     /// The column's heading.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// What the cells hold: integer, number, string, boolean or date.
-    #[api(required, always)]
-    type_: String,
+    type_: Must<String>,
     /// How the value is written.
     format: String,
     /// What the column is about.
@@ -135,8 +122,7 @@ pub struct CustomResourceColumnDefinition {
     /// 0 is always shown, more only when wide.
     priority: i32,
     /// Where the value is found in an object.
-    #[api(required, always)]
-    json_path: String,
+    json_path: Must<String>,
 }
 
 #[api]
@@ -251,8 +237,7 @@ pub struct JSONSchemaProps {
 #[api]
 pub struct ValidationRule {
     /// The expression in CEL; `self` is the value.
-    #[api(required, always)]
-    rule: String,
+    rule: Must<String>,
     /// What is said when it does not hold.
     message: String,
     /// An expression that makes the message.
@@ -290,11 +275,9 @@ pub struct CustomResourceSubresources {
 #[api]
 pub struct CustomResourceSubresourceScale {
     /// Where the wanted number is.
-    #[api(required, always)]
-    spec_replicas_path: String,
+    spec_replicas_path: Must<String>,
     /// Where the actual number is.
-    #[api(required, always)]
-    status_replicas_path: String,
+    status_replicas_path: Must<String>,
     /// Where the selector of the pods is, as a string.
     label_selector_path: Option<String>,
 }
@@ -305,15 +288,13 @@ pub struct CustomResourceSubresourceStatus {}
 #[api]
 pub struct CustomResourceDefinitionNames {
     /// The name in paths.
-    #[api(required, always)]
-    plural: String,
+    plural: Must<String>,
     /// The name of one, on the command line.
     singular: String,
     /// Abbreviations for the command line.
     short_names: List<String>,
     /// The name in objects.
-    #[api(required, always)]
-    kind: String,
+    kind: Must<String>,
     /// The name of lists of it.
     list_kind: String,
     /// The groups of resources it is listed with, like all.
@@ -338,11 +319,9 @@ pub struct CustomResourceDefinitionStatus {
 #[api]
 pub struct CustomResourceDefinitionCondition {
     /// Which condition this is.
-    #[api(required, always)]
-    type_: String,
+    type_: Must<String>,
     /// Whether it holds: True, False or Unknown.
-    #[api(required, always)]
-    status: String,
+    status: Must<String>,
     /// When the status last changed.
     last_transition_time: Time,
     /// Why, as one word for programs.
@@ -371,15 +350,14 @@ impl Kind for CustomResourceDefinition {
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CustomResourceDefinition")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Scope", "string", |crd: &Self, _| crd.spec().scope().into()),
-        Column::new("Versions", "string", |crd: &Self, _| served(crd).into()),
+        Column::text("Scope", |crd, _| crd.spec().scope().into()),
+        Column::text("Versions", |crd, _| served(crd).into()),
         Column::CREATED,
-        Column::new("Group", "string", |crd: &Self, _| crd.spec().group().into()).wide(),
-        Column::new("Kind", "string", |crd: &Self, _| crd.spec().names().kind().into()).wide(),
-        Column::new("ShortNames", "string", |crd: &Self, _| {
+        Column::wide_text("Group", |crd, _| crd.spec().group().into()),
+        Column::wide_text("Kind", |crd, _| crd.spec().names().kind().into()),
+        Column::wide_text("ShortNames", |crd, _| {
             join(crd.spec().names().short_names().iter()).into()
-        })
-        .wide(),
+        }),
         Column::new("Established", "boolean", |crd: &Self, _| crd.is_true("Established").into())
             .wide(),
     ];

@@ -34,11 +34,10 @@ pub struct APIServiceSpec {
     #[api(atomic)]
     ca_bundle: Bytes,
     /// How the group ranks among others.
-    #[api(tag = 7, required, always)]
-    group_priority_minimum: i32,
+    #[api(tag = 7)]
+    group_priority_minimum: Must<i32>,
     /// How the version ranks in its group.
-    #[api(required, always)]
-    version_priority: i32,
+    version_priority: Must<i32>,
 }
 
 #[api]
@@ -62,11 +61,11 @@ pub struct APIServiceStatus {
 #[api]
 pub struct APIServiceCondition {
     /// What it is about.
-    #[api(required, always, go = "v1.APIServiceConditionType")]
-    type_: String,
+    #[api(go = "v1.APIServiceConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False, Unknown.
-    #[api(required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// When it last changed.
     last_transition_time: Time,
     /// Why, in a word.
@@ -88,11 +87,11 @@ impl Kind for APIService {
     const NAME: NameRule = |_, _| Vec::new(); // it follows from what is served
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Service", "string", |this, _| match this.spec().service() {
+        Column::text("Service", |this, _| match this.spec().service() {
             Some(service) => format!("{}/{}", service.namespace(), service.name()).into(),
             None => "Local".into(),
         }),
-        Column::new("Available", "string", |this, _| this.status().available().into()),
+        Column::text("Available", |this, _| this.status().available().into()),
         Column::AGE,
     ];
 

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{ObjectMeta, Value};
-use schema::{Column, Errors, Kind, Names, Path, Storage};
+use schema::{Column, Errors, Kind, Names, Path};
 
 use crate::columns;
 
@@ -12,8 +12,8 @@ pub struct ControllerRevision {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The state, as its owner wrote it.
-    #[api(required, always)]
-    data: Value,
+    #[api(raw)]
+    data: Must<Value>,
     /// Its number among the revisions.
     #[api(always)]
     revision: i64,
@@ -22,11 +22,10 @@ pub struct ControllerRevision {
 impl Kind for ControllerRevision {
     const NAMES: Names =
         Names::new("apps", "v1", "ControllerRevision", "controllerrevisions", "controllerrevision");
-    const STORAGE: Storage = Storage::new("controllerrevisions", "v1");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Controller", "string", |revision, _| revision.controller().into()),
-        Column::new("Revision", "string", |revision, _| revision.revision().into()),
+        Column::text("Controller", |revision, _| revision.controller().into()),
+        Column::text("Revision", |revision, _| revision.revision().into()),
         Column::AGE,
     ];
 
@@ -35,7 +34,7 @@ impl Kind for ControllerRevision {
         let data = Path::Root.field("data");
         match self.data() {
             Value::Null => errs.required(&data, "data is mandatory"),
-            data if data.is_object() => {}
+            data if data.unpacked().is_object() => {}
             _ => errs.required(&data, "data must be a valid JSON object"),
         }
     }

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector::Selector};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
+use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 
 use super::workload::{
     Workload, amount, check_collisions, check_endless, check_kept, check_not_more, check_share,
@@ -32,8 +32,7 @@ pub struct DaemonSetSpec {
     #[api(always, required)]
     selector: Option<LabelSelector>,
     /// What the pods are made from, one for each node.
-    #[api(required, always)]
-    template: PodTemplateSpec,
+    template: Must<PodTemplateSpec>,
     /// How old pods are replaced by new ones.
     update_strategy: DaemonSetUpdateStrategy,
     /// How long a pod must be ready before it counts as available.
@@ -46,12 +45,8 @@ pub struct DaemonSetSpec {
 #[api]
 pub struct DaemonSetUpdateStrategy {
     /// RollingUpdate replaces pods one after the other, OnDelete only those that are deleted.
-    #[api(
-        default = "RollingUpdate",
-        implied,
-        go = "v1.DaemonSetUpdateStrategyType",
-        values("OnDelete", "RollingUpdate")
-    )]
+    #[api(default = "RollingUpdate", implied, go = "v1.DaemonSetUpdateStrategyType")]
+    #[api(values("OnDelete", "RollingUpdate"))]
     type_: String,
     /// How a rolling update proceeds.
     rolling_update: Option<RollingUpdateDaemonSet>,
@@ -68,17 +63,13 @@ pub struct RollingUpdateDaemonSet {
 #[api]
 pub struct DaemonSetStatus {
     /// How many nodes run a pod and should.
-    #[api(required, always)]
-    current_number_scheduled: i32,
+    current_number_scheduled: Must<i32>,
     /// How many nodes run a pod and should not.
-    #[api(required, always)]
-    number_misscheduled: i32,
+    number_misscheduled: Must<i32>,
     /// How many nodes should run a pod.
-    #[api(required, always)]
-    desired_number_scheduled: i32,
+    desired_number_scheduled: Must<i32>,
     /// How many of them have a ready pod.
-    #[api(required, always)]
-    number_ready: i32,
+    number_ready: Must<i32>,
     /// The generation of the object that the status is about.
     observed_generation: i64,
     /// How many of them run the newest pod.
@@ -114,7 +105,6 @@ impl Kind for DaemonSet {
     const NAMES: Names = Names::new("apps", "v1", "DaemonSet", "daemonsets", "daemonset")
         .short(&["ds"])
         .categories(&["all"]);
-    const STORAGE: Storage = Storage::new("daemonsets", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("DaemonSet")];
     const COLUMNS: &'static [Column<Self>] = &[
@@ -126,20 +116,13 @@ impl Kind for DaemonSet {
             set.status().updated_number_scheduled().into()
         }),
         Column::new("Available", "integer", |set, _| set.status().number_available().into()),
-        Column::new("Node Selector", "string", |set, _| {
+        Column::text("Node Selector", |set, _| {
             columns::labels(set.spec().template().spec().node_selector())
         }),
         Column::AGE,
-        Column::new("Containers", "string", |this: &Self, _| {
-            columns::containers(this.spec().template().spec())
-        })
-        .wide(),
-        Column::new("Images", "string", |it: &Self, _| {
-            columns::images(it.spec().template().spec())
-        })
-        .wide(),
-        Column::new("Selector", "string", |it: &Self, _| columns::selector(it.spec().selector()))
-            .wide(),
+        Column::wide_text("Containers", |it, _| columns::containers(it.spec().template().spec())),
+        Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
+        Column::wide_text("Selector", |it, _| columns::selector(it.spec().selector())),
     ];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {

@@ -6,7 +6,7 @@ use crate::{
 };
 use macros::api;
 use object::{IntOrString, LabelSelector, List, ObjectMeta, Time};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
+use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 
 use super::workload::{
     Workload, amount, check_available, check_collisions, check_counts, check_kept, check_not_more,
@@ -38,8 +38,7 @@ pub struct DeploymentSpec {
     #[api(always, required)]
     selector: Option<LabelSelector>,
     /// What the pods are made from.
-    #[api(required, always)]
-    template: PodTemplateSpec,
+    template: Must<PodTemplateSpec>,
     /// How old pods are replaced by new ones.
     #[api(retain_keys)]
     strategy: DeploymentStrategy,
@@ -58,12 +57,8 @@ pub struct DeploymentSpec {
 #[api]
 pub struct DeploymentStrategy {
     /// RollingUpdate or Recreate.
-    #[api(
-        default = "RollingUpdate",
-        implied,
-        go = "v1.DeploymentStrategyType",
-        values("Recreate", "RollingUpdate")
-    )]
+    #[api(default = "RollingUpdate", implied, go = "v1.DeploymentStrategyType")]
+    #[api(values("Recreate", "RollingUpdate"))]
     type_: String,
     /// How many pods come and go at a time.
     rolling_update: Option<RollingUpdateDeployment>,
@@ -128,7 +123,6 @@ impl Kind for Deployment {
     const NAMES: Names = Names::new("apps", "v1", "Deployment", "deployments", "deployment")
         .short(&["deploy"])
         .categories(&["all"]);
-    const STORAGE: Storage = Storage::new("deployments", "v1");
     const STATUS_KEEPS: &'static [&'static str] = &["labels"];
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
@@ -137,27 +131,18 @@ impl Kind for Deployment {
     ];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Ready", "string", |this, _| {
+        Column::text("Ready", |this, _| {
             format!("{}/{}", this.status().ready_replicas(), this.spec().replicas()).into()
         }),
-        Column::new("Up-to-date", "string", |this, _| this.status().updated_replicas().into()),
-        Column::new("Available", "string", |this, _| this.status().available_replicas().into()),
+        Column::text("Up-to-date", |this, _| this.status().updated_replicas().into()),
+        Column::text("Available", |this, _| this.status().available_replicas().into()),
         Column::AGE,
-        Column::new("Containers", "string", |this: &Self, _| {
-            columns::containers(this.spec().template().spec())
-        })
-        .wide(),
-        Column::new("Images", "string", |it: &Self, _| {
-            columns::images(it.spec().template().spec())
-        })
-        .wide(),
-        Column::new("Selector", "string", |this: &Self, _| {
-            match columns::selector(this.spec().selector()) {
-                none if none.as_str() == Some(columns::NONE) => "".into(),
-                text => text,
-            }
-        })
-        .wide(),
+        Column::wide_text("Containers", |it, _| columns::containers(it.spec().template().spec())),
+        Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
+        Column::wide_text("Selector", |this, _| match columns::selector(this.spec().selector()) {
+            none if none.as_str() == Some(columns::NONE) => "".into(),
+            text => text,
+        }),
     ];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {

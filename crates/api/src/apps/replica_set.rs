@@ -8,7 +8,7 @@ use crate::{
 };
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Time};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
+use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 
 use super::workload::{Workload, check_available, check_counts, check_kept};
 
@@ -42,8 +42,7 @@ pub struct ReplicaSetSpec {
 #[api]
 pub struct ReplicaSetStatus {
     /// How many pods there are.
-    #[api(required, always)]
-    replicas: i32,
+    replicas: Must<i32>,
     /// How many of them have all labels of the template.
     fully_labeled_replicas: i32,
     /// How many of them are ready.
@@ -82,7 +81,6 @@ impl Kind for ReplicaSet {
     const NAMES: Names = Names::new("apps", "v1", "ReplicaSet", "replicasets", "replicaset")
         .short(&["rs"])
         .categories(&["all"]);
-    const STORAGE: Storage = Storage::new("replicasets", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("scale", "Scale", &["get", "patch", "update"]),
@@ -94,16 +92,9 @@ impl Kind for ReplicaSet {
         Column::new("Current", "integer", |set, _| set.status().replicas().into()),
         Column::new("Ready", "integer", |set, _| set.status().ready_replicas().into()),
         Column::AGE,
-        Column::new("Containers", "string", |this: &Self, _| {
-            columns::containers(this.spec().template().spec())
-        })
-        .wide(),
-        Column::new("Images", "string", |it: &Self, _| {
-            columns::images(it.spec().template().spec())
-        })
-        .wide(),
-        Column::new("Selector", "string", |it: &Self, _| columns::selector(it.spec().selector()))
-            .wide(),
+        Column::wide_text("Containers", |it, _| columns::containers(it.spec().template().spec())),
+        Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
+        Column::wide_text("Selector", |it, _| columns::selector(it.spec().selector())),
     ];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {

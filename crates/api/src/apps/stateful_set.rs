@@ -11,7 +11,7 @@ use crate::{
 };
 use macros::api;
 use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector::Selector};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, Subresource, Warnings, names};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Subresource, Warnings, names};
 
 use super::workload::{
     Workload, amount, check_available, check_collisions, check_counts, check_endless, check_kept,
@@ -39,20 +39,15 @@ pub struct StatefulSetSpec {
     #[api(always, required)]
     selector: Option<LabelSelector>,
     /// What the pods are made from.
-    #[api(required, always)]
-    template: PodTemplateSpec,
+    template: Must<PodTemplateSpec>,
     /// Claims that each pod gets for itself.
     volume_claim_templates: List<PersistentVolumeClaim>,
     /// The service that names the pods.
     #[api(always)]
     service_name: String,
     /// Whether pods come and go one by one: OrderedReady or Parallel.
-    #[api(
-        default = "OrderedReady",
-        implied,
-        go = "v1.PodManagementPolicyType",
-        values("OrderedReady", "Parallel")
-    )]
+    #[api(default = "OrderedReady", implied, go = "v1.PodManagementPolicyType")]
+    #[api(values("OrderedReady", "Parallel"))]
     pod_management_policy: String,
     /// How old pods are replaced by new ones.
     update_strategy: StatefulSetUpdateStrategy,
@@ -110,8 +105,7 @@ pub struct StatefulSetStatus {
     /// The generation of the object that the status is about.
     observed_generation: i64,
     /// How many pods there are.
-    #[api(required, always)]
-    replicas: i32,
+    replicas: Must<i32>,
     /// How many of them are ready.
     ready_replicas: i32,
     /// How many pods are of the current revision.
@@ -153,7 +147,6 @@ impl Kind for StatefulSet {
     const NAMES: Names = Names::new("apps", "v1", "StatefulSet", "statefulsets", "statefulset")
         .short(&["sts"])
         .categories(&["all"]);
-    const STORAGE: Storage = Storage::new("statefulsets", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("scale", "Scale", &["get", "patch", "update"]),
@@ -162,18 +155,12 @@ impl Kind for StatefulSet {
     const NAME: NameRule = names::dns_label;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Ready", "string", |set, _| {
+        Column::text("Ready", |set, _| {
             format!("{}/{}", set.status().ready_replicas(), set.spec().replicas()).into()
         }),
         Column::AGE,
-        Column::new("Containers", "string", |this: &Self, _| {
-            columns::containers(this.spec().template().spec())
-        })
-        .wide(),
-        Column::new("Images", "string", |it: &Self, _| {
-            columns::images(it.spec().template().spec())
-        })
-        .wide(),
+        Column::wide_text("Containers", |it, _| columns::containers(it.spec().template().spec())),
+        Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
     ];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {

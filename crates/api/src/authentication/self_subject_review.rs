@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Kind, Names, Scope, verbs};
+use schema::{Kind, Names, Scope, Storage, verbs};
 
 use super::UserInfo;
 
@@ -29,6 +29,7 @@ impl Kind for SelfSubjectReview {
         "selfsubjectreviews",
         "selfsubjectreview",
     );
+    const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 }

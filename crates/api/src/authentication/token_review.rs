@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, Map, ObjectMeta};
-use schema::{Kind, Names, Scope, verbs};
+use schema::{Kind, Names, Scope, Storage, verbs};
 
 /// Asks whose a token is.
 #[api]
@@ -10,8 +10,7 @@ pub struct TokenReview {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is wanted.
-    #[api(required, always)]
-    spec: TokenReviewSpec,
+    spec: Must<TokenReviewSpec>,
     /// What there is.
     status: TokenReviewStatus,
 }
@@ -55,6 +54,7 @@ pub struct UserInfo {
 impl Kind for TokenReview {
     const NAMES: Names =
         Names::new("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", "tokenreview");
+    const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 }

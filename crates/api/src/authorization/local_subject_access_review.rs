@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Errors, Kind, Names, verbs};
+use schema::{Errors, Kind, Names, Storage, verbs};
 
 use super::rules::{SPEC, check_metadata};
 use super::{SubjectAccessReviewSpec, SubjectAccessReviewStatus};
@@ -14,8 +14,7 @@ pub struct LocalSubjectAccessReview {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is wanted.
-    #[api(required, always)]
-    spec: SubjectAccessReviewSpec,
+    spec: Must<SubjectAccessReviewSpec>,
     /// What there is.
     status: SubjectAccessReviewStatus,
 }
@@ -28,6 +27,7 @@ impl Kind for LocalSubjectAccessReview {
         "localsubjectaccessreviews",
         "localsubjectaccessreview",
     );
+    const STORAGE: Storage = Storage::NONE;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 
     fn validate(&self, errs: &mut Errors) {

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Errors, Kind, Names, Scope, verbs};
+use schema::{Errors, Kind, Names, Scope, Storage, verbs};
 
 use super::rules::{check_attributes, check_metadata};
 use super::{NonResourceAttributes, ResourceAttributes, SubjectAccessReviewStatus};
@@ -13,8 +13,7 @@ pub struct SelfSubjectAccessReview {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is wanted.
-    #[api(required, always)]
-    spec: SelfSubjectAccessReviewSpec,
+    spec: Must<SelfSubjectAccessReviewSpec>,
     /// What there is.
     status: SubjectAccessReviewStatus,
 }
@@ -35,6 +34,7 @@ impl Kind for SelfSubjectAccessReview {
         "selfsubjectaccessreviews",
         "selfsubjectaccessreview",
     );
+    const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Kind, Names, Scope, verbs};
+use schema::{Kind, Names, Scope, Storage, verbs};
 
 /// Asks what the caller may do in a namespace.
 #[api]
@@ -10,8 +10,7 @@ pub struct SelfSubjectRulesReview {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is wanted.
-    #[api(required, always)]
-    spec: SelfSubjectRulesReviewSpec,
+    spec: Must<SelfSubjectRulesReviewSpec>,
     /// What there is.
     status: SubjectRulesReviewStatus,
 }
@@ -25,14 +24,11 @@ pub struct SelfSubjectRulesReviewSpec {
 #[api]
 pub struct SubjectRulesReviewStatus {
     /// What may be done to objects.
-    #[api(required, always)]
-    resource_rules: List<ResourceRule>,
+    resource_rules: Must<List<ResourceRule>>,
     /// What may be done to other paths.
-    #[api(required, always)]
-    non_resource_rules: List<NonResourceRule>,
+    non_resource_rules: Must<List<NonResourceRule>>,
     /// Whether there may be more rules than these.
-    #[api(required, always)]
-    incomplete: bool,
+    incomplete: Must<bool>,
     /// What went wrong in finding out.
     evaluation_error: String,
 }
@@ -40,8 +36,7 @@ pub struct SubjectRulesReviewStatus {
 #[api]
 pub struct ResourceRule {
     /// What may be done; * is all.
-    #[api(required, always)]
-    verbs: List<String>,
+    verbs: Must<List<String>>,
     /// In which groups; * is all.
     api_groups: List<String>,
     /// To which resources; * is all.
@@ -53,8 +48,7 @@ pub struct ResourceRule {
 #[api]
 pub struct NonResourceRule {
     /// What may be done; * is all.
-    #[api(required, always)]
-    verbs: List<String>,
+    verbs: Must<List<String>>,
     /// To which paths; a * may end them.
     #[api(name = "nonResourceURLs")]
     non_resource_urls: List<String>,
@@ -68,6 +62,7 @@ impl Kind for SelfSubjectRulesReview {
         "selfsubjectrulesreviews",
         "selfsubjectrulesreview",
     );
+    const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 }

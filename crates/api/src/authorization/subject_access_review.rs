@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{LabelSelectorRequirement, List, Map, ObjectMeta};
-use schema::{Errors, Kind, Names, Scope, verbs};
+use schema::{Errors, Kind, Names, Scope, Storage, verbs};
 
 use super::rules::check_metadata;
 use crate::meta::FieldSelectorRequirement;
@@ -13,8 +13,7 @@ pub struct SubjectAccessReview {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is wanted.
-    #[api(required, always)]
-    spec: SubjectAccessReviewSpec,
+    spec: Must<SubjectAccessReviewSpec>,
     /// What there is.
     status: SubjectAccessReviewStatus,
 }
@@ -85,8 +84,7 @@ pub struct NonResourceAttributes {
 #[api]
 pub struct SubjectAccessReviewStatus {
     /// Whether it may be done.
-    #[api(required, always)]
-    allowed: bool,
+    allowed: Must<bool>,
     /// Whether it is refused, whatever others say.
     #[api(tag = 4)]
     denied: bool,
@@ -105,6 +103,7 @@ impl Kind for SubjectAccessReview {
         "subjectaccessreviews",
         "subjectaccessreview",
     );
+    const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 

@@ -9,7 +9,7 @@ use crate::{
 };
 use macros::api;
 use object::{List, ObjectMeta, Time, count};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings, age};
+use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings, age};
 
 use super::JobSpec;
 use super::schedule::Schedule;
@@ -29,8 +29,7 @@ pub struct CronJob {
 #[api]
 pub struct CronJobSpec {
     /// Minute, hour, day, month and weekday, as cron has them.
-    #[api(required, always)]
-    schedule: String,
+    schedule: Must<String>,
     /// In which the schedule is meant.
     #[api(tag = 8)]
     time_zone: Option<String>,
@@ -38,19 +37,14 @@ pub struct CronJobSpec {
     #[api(tag = 2)]
     starting_deadline_seconds: Option<i64>,
     /// What happens while the last job runs: Allow, Forbid or Replace.
-    #[api(
-        default = "Allow",
-        implied,
-        go = "v1.ConcurrencyPolicy",
-        values("Allow", "Forbid", "Replace")
-    )]
+    #[api(default = "Allow", implied, go = "v1.ConcurrencyPolicy")]
+    #[api(values("Allow", "Forbid", "Replace"))]
     concurrency_policy: String,
     /// Whether no further jobs start.
     #[api(default = false, implied)]
     suspend: Option<bool>,
     /// What the jobs are made from.
-    #[api(required, always)]
-    job_template: JobTemplateSpec,
+    job_template: Must<JobTemplateSpec>,
     /// How many successful jobs are kept.
     #[api(default = 3, implied)]
     successful_jobs_history_limit: Option<i32>,
@@ -82,30 +76,25 @@ impl Kind for CronJob {
     const NAMES: Names = Names::new("batch", "v1", "CronJob", "cronjobs", "cronjob")
         .short(&["cj"])
         .categories(&["all"]);
-    const STORAGE: Storage = Storage::new("cronjobs", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CronJob")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Schedule", "string", |this, _| this.spec().schedule().into()),
-        Column::new("Timezone", "string", |this, _| {
-            this.spec().time_zone().unwrap_or(columns::NONE).into()
-        }),
+        Column::text("Schedule", |this, _| this.spec().schedule().into()),
+        Column::text("Timezone", |this, _| this.spec().time_zone().unwrap_or(columns::NONE).into()),
         Column::new("Suspend", "boolean", |this, _| {
             if this.spec().suspend() { "True".into() } else { "False".into() }
         }),
         Column::new("Active", "integer", |this, _| count(this.status().active().len()).into()),
-        Column::new("Last Schedule", "string", |this, now| {
+        Column::text("Last Schedule", |this, now| {
             this.status().last_schedule_time().map_or(columns::NONE.into(), |t| age(t, now)).into()
         }),
         Column::AGE,
-        Column::new("Containers", "string", |this: &Self, _| columns::containers(this.pod()))
-            .wide(),
-        Column::new("Images", "string", |this: &Self, _| columns::images(this.pod())).wide(),
-        Column::new("Selector", "string", |this: &Self, _| {
+        Column::wide_text("Containers", |this, _| columns::containers(this.pod())),
+        Column::wide_text("Images", |this, _| columns::images(this.pod())),
+        Column::wide_text("Selector", |this, _| {
             columns::selector(this.spec().job_template().spec().selector())
-        })
-        .wide(),
+        }),
     ];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use macros::api;
 use object::{Bytes, Lens, List, Map, ObjectMeta, Text, Time};
 use schema::{
-    Column, Errors, Index, Kind, NameRule, Names, Path, Scope, Storage, Subresource, Writer,
-    human_duration, names,
+    Column, Errors, Index, Kind, NameRule, Names, Path, Scope, Subresource, Writer, human_duration,
+    names,
 };
 use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
 
@@ -19,8 +19,7 @@ pub struct CertificateSigningRequest {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// Who wishes what. It never changes.
-    #[api(required, always)]
-    spec: CertificateSigningRequestSpec,
+    spec: Must<CertificateSigningRequestSpec>,
     /// Whether the wish is approved or denied, and the certificate.
     status: CertificateSigningRequestStatus,
 }
@@ -28,11 +27,10 @@ pub struct CertificateSigningRequest {
 #[api]
 pub struct CertificateSigningRequestSpec {
     /// The request itself, as PEM.
-    #[api(required, always)]
-    request: Bytes,
+    request: Must<Bytes>,
     /// Who is to sign: `example.com/signer`.
-    #[api(tag = 7, required, always)]
-    signer_name: String,
+    #[api(tag = 7)]
+    signer_name: Must<String>,
     /// How long the certificate shall be valid.
     expiration_seconds: Option<i32>,
     /// What the certificate shall be used for.
@@ -62,11 +60,11 @@ pub struct CertificateSigningRequestStatus {
 #[api]
 pub struct CertificateSigningRequestCondition {
     /// What was decided: Approved, Denied, Failed, or something else.
-    #[api(required, always, go = "v1.RequestConditionType")]
-    type_: String,
+    #[api(go = "v1.RequestConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False, Unknown.
-    #[api(tag = 6, required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(tag = 6, go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// Why, in a word.
     #[api(tag = 2)]
     reason: String,
@@ -88,7 +86,6 @@ impl Kind for CertificateSigningRequest {
     )
     .short(&["csr"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("certificatesigningrequests", "v1");
     const NAME: NameRule = names::path_segment;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("approval", "CertificateSigningRequest", &["get", "patch", "update"]),
@@ -97,13 +94,13 @@ impl Kind for CertificateSigningRequest {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::AGE,
-        Column::new("SignerName", "string", |csr, _| columns::or_none(csr.spec().signer_name())),
-        Column::new("Requestor", "string", |csr, _| csr.spec().username().into()),
-        Column::new("RequestedDuration", "string", |csr, _| {
+        Column::text("SignerName", |csr, _| columns::or_none(csr.spec().signer_name())),
+        Column::text("Requestor", |csr, _| csr.spec().username().into()),
+        Column::text("RequestedDuration", |csr, _| {
             let seconds = csr.spec().expiration_seconds();
             seconds.map_or(columns::NONE.into(), |it| human_duration(it.into()).into())
         }),
-        Column::new("Condition", "string", |csr, _| csr.state().into()),
+        Column::text("Condition", |csr, _| csr.state().into()),
     ];
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("spec.signerName", |csr| csr.spec().signer_name().into())];

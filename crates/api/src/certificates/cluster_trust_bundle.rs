@@ -17,8 +17,7 @@ pub struct ClusterTrustBundle {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The certificates, and whose they are.
-    #[api(required, always)]
-    spec: ClusterTrustBundleSpec,
+    spec: Must<ClusterTrustBundleSpec>,
 }
 
 #[api]
@@ -26,8 +25,7 @@ pub struct ClusterTrustBundleSpec {
     /// The signer that the certificates belong to, if any. It never changes.
     signer_name: String,
     /// The certificates, as PEM.
-    #[api(required, always)]
-    trust_bundle: String,
+    trust_bundle: Must<String>,
 }
 
 impl Kind for ClusterTrustBundle {
@@ -45,9 +43,7 @@ impl Kind for ClusterTrustBundle {
     const NAME: NameRule = |_, _| Vec::new(); // it depends on the signer
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("SignerName", "string", |bundle, _| {
-            columns::or_none(bundle.spec().signer_name())
-        }),
+        Column::text("SignerName", |bundle, _| columns::or_none(bundle.spec().signer_name())),
     ];
     const INDEXES: &'static [Index<Self>] =
         &[Index::topic("spec.signerName", |bundle| bundle.spec().signer_name().into())];

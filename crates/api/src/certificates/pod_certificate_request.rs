@@ -13,8 +13,7 @@ pub struct PodCertificateRequest {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is wished for which pod. It never changes.
-    #[api(required, always)]
-    spec: PodCertificateRequestSpec,
+    spec: Must<PodCertificateRequestSpec>,
     /// What the signer has decided.
     status: PodCertificateRequestStatus,
 }
@@ -22,32 +21,29 @@ pub struct PodCertificateRequest {
 #[api]
 pub struct PodCertificateRequestSpec {
     /// Who is to sign: `example.com/signer`.
-    #[api(required, always)]
-    signer_name: String,
+    signer_name: Must<String>,
     /// The pod's name.
-    #[api(required, always)]
-    pod_name: String,
+    pod_name: Must<String>,
     /// The pod's number.
-    #[api(name = "podUID", required, always, go = "types.UID")]
-    pod_uid: String,
+    #[api(name = "podUID", go = "types.UID")]
+    pod_uid: Must<String>,
     /// The name of the pod's service account.
-    #[api(required, always)]
-    service_account_name: String,
+    service_account_name: Must<String>,
     /// The number of the pod's service account.
-    #[api(name = "serviceAccountUID", required, always, go = "types.UID")]
-    service_account_uid: String,
+    #[api(name = "serviceAccountUID", go = "types.UID")]
+    service_account_uid: Must<String>,
     /// The node that the pod runs on.
-    #[api(required, always, go = "types.NodeName")]
-    node_name: String,
+    #[api(go = "types.NodeName")]
+    node_name: Must<String>,
     /// The node's number.
-    #[api(name = "nodeUID", required, always, go = "types.UID")]
-    node_uid: String,
+    #[api(name = "nodeUID", go = "types.UID")]
+    node_uid: Must<String>,
     /// How long the certificate may be valid at most.
     #[api(default = 86400)]
     max_expiration_seconds: Option<i32>,
     /// A request that is signed by the key, and says nothing else.
-    #[api(tag = 12, name = "stubPKCS10Request", required, always)]
-    stub_pkcs10_request: Bytes,
+    #[api(tag = 12, name = "stubPKCS10Request")]
+    stub_pkcs10_request: Must<Bytes>,
     /// What the pod's author wants the signer to know.
     #[api(tag = 11)]
     unverified_user_annotations: Map<String>,
@@ -84,14 +80,12 @@ impl Kind for PodCertificateRequest {
     const SUBRESOURCES: &'static [Subresource] = v1beta1::PodCertificateRequest::SUBRESOURCES;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("PodName", "string", |this, _| this.spec().pod_name().into()),
-        Column::new("ServiceAccountName", "string", |this, _| {
-            this.spec().service_account_name().into()
-        }),
-        Column::new("NodeName", "string", |this, _| this.spec().node_name().into()),
-        Column::new("SignerName", "string", |this, _| this.spec().signer_name().into()),
-        Column::new("State", "string", |this, _| this.status().state().into()),
-        Column::new("UnverifiedUserAnnotations", "string", |this, _| {
+        Column::text("PodName", |this, _| this.spec().pod_name().into()),
+        Column::text("ServiceAccountName", |this, _| this.spec().service_account_name().into()),
+        Column::text("NodeName", |this, _| this.spec().node_name().into()),
+        Column::text("SignerName", |this, _| this.spec().signer_name().into()),
+        Column::text("State", |this, _| this.status().state().into()),
+        Column::text("UnverifiedUserAnnotations", |this, _| {
             columns::labels(this.spec().unverified_user_annotations())
         }),
     ];

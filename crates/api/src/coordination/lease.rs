@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{MicroTime, ObjectMeta};
-use schema::{Column, Errors, Kind, Names, Path, Storage};
+use schema::{Column, Errors, Kind, Names, Path};
 
 /// Says who holds something, and until when.
 #[api]
@@ -34,13 +34,12 @@ pub struct LeaseSpec {
 
 impl Kind for Lease {
     const NAMES: Names = Names::new("coordination.k8s.io", "v1", "Lease", "leases", "lease");
-    const STORAGE: Storage = Storage::new("leases", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Holder", "string", |lease, _| {
+        Column::text("Holder", |lease, _| {
             lease.spec().holder_identity().unwrap_or_default().into()
         }),
         Column::AGE,

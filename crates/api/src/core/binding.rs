@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Errors, Kind, Names, Path, verbs};
+use schema::{Errors, Kind, Names, Path, Storage, verbs};
 
 use crate::rules::Rules;
 
@@ -14,12 +14,12 @@ pub struct Binding {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The node that the pod goes to.
-    #[api(required, always)]
-    target: ObjectReference,
+    target: Must<ObjectReference>,
 }
 
 impl Kind for Binding {
     const NAMES: Names = Names::new("", "v1", "Binding", "bindings", "binding");
+    const STORAGE: Storage = Storage::NONE;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 
     fn validate(&self, errs: &mut Errors) {

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Kind, Names, Scope};
+use schema::{Kind, Names, Scope, Storage};
 
 /// How a part of the control plane is; no longer filled.
 #[api]
@@ -17,11 +17,11 @@ pub struct ComponentStatus {
 #[api]
 pub struct ComponentCondition {
     /// Which condition this is.
-    #[api(required, always, go = "v1.ComponentConditionType")]
-    type_: String,
+    #[api(go = "v1.ComponentConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False or Unknown.
-    #[api(required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// Why, as a sentence for people.
     message: String,
     /// What went wrong.
@@ -32,6 +32,7 @@ impl Kind for ComponentStatus {
     const NAMES: Names =
         Names::new("", "v1", "ComponentStatus", "componentstatuses", "componentstatus")
             .short(&["cs"]);
+    const STORAGE: Storage = Storage::NONE;
     const DEPRECATED: &str = "deprecated in v1.19+";
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = &["get", "list"];

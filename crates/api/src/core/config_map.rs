@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Bytes, Lens, Map, ObjectMeta, count, names};
-use schema::{Column, Errors, Kind, Names, Path, Storage};
+use schema::{Column, Errors, Kind, Names, Path};
 
 /// Settings for pods: text and bytes by name.
 #[api]
@@ -22,10 +22,9 @@ pub struct ConfigMap {
 impl Kind for ConfigMap {
     const NAMES: Names =
         Names::new("", "v1", "ConfigMap", "configmaps", "configmap").short(&["cm"]);
-    const STORAGE: Storage = Storage::new("configmaps", "v1");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Data", "string", |map, _| {
+        Column::text("Data", |map, _| {
             count(map.data().iter().len() + map.binary_data().iter().len()).into()
         }),
         Column::AGE,

@@ -31,8 +31,7 @@ pub struct EndpointSubset {
 #[api(atomic)]
 pub struct EndpointAddress {
     /// The address.
-    #[api(required, always)]
-    ip: String,
+    ip: Must<String>,
     /// The host name of the endpoint.
     #[api(tag = 3)]
     hostname: String,
@@ -48,8 +47,7 @@ pub struct EndpointPort {
     /// The name of the port; that of the service's port.
     name: String,
     /// The number of the port.
-    #[api(required, always)]
-    port: i32,
+    port: Must<i32>,
     /// TCP, UDP or SCTP.
     #[api(default = "TCP", implied, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: String,
@@ -64,7 +62,7 @@ impl Kind for Endpoints {
     const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Endpoints", "string", |endpoints, _| endpoints.cell().into()),
+        Column::text("Endpoints", |endpoints, _| endpoints.cell().into()),
         Column::AGE,
     ];
 

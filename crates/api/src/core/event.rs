@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use macros::api;
 use object::{MicroTime, ObjectMeta, Time};
-use schema::{Column, Errors, Index, Kind, NameRule, Names, Path, Storage, age, names};
+use schema::{Column, Errors, Index, Kind, NameRule, Names, Path, age, names};
 
 use crate::rules::Rules;
 
@@ -14,11 +14,9 @@ use super::ObjectReference;
 #[api]
 pub struct Event {
     /// Name, labels and the like.
-    #[api(required, always)]
-    metadata: ObjectMeta,
+    metadata: Must<ObjectMeta>,
     /// What the event is about.
-    #[api(required, always)]
-    involved_object: ObjectReference,
+    involved_object: Must<ObjectReference>,
     /// Why it happened, in one word.
     reason: String,
     /// The same, for people.
@@ -67,21 +65,18 @@ pub struct EventSeries {
 
 impl Kind for Event {
     const NAMES: Names = Names::new("", "v1", "Event", "events", "event").short(&["ev"]);
-    const STORAGE: Storage = Storage::new("events", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const TTL: Option<Duration> = Some(Duration::from_hours(1));
     const COLUMNS: &'static [Column<Self>] = &[
-        Column::new("Last Seen", "string", |event, now| event.last_seen(now).into()),
-        Column::new("Type", "string", |event, _| event.type_().into()),
-        Column::new("Reason", "string", |event, _| event.reason().into()),
-        Column::new("Object", "string", |event, _| event.involved_object().cell()),
-        Column::new("Subobject", "string", |it: &Self, _| it.involved_object().field_path().into())
-            .wide(),
-        Column::new("Source", "string", |event: &Self, _| event.reporter().into()).wide(),
-        Column::new("Message", "string", |event, _| event.message().trim().into()),
-        Column::new("First Seen", "string", |event: &Self, now| event.first_seen(now).into())
-            .wide(),
-        Column::new("Count", "string", |event: &Self, _| event.times().into()).wide(),
+        Column::text("Last Seen", |event, now| event.last_seen(now).into()),
+        Column::text("Type", |event, _| event.type_().into()),
+        Column::text("Reason", |event, _| event.reason().into()),
+        Column::text("Object", |event, _| event.involved_object().cell()),
+        Column::wide_text("Subobject", |it, _| it.involved_object().field_path().into()),
+        Column::wide_text("Source", |event, _| event.reporter().into()),
+        Column::text("Message", |event, _| event.message().trim().into()),
+        Column::wide_text("First Seen", |event, now| event.first_seen(now).into()),
+        Column::wide_text("Count", |event, _| event.times().into()),
         Column { priority: 1, ..Column::NAME },
     ];
     const INDEXES: &'static [Index<Self>] = &[

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text};
-use schema::{Errors, Kind, Names, Path, Storage};
+use schema::{Errors, Kind, Names, Path};
 
 use super::resources::{
     self,
@@ -23,15 +23,14 @@ pub struct LimitRange {
 #[api]
 pub struct LimitRangeSpec {
     /// The limits.
-    #[api(required, always)]
-    limits: List<LimitRangeItem>,
+    limits: Must<List<LimitRangeItem>>,
 }
 
 #[api]
 pub struct LimitRangeItem {
     /// What the limit is about: Pod, Container or PersistentVolumeClaim.
-    #[api(required, always, go = "v1.LimitType")]
-    type_: String,
+    #[api(go = "v1.LimitType")]
+    type_: Must<String>,
     /// The most that may be asked for.
     #[api(go = "v1.ResourceList")]
     max: Map<Quantity>,
@@ -52,7 +51,6 @@ pub struct LimitRangeItem {
 impl Kind for LimitRange {
     const NAMES: Names =
         Names::new("", "v1", "LimitRange", "limitranges", "limitrange").short(&["limits"]);
-    const STORAGE: Storage = Storage::new("limitranges", "v1");
     const CREATED_BY_UPDATE: bool = true;
 
     fn prepare_create(&mut self) {

@@ -3,8 +3,8 @@
 use macros::api;
 use object::{List, ObjectMeta, Text, Time};
 use schema::{
-    Column, Errors, Index, Kind, NameRule, Names, Path, Scope, Storage, Subresource,
-    check_finalizer, names, verbs,
+    Column, Errors, Index, Kind, NameRule, Names, Path, Scope, Subresource, check_finalizer, names,
+    verbs,
 };
 
 /// Lets a namespace go only when it is empty.
@@ -41,11 +41,11 @@ pub struct NamespaceStatus {
 #[api]
 pub struct NamespaceCondition {
     /// Which condition this is.
-    #[api(required, always, go = "v1.NamespaceConditionType")]
-    type_: String,
+    #[api(go = "v1.NamespaceConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False or Unknown.
-    #[api(required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// When the status last changed.
     #[api(tag = 4)]
     last_transition_time: Time,
@@ -67,12 +67,11 @@ impl Kind for Namespace {
         Names::new("", "v1", "Namespace", "namespaces", "namespace").short(&["ns"]);
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::NO_COLLECTION;
-    const STORAGE: Storage = Storage::new("namespaces", "v1");
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("finalize", "Namespace", &["update"]), Subresource::status("Namespace")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Status", "string", |namespace, _| namespace.status().phase().into()),
+        Column::text("Status", |namespace, _| namespace.status().phase().into()),
         Column::AGE,
     ];
     const INDEXES: &'static [Index<Self>] =

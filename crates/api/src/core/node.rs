@@ -68,19 +68,16 @@ pub struct NodeConfigSource {
 #[api]
 pub struct ConfigMapNodeConfigSource {
     /// The namespace of the map.
-    #[api(required, always)]
-    namespace: String,
+    namespace: Must<String>,
     /// The name of the map.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The uid of the map.
     #[api(go = "types.UID")]
     uid: String,
     /// The version of the map.
     resource_version: String,
     /// The key under which the configuration is.
-    #[api(required, always)]
-    kubelet_config_key: String,
+    kubelet_config_key: Must<String>,
 }
 
 #[api]
@@ -130,8 +127,8 @@ pub struct NodeDaemonEndpoints {
 #[api]
 pub struct DaemonEndpoint {
     /// The port.
-    #[api(name = "Port", required, always)]
-    port: i32,
+    #[api(name = "Port")]
+    port: Must<i32>,
 }
 
 #[api]
@@ -160,35 +157,28 @@ pub struct NodeFeatures {
 #[api]
 pub struct NodeSystemInfo {
     /// What tells the machine from others.
-    #[api(name = "machineID", required, always)]
-    machine_id: String,
+    #[api(name = "machineID")]
+    machine_id: Must<String>,
     /// What the firmware calls the machine.
-    #[api(name = "systemUUID", required, always)]
-    system_uuid: String,
+    #[api(name = "systemUUID")]
+    system_uuid: Must<String>,
     /// What tells this start of the machine from others.
-    #[api(name = "bootID", required, always)]
-    boot_id: String,
+    #[api(name = "bootID")]
+    boot_id: Must<String>,
     /// The version of the kernel.
-    #[api(required, always)]
-    kernel_version: String,
+    kernel_version: Must<String>,
     /// The name of the operating system.
-    #[api(required, always)]
-    os_image: String,
+    os_image: Must<String>,
     /// Name and version of the container runtime.
-    #[api(required, always)]
-    container_runtime_version: String,
+    container_runtime_version: Must<String>,
     /// The version of the kubelet.
-    #[api(required, always)]
-    kubelet_version: String,
+    kubelet_version: Must<String>,
     /// No longer of use.
-    #[api(required, always)]
-    kube_proxy_version: String,
+    kube_proxy_version: Must<String>,
     /// linux or windows.
-    #[api(required, always)]
-    operating_system: String,
+    operating_system: Must<String>,
     /// The processor, like amd64.
-    #[api(required, always)]
-    architecture: String,
+    architecture: Must<String>,
     /// What there is of swap.
     swap: Option<NodeSwapStatus>,
     /// Whether the kubelet runs without being root outside.
@@ -216,11 +206,10 @@ pub struct NodeConfigStatus {
 #[api]
 pub struct AttachedVolume {
     /// The name of the volume.
-    #[api(required, always, go = "v1.UniqueVolumeName")]
-    name: String,
+    #[api(go = "v1.UniqueVolumeName")]
+    name: Must<String>,
     /// The device on the node.
-    #[api(required, always)]
-    device_path: String,
+    device_path: Must<String>,
 }
 
 #[api]
@@ -235,11 +224,11 @@ pub struct ContainerImage {
 #[api]
 pub struct NodeCondition {
     /// Which condition this is.
-    #[api(required, always, go = "v1.NodeConditionType")]
-    type_: String,
+    #[api(go = "v1.NodeConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False or Unknown.
-    #[api(required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// When the condition was last told.
     last_heartbeat_time: Time,
     /// When the status last changed.
@@ -253,11 +242,10 @@ pub struct NodeCondition {
 #[api]
 pub struct NodeAddress {
     /// What kind of address: Hostname, InternalIP, ExternalIP and the like.
-    #[api(required, always, go = "v1.NodeAddressType")]
-    type_: String,
+    #[api(go = "v1.NodeAddressType")]
+    type_: Must<String>,
     /// The address.
-    #[api(required, always)]
-    address: String,
+    address: Must<String>,
 }
 
 impl Kind for Node {
@@ -274,25 +262,19 @@ impl Kind for Node {
     ];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Status", "string", |node, _| node.state().into()),
-        Column::new("Roles", "string", |node, _| node.roles().into()),
+        Column::text("Status", |node, _| node.state().into()),
+        Column::text("Roles", |node, _| node.roles().into()),
         Column::AGE,
-        Column::new("Version", "string", |node, _| {
-            node.status().node_info().kubelet_version().into()
-        }),
-        Column::new("Internal-IP", "string", |node: &Self, _| node.address("InternalIP").into())
-            .wide(),
-        Column::new("External-IP", "string", |node: &Self, _| node.address("ExternalIP").into())
-            .wide(),
-        Column::new("OS-Image", "string", |node: &Self, _| {
+        Column::text("Version", |node, _| node.status().node_info().kubelet_version().into()),
+        Column::wide_text("Internal-IP", |node, _| node.address("InternalIP").into()),
+        Column::wide_text("External-IP", |node, _| node.address("ExternalIP").into()),
+        Column::wide_text("OS-Image", |node, _| {
             or_unknown(node.status().node_info().os_image()).into()
-        })
-        .wide(),
-        Column::new("Kernel-Version", "string", |node: &Self, _| node.kernel().into()).wide(),
-        Column::new("Container-Runtime", "string", |node: &Self, _| {
+        }),
+        Column::wide_text("Kernel-Version", |node, _| node.kernel().into()),
+        Column::wide_text("Container-Runtime", |node, _| {
             or_unknown(node.status().node_info().container_runtime_version()).into()
-        })
-        .wide(),
+        }),
     ];
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("spec.unschedulable", |node| node.spec().unschedulable().to_string())];

@@ -14,11 +14,9 @@ pub struct TopologySelectorTerm {
 #[api]
 pub struct TopologySelectorLabelRequirement {
     /// The label.
-    #[api(required, always)]
-    key: String,
+    key: Must<String>,
     /// What it may be.
-    #[api(required, always)]
-    values: List<String>,
+    values: Must<List<String>>,
 }
 
 #[api]
@@ -30,8 +28,7 @@ pub struct AvoidPods {
 #[api]
 pub struct PreferAvoidPodsEntry {
     /// Which pods.
-    #[api(required, always)]
-    pod_signature: PodSignature,
+    pod_signature: Must<PodSignature>,
     /// When one was last evicted.
     eviction_time: Time,
     /// Why, as one word for programs.
@@ -105,8 +102,7 @@ pub struct PodExecOptions {
     /// The container; not needed where there is only one.
     container: String,
     /// The program and its arguments.
-    #[api(required, always)]
-    command: List<String>,
+    command: Must<List<String>>,
 }
 
 #[api]
@@ -144,9 +140,7 @@ pub struct RangeAllocation {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The range, as text.
-    #[api(required, always)]
-    range: String,
+    range: Must<String>,
     /// What of it is taken, one bit each.
-    #[api(required, always)]
-    data: Bytes,
+    data: Must<Bytes>,
 }

@@ -3,7 +3,7 @@
 use crate::{advice::Advice, columns, rules::Rules};
 use macros::api;
 use object::{Lens, List, Map, ObjectMeta, Quantity, Time, Value, names};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
+use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 
 use super::{
     PersistentVolumeClaimSpec, TypedLocalObjectReference, TypedObjectReference,
@@ -24,12 +24,8 @@ pub struct PersistentVolumeClaim {
 #[api]
 pub struct PersistentVolumeClaimStatus {
     /// Pending, Bound or Lost.
-    #[api(
-        default = "Pending",
-        implied,
-        go = "v1.PersistentVolumeClaimPhase",
-        values("Bound", "Lost", "Pending")
-    )]
+    #[api(default = "Pending", implied, go = "v1.PersistentVolumeClaimPhase")]
+    #[api(values("Bound", "Lost", "Pending"))]
     phase: String,
     /// How the volume can be mounted.
     #[api(go = "[]v1.PersistentVolumeAccessMode", values = &ACCESS_MODES)]
@@ -44,18 +40,15 @@ pub struct PersistentVolumeClaimStatus {
     #[api(go = "v1.ResourceList")]
     allocated_resources: Map<Quantity>,
     /// How far the growth is.
-    #[api(
-        tag = 7,
-        go = "map[v1.ResourceName]v1.ClaimResourceStatus",
-        values(
-            "ControllerResizeInProgress",
-            "ControllerResizeInfeasible",
-            "NodeResizeInProgress",
-            "NodeResizeInfeasible",
-            "NodeResizePending"
-        ),
-        granular
-    )]
+    #[api(tag = 7, go = "map[v1.ResourceName]v1.ClaimResourceStatus")]
+    #[api(values(
+        "ControllerResizeInProgress",
+        "ControllerResizeInfeasible",
+        "NodeResizeInProgress",
+        "NodeResizeInfeasible",
+        "NodeResizePending"
+    ))]
+    #[api(granular)]
     allocated_resource_statuses: Map<String>,
     /// The attributes class in use.
     current_volume_attributes_class_name: Option<String>,
@@ -70,23 +63,19 @@ pub struct ModifyVolumeStatus {
     /// The attributes class that is on its way.
     target_volume_attributes_class_name: String,
     /// Pending, InProgress or Infeasible.
-    #[api(
-        required,
-        always,
-        go = "v1.PersistentVolumeClaimModifyVolumeStatus",
-        values("InProgress", "Infeasible", "Pending")
-    )]
-    status: String,
+    #[api(go = "v1.PersistentVolumeClaimModifyVolumeStatus")]
+    #[api(values("InProgress", "Infeasible", "Pending"))]
+    status: Must<String>,
 }
 
 #[api]
 pub struct PersistentVolumeClaimCondition {
     /// Which condition this is.
-    #[api(required, always, go = "v1.PersistentVolumeClaimConditionType")]
-    type_: String,
+    #[api(go = "v1.PersistentVolumeClaimConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False or Unknown.
-    #[api(required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// When the condition was last looked at.
     last_probe_time: Time,
     /// When the status last changed.
@@ -109,16 +98,10 @@ pub struct VolumeHealthStatus {
 #[api]
 pub struct VolumeHealthCondition {
     /// How bad it is: Degraded, Inaccessible or DataLoss.
-    #[api(
-        required,
-        always,
-        go = "v1.VolumeHealthStatusType",
-        values("DataLoss", "Degraded", "Inaccessible")
-    )]
-    status: String,
+    #[api(go = "v1.VolumeHealthStatusType", values("DataLoss", "Degraded", "Inaccessible"))]
+    status: Must<String>,
     /// Why, as one word for programs.
-    #[api(required, always)]
-    reason: String,
+    reason: Must<String>,
     /// Why, as a sentence for people.
     message: String,
 }
@@ -143,34 +126,32 @@ impl Kind for PersistentVolumeClaim {
         "persistentvolumeclaim",
     )
     .short(&["pvc"]);
-    const STORAGE: Storage = Storage::new("persistentvolumeclaims", "v1");
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PersistentVolumeClaim")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Status", "string", |claim, _| {
+        Column::text("Status", |claim, _| {
             if claim.is_terminating() {
                 "Terminating".into()
             } else {
                 claim.status().phase().into()
             }
         }),
-        Column::new("Volume", "string", |claim, _| claim.spec().volume_name().into()),
-        Column::new("Capacity", "string", |claim, _| match claim.spec().volume_name() {
+        Column::text("Volume", |claim, _| claim.spec().volume_name().into()),
+        Column::text("Capacity", |claim, _| match claim.spec().volume_name() {
             "" => "".into(),
             _ => claim.status().capacity().get("storage").unwrap_or_default().to_string().into(),
         }),
-        Column::new("Access Modes", "string", |claim, _| match claim.spec().volume_name() {
+        Column::text("Access Modes", |claim, _| match claim.spec().volume_name() {
             "" => "".into(),
             _ => access_modes(claim.status().access_modes()),
         }),
-        Column::new("StorageClass", "string", |claim, _| claim.class().into()),
-        Column::new("VolumeAttributesClass", "string", |claim, _| {
+        Column::text("StorageClass", |claim, _| claim.class().into()),
+        Column::text("VolumeAttributesClass", |claim, _| {
             claim.spec().volume_attributes_class_name().unwrap_or("<unset>").into()
         }),
         Column::AGE,
-        Column::new("VolumeMode", "string", |claim: &Self, _| claim.spec().volume_mode().into())
-            .wide(),
+        Column::wide_text("VolumeMode", |claim, _| claim.spec().volume_mode().into()),
     ];
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {

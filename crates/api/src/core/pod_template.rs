@@ -3,7 +3,7 @@
 use crate::generation::is_other;
 use macros::api;
 use object::ObjectMeta;
-use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
+use schema::{Column, Errors, Kind, Names, Path, Warnings};
 
 use super::PodSpec;
 use crate::{columns, generation};
@@ -27,15 +27,12 @@ pub struct PodTemplateSpec {
 
 impl Kind for PodTemplate {
     const NAMES: Names = Names::new("", "v1", "PodTemplate", "podtemplates", "podtemplate");
-    const STORAGE: Storage = Storage::new("podtemplates", "v1");
     const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Containers", "string", |this, _| columns::containers(this.template().spec())),
-        Column::new("Images", "string", |this, _| columns::images(this.template().spec())),
-        Column::new("Pod Labels", "string", |this, _| {
-            columns::labels(this.template().metadata().labels())
-        }),
+        Column::text("Containers", |this, _| columns::containers(this.template().spec())),
+        Column::text("Images", |this, _| columns::images(this.template().spec())),
+        Column::text("Pod Labels", |this, _| columns::labels(this.template().metadata().labels())),
     ];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {

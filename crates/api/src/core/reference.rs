@@ -28,11 +28,9 @@ pub struct TypedLocalObjectReference {
     #[api(always)]
     api_group: Option<String>,
     /// The kind.
-    #[api(required, always)]
-    kind: String,
+    kind: Must<String>,
     /// The name.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
 }
 
 #[api]
@@ -41,11 +39,9 @@ pub struct TypedObjectReference {
     #[api(always)]
     api_group: Option<String>,
     /// The kind.
-    #[api(required, always)]
-    kind: String,
+    kind: Must<String>,
     /// The name.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The namespace; the same one when absent.
     namespace: Option<String>,
 }

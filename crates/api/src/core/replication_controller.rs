@@ -41,8 +41,7 @@ pub struct ReplicationControllerSpec {
 #[api]
 pub struct ReplicationControllerStatus {
     /// How many pods there are.
-    #[api(required, always)]
-    replicas: i32,
+    replicas: Must<i32>,
     /// How many of them have all labels of the template.
     fully_labeled_replicas: i32,
     /// How many of them are ready.
@@ -61,11 +60,11 @@ pub struct ReplicationControllerStatus {
 #[api]
 pub struct ReplicationControllerCondition {
     /// Which condition this is.
-    #[api(required, always, go = "v1.ReplicationControllerConditionType")]
-    type_: String,
+    #[api(go = "v1.ReplicationControllerConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False or Unknown.
-    #[api(required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// When the status last changed.
     last_transition_time: Time,
     /// Why, as one word for programs.
@@ -96,16 +95,13 @@ impl Kind for ReplicationController {
         Column::new("Current", "integer", |this, _| this.status().replicas().into()),
         Column::new("Ready", "integer", |this, _| this.status().ready_replicas().into()),
         Column::AGE,
-        Column::new("Containers", "string", |this: &Self, _| {
+        Column::wide_text("Containers", |this, _| {
             this.spec().template().map_or("".into(), |t| columns::containers(t.spec()))
-        })
-        .wide(),
-        Column::new("Images", "string", |this: &Self, _| {
+        }),
+        Column::wide_text("Images", |this, _| {
             this.spec().template().map_or("".into(), |t| columns::images(t.spec()))
-        })
-        .wide(),
-        Column::new("Selector", "string", |this: &Self, _| columns::labels(this.spec().selector()))
-            .wide(),
+        }),
+        Column::wide_text("Selector", |this, _| columns::labels(this.spec().selector())),
     ];
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("status.replicas", |this| this.status().replicas().to_string())];

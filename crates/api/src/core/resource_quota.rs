@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Value};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource, Warnings};
+use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 
 use super::resources::rules::{check_amount, check_resource_name, is_standard};
 use crate::shown::shown;
@@ -43,16 +43,11 @@ pub struct ScopeSelector {
 #[api]
 pub struct ScopedResourceSelectorRequirement {
     /// What is looked at.
-    #[api(required, always, go = "v1.ResourceQuotaScope", values = &SCOPES)]
-    scope_name: String,
+    #[api(go = "v1.ResourceQuotaScope", values = &SCOPES)]
+    scope_name: Must<String>,
     /// How it is compared: In, NotIn, Exists or DoesNotExist.
-    #[api(
-        required,
-        always,
-        go = "v1.ScopeSelectorOperator",
-        values("DoesNotExist", "Exists", "In", "NotIn")
-    )]
-    operator: String,
+    #[api(go = "v1.ScopeSelectorOperator", values("DoesNotExist", "Exists", "In", "NotIn"))]
+    operator: Must<String>,
     /// What it is compared with.
     values: List<String>,
 }
@@ -70,13 +65,12 @@ pub struct ResourceQuotaStatus {
 impl Kind for ResourceQuota {
     const NAMES: Names =
         Names::new("", "v1", "ResourceQuota", "resourcequotas", "resourcequota").short(&["quota"]);
-    const STORAGE: Storage = Storage::new("resourcequotas", "v1");
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceQuota")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Request", "string", |quota, _| quota.usage(false).into()),
-        Column::new("Limit", "string", |quota, _| quota.usage(true).into()),
+        Column::text("Request", |quota, _| quota.usage(false).into()),
+        Column::text("Limit", |quota, _| quota.usage(true).into()),
         Column::AGE,
     ];
 

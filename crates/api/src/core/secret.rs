@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Bytes, Map, ObjectMeta, Value, count, from_json, names};
-use schema::{Column, Errors, Index, Kind, Names, Path, Storage, Warnings};
+use schema::{Column, Errors, Index, Kind, Names, Path, Warnings};
 
 use super::config_map::{KEPT, MAX_SIZE};
 
@@ -27,11 +27,10 @@ pub struct Secret {
 
 impl Kind for Secret {
     const NAMES: Names = Names::new("", "v1", "Secret", "secrets", "secret");
-    const STORAGE: Storage = Storage::new("secrets", "v1");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Type", "string", |secret, _| secret.type_().into()),
-        Column::new("Data", "string", |secret, _| count(secret.data().iter().len()).into()),
+        Column::text("Type", |secret, _| secret.type_().into()),
+        Column::text("Data", |secret, _| count(secret.data().iter().len()).into()),
         Column::AGE,
     ];
     const INDEXES: &'static [Index<Self>] = &[Index::field("type", |secret| secret.type_().into())];

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Column, Kind, Names, Path, Storage, Subresource, Warnings};
+use schema::{Column, Kind, Names, Path, Subresource, Warnings};
 
 use super::{LocalObjectReference, ObjectReference};
 
@@ -26,7 +26,6 @@ const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
 impl Kind for ServiceAccount {
     const NAMES: Names =
         Names::new("", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount").short(&["sa"]);
-    const STORAGE: Storage = Storage::new("serviceaccounts", "v1");
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("token", "TokenRequest", &["create"])];

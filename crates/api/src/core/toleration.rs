@@ -30,18 +30,12 @@ pub struct Toleration {
 #[api]
 pub struct Taint {
     /// Of the taint.
-    #[api(required, always)]
-    key: String,
+    key: Must<String>,
     /// That goes with the key.
     value: String,
     /// NoSchedule, PreferNoSchedule or NoExecute.
-    #[api(
-        required,
-        always,
-        go = "v1.TaintEffect",
-        values("NoExecute", "NoSchedule", "PreferNoSchedule")
-    )]
-    effect: String,
+    #[api(go = "v1.TaintEffect", values("NoExecute", "NoSchedule", "PreferNoSchedule"))]
+    effect: Must<String>,
     /// When a NoExecute taint came.
     time_added: Option<Time>,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::advice::Advice;
 use macros::api;
 use object::{List, Map, ObjectMeta, Value, names};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
+use schema::{Column, Errors, Kind, Names, Path, Warnings};
 
 use crate::{core::endpoints::check_endpoint_ip, rules::Rules};
 
@@ -19,8 +19,8 @@ pub struct EndpointSlice {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What the addresses are: IPv4, IPv6 or FQDN.
-    #[api(tag = 4, required, always, go = "v1.AddressType", values("FQDN", "IPv4", "IPv6"))]
-    address_type: String,
+    #[api(tag = 4, go = "v1.AddressType", values("FQDN", "IPv4", "IPv6"))]
+    address_type: Must<String>,
     /// The endpoints.
     #[api(tag = 2, always)]
     endpoints: List<Endpoint>,
@@ -32,8 +32,8 @@ pub struct EndpointSlice {
 #[api]
 pub struct Endpoint {
     /// The addresses of the endpoint; the first one counts.
-    #[api(required, set, always)]
-    addresses: List<String>,
+    #[api(set)]
+    addresses: Must<List<String>>,
     /// How the endpoint is.
     conditions: EndpointConditions,
     /// The host name of the endpoint.
@@ -71,15 +71,13 @@ pub struct EndpointHints {
 #[api]
 pub struct ForZone {
     /// The name of the zone.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
 }
 
 #[api]
 pub struct ForNode {
     /// The name of the node.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
 }
 
 #[api(atomic)]
@@ -99,15 +97,14 @@ pub struct EndpointPort {
 impl Kind for EndpointSlice {
     const NAMES: Names =
         Names::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice");
-    const STORAGE: Storage = Storage::new("endpointslices", "v1");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("AddressType", "string", |slice, _| slice.address_type().into()),
-        Column::new("Ports", "string", |slice, _| {
+        Column::text("AddressType", |slice, _| slice.address_type().into()),
+        Column::text("Ports", |slice, _| {
             let ports: Vec<_> = slice.ports().iter().map(EndpointPort::cell).collect();
             slice_cell(&ports).into()
         }),
-        Column::new("Endpoints", "string", |slice, _| {
+        Column::text("Endpoints", |slice, _| {
             let each = slice.endpoints().iter().flat_map(|endpoint| endpoint.addresses().iter());
             slice_cell(&each.map(str::to_owned).collect::<Vec<_>>()).into()
         }),

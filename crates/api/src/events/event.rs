@@ -17,8 +17,7 @@ pub struct Event {
     #[api(always)]
     metadata: ObjectMeta,
     /// When it was first seen.
-    #[api(required, always)]
-    event_time: MicroTime,
+    event_time: Must<MicroTime>,
     /// How it goes on, where it happens again and again.
     series: Option<EventSeries>,
     /// The controller that tells it.
@@ -50,11 +49,9 @@ pub struct Event {
 #[api]
 pub struct EventSeries {
     /// How often it has happened so far.
-    #[api(required, always)]
-    count: i32,
+    count: Must<i32>,
     /// When it last happened.
-    #[api(required, always)]
-    last_observed_time: MicroTime,
+    last_observed_time: Must<MicroTime>,
 }
 
 impl Kind for Event {
@@ -63,17 +60,15 @@ impl Kind for Event {
     const STORAGE: Storage = Storage::new("events", "core/v1");
     const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
-        Column::new("Last Seen", "string", |event, now| event.last_seen(now).into()),
-        Column::new("Type", "string", |event, _| event.type_().into()),
-        Column::new("Reason", "string", |event, _| event.reason().into()),
-        Column::new("Object", "string", |event, _| event.regarding().cell()),
-        Column::new("Subobject", "string", |event: &Self, _| event.regarding().field_path().into())
-            .wide(),
-        Column::new("Source", "string", |event: &Self, _| event.reporter().into()).wide(),
-        Column::new("Message", "string", |event, _| event.note().trim().into()),
-        Column::new("First Seen", "string", |event: &Self, now| event.first_seen(now).into())
-            .wide(),
-        Column::new("Count", "string", |event: &Self, _| event.times().into()).wide(),
+        Column::text("Last Seen", |event, now| event.last_seen(now).into()),
+        Column::text("Type", |event, _| event.type_().into()),
+        Column::text("Reason", |event, _| event.reason().into()),
+        Column::text("Object", |event, _| event.regarding().cell()),
+        Column::wide_text("Subobject", |event, _| event.regarding().field_path().into()),
+        Column::wide_text("Source", |event, _| event.reporter().into()),
+        Column::text("Message", |event, _| event.note().trim().into()),
+        Column::wide_text("First Seen", |event, now| event.first_seen(now).into()),
+        Column::wide_text("Count", |event, _| event.times().into()),
         Column { priority: 1, ..Column::NAME },
     ];
     const INDEXES: &'static [Index<Self>] = &[

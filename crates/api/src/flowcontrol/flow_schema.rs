@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Lens, List, ObjectMeta, Time, Value, from_json, names};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource, normalize};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource, normalize};
 
 use crate::{columns::NONE, rules::Rules, shown::shown};
 
@@ -21,8 +21,7 @@ pub struct FlowSchema {
 #[api]
 pub struct FlowSchemaSpec {
     /// The level that the requests are served at.
-    #[api(required, always)]
-    priority_level_configuration: PriorityLevelConfigurationReference,
+    priority_level_configuration: Must<PriorityLevelConfigurationReference>,
     /// Which schema counts where several match: the least.
     #[api(always, default = 1000, implied)]
     matching_precedence: i32,
@@ -35,22 +34,20 @@ pub struct FlowSchemaSpec {
 #[api]
 pub struct FlowDistinguisherMethod {
     /// By what: ByUser, ByNamespace.
-    #[api(required, always, go = "v1.FlowDistinguisherMethodType")]
-    type_: String,
+    #[api(go = "v1.FlowDistinguisherMethodType")]
+    type_: Must<String>,
 }
 
 #[api]
 pub struct PriorityLevelConfigurationReference {
     /// The level's name.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
 }
 
 #[api]
 pub struct PolicyRulesWithSubjects {
     /// Who asks.
-    #[api(required, always)]
-    subjects: List<Subject>,
+    subjects: Must<List<Subject>>,
     /// For what resources.
     resource_rules: List<ResourcePolicyRule>,
     /// For what other paths.
@@ -60,8 +57,8 @@ pub struct PolicyRulesWithSubjects {
 #[api]
 pub struct Subject {
     /// What it is: User, Group, ServiceAccount.
-    #[api(required, always, go = "v1.SubjectKind", discriminator)]
-    kind: String,
+    #[api(go = "v1.SubjectKind", discriminator)]
+    kind: Must<String>,
     /// The user.
     #[api(union)]
     user: Option<UserSubject>,
@@ -76,38 +73,34 @@ pub struct Subject {
 #[api]
 pub struct UserSubject {
     /// The user's name, or *.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
 }
 
 #[api]
 pub struct GroupSubject {
     /// The group's name, or *.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
 }
 
 #[api]
 pub struct ServiceAccountSubject {
     /// The account's namespace.
-    #[api(required, always)]
-    namespace: String,
+    namespace: Must<String>,
     /// The account's name, or *.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
 }
 
 #[api]
 pub struct ResourcePolicyRule {
     /// The verbs, or *.
-    #[api(required, set, always)]
-    verbs: List<String>,
+    #[api(set)]
+    verbs: Must<List<String>>,
     /// The groups, or *.
-    #[api(required, set, always)]
-    api_groups: List<String>,
+    #[api(set)]
+    api_groups: Must<List<String>>,
     /// The resources, or *.
-    #[api(required, set, always)]
-    resources: List<String>,
+    #[api(set)]
+    resources: Must<List<String>>,
     /// Whether requests without a namespace match.
     cluster_scope: bool,
     /// The namespaces, or *.
@@ -118,11 +111,11 @@ pub struct ResourcePolicyRule {
 #[api]
 pub struct NonResourcePolicyRule {
     /// The verbs, or *.
-    #[api(required, set, always)]
-    verbs: List<String>,
+    #[api(set)]
+    verbs: Must<List<String>>,
     /// The paths; * may stand at the end.
-    #[api(tag = 6, name = "nonResourceURLs", required, set, always)]
-    non_resource_urls: List<String>,
+    #[api(tag = 6, name = "nonResourceURLs", set)]
+    non_resource_urls: Must<List<String>>,
 }
 
 #[api]
@@ -152,22 +145,19 @@ impl Kind for FlowSchema {
     const NAMES: Names =
         Names::new("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", "flowschema");
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("flowschemas", "v1");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("PriorityLevel", "string", |flow, _| {
+        Column::text("PriorityLevel", |flow, _| {
             flow.spec().priority_level_configuration().name().into()
         }),
-        Column::new("MatchingPrecedence", "string", |flow, _| {
-            flow.spec().matching_precedence().into()
-        }),
-        Column::new("DistinguisherMethod", "string", |flow, _| {
+        Column::text("MatchingPrecedence", |flow, _| flow.spec().matching_precedence().into()),
+        Column::text("DistinguisherMethod", |flow, _| {
             flow.spec().distinguisher_method().map_or(NONE, FlowDistinguisherMethod::type_).into()
         }),
         Column::AGE,
-        Column::new("MissingPL", "string", |flow, _| {
+        Column::text("MissingPL", |flow, _| {
             let dangling = flow.status().conditions().find(|it| it.type_() == "Dangling");
             dangling.map_or("?", FlowSchemaCondition::status).into()
         }),

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Lens, List, ObjectMeta, Time, Value, from_json};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource, normalize};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource, normalize};
 
 use crate::{columns::NONE, rules::or_null, shown::shown};
 
@@ -21,8 +21,8 @@ pub struct PriorityLevelConfiguration {
 #[api]
 pub struct PriorityLevelConfigurationSpec {
     /// Whether there is a limit: Limited, Exempt.
-    #[api(required, always, go = "v1.PriorityLevelEnablement", checks(Filled), discriminator)]
-    type_: String,
+    #[api(go = "v1.PriorityLevelEnablement", checks(Filled), discriminator)]
+    type_: Must<String>,
     /// The limit.
     #[api(union)]
     limited: Option<LimitedPriorityLevelConfiguration>,
@@ -49,8 +49,8 @@ pub struct LimitedPriorityLevelConfiguration {
 #[api]
 pub struct LimitResponse {
     /// Whether they wait: Queue, Reject.
-    #[api(required, always, go = "v1.LimitResponseType", checks(Filled), discriminator)]
-    type_: String,
+    #[api(go = "v1.LimitResponseType", checks(Filled), discriminator)]
+    type_: Must<String>,
     /// How they wait.
     #[api(union)]
     queuing: Option<QueuingConfiguration>,
@@ -111,20 +111,17 @@ impl Kind for PriorityLevelConfiguration {
         "prioritylevelconfiguration",
     );
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("prioritylevelconfigurations", "v1");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Type", "string", |level, _| level.spec().type_().into()),
-        Column::new("NominalConcurrencyShares", "string", |level, _| {
+        Column::text("Type", |level, _| level.spec().type_().into()),
+        Column::text("NominalConcurrencyShares", |level, _| {
             level.spec().limited().map_or(NONE.into(), |it| it.nominal_concurrency_shares().into())
         }),
-        Column::new("Queues", "string", |level, _| level.queuing(QueuingConfiguration::queues)),
-        Column::new("HandSize", "string", |level, _| {
-            level.queuing(QueuingConfiguration::hand_size)
-        }),
-        Column::new("QueueLengthLimit", "string", |level, _| {
+        Column::text("Queues", |level, _| level.queuing(QueuingConfiguration::queues)),
+        Column::text("HandSize", |level, _| level.queuing(QueuingConfiguration::hand_size)),
+        Column::text("QueueLengthLimit", |level, _| {
             level.queuing(QueuingConfiguration::queue_length_limit)
         }),
         Column::AGE,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use macros::api;
 use object::{Lens, List, ObjectMeta, Time, Value, names};
-use schema::{Column, Errors, Kind, METADATA, NameRule, Names, Path, Scope, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, NameRule, Names, Path, Scope, Subresource};
 
 use crate::{columns, rules::Rules};
 
@@ -53,18 +53,17 @@ pub struct ServerStorageVersion {
 #[api]
 pub struct StorageVersionCondition {
     /// What it is about.
-    #[api(required, always, go = "v1alpha1.StorageVersionConditionType")]
-    type_: String,
+    #[api(go = "v1alpha1.StorageVersionConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False, Unknown.
-    #[api(required, always, go = "v1alpha1.ConditionStatus")]
-    status: String,
+    #[api(go = "v1alpha1.ConditionStatus")]
+    status: Must<String>,
     /// The generation that was looked at.
     observed_generation: i64,
     /// When it last changed.
     last_transition_time: Time,
     /// Why, in a word.
-    #[api(required, always)]
-    reason: String,
+    reason: Must<String>,
     /// Why, for people.
     #[api(required)]
     message: String,
@@ -82,7 +81,6 @@ impl Kind for StorageVersion {
         "storageversion",
     );
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("storageversions", "v1alpha1");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const DEFAULT_ON: bool = false;
@@ -91,10 +89,10 @@ impl Kind for StorageVersion {
     const NAME: NameRule = wrong_name;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("CommonEncodingVersion", "string", |this, _| {
+        Column::text("CommonEncodingVersion", |this, _| {
             columns::or_unset(this.status().common_encoding_version().unwrap_or_default())
         }),
-        Column::new("StorageVersions", "string", |this, _| {
+        Column::text("StorageVersions", |this, _| {
             let versions = this.status().storage_versions().iter();
             let all: Vec<_> = versions
                 .map(|it| format!("{}={}", it.api_server_id(), it.encoding_version()))

@@ -3,8 +3,7 @@
 use macros::api;
 use object::{Condition, List, ObjectMeta, Time};
 use schema::{
-    Column, Errors, Kind, METADATA, NameRule, Names, Storage, Subresource, age, human_duration,
-    names,
+    Column, Errors, Kind, METADATA, NameRule, Names, Subresource, age, human_duration, names,
 };
 
 use super::responders::check_status;
@@ -16,8 +15,7 @@ pub struct Eviction {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is evicted.
-    #[api(required, always)]
-    spec: EvictionSpec,
+    spec: Must<EvictionSpec>,
     /// How far it has come.
     status: EvictionStatus,
 }
@@ -25,8 +23,8 @@ pub struct Eviction {
 #[api]
 pub struct EvictionSpec {
     /// What is evicted. It never changes.
-    #[api(required, always, checks(Immutable))]
-    target: EvictionTarget,
+    #[api(checks(Immutable))]
+    target: Must<EvictionTarget>,
 }
 
 #[api]
@@ -39,11 +37,11 @@ pub struct EvictionTarget {
 #[api]
 pub struct EvictionPodReference {
     /// The pod's name.
-    #[api(required, always, checks(Filled, Format("long-name")))]
-    name: String,
+    #[api(checks(Filled, Format("long-name")))]
+    name: Must<String>,
     /// The pod's number.
-    #[api(required, always, go = "types.UID", checks(Filled, Format("uuid")))]
-    uid: String,
+    #[api(go = "types.UID", checks(Filled, Format("uuid")))]
+    uid: Must<String>,
 }
 
 #[api]
@@ -68,41 +66,32 @@ pub struct EvictionStatus {
 #[api(atomic)]
 pub struct Requester {
     /// Who it is.
-    #[api(required, always, checks(Filled, Format("prefixed-label-key")))]
-    name: String,
+    #[api(checks(Filled, Format("prefixed-label-key")))]
+    name: Must<String>,
     /// What they want: Eviction, Withdrawn.
-    #[api(
-        required,
-        always,
-        go = "v1alpha1.RequesterIntent",
-        checks(Filled, Values("Eviction", "Withdrawn"))
-    )]
-    intent: String,
+    #[api(go = "v1alpha1.RequesterIntent", checks(Filled, Values("Eviction", "Withdrawn")))]
+    intent: Must<String>,
 }
 
 #[api(atomic)]
 pub struct TargetResponder {
     /// Who it is.
-    #[api(required, always, checks(Filled, Format("prefixed-label-key")))]
-    name: String,
+    #[api(checks(Filled, Format("prefixed-label-key")))]
+    name: Must<String>,
     /// When its turn is: the highest first.
     #[api(required, checks(Filled, Min(0), Max(100_000), NoModify, NoUnset))]
     priority: Option<i32>,
     /// What it does.
-    #[api(
-        required,
-        always,
-        go = "v1alpha1.ResponderStateType",
-        checks(Filled, Values("Active", "Canceled", "Completed", "Inactive", "Interrupted"))
-    )]
-    state: String,
+    #[api(go = "v1alpha1.ResponderStateType")]
+    #[api(checks(Filled, Values("Active", "Canceled", "Completed", "Inactive", "Interrupted")))]
+    state: Must<String>,
 }
 
 #[api]
 pub struct ResponderStatus {
     /// Who it is.
-    #[api(required, always, checks(Filled, Format("prefixed-label-key")))]
-    name: String,
+    #[api(checks(Filled, Format("prefixed-label-key")))]
+    name: Must<String>,
     /// When it began.
     #[api(checks(NoModify, NoUnset))]
     start_time: Option<Time>,
@@ -121,7 +110,6 @@ pub struct ResponderStatus {
 impl Kind for Eviction {
     const NAMES: Names =
         Names::new("lifecycle.k8s.io", "v1alpha1", "Eviction", "evictions", "eviction");
-    const STORAGE: Storage = Storage::new("evictions", "v1alpha1");
     const NAME: NameRule = names::long_name;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
@@ -132,32 +120,28 @@ impl Kind for Eviction {
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Target", "string", |this, _| {
+        Column::text("Target", |this, _| {
             target(this.spec().target().pod().map(EvictionPodReference::name)).0.into()
         }),
-        Column::new("Target Type", "string", |this, _| {
+        Column::text("Target Type", |this, _| {
             target(this.spec().target().pod().map(EvictionPodReference::name)).1.into()
         }),
-        Column::new("Status", "string", |this, _| {
+        Column::text("Status", |this, _| {
             progress(this.status().observed_generation(), this.status().conditions()).into()
         }),
-        Column::new("Active Responder", "string", |this, _| this.status().responder().into()),
-        Column::new("Responder Status", "string", |this, now| this.status().state(now).into()),
-        Column::new("Responder Expected Finish", "string", |this, now| {
-            this.status().finish(now).into()
-        }),
-        Column::new("Requesters", "string", |this, _| this.status().requesting().into()),
+        Column::text("Active Responder", |this, _| this.status().responder().into()),
+        Column::text("Responder Status", |this, now| this.status().state(now).into()),
+        Column::text("Responder Expected Finish", |this, now| this.status().finish(now).into()),
+        Column::text("Requesters", |this, _| this.status().requesting().into()),
         Column::AGE,
-        Column::new("Responder Heartbeat", "string", |this: &Self, now| {
+        Column::wide_text("Responder Heartbeat", |this, now| {
             let beat = this.status().active_status().and_then(ResponderStatus::heartbeat_time);
             beat.map_or(UNSET.to_owned(), |beat| format!("{} ago", age(beat, now))).into()
-        })
-        .wide(),
-        Column::new("Responder Status Message", "string", |this: &Self, _| {
+        }),
+        Column::wide_text("Responder Status Message", |this, _| {
             let message = this.status().active_status().and_then(ResponderStatus::message);
             message.map(str::trim).filter(|text| !text.is_empty()).unwrap_or(UNSET).into()
-        })
-        .wide(),
+        }),
     ];
 
     fn prepare_create(&mut self) {

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Column, Errors, Kind, METADATA, NameRule, Names, Path, Storage, Subresource, names};
+use schema::{Column, Errors, Kind, METADATA, NameRule, Names, Path, Subresource, names};
 
 use super::eviction::{progress, target};
 use crate::rules::Rules;
@@ -13,8 +13,7 @@ pub struct EvictionRequest {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// Who wants what.
-    #[api(required, always)]
-    spec: EvictionRequestSpec,
+    spec: Must<EvictionRequestSpec>,
     /// How far it has come.
     status: EvictionRequestStatus,
 }
@@ -22,19 +21,14 @@ pub struct EvictionRequest {
 #[api]
 pub struct EvictionRequestSpec {
     /// What is to be evicted. It never changes.
-    #[api(required, always, checks(Immutable))]
-    target: EvictionRequestTarget,
+    #[api(checks(Immutable))]
+    target: Must<EvictionRequestTarget>,
     /// Who asks. It never changes.
-    #[api(required, always, checks(Filled, Immutable, Format("prefixed-label-key")))]
-    requester: String,
+    #[api(checks(Filled, Immutable, Format("prefixed-label-key")))]
+    requester: Must<String>,
     /// What they want: Eviction, Withdrawn.
-    #[api(
-        required,
-        always,
-        go = "v1alpha1.EvictionRequestIntent",
-        checks(Filled, Values("Eviction", "Withdrawn"))
-    )]
-    intent: String,
+    #[api(go = "v1alpha1.EvictionRequestIntent", checks(Filled, Values("Eviction", "Withdrawn")))]
+    intent: Must<String>,
 }
 
 #[api]
@@ -47,11 +41,11 @@ pub struct EvictionRequestTarget {
 #[api]
 pub struct EvictionRequestPodReference {
     /// The pod's name.
-    #[api(required, always, checks(Filled, Format("long-name")))]
-    name: String,
+    #[api(checks(Filled, Format("long-name")))]
+    name: Must<String>,
     /// The pod's number.
-    #[api(required, always, go = "types.UID", checks(Filled, Format("uuid")))]
-    uid: String,
+    #[api(go = "types.UID", checks(Filled, Format("uuid")))]
+    uid: Must<String>,
 }
 
 #[api]
@@ -72,7 +66,6 @@ impl Kind for EvictionRequest {
         "evictionrequests",
         "evictionrequest",
     );
-    const STORAGE: Storage = Storage::new("evictionrequests", "v1alpha1");
     const NAME: NameRule = names::long_name;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
@@ -83,17 +76,17 @@ impl Kind for EvictionRequest {
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Target", "string", |this, _| {
+        Column::text("Target", |this, _| {
             target(this.spec().target().pod().map(EvictionRequestPodReference::name)).0.into()
         }),
-        Column::new("Target Type", "string", |this, _| {
+        Column::text("Target Type", |this, _| {
             target(this.spec().target().pod().map(EvictionRequestPodReference::name)).1.into()
         }),
-        Column::new("Status", "string", |this, _| {
+        Column::text("Status", |this, _| {
             progress(this.status().observed_generation(), this.status().conditions()).into()
         }),
-        Column::new("Requester", "string", |this, _| this.spec().requester().into()),
-        Column::new("Intent", "string", |this, _| this.spec().intent().into()),
+        Column::text("Requester", |this, _| this.spec().requester().into()),
+        Column::text("Intent", |this, _| this.spec().intent().into()),
         Column::AGE,
     ];
 

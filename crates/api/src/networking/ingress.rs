@@ -58,8 +58,7 @@ pub struct IngressRuleValue {
 #[api]
 pub struct HTTPIngressRuleValue {
     /// The paths, each with where it leads.
-    #[api(required, always)]
-    paths: List<HTTPIngressPath>,
+    paths: Must<List<HTTPIngressPath>>,
 }
 
 #[api]
@@ -67,17 +66,12 @@ pub struct HTTPIngressPath {
     /// The path.
     path: String,
     /// How it is compared: Exact, Prefix or ImplementationSpecific.
-    #[api(
-        tag = 3,
-        always,
-        go = "v1.PathType",
-        required,
-        values("Exact", "ImplementationSpecific", "Prefix")
-    )]
+    #[api(tag = 3, always, go = "v1.PathType", required)]
+    #[api(values("Exact", "ImplementationSpecific", "Prefix"))]
     path_type: Option<String>,
     /// Where requests go.
-    #[api(tag = 2, required, always)]
-    backend: IngressBackend,
+    #[api(tag = 2)]
+    backend: Must<IngressBackend>,
 }
 
 #[api]
@@ -93,8 +87,7 @@ pub struct IngressBackend {
 #[api]
 pub struct IngressServiceBackend {
     /// The name of the service.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The port of the service.
     port: ServiceBackendPort,
 }
@@ -133,11 +126,10 @@ pub struct IngressLoadBalancerIngress {
 #[api]
 pub struct IngressPortStatus {
     /// The number of the port.
-    #[api(required, always)]
-    port: i32,
+    port: Must<i32>,
     /// TCP, UDP or SCTP.
-    #[api(required, always, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
-    protocol: String,
+    #[api(go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
+    protocol: Must<String>,
     /// What is wrong with the port.
     error: Option<String>,
 }
@@ -150,12 +142,12 @@ impl Kind for Ingress {
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Ingress")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Class", "string", |this, _| {
+        Column::text("Class", |this, _| {
             this.spec().ingress_class_name().unwrap_or(columns::NONE).into()
         }),
-        Column::new("Hosts", "string", |this, _| this.hosts().into()),
-        Column::new("Address", "string", |this, _| this.addresses().into()),
-        Column::new("Ports", "string", |this, _| {
+        Column::text("Hosts", |this, _| this.hosts().into()),
+        Column::text("Address", |this, _| this.addresses().into()),
+        Column::text("Ports", |this, _| {
             if this.spec().tls().is_empty() { "80".into() } else { "80, 443".into() }
         }),
         Column::AGE,

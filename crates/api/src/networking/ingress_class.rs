@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{ObjectMeta, names};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use crate::{columns, rules::Rules};
 
@@ -28,11 +28,9 @@ pub struct IngressClassParametersReference {
     /// The group of the kind; empty for the core group.
     api_group: Option<String>,
     /// The kind of the object.
-    #[api(required, always)]
-    kind: String,
+    kind: Must<String>,
     /// The name of the object.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Cluster or Namespace.
     scope: Option<String>,
     /// The namespace of the object.
@@ -43,12 +41,11 @@ impl Kind for IngressClass {
     const NAMES: Names =
         Names::new("networking.k8s.io", "v1", "IngressClass", "ingressclasses", "ingressclass");
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("ingressclasses", "v1");
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column { cell: |class: &Self, _| class.shown_name().into(), ..Column::NAME },
-        Column::new("Controller", "string", |class, _| class.spec().controller().into()),
-        Column::new("Parameters", "string", |class, _| class.shown_parameters().into()),
+        Column::text("Controller", |class, _| class.spec().controller().into()),
+        Column::text("Parameters", |class, _| class.shown_parameters().into()),
         Column::AGE,
     ];
 

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{ObjectMeta, Value};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, Storage};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope};
 
 use crate::{columns, rules::Rules};
 
@@ -42,9 +42,8 @@ impl Kind for IPAddress {
         Names::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", "ipaddress")
             .short(&["ip"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("ipaddresses", "v1");
     const COLUMNS: &'static [Column<Self>] =
-        &[Column::NAME, Column::new("ParentRef", "string", |address, _| address.parent().into())];
+        &[Column::NAME, Column::text("ParentRef", |address, _| address.parent().into())];
     const NAME: NameRule = |name, _| object::names::ip(name);
 
     fn validate(&self, errs: &mut Errors) {

@@ -3,7 +3,7 @@
 use crate::{advice::Advice, columns, rules::Rules};
 use macros::api;
 use object::{IntOrString, LabelSelector, List, ObjectMeta, Value, names};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Warnings};
+use schema::{Column, Errors, Kind, Names, Path, Warnings};
 
 /// Which traffic may reach and leave pods.
 #[api]
@@ -60,8 +60,7 @@ pub struct NetworkPolicyPeer {
 #[api]
 pub struct IPBlock {
     /// The range of addresses.
-    #[api(required, always)]
-    cidr: String,
+    cidr: Must<String>,
     /// The ranges within it that are left out.
     except: List<String>,
 }
@@ -78,11 +77,10 @@ impl Kind for NetworkPolicy {
     const NAMES: Names =
         Names::new("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", "networkpolicy")
             .short(&["netpol"]);
-    const STORAGE: Storage = Storage::new("networkpolicies", "v1");
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Pod-Selector", "string", |policy, _| {
+        Column::text("Pod-Selector", |policy, _| {
             columns::selector(Some(policy.spec().pod_selector()))
         }),
         Column::AGE,

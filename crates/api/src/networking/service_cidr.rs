@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta, Value, names};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource};
 
 use crate::{columns, shown::shown};
 
@@ -34,14 +34,11 @@ impl Kind for ServiceCIDR {
     const NAMES: Names =
         Names::new("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", "servicecidr");
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("servicecidrs", "v1");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ServiceCIDR")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("CIDRs", "string", |range, _| {
-            columns::join(range.spec().cidrs().iter()).into()
-        }),
+        Column::text("CIDRs", |range, _| columns::join(range.spec().cidrs().iter()).into()),
         Column::AGE,
     ];
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{Lens, List, Map, ObjectMeta, Quantity};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage, check_labels};
+use schema::{Column, Errors, Kind, Names, Path, Scope, check_labels};
 
 use crate::{
     core::{ResourceRequirements, Toleration, toleration::check_tolerations},
@@ -17,8 +17,8 @@ pub struct RuntimeClass {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What the container runtime calls it. It never changes.
-    #[api(required, always, checks(Format("short-name"), Immutable, Filled))]
-    handler: String,
+    #[api(checks(Format("short-name"), Immutable, Filled))]
+    handler: Must<String>,
     /// What a pod costs besides its containers.
     overhead: Option<Overhead>,
     /// The nodes that offer it.
@@ -45,16 +45,12 @@ impl Kind for RuntimeClass {
     const NAMES: Names =
         Names::new("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass");
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("runtimeclasses", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;
 
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("Handler", "string", |class, _| class.handler().into()),
-        Column::AGE,
-    ];
+    const COLUMNS: &'static [Column<Self>] =
+        &[Column::NAME, Column::text("Handler", |class, _| class.handler().into()), Column::AGE];
 
     fn validate(&self, errs: &mut Errors) {
         if let Some(overhead) = self.overhead() {

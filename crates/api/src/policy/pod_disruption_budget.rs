@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, IntOrString, LabelSelector, List, Map, ObjectMeta, Time, Value};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, Subresource, names};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Subresource, names};
 
 use crate::{
     apps::workload::{check_not_more, check_share},
@@ -65,15 +65,14 @@ impl Kind for PodDisruptionBudget {
         "poddisruptionbudget",
     )
     .short(&["pdb"]);
-    const STORAGE: Storage = Storage::new("poddisruptionbudgets", "v1");
     const BLIND_UPDATES: bool = false;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PodDisruptionBudget")];
     const NAME: NameRule = names::path_segment;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Min Available", "string", |budget, _| cell(budget.spec().min_available())),
-        Column::new("Max Unavailable", "string", |budget, _| cell(budget.spec().max_unavailable())),
+        Column::text("Min Available", |budget, _| cell(budget.spec().min_available())),
+        Column::text("Max Unavailable", |budget, _| cell(budget.spec().max_unavailable())),
         Column::new("Allowed Disruptions", "integer", |budget, _| {
             budget.status().disruptions_allowed().into()
         }),

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{LabelSelector, Lens, List, ObjectMeta, Value, selector::Selector};
-use schema::{Errors, Kind, NameRule, Names, Path, Scope, Storage, names};
+use schema::{Errors, Kind, NameRule, Names, Path, Scope, names};
 
 use crate::rules::Rules;
 
@@ -30,7 +30,6 @@ impl Kind for ClusterRole {
     const NAMES: Names =
         Names::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", "clusterrole");
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("clusterroles", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
 

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, Storage, names};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, names};
 
 use super::{RoleRef, Subject};
 
@@ -14,8 +14,7 @@ pub struct ClusterRoleBinding {
     /// Who gets the role.
     subjects: List<Subject>,
     /// The role.
-    #[api(required, always)]
-    role_ref: RoleRef,
+    role_ref: Must<RoleRef>,
 }
 
 impl Kind for ClusterRoleBinding {
@@ -27,20 +26,17 @@ impl Kind for ClusterRoleBinding {
         "clusterrolebinding",
     );
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("clusterrolebindings", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Role", "string", |binding, _| binding.role_ref().cell()),
+        Column::text("Role", |binding, _| binding.role_ref().cell()),
         Column::AGE,
-        Column::new("Users", "string", |it: &Self, _| Subject::cell(it.subjects(), "User")).wide(),
-        Column::new("Groups", "string", |it: &Self, _| Subject::cell(it.subjects(), "Group"))
-            .wide(),
-        Column::new("ServiceAccounts", "string", |binding: &Self, _| {
+        Column::wide_text("Users", |it, _| Subject::cell(it.subjects(), "User")),
+        Column::wide_text("Groups", |it, _| Subject::cell(it.subjects(), "Group")),
+        Column::wide_text("ServiceAccounts", |binding, _| {
             Subject::cell(binding.subjects(), "ServiceAccount")
-        })
-        .wide(),
+        }),
     ];
 
     fn validate(&self, errs: &mut Errors) {

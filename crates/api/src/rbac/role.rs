@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta, Value};
-use schema::{Errors, Kind, NameRule, Names, Path, Storage, names};
+use schema::{Errors, Kind, NameRule, Names, Path, names};
 
 /// Rights in one namespace.
 #[api]
@@ -17,8 +17,7 @@ pub struct Role {
 #[api]
 pub struct PolicyRule {
     /// What may be done; * is everything.
-    #[api(required, always)]
-    verbs: List<String>,
+    verbs: Must<List<String>>,
     /// Of which groups; "" is the core group.
     api_groups: List<String>,
     /// To which resources.
@@ -32,7 +31,6 @@ pub struct PolicyRule {
 
 impl Kind for Role {
     const NAMES: Names = Names::new("rbac.authorization.k8s.io", "v1", "Role", "roles", "role");
-    const STORAGE: Storage = Storage::new("roles", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
 

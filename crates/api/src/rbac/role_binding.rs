@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta, Value};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage, names};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, names};
 
 use crate::rules::{Rules, go_struct};
 
@@ -17,20 +17,17 @@ pub struct RoleBinding {
     /// Who gets the role.
     subjects: List<Subject>,
     /// The role.
-    #[api(required, always)]
-    role_ref: RoleRef,
+    role_ref: Must<RoleRef>,
 }
 
 #[api(atomic)]
 pub struct Subject {
     /// User, Group or ServiceAccount.
-    #[api(required, always)]
-    kind: String,
+    kind: Must<String>,
     /// The group of the kind; empty for accounts.
     api_group: String,
     /// The name.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The namespace of an account.
     namespace: String,
 }
@@ -41,30 +38,25 @@ pub struct RoleRef {
     #[api(always, default = "rbac.authorization.k8s.io", implied)]
     api_group: String,
     /// Role or ClusterRole.
-    #[api(required, always)]
-    kind: String,
+    kind: Must<String>,
     /// The name of the role.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
 }
 
 impl Kind for RoleBinding {
     const NAMES: Names =
         Names::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", "rolebinding");
-    const STORAGE: Storage = Storage::new("rolebindings", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Role", "string", |binding, _| binding.role_ref().cell()),
+        Column::text("Role", |binding, _| binding.role_ref().cell()),
         Column::AGE,
-        Column::new("Users", "string", |it: &Self, _| Subject::cell(it.subjects(), "User")).wide(),
-        Column::new("Groups", "string", |it: &Self, _| Subject::cell(it.subjects(), "Group"))
-            .wide(),
-        Column::new("ServiceAccounts", "string", |binding: &Self, _| {
+        Column::wide_text("Users", |it, _| Subject::cell(it.subjects(), "User")),
+        Column::wide_text("Groups", |it, _| Subject::cell(it.subjects(), "Group")),
+        Column::wide_text("ServiceAccounts", |binding, _| {
             Subject::cell(binding.subjects(), "ServiceAccount")
-        })
-        .wide(),
+        }),
     ];
 
     fn validate(&self, errs: &mut Errors) {

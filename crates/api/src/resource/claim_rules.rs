@@ -234,7 +234,7 @@ fn check_object(value: &Value, at: &Path, errs: &mut Errors) {
         errs.required(at, "");
     } else if to_json(value).len() > MAX_PARAMETERS {
         errs.too_long(at, MAX_PARAMETERS);
-    } else if !value.is_object() {
+    } else if !value.unpacked().is_object() {
         errs.invalid(at, "<value omitted>", "must be a valid JSON object");
     }
 }

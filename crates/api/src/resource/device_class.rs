@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, Storage, names};
+use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, names};
 
 use super::{DeviceConfiguration, DeviceSelector};
 
@@ -40,7 +40,6 @@ impl Kind for DeviceClass {
     const NAMES: Names =
         Names::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", "deviceclass");
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("deviceclasses", "v1");
     const SHOWS_DELETED: bool = true;
     const NAME: NameRule = names::long_name;
 

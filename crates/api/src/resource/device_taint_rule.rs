@@ -15,8 +15,7 @@ pub struct DeviceTaintRule {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// Which devices, and what taint.
-    #[api(required, always)]
-    spec: DeviceTaintRuleSpec,
+    spec: Must<DeviceTaintRuleSpec>,
     /// How far it has come.
     status: DeviceTaintRuleStatus,
 }
@@ -64,10 +63,10 @@ impl Kind for DeviceTaintRule {
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Key", "string", |rule, _| rule.spec().taint().key().into()),
-        Column::new("Value", "string", |rule, _| rule.spec().taint().value().into()),
-        Column::new("Effect", "string", |rule, _| rule.spec().taint().effect().into()),
-        Column::new("TimeAdded", "string", |rule, now| {
+        Column::text("Key", |rule, _| rule.spec().taint().key().into()),
+        Column::text("Value", |rule, _| rule.spec().taint().value().into()),
+        Column::text("Effect", |rule, _| rule.spec().taint().effect().into()),
+        Column::text("TimeAdded", |rule, now| {
             rule.spec().taint().time_added().map_or(String::new(), |time| age(time, now)).into()
         }),
         Column::AGE,

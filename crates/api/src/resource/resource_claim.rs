@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, Map, ObjectMeta, Quantity, Time, Value};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Subresource};
 
 use super::claim_rules::check_status;
 use crate::core::NodeSelector;
@@ -42,8 +42,7 @@ pub struct DeviceClaim {
 #[api]
 pub struct DeviceRequest {
     /// What the request is called.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The one thing that is asked for.
     exactly: Option<ExactDeviceRequest>,
     /// Alternatives, the best first.
@@ -54,17 +53,13 @@ pub struct DeviceRequest {
 #[api]
 pub struct ExactDeviceRequest {
     /// The class that the devices must be of.
-    #[api(required, always)]
-    device_class_name: String,
+    device_class_name: Must<String>,
     /// What devices must fulfil to be chosen.
     #[api(checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// Whether some devices are wanted, or all: ExactCount, All.
-    #[api(
-        go = "$.DeviceAllocationMode",
-        checks(Values("All", "ExactCount")),
-        values("All", "ExactCount")
-    )]
+    #[api(go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
+    #[api(values("All", "ExactCount"))]
     allocation_mode: String,
     /// How many devices are wanted.
     count: i64,
@@ -96,23 +91,17 @@ pub struct DeviceSelector {
 #[api]
 pub struct CELDeviceSelector {
     /// What must be true of a device.
-    #[api(required, always)]
-    expression: String,
+    expression: Must<String>,
 }
 
 #[api]
 pub struct DeviceDerivedAttribute {
     /// The property's name.
-    #[api(
-        required,
-        always,
-        go = "$.FullyQualifiedName",
-        checks(Filled, Format("resource-fully-qualified-name"))
-    )]
-    name: String,
+    #[api(go = "$.FullyQualifiedName", checks(Filled, Format("resource-fully-qualified-name")))]
+    name: Must<String>,
     /// How it is computed.
-    #[api(required, always, checks(Filled))]
-    expression: String,
+    #[api(checks(Filled))]
+    expression: Must<String>,
 }
 
 #[api]
@@ -121,21 +110,14 @@ pub struct DeviceToleration {
     #[api(checks(Format("label-key")))]
     key: String,
     /// How the value is compared: Equal, Exists.
-    #[api(
-        default = "Equal",
-        go = "$.DeviceTolerationOperator",
-        checks(Values("Equal", "Exists")),
-        values("Equal", "Exists")
-    )]
+    #[api(default = "Equal", go = "$.DeviceTolerationOperator", checks(Values("Equal", "Exists")))]
+    #[api(values("Equal", "Exists"))]
     operator: String,
     /// The value of the taint.
     value: String,
     /// The effect of the taint; empty: all.
-    #[api(
-        go = "$.DeviceTaintEffect",
-        checks(Values("NoExecute", "NoSchedule", "None")),
-        values("NoExecute", "NoSchedule", "None")
-    )]
+    #[api(go = "$.DeviceTaintEffect", checks(Values("NoExecute", "NoSchedule", "None")))]
+    #[api(values("NoExecute", "NoSchedule", "None"))]
     effect: String,
     /// How long a taint that evicts is tolerated.
     toleration_seconds: Option<i64>,
@@ -144,20 +126,16 @@ pub struct DeviceToleration {
 #[api]
 pub struct DeviceSubRequest {
     /// What the alternative is called.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The class that the devices must be of.
-    #[api(required, always, checks(Filled, Format("long-name")))]
-    device_class_name: String,
+    #[api(checks(Filled, Format("long-name")))]
+    device_class_name: Must<String>,
     /// What devices must fulfil to be chosen.
     #[api(checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,
     /// Whether some devices are wanted, or all: ExactCount, All.
-    #[api(
-        go = "$.DeviceAllocationMode",
-        checks(Values("All", "ExactCount")),
-        values("All", "ExactCount")
-    )]
+    #[api(go = "$.DeviceAllocationMode", checks(Values("All", "ExactCount")))]
+    #[api(values("All", "ExactCount"))]
     allocation_mode: String,
     /// How many devices are wanted.
     count: i64,
@@ -180,11 +158,8 @@ pub struct DeviceConstraint {
     #[api(go = "$.FullyQualifiedName", checks(Format("resource-fully-qualified-name")))]
     match_attribute: Option<String>,
     /// A property that no two devices may have alike.
-    #[api(
-        go = "$.FullyQualifiedName",
-        gate = "DRAConsumableCapacity",
-        checks(Format("resource-fully-qualified-name"))
-    )]
+    #[api(go = "$.FullyQualifiedName", gate = "DRAConsumableCapacity")]
+    #[api(checks(Format("resource-fully-qualified-name")))]
     distinct_attribute: Option<String>,
 }
 
@@ -207,11 +182,11 @@ pub struct DeviceConfiguration {
 #[api]
 pub struct OpaqueDeviceConfiguration {
     /// The driver that it is for.
-    #[api(required, always, checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
-    driver: String,
+    #[api(checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
+    driver: Must<String>,
     /// What the driver is told.
-    #[api(required, always)]
-    parameters: Value,
+    #[api(raw)]
+    parameters: Must<Value>,
 }
 
 #[api]
@@ -223,11 +198,8 @@ pub struct ResourceClaimStatus {
     #[api(keys("uid"), merge, merge_key = "uid", checks(MaxItems(256), UniqueBy("uid")))]
     reserved_for: List<ResourceClaimConsumerReference>,
     /// How the devices are.
-    #[api(
-        tag = 4,
-        keys("driver", "device", "pool", "shareID"),
-        checks(UniqueBy("driver", "device", "pool", "shareID"))
-    )]
+    #[api(tag = 4, keys("driver", "device", "pool", "shareID"))]
+    #[api(checks(UniqueBy("driver", "device", "pool", "shareID")))]
     devices: List<AllocatedDeviceStatus>,
 }
 
@@ -236,14 +208,13 @@ pub struct ResourceClaimConsumerReference {
     /// The group of its resource.
     api_group: String,
     /// Its resource: pods.
-    #[api(tag = 3, required, always)]
-    resource: String,
+    #[api(tag = 3)]
+    resource: Must<String>,
     /// Its name.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Its number.
-    #[api(required, always, go = "types.UID")]
-    uid: String,
+    #[api(go = "types.UID")]
+    uid: Must<String>,
 }
 
 #[api]
@@ -271,17 +242,15 @@ pub struct DeviceAllocationResult {
 #[api]
 pub struct DeviceRequestAllocationResult {
     /// The request that it fulfils.
-    #[api(required, always)]
-    request: String,
+    request: Must<String>,
     /// The driver.
-    #[api(required, always, checks(Format("long-name-caseless"), Filled, MaxLength(63)))]
-    driver: String,
+    #[api(checks(Format("long-name-caseless"), Filled, MaxLength(63)))]
+    driver: Must<String>,
     /// The pool.
-    #[api(required, always, checks(Filled, Format("resource-pool-name")))]
-    pool: String,
+    #[api(checks(Filled, Format("resource-pool-name")))]
+    pool: Must<String>,
     /// The device.
-    #[api(required, always)]
-    device: String,
+    device: Must<String>,
     /// Whether it is only looked at.
     admin_access: Option<bool>,
     /// The taints that did not matter.
@@ -293,38 +262,25 @@ pub struct DeviceRequestAllocationResult {
     #[api(gate = "DRADeviceBindingConditions", checks(MaxItems(4)))]
     binding_failure_conditions: List<String>,
     /// The part of a device that is shared.
-    #[api(
-        name = "shareID",
-        go = "types.UID",
-        gate = "DRAConsumableCapacity",
-        checks(Format("uuid"))
-    )]
+    #[api(name = "shareID", go = "types.UID", gate = "DRAConsumableCapacity")]
+    #[api(checks(Format("uuid")))]
     share_id: Option<String>,
     /// How much of the device it takes.
     #[api(go = "map[$.QualifiedName]resource.Quantity", gate = "DRAConsumableCapacity")]
     consumed_capacity: Map<Quantity>,
     /// What the kubelet need not ask the driver to do.
-    #[api(
-        set,
-        go = "[]$.SkipNodeOperation",
-        gate = "DRAOptionalNodeOperations",
-        checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources"))),
-        values("*", "NodePrepareResources", "NodeUnprepareResources")
-    )]
+    #[api(set, go = "[]$.SkipNodeOperation", gate = "DRAOptionalNodeOperations")]
+    #[api(checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources"))))]
+    #[api(values("*", "NodePrepareResources", "NodeUnprepareResources"))]
     skip_node_operations: List<String>,
 }
 
 #[api]
 pub struct DeviceAllocationConfiguration {
     /// Who wants it: FromClass, FromClaim.
-    #[api(
-        required,
-        always,
-        go = "$.AllocationConfigSource",
-        checks(Filled, Values("FromClaim", "FromClass")),
-        values("FromClaim", "FromClass")
-    )]
-    source: String,
+    #[api(go = "$.AllocationConfigSource", checks(Filled, Values("FromClaim", "FromClass")))]
+    #[api(values("FromClaim", "FromClass"))]
+    source: Must<String>,
     /// The requests that are concerned; none: all.
     #[api(checks(MaxItems(32), Unique))]
     requests: List<String>,
@@ -336,14 +292,11 @@ pub struct DeviceAllocationConfiguration {
 #[api]
 pub struct AllocatedDeviceStatus {
     /// The driver.
-    #[api(required, always)]
-    driver: String,
+    driver: Must<String>,
     /// The pool.
-    #[api(required, always)]
-    pool: String,
+    pool: Must<String>,
     /// The device.
-    #[api(required, always)]
-    device: String,
+    device: Must<String>,
     /// The part of a device that is shared.
     #[api(tag = 7, name = "shareID", gate = "DRAConsumableCapacity", checks(Format("uuid")))]
     share_id: Option<String>,
@@ -351,6 +304,7 @@ pub struct AllocatedDeviceStatus {
     #[api(tag = 4, keys("type"), always)]
     conditions: List<Condition>,
     /// What else the driver says.
+    #[api(raw)]
     data: Option<Value>,
     /// How the device is seen in the network.
     network_data: Option<NetworkDeviceData>,
@@ -372,16 +326,12 @@ pub struct NetworkDeviceData {
 impl Kind for ResourceClaim {
     const NAMES: Names =
         Names::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", "resourceclaim");
-    const STORAGE: Storage = Storage::new("resourceclaims", "v1");
     const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceClaim")];
 
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column::NAME,
-        Column::new("State", "string", |claim, _| claim.state().into()),
-        Column::AGE,
-    ];
+    const COLUMNS: &'static [Column<Self>] =
+        &[Column::NAME, Column::text("State", |claim, _| claim.state().into()), Column::AGE];
 
     fn default_fields(&mut self) {
         self.spec_mut().default_fields();

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Column, Errors, Kind, Names, Path, Storage};
+use schema::{Column, Errors, Kind, Names, Path};
 
 use super::ResourceClaimSpec;
 use crate::{core::volume::sources::check_template_meta, shown::shown};
@@ -34,7 +34,6 @@ impl Kind for ResourceClaimTemplate {
         "resourceclaimtemplates",
         "resourceclaimtemplate",
     );
-    const STORAGE: Storage = Storage::new("resourceclaimtemplates", "v1");
     const SHOWS_DELETED: bool = true;
 
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];

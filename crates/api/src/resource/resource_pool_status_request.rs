@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta, Quantity, Value, count};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource, age};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource, age};
 
 use crate::{columns::NONE, rules::Rules, shown::shown_or_null};
 
@@ -13,8 +13,8 @@ pub struct ResourcePoolStatusRequest {
     #[api(required)]
     metadata: ObjectMeta,
     /// The question. It never changes.
-    #[api(required, always, checks(Immutable))]
-    spec: ResourcePoolStatusRequestSpec,
+    #[api(checks(Immutable))]
+    spec: Must<ResourcePoolStatusRequestSpec>,
     /// The answer.
     status: Option<ResourcePoolStatusRequestStatus>,
 }
@@ -22,8 +22,8 @@ pub struct ResourcePoolStatusRequest {
 #[api]
 pub struct ResourcePoolStatusRequestSpec {
     /// The driver.
-    #[api(required, always, checks(Filled, Format("long-name-caseless")))]
-    driver: String,
+    #[api(checks(Filled, Format("long-name-caseless")))]
+    driver: Must<String>,
     /// The pool; absent: all.
     #[api(checks(Format("resource-pool-name")))]
     pool_name: Option<String>,
@@ -57,8 +57,8 @@ pub struct PoolStatus {
     #[api(required, checks(Filled, Format("resource-pool-name")))]
     pool_name: String,
     /// Which state of the pool this is.
-    #[api(tag = 9, required, always, checks(Filled, Min(0)))]
-    generation: i64,
+    #[api(tag = 9, checks(Filled, Min(0)))]
+    generation: Must<i64>,
     /// How many slices it has.
     #[api(tag = 8, checks(Min(1)))]
     resource_slice_count: Option<i32>,
@@ -142,7 +142,6 @@ impl Kind for ResourcePoolStatusRequest {
         "resourcepoolstatusrequest",
     );
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("resourcepoolstatusrequests", "v1alpha3");
     const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
@@ -152,20 +151,20 @@ impl Kind for ResourcePoolStatusRequest {
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Driver", "string", |this, _| this.spec().driver().into()),
-        Column::new("Total", "string", |this, _| this.sum(PoolStatus::total_devices)),
-        Column::new("Available", "string", |this, _| this.sum(PoolStatus::available_devices)),
-        Column::new("Allocated", "string", |this, _| this.sum(PoolStatus::allocated_devices)),
-        Column::new("Unavailable", "string", |this, _| this.sum(PoolStatus::unavailable_devices)),
-        Column::new("Errors", "string", |this, _| {
+        Column::text("Driver", |this, _| this.spec().driver().into()),
+        Column::text("Total", |this, _| this.sum(PoolStatus::total_devices)),
+        Column::text("Available", |this, _| this.sum(PoolStatus::available_devices)),
+        Column::text("Allocated", |this, _| this.sum(PoolStatus::allocated_devices)),
+        Column::text("Unavailable", |this, _| this.sum(PoolStatus::unavailable_devices)),
+        Column::text("Errors", |this, _| {
             this.sum(|pool| Some(i32::from(pool.validation_error().is_some())))
         }),
         Column::new("Pools", "integer", |this, _| {
             let pools = this.status().and_then(ResourcePoolStatusRequestStatus::pool_count);
             pools.unwrap_or_default().into()
         }),
-        Column::new("Status", "string", |this, _| this.state().into()),
-        Column::new("Completed", "string", |this, now| match this.holds("Complete") {
+        Column::text("Status", |this, _| this.state().into()),
+        Column::text("Completed", |this, now| match this.holds("Complete") {
             Some(condition) => age(condition.last_transition_time(), now).into(),
             None => NONE.into(),
         }),

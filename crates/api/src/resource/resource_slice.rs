@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Time};
-use schema::{Column, Errors, Index, Kind, Names, Path, Scope, Storage, Warnings, Writer};
+use schema::{Column, Errors, Index, Kind, Names, Path, Scope, Warnings, Writer};
 
 use crate::{core::NodeSelector, generation};
 
@@ -12,18 +12,15 @@ pub struct ResourceSlice {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The devices, and where they can be used.
-    #[api(required, always)]
-    spec: ResourceSliceSpec,
+    spec: Must<ResourceSliceSpec>,
 }
 
 #[api]
 pub struct ResourceSliceSpec {
     /// The driver that offers the devices. It never changes.
-    #[api(required, always)]
-    driver: String,
+    driver: Must<String>,
     /// The pool that the devices belong to.
-    #[api(required, always)]
-    pool: ResourcePool,
+    pool: Must<ResourcePool>,
     /// The node that has the devices. It never changes.
     node_name: Option<String>,
     /// The nodes that can use the devices.
@@ -39,28 +36,21 @@ pub struct ResourceSliceSpec {
     #[api(gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
     shared_counters: List<CounterSet>,
     /// The property that tells kinds of partitions apart.
-    #[api(
-        go = "$.FullyQualifiedName",
-        gate = "DRAPartitionableDevicesType",
-        checks(Format("resource-fully-qualified-name"))
-    )]
+    #[api(go = "$.FullyQualifiedName", gate = "DRAPartitionableDevicesType")]
+    #[api(checks(Format("resource-fully-qualified-name")))]
     partition_type_attribute: Option<String>,
     /// What the kubelet need not ask the driver to do.
-    #[api(
-        set,
-        go = "[]$.SkipNodeOperation",
-        gate = "DRAOptionalNodeOperations",
-        checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources"))),
-        values("*", "NodePrepareResources", "NodeUnprepareResources")
-    )]
+    #[api(set, go = "[]$.SkipNodeOperation", gate = "DRAOptionalNodeOperations")]
+    #[api(checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources"))))]
+    #[api(values("*", "NodePrepareResources", "NodeUnprepareResources"))]
     skip_node_operations: List<String>,
 }
 
 #[api]
 pub struct CounterSet {
     /// What the counters are called together.
-    #[api(required, always, checks(Filled, Format("short-name")))]
-    name: String,
+    #[api(checks(Filled, Format("short-name")))]
+    name: Must<String>,
     /// The counters.
     #[api(required, checks(Filled, EachKey(Format("short-name"))))]
     counters: Map<Counter>,
@@ -69,28 +59,23 @@ pub struct CounterSet {
 #[api]
 pub struct Counter {
     /// How much there is.
-    #[api(required, always)]
-    value: Quantity,
+    value: Must<Quantity>,
 }
 
 #[api]
 pub struct ResourcePool {
     /// The pool's name.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Which state of the pool this is: the highest counts.
-    #[api(required, always)]
-    generation: i64,
+    generation: Must<i64>,
     /// How many slices the pool has in that state.
-    #[api(required, always)]
-    resource_slice_count: i64,
+    resource_slice_count: Must<i64>,
 }
 
 #[api]
 pub struct Device {
     /// What the device is called in its pool.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Properties by name.
     #[api(go = "map[$.QualifiedName]$.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
@@ -124,11 +109,8 @@ pub struct Device {
     #[api(gate = "DRAConsumableCapacity")]
     allow_multiple_allocations: Option<bool>,
     /// What it takes of the node's own resources.
-    #[api(
-        tag = 14,
-        go = "map[v1.ResourceName]$.NodeAllocatableResource",
-        gate = "DRANodeAllocatableResources"
-    )]
+    #[api(tag = 14, go = "map[v1.ResourceName]$.NodeAllocatableResource")]
+    #[api(gate = "DRANodeAllocatableResources")]
     node_allocatable_resources: Map<NodeAllocatableResource>,
 }
 
@@ -164,24 +146,21 @@ pub struct NodeAllocatableOverhead {
 #[api]
 pub struct DeviceCounterConsumption {
     /// The counters.
-    #[api(required, always, checks(Filled, Format("short-name")))]
-    counter_set: String,
+    #[api(checks(Filled, Format("short-name")))]
+    counter_set: Must<String>,
     /// How much of each.
     #[api(required, checks(Filled, EachKey(Format("short-name"))))]
     counters: Map<Counter>,
     /// What devices must have in common to be used together.
-    #[api(
-        gate = "DRADeviceCompatibilityGroups",
-        checks(MaxItems(2), Each(Format("short-name")), Unique)
-    )]
+    #[api(gate = "DRADeviceCompatibilityGroups")]
+    #[api(checks(MaxItems(2), Each(Format("short-name")), Unique))]
     compatibility_groups: List<String>,
 }
 
 #[api]
 pub struct DeviceCapacity {
     /// How much there is.
-    #[api(required, always)]
-    value: Quantity,
+    value: Must<Quantity>,
     /// How much may be asked for.
     #[api(gate = "DRAConsumableCapacity")]
     request_policy: Option<CapacityRequestPolicy>,
@@ -240,19 +219,13 @@ pub struct DeviceAttribute {
 #[api]
 pub struct DeviceTaint {
     /// What the taint is called.
-    #[api(required, always)]
-    key: String,
+    key: Must<String>,
     /// Its value.
     value: String,
     /// What it does: NoSchedule, NoExecute, None.
-    #[api(
-        required,
-        always,
-        go = "$.DeviceTaintEffect",
-        checks(Filled, Values("NoExecute", "NoSchedule", "None")),
-        values("NoExecute", "NoSchedule", "None")
-    )]
-    effect: String,
+    #[api(go = "$.DeviceTaintEffect", checks(Filled, Values("NoExecute", "NoSchedule", "None")))]
+    #[api(values("NoExecute", "NoSchedule", "None"))]
+    effect: Must<String>,
     /// Since when it is there.
     time_added: Option<Time>,
 }
@@ -261,17 +234,14 @@ impl Kind for ResourceSlice {
     const NAMES: Names =
         Names::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", "resourceslice");
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("resourceslices", "v1");
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Node", "string", |slice, _| {
-            slice.spec().node_name().unwrap_or_default().into()
-        }),
-        Column::new("Driver", "string", |slice, _| slice.spec().driver().into()),
-        Column::new("Pool", "string", |slice, _| slice.spec().pool().name().into()),
+        Column::text("Node", |slice, _| slice.spec().node_name().unwrap_or_default().into()),
+        Column::text("Driver", |slice, _| slice.spec().driver().into()),
+        Column::text("Pool", |slice, _| slice.spec().pool().name().into()),
         Column::AGE,
     ];
     const INDEXES: &'static [Index<Self>] = &[

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Subresource};
 
 use super::{
     CompositeDisruptionMode, CompositePodGroupSchedulingConstraints,
@@ -16,8 +16,7 @@ pub struct CompositePodGroup {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// How. It never changes.
-    #[api(required, always)]
-    spec: CompositePodGroupSpec,
+    spec: Must<CompositePodGroupSpec>,
     /// How far it has come.
     status: CompositePodGroupStatus,
 }
@@ -31,8 +30,8 @@ pub struct CompositePodGroupSpec {
     #[api(required, checks(Filled, Immutable))]
     workload_ref: Option<WorkloadReference>,
     /// How the pods are scheduled.
-    #[api(required, always, checks(Immutable))]
-    scheduling_policy: CompositePodGroupSchedulingPolicy,
+    #[api(checks(Immutable))]
+    scheduling_policy: Must<CompositePodGroupSchedulingPolicy>,
     /// Where the pods must be, together.
     #[api(checks(Immutable))]
     scheduling_constraints: Option<CompositePodGroupSchedulingConstraints>,
@@ -46,11 +45,8 @@ pub struct CompositePodGroupSpec {
     #[api(checks(Immutable, Max(1_000_000_000)))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
-    #[api(
-        go = "$.PreemptionPolicy",
-        gate = "PodGroupPreemptionPolicy",
-        checks(Immutable, Values("Never", "PreemptLowerPriority"))
-    )]
+    #[api(go = "$.PreemptionPolicy", gate = "PodGroupPreemptionPolicy")]
+    #[api(checks(Immutable, Values("Never", "PreemptLowerPriority")))]
     preemption_policy: Option<String>,
 }
 
@@ -69,7 +65,6 @@ impl Kind for CompositePodGroup {
         "compositepodgroups",
         "compositepodgroup",
     );
-    const STORAGE: Storage = Storage::new("compositepodgroups", "v1alpha3");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GATE: Option<&str> = Some("CompositePodGroup");
@@ -78,10 +73,10 @@ impl Kind for CompositePodGroup {
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Policy", "string", |group, _| {
+        Column::text("Policy", |group, _| {
             if group.spec().scheduling_policy().gang().is_some() { "Gang" } else { "Basic" }.into()
         }),
-        Column::new("Workload", "string", |group, _| {
+        Column::text("Workload", |group, _| {
             group.spec().workload_ref().map_or(NONE, WorkloadReference::workload_name).into()
         }),
         Column::AGE,

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Condition, List, ObjectMeta};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Subresource};
 
 use super::{
     DisruptionMode, PodGroupResourceClaim, PodGroupSchedulingConstraints, PodGroupSchedulingPolicy,
@@ -16,8 +16,7 @@ pub struct PodGroup {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// How. It never changes.
-    #[api(required, always)]
-    spec: PodGroupSpec,
+    spec: Must<PodGroupSpec>,
     /// How far it has come.
     status: PodGroupStatus,
 }
@@ -31,8 +30,7 @@ pub struct PodGroupSpec {
     #[api(checks(Immutable))]
     workload_ref: Option<WorkloadReference>,
     /// How the pods are scheduled.
-    #[api(required, always)]
-    scheduling_policy: PodGroupSchedulingPolicy,
+    scheduling_policy: Must<PodGroupSchedulingPolicy>,
     /// Where the pods must be, together.
     #[api(gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
     scheduling_constraints: Option<PodGroupSchedulingConstraints>,
@@ -42,9 +40,9 @@ pub struct PodGroupSpec {
         merge,
         retain_keys,
         merge_key = "name",
-        gate = "DRAWorkloadResourceClaims",
-        checks(MaxItems(4), Immutable, UniqueBy("name"))
+        gate = "DRAWorkloadResourceClaims"
     )]
+    #[api(checks(MaxItems(4), Immutable, UniqueBy("name")))]
     resource_claims: List<PodGroupResourceClaim>,
     /// How much is lost when one pod is disrupted.
     #[api(checks(Immutable))]
@@ -56,22 +54,19 @@ pub struct PodGroupSpec {
     #[api(checks(Immutable, Max(1_000_000_000)))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
-    #[api(
-        go = "$.PreemptionPolicy",
-        gate = "PodGroupPreemptionPolicy",
-        checks(Immutable, Values("Never", "PreemptLowerPriority"))
-    )]
+    #[api(go = "$.PreemptionPolicy", gate = "PodGroupPreemptionPolicy")]
+    #[api(checks(Immutable, Values("Never", "PreemptLowerPriority")))]
     preemption_policy: Option<String>,
 }
 
 #[api]
 pub struct WorkloadReference {
     /// The workload.
-    #[api(required, always, checks(Filled, Format("long-name")))]
-    workload_name: String,
+    #[api(checks(Filled, Format("long-name")))]
+    workload_name: Must<String>,
     /// The template in it.
-    #[api(required, always, checks(Filled, Format("short-name")))]
-    template_name: String,
+    #[api(checks(Filled, Format("short-name")))]
+    template_name: Must<String>,
 }
 
 #[api]
@@ -85,17 +80,16 @@ pub struct PodGroupStatus {
         merge,
         retain_keys,
         merge_key = "name",
-        gate = "DRAWorkloadResourceClaims",
-        checks(MaxItems(4), UniqueBy("name"))
+        gate = "DRAWorkloadResourceClaims"
     )]
+    #[api(checks(MaxItems(4), UniqueBy("name")))]
     resource_claim_statuses: List<PodGroupResourceClaimStatus>,
 }
 
 #[api]
 pub struct PodGroupResourceClaimStatus {
     /// What the claim is called in the group.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The claim that was made.
     #[api(checks(Format("long-name")))]
     resource_claim_name: Option<String>,
@@ -104,7 +98,6 @@ pub struct PodGroupResourceClaimStatus {
 impl Kind for PodGroup {
     const NAMES: Names =
         Names::new("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", "podgroup");
-    const STORAGE: Storage = Storage::new("podgroups", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GATE: Option<&str> = Some("GenericWorkload");
@@ -113,13 +106,13 @@ impl Kind for PodGroup {
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Policy", "string", |group, _| {
+        Column::text("Policy", |group, _| {
             if group.spec().scheduling_policy().gang().is_some() { "Gang" } else { "Basic" }.into()
         }),
-        Column::new("Workload", "string", |group, _| {
+        Column::text("Workload", |group, _| {
             group.spec().workload_ref().map_or(NONE, WorkloadReference::workload_name).into()
         }),
-        Column::new("Status", "string", |group, _| group.status().state().into()),
+        Column::text("Status", |group, _| group.status().state().into()),
         Column::AGE,
     ];
 

@@ -35,8 +35,8 @@ pub struct WorkloadPodGroupSchedulingConstraints {
 #[api]
 pub struct WorkloadPodGroupResourceClaim {
     /// What the claim is called here.
-    #[api(required, always, checks(Filled, Format("short-name")))]
-    name: String,
+    #[api(checks(Filled, Format("short-name")))]
+    name: Must<String>,
     /// The claim.
     #[api(checks(OneOf, Format("long-name")))]
     resource_claim_name: Option<String>,

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use crate::generation;
 
@@ -19,12 +19,8 @@ pub struct PriorityClass {
     /// What the class is for.
     description: String,
     /// Whether its pods push others out: PreemptLowerPriority or Never.
-    #[api(
-        default = "PreemptLowerPriority",
-        implied,
-        go = "v1.PreemptionPolicy",
-        values("Never", "PreemptLowerPriority")
-    )]
+    #[api(default = "PreemptLowerPriority", implied, go = "v1.PreemptionPolicy")]
+    #[api(values("Never", "PreemptLowerPriority"))]
     preemption_policy: Option<String>,
 }
 
@@ -33,13 +29,12 @@ impl Kind for PriorityClass {
         Names::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass")
             .short(&["pc"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("priorityclasses", "v1");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Value", "integer", |class, _| class.value().into()),
         Column::new("Global-Default", "boolean", |class, _| class.global_default().into()),
         Column::AGE,
-        Column::new("PreemptionPolicy", "string", |class, _| class.preemption_policy().into()),
+        Column::text("PreemptionPolicy", |class, _| class.preemption_policy().into()),
     ];
 
     fn validate(&self, errs: &mut Errors) {

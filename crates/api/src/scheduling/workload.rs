@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{List, ObjectMeta, Value};
-use schema::{Column, Errors, Kind, Names, Path, Storage};
+use schema::{Column, Errors, Kind, Names, Path};
 
 use crate::shown::shown_all;
 
@@ -14,8 +14,7 @@ pub struct Workload {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The groups.
-    #[api(required, always)]
-    spec: WorkloadSpec,
+    spec: Must<WorkloadSpec>,
 }
 
 #[api]
@@ -24,18 +23,12 @@ pub struct WorkloadSpec {
     #[api(checks(Immutable))]
     controller_ref: Option<TypedLocalObjectReference>,
     /// Templates of groups of pods.
-    #[api(
-        keys("name"),
-        always,
-        checks(OneOf, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name"))
-    )]
+    #[api(keys("name"), always)]
+    #[api(checks(OneOf, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
     pod_group_templates: List<PodGroupTemplate>,
     /// Templates of groups of groups.
-    #[api(
-        keys("name"),
-        gate = "CompositePodGroup",
-        checks(OneOf, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name"))
-    )]
+    #[api(keys("name"), gate = "CompositePodGroup")]
+    #[api(checks(OneOf, MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
     composite_pod_group_templates: List<CompositePodGroupTemplate>,
 }
 
@@ -45,21 +38,20 @@ pub struct TypedLocalObjectReference {
     #[api(checks(Format("long-name")))]
     api_group: String,
     /// Its kind.
-    #[api(required, always, checks(Filled, Format("path-segment-name")))]
-    kind: String,
+    #[api(checks(Filled, Format("path-segment-name")))]
+    kind: Must<String>,
     /// Its name.
-    #[api(required, always, checks(Filled, Format("path-segment-name")))]
-    name: String,
+    #[api(checks(Filled, Format("path-segment-name")))]
+    name: Must<String>,
 }
 
 #[api]
 pub struct PodGroupTemplate {
     /// The template's name.
-    #[api(required, always, checks(Filled, Format("short-name")))]
-    name: String,
+    #[api(checks(Filled, Format("short-name")))]
+    name: Must<String>,
     /// How the pods are scheduled.
-    #[api(required, always)]
-    scheduling_policy: PodGroupSchedulingPolicy,
+    scheduling_policy: Must<PodGroupSchedulingPolicy>,
     /// Where the pods must be, together.
     #[api(always, gate = "TopologyAwareWorkloadScheduling", checks(Immutable))]
     scheduling_constraints: Option<PodGroupSchedulingConstraints>,
@@ -69,9 +61,9 @@ pub struct PodGroupTemplate {
         merge,
         retain_keys,
         merge_key = "name",
-        gate = "DRAWorkloadResourceClaims",
-        checks(MaxItems(4), Immutable, UniqueBy("name"))
+        gate = "DRAWorkloadResourceClaims"
     )]
+    #[api(checks(MaxItems(4), Immutable, UniqueBy("name")))]
     resource_claims: List<PodGroupResourceClaim>,
     /// How much is lost when one pod is disrupted.
     #[api(checks(Immutable))]
@@ -83,11 +75,8 @@ pub struct PodGroupTemplate {
     #[api(checks(Max(1_000_000_000), Immutable))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
-    #[api(
-        go = "$.PreemptionPolicy",
-        gate = "PodGroupPreemptionPolicy",
-        checks(Immutable, Values("Never", "PreemptLowerPriority"))
-    )]
+    #[api(go = "$.PreemptionPolicy", gate = "PodGroupPreemptionPolicy")]
+    #[api(checks(Immutable, Values("Never", "PreemptLowerPriority")))]
     preemption_policy: Option<String>,
 }
 
@@ -107,15 +96,15 @@ pub struct BasicSchedulingPolicy {}
 #[api]
 pub struct GangSchedulingPolicy {
     /// How many pods there must be room for.
-    #[api(required, always, checks(Filled, Min(1)))]
-    min_count: i32,
+    #[api(checks(Filled, Min(1)))]
+    min_count: Must<i32>,
 }
 
 #[api]
 pub struct PodGroupResourceClaim {
     /// What the claim is called here.
-    #[api(required, always, checks(Filled, Format("short-name")))]
-    name: String,
+    #[api(checks(Filled, Format("short-name")))]
+    name: Must<String>,
     /// The claim.
     #[api(checks(OneOf, Format("long-name")))]
     resource_claim_name: Option<String>,
@@ -150,18 +139,17 @@ pub struct PodGroupSchedulingConstraints {
 #[api]
 pub struct TopologyConstraint {
     /// The label of nodes that must be the same.
-    #[api(required, always, checks(Filled, Format("label-key")))]
-    key: String,
+    #[api(checks(Filled, Format("label-key")))]
+    key: Must<String>,
 }
 
 #[api]
 pub struct CompositePodGroupTemplate {
     /// The template's name.
-    #[api(required, always, checks(Filled, Format("short-name")))]
-    name: String,
+    #[api(checks(Filled, Format("short-name")))]
+    name: Must<String>,
     /// How the pods are scheduled.
-    #[api(required, always)]
-    scheduling_policy: CompositePodGroupSchedulingPolicy,
+    scheduling_policy: Must<CompositePodGroupSchedulingPolicy>,
     /// Where the pods must be, together.
     #[api(checks(Immutable))]
     scheduling_constraints: Option<CompositePodGroupSchedulingConstraints>,
@@ -175,11 +163,8 @@ pub struct CompositePodGroupTemplate {
     #[api(checks(Max(1_000_000_000), Immutable))]
     priority: Option<i32>,
     /// Whether others make room: Never, PreemptLowerPriority.
-    #[api(
-        go = "$.PreemptionPolicy",
-        gate = "PodGroupPreemptionPolicy",
-        checks(Immutable, Values("Never", "PreemptLowerPriority"))
-    )]
+    #[api(go = "$.PreemptionPolicy", gate = "PodGroupPreemptionPolicy")]
+    #[api(checks(Immutable, Values("Never", "PreemptLowerPriority")))]
     preemption_policy: Option<String>,
     /// Templates of groups of pods.
     #[api(keys("name"), checks(MaxItems(8), NoAddItem, NoRemoveItem, UniqueBy("name")))]
@@ -205,8 +190,8 @@ pub struct CompositeBasicSchedulingPolicy {}
 #[api]
 pub struct CompositeGangSchedulingPolicy {
     /// How many groups there must be room for.
-    #[api(required, always, checks(Filled, Min(1)))]
-    min_group_count: i32,
+    #[api(checks(Filled, Min(1)))]
+    min_group_count: Must<i32>,
 }
 
 #[api]
@@ -235,7 +220,6 @@ pub struct CompositePodGroupSchedulingConstraints {
 impl Kind for Workload {
     const NAMES: Names =
         Names::new("scheduling.k8s.io", "v1beta1", "Workload", "workloads", "workload");
-    const STORAGE: Storage = Storage::new("workloads", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const GATE: Option<&str> = Some("GenericWorkload");
     const DEFAULT_ON: bool = false;

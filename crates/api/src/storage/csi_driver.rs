@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{Lens, List, ObjectMeta};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage, Warnings};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Warnings};
 
 use crate::{columns, generation, rules::or_null};
 
@@ -14,8 +14,7 @@ pub struct CSIDriver {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What the driver is like.
-    #[api(required, always)]
-    spec: CSIDriverSpec,
+    spec: Must<CSIDriverSpec>,
 }
 
 #[api]
@@ -57,8 +56,7 @@ pub struct CSIDriverSpec {
 #[api]
 pub struct TokenRequest {
     /// Whom the token is for; empty: the API server.
-    #[api(required, always)]
-    audience: String,
+    audience: Must<String>,
     /// How long the token is valid.
     expiration_seconds: Option<i64>,
 }
@@ -66,7 +64,6 @@ pub struct TokenRequest {
 impl Kind for CSIDriver {
     const NAMES: Names = Names::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers", "csidriver");
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("csidrivers", "v1");
     const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;
     const COLUMNS: &'static [Column<Self>] = &[
@@ -80,14 +77,14 @@ impl Kind for CSIDriver {
         Column::new("StorageCapacity", "boolean", |driver, _| {
             driver.spec().storage_capacity().into()
         }),
-        Column::new("TokenRequests", "string", |driver, _| {
+        Column::text("TokenRequests", |driver, _| {
             let requests = driver.spec().token_requests().iter();
             columns::or_unset(&columns::join(requests.map(TokenRequest::audience)))
         }),
         Column::new("RequiresRepublish", "boolean", |driver, _| {
             driver.spec().requires_republish().into()
         }),
-        Column::new("Modes", "string", |driver, _| {
+        Column::text("Modes", |driver, _| {
             columns::join(driver.spec().volume_lifecycle_modes().iter()).into()
         }),
         Column::AGE,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use macros::api;
 use object::{List, ObjectMeta, Time, Value, count};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource};
 
 use crate::{
     core::{persistent_volume_claim::ACCESS_MODES, volume::sources::check_csi_driver},
@@ -17,8 +17,7 @@ pub struct CSINode {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The drivers, as the kubelet sees them.
-    #[api(required, always)]
-    spec: CSINodeSpec,
+    spec: Must<CSINodeSpec>,
     /// How the storage of the node is.
     status: CSINodeStatus,
 }
@@ -26,18 +25,17 @@ pub struct CSINode {
 #[api]
 pub struct CSINodeSpec {
     /// The drivers that run on the node.
-    #[api(required, keys("name"), merge, merge_key = "name", always)]
-    drivers: List<CSINodeDriver>,
+    #[api(keys("name"), merge, merge_key = "name")]
+    drivers: Must<List<CSINodeDriver>>,
 }
 
 #[api]
 pub struct CSINodeDriver {
     /// The driver's name.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// What the driver calls the node.
-    #[api(name = "nodeID", required, always)]
-    node_id: String,
+    #[api(name = "nodeID")]
+    node_id: Must<String>,
     /// The labels that say where the node can reach storage.
     #[api(always)]
     topology_keys: List<String>,
@@ -61,8 +59,7 @@ pub struct CSINodeStatus {
 #[api]
 pub struct StorageHealth {
     /// The driver's name.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// What is wrong with its storage.
     health_conditions: List<StorageHealthCondition>,
 }
@@ -70,16 +67,10 @@ pub struct StorageHealth {
 #[api]
 pub struct StorageHealthCondition {
     /// How bad it is.
-    #[api(
-        required,
-        always,
-        go = "v1.StorageHealthStatusType",
-        values("StorageDegraded", "StorageUnreachable")
-    )]
-    status: String,
+    #[api(go = "v1.StorageHealthStatusType", values("StorageDegraded", "StorageUnreachable"))]
+    status: Must<String>,
     /// Why, in a word.
-    #[api(required, always)]
-    reason: String,
+    reason: Must<String>,
     /// Why, for people.
     message: String,
     /// The access mode that is concerned.
@@ -95,7 +86,6 @@ pub struct StorageHealthCondition {
 impl Kind for CSINode {
     const NAMES: Names = Names::new("storage.k8s.io", "v1", "CSINode", "csinodes", "csinode");
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("csinodes", "v1");
     const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const BLIND_UPDATES: bool = false;

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{LabelSelector, Lens, ObjectMeta, Quantity, Value};
-use schema::{Errors, Kind, Names, Path, Storage};
+use schema::{Errors, Kind, Names, Path};
 
 use crate::rules::{Rules, shown_selector};
 
@@ -14,8 +14,7 @@ pub struct CSIStorageCapacity {
     /// The nodes that can reach the room. It never changes.
     node_topology: Option<LabelSelector>,
     /// The class that volumes would be of. It never changes.
-    #[api(required, always)]
-    storage_class_name: String,
+    storage_class_name: Must<String>,
     /// How much room there is in all.
     capacity: Option<Quantity>,
     /// How large a single volume can be.
@@ -30,7 +29,6 @@ impl Kind for CSIStorageCapacity {
         "csistoragecapacities",
         "csistoragecapacity",
     );
-    const STORAGE: Storage = Storage::new("csistoragecapacities", "v1");
     const BLIND_UPDATES: bool = false;
 
     fn validate(&self, errs: &mut Errors) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use macros::api;
 use object::{List, Map, ObjectMeta};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use crate::{core::TopologySelectorTerm, rules::Rules};
 
@@ -14,32 +14,22 @@ pub struct StorageClass {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The driver that makes the volumes. It never changes.
-    #[api(required, always, checks(Filled, Immutable))]
-    provisioner: String,
+    #[api(checks(Filled, Immutable))]
+    provisioner: Must<String>,
     /// What the driver is told. It never changes.
     #[api(checks(Immutable))]
     parameters: Map<String>,
     /// What happens to a volume that nobody claims any more: Delete, Retain.
-    #[api(
-        default = "Delete",
-        implied,
-        go = "v1.PersistentVolumeReclaimPolicy",
-        values("Delete", "Recycle", "Retain"),
-        checks(Immutable)
-    )]
+    #[api(default = "Delete", implied, go = "v1.PersistentVolumeReclaimPolicy")]
+    #[api(values("Delete", "Recycle", "Retain"), checks(Immutable))]
     reclaim_policy: Option<String>,
     /// Options for mounting the volumes.
     mount_options: List<String>,
     /// Whether volumes can be made larger.
     allow_volume_expansion: Option<bool>,
     /// When volumes are made: Immediate, WaitForFirstConsumer.
-    #[api(
-        default = "Immediate",
-        implied,
-        go = "v1.VolumeBindingMode",
-        values("Immediate", "WaitForFirstConsumer"),
-        checks(Immutable)
-    )]
+    #[api(default = "Immediate", implied, go = "v1.VolumeBindingMode")]
+    #[api(values("Immediate", "WaitForFirstConsumer"), checks(Immutable))]
     volume_binding_mode: Option<String>,
     /// Where volumes may be made.
     allowed_topologies: List<TopologySelectorTerm>,
@@ -64,14 +54,13 @@ impl Kind for StorageClass {
         Names::new("storage.k8s.io", "v1", "StorageClass", "storageclasses", "storageclass")
             .short(&["sc"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("storageclasses", "v1");
     const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column { cell: |class, _| class.shown_name().into(), ..Column::NAME },
-        Column::new("Provisioner", "string", |class, _| class.provisioner().into()),
-        Column::new("ReclaimPolicy", "string", |class, _| class.reclaim_policy().into()),
-        Column::new("VolumeBindingMode", "string", |class, _| class.volume_binding_mode().into()),
-        Column::new("AllowVolumeExpansion", "string", |class, _| {
+        Column::text("Provisioner", |class, _| class.provisioner().into()),
+        Column::text("ReclaimPolicy", |class, _| class.reclaim_policy().into()),
+        Column::text("VolumeBindingMode", |class, _| class.volume_binding_mode().into()),
+        Column::text("AllowVolumeExpansion", |class, _| {
             class.allow_volume_expansion().unwrap_or_default().into()
         }),
         Column::AGE,

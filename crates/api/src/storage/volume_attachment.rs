@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Map, ObjectMeta, Time};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Storage, Subresource};
+use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource};
 
 use crate::{
     core::{
@@ -18,8 +18,8 @@ pub struct VolumeAttachment {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// What is to be attached where. It never changes.
-    #[api(required, always, checks(Immutable))]
-    spec: VolumeAttachmentSpec,
+    #[api(checks(Immutable))]
+    spec: Must<VolumeAttachmentSpec>,
     /// What has become of the wish.
     status: VolumeAttachmentStatus,
 }
@@ -27,14 +27,12 @@ pub struct VolumeAttachment {
 #[api]
 pub struct VolumeAttachmentSpec {
     /// The driver that attaches the volume.
-    #[api(required, always, checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
-    attacher: String,
+    #[api(checks(Filled, Format("long-name-caseless"), MaxLength(63)))]
+    attacher: Must<String>,
     /// The volume.
-    #[api(required, always)]
-    source: VolumeAttachmentSource,
+    source: Must<VolumeAttachmentSource>,
     /// The node.
-    #[api(required, always)]
-    node_name: String,
+    node_name: Must<String>,
 }
 
 #[api]
@@ -49,8 +47,7 @@ pub struct VolumeAttachmentSource {
 #[api]
 pub struct VolumeAttachmentStatus {
     /// Whether the volume is attached.
-    #[api(required, always)]
-    attached: bool,
+    attached: Must<bool>,
     /// What the driver wants to be told when the volume is mounted.
     attachment_metadata: Map<String>,
     /// Why the volume could not be attached.
@@ -79,7 +76,6 @@ impl Kind for VolumeAttachment {
         "volumeattachment",
     );
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("volumeattachments", "v1");
     const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
@@ -88,12 +84,12 @@ impl Kind for VolumeAttachment {
         Column::NAME,
         Column {
             format: "name",
-            ..Column::new("Attacher", "string", |this, _| this.spec().attacher().into())
+            ..Column::text("Attacher", |this, _| this.spec().attacher().into())
         },
-        Column::new("PV", "string", |this, _| {
+        Column::text("PV", |this, _| {
             this.spec().source().persistent_volume_name().unwrap_or_default().into()
         }),
-        Column::new("Node", "string", |this, _| this.spec().node_name().into()),
+        Column::text("Node", |this, _| this.spec().node_name().into()),
         Column::new("Attached", "boolean", |this, _| this.status().attached().into()),
         Column::AGE,
     ];

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Map, ObjectMeta};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Storage};
+use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use super::storage_class::{check_driver, check_parameters};
 
@@ -12,8 +12,7 @@ pub struct VolumeAttributesClass {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The driver that the class is for. It never changes.
-    #[api(required, always)]
-    driver_name: String,
+    driver_name: Must<String>,
     /// What the driver is told. It never changes.
     parameters: Map<String>,
 }
@@ -28,11 +27,10 @@ impl Kind for VolumeAttributesClass {
     )
     .short(&["vac"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("volumeattributesclasses", "v1");
     const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("DriverName", "string", |class, _| class.driver_name().into()),
+        Column::text("DriverName", |class, _| class.driver_name().into()),
         Column::AGE,
     ];
 

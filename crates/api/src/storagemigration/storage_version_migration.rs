@@ -20,8 +20,7 @@ pub struct StorageVersionMigration {
 #[api]
 pub struct StorageVersionMigrationSpec {
     /// The resource. It never changes.
-    #[api(required, always)]
-    resource: GroupResource,
+    resource: Must<GroupResource>,
 }
 
 #[api]
@@ -50,8 +49,8 @@ impl Kind for StorageVersionMigration {
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column { format: "", ..Column::NAME },
-        Column::new("Resource", "string", |this, _| this.resource().into()),
-        Column::new("Status", "string", |this, _| this.status().state().into()),
+        Column::text("Resource", |this, _| this.resource().into()),
+        Column::text("Status", |this, _| this.status().state().into()),
     ];
 
     fn prepare_create(&mut self) {

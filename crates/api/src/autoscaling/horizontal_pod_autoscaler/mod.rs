@@ -5,7 +5,7 @@ mod rules;
 
 use macros::api;
 use object::{LabelSelector, Lens, List, ObjectMeta, Quantity, Time};
-use schema::{Column, Errors, Kind, Names, Path, Storage, Subresource};
+use schema::{Column, Errors, Kind, Names, Path, Subresource};
 
 /// Scales something by what its pods use or by other metrics.
 #[api]
@@ -22,14 +22,12 @@ pub struct HorizontalPodAutoscaler {
 #[api]
 pub struct HorizontalPodAutoscalerSpec {
     /// What is scaled.
-    #[api(required, always)]
-    scale_target_ref: CrossVersionObjectReference,
+    scale_target_ref: Must<CrossVersionObjectReference>,
     /// The fewest pods.
     #[api(default = 1, implied)]
     min_replicas: Option<i32>,
     /// The most pods.
-    #[api(required, always)]
-    max_replicas: i32,
+    max_replicas: Must<i32>,
     /// What the number of pods follows.
     metrics: List<MetricSpec>,
     /// How fast it grows and shrinks.
@@ -39,11 +37,9 @@ pub struct HorizontalPodAutoscalerSpec {
 #[api]
 pub struct CrossVersionObjectReference {
     /// The kind of the object.
-    #[api(required, always)]
-    kind: String,
+    kind: Must<String>,
     /// The name of the object.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The group and version of its kind.
     api_version: String,
 }
@@ -51,8 +47,8 @@ pub struct CrossVersionObjectReference {
 #[api]
 pub struct MetricSpec {
     /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
-    #[api(required, always, go = "v2.MetricSourceType")]
-    type_: String,
+    #[api(go = "v2.MetricSourceType")]
+    type_: Must<String>,
     /// A metric of one object.
     object: Option<ObjectMetricSource>,
     /// A metric of every pod, as an average.
@@ -70,21 +66,17 @@ pub struct MetricSpec {
 #[api]
 pub struct ObjectMetricSource {
     /// The object that has the metric.
-    #[api(required, always)]
-    described_object: CrossVersionObjectReference,
+    described_object: Must<CrossVersionObjectReference>,
     /// What it should be.
-    #[api(required, always)]
-    target: MetricTarget,
+    target: Must<MetricTarget>,
     /// Which metric.
-    #[api(required, always)]
-    metric: MetricIdentifier,
+    metric: Must<MetricIdentifier>,
 }
 
 #[api]
 pub struct MetricIdentifier {
     /// The name of the metric.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Which of the metrics of that name.
     selector: Option<LabelSelector>,
 }
@@ -92,8 +84,8 @@ pub struct MetricIdentifier {
 #[api]
 pub struct MetricTarget {
     /// Which of the values counts: Utilization, Value or AverageValue.
-    #[api(required, always, go = "v2.MetricTargetType")]
-    type_: String,
+    #[api(go = "v2.MetricTargetType")]
+    type_: Must<String>,
     /// The value as a whole.
     value: Option<Quantity>,
     /// What it is, or should be, for each pod.
@@ -105,44 +97,37 @@ pub struct MetricTarget {
 #[api]
 pub struct PodsMetricSource {
     /// Which metric.
-    #[api(required, always)]
-    metric: MetricIdentifier,
+    metric: Must<MetricIdentifier>,
     /// What it should be.
-    #[api(required, always)]
-    target: MetricTarget,
+    target: Must<MetricTarget>,
 }
 
 #[api]
 pub struct ResourceMetricSource {
     /// The resource: cpu or memory.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// What it should be.
-    #[api(required, always)]
-    target: MetricTarget,
+    target: Must<MetricTarget>,
 }
 
 #[api]
 pub struct ContainerResourceMetricSource {
     /// The resource: cpu or memory.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// What it should be.
-    #[api(required, always)]
-    target: MetricTarget,
+    target: Must<MetricTarget>,
     /// The container.
-    #[api(required, always)]
-    container: String,
+    container: Must<String>,
 }
 
 #[api]
 pub struct ExternalMetricSource {
     /// Which metric.
-    #[api(required, always)]
-    metric: MetricIdentifier,
+    metric: Must<MetricIdentifier>,
     /// What it should be.
-    #[api(required, always)]
-    target: MetricTarget,
+    target: Must<MetricTarget>,
 }
 
 #[api]
@@ -171,14 +156,12 @@ pub struct HPAScalingRules {
 #[api]
 pub struct HPAScalingPolicy {
     /// Whether it counts Pods or Percent of them.
-    #[api(required, always, go = "v2.HPAScalingPolicyType")]
-    type_: String,
+    #[api(go = "v2.HPAScalingPolicyType")]
+    type_: Must<String>,
     /// How many.
-    #[api(required, always)]
-    value: i32,
+    value: Must<i32>,
     /// In how long.
-    #[api(required, always)]
-    period_seconds: i32,
+    period_seconds: Must<i32>,
 }
 
 #[api]
@@ -190,8 +173,7 @@ pub struct HorizontalPodAutoscalerStatus {
     /// How many pods there were when last looked at.
     current_replicas: i32,
     /// How many there should be.
-    #[api(required, always)]
-    desired_replicas: i32,
+    desired_replicas: Must<i32>,
     /// What the metrics were when last looked at.
     #[api(always)]
     current_metrics: List<MetricStatus>,
@@ -203,11 +185,11 @@ pub struct HorizontalPodAutoscalerStatus {
 #[api]
 pub struct HorizontalPodAutoscalerCondition {
     /// Which condition this is.
-    #[api(required, always, go = "v2.HorizontalPodAutoscalerConditionType")]
-    type_: String,
+    #[api(go = "v2.HorizontalPodAutoscalerConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False or Unknown.
-    #[api(required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// When the status last changed.
     last_transition_time: Time,
     /// Why, as one word for programs.
@@ -221,8 +203,8 @@ pub struct HorizontalPodAutoscalerCondition {
 #[api]
 pub struct MetricStatus {
     /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
-    #[api(required, always, go = "v2.MetricSourceType")]
-    type_: String,
+    #[api(go = "v2.MetricSourceType")]
+    type_: Must<String>,
     /// A metric of one object.
     object: Option<ObjectMetricStatus>,
     /// A metric of every pod, as an average.
@@ -240,14 +222,11 @@ pub struct MetricStatus {
 #[api]
 pub struct ObjectMetricStatus {
     /// Which metric.
-    #[api(required, always)]
-    metric: MetricIdentifier,
+    metric: Must<MetricIdentifier>,
     /// What it is.
-    #[api(required, always)]
-    current: MetricValueStatus,
+    current: Must<MetricValueStatus>,
     /// The object that has the metric.
-    #[api(required, always)]
-    described_object: CrossVersionObjectReference,
+    described_object: Must<CrossVersionObjectReference>,
 }
 
 #[api]
@@ -263,44 +242,37 @@ pub struct MetricValueStatus {
 #[api]
 pub struct PodsMetricStatus {
     /// Which metric.
-    #[api(required, always)]
-    metric: MetricIdentifier,
+    metric: Must<MetricIdentifier>,
     /// What it is.
-    #[api(required, always)]
-    current: MetricValueStatus,
+    current: Must<MetricValueStatus>,
 }
 
 #[api]
 pub struct ResourceMetricStatus {
     /// The resource: cpu or memory.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// What it is.
-    #[api(required, always)]
-    current: MetricValueStatus,
+    current: Must<MetricValueStatus>,
 }
 
 #[api]
 pub struct ContainerResourceMetricStatus {
     /// The resource: cpu or memory.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// What it is.
-    #[api(required, always)]
-    current: MetricValueStatus,
+    current: Must<MetricValueStatus>,
     /// The container.
-    #[api(required, always)]
-    container: String,
+    container: Must<String>,
 }
 
 #[api]
 pub struct ExternalMetricStatus {
     /// Which metric.
-    #[api(required, always)]
-    metric: MetricIdentifier,
+    metric: Must<MetricIdentifier>,
     /// What it is.
-    #[api(required, always)]
-    current: MetricValueStatus,
+    current: Must<MetricValueStatus>,
 }
 
 impl Kind for HorizontalPodAutoscaler {
@@ -313,19 +285,18 @@ impl Kind for HorizontalPodAutoscaler {
     )
     .short(&["hpa"])
     .categories(&["all"]);
-    const STORAGE: Storage = Storage::new("horizontalpodautoscalers", "v2");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("HorizontalPodAutoscaler")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Reference", "string", |this, _| {
+        Column::text("Reference", |this, _| {
             let target = this.spec().scale_target_ref();
             format!("{}/{}", target.kind(), target.name()).into()
         }),
-        Column::new("Targets", "string", |this, _| metrics::cell(this).into()),
-        Column::new("MinPods", "string", |this, _| this.spec().min_replicas().to_string().into()),
-        Column::new("MaxPods", "string", |this, _| this.spec().max_replicas().into()),
-        Column::new("Replicas", "string", |this, _| this.status().current_replicas().into()),
+        Column::text("Targets", |this, _| metrics::cell(this).into()),
+        Column::text("MinPods", |this, _| this.spec().min_replicas().to_string().into()),
+        Column::text("MaxPods", |this, _| this.spec().max_replicas().into()),
+        Column::text("Replicas", |this, _| this.status().current_replicas().into()),
         Column::AGE,
     ];
 

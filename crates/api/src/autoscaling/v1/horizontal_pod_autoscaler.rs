@@ -21,14 +21,12 @@ pub struct HorizontalPodAutoscaler {
 #[api]
 pub struct HorizontalPodAutoscalerSpec {
     /// What is scaled.
-    #[api(required, always)]
-    scale_target_ref: CrossVersionObjectReference,
+    scale_target_ref: Must<CrossVersionObjectReference>,
     /// The fewest pods.
     #[api(default = 1, implied)]
     min_replicas: Option<i32>,
     /// The most pods.
-    #[api(required, always)]
-    max_replicas: i32,
+    max_replicas: Must<i32>,
     /// How busy pods should be, of what they ask for.
     #[api(name = "targetCPUUtilizationPercentage")]
     target_cpu_utilization_percentage: Option<i32>,
@@ -37,11 +35,9 @@ pub struct HorizontalPodAutoscalerSpec {
 #[api(atomic)]
 pub struct CrossVersionObjectReference {
     /// The kind of the object.
-    #[api(required, always)]
-    kind: String,
+    kind: Must<String>,
     /// The name of the object.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The group and version of its kind.
     api_version: String,
 }
@@ -53,11 +49,9 @@ pub struct HorizontalPodAutoscalerStatus {
     /// When the number of pods was last changed.
     last_scale_time: Option<Time>,
     /// How many pods there were when last looked at.
-    #[api(required, always)]
-    current_replicas: i32,
+    current_replicas: Must<i32>,
     /// How many there should be.
-    #[api(required, always)]
-    desired_replicas: i32,
+    desired_replicas: Must<i32>,
     /// What the pods use of the cpu that they request, in percent.
     #[api(name = "currentCPUUtilizationPercentage")]
     current_cpu_utilization_percentage: Option<i32>,
@@ -77,14 +71,14 @@ impl Kind for HorizontalPodAutoscaler {
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("HorizontalPodAutoscaler")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Reference", "string", |this, _| {
+        Column::text("Reference", |this, _| {
             let target = this.spec().scale_target_ref();
             format!("{}/{}", target.kind(), target.name()).into()
         }),
-        Column::new("Targets", "string", |this, _| this.targets().into()),
-        Column::new("MinPods", "string", |this, _| this.spec().min_replicas().to_string().into()),
-        Column::new("MaxPods", "string", |this, _| this.spec().max_replicas().into()),
-        Column::new("Replicas", "string", |this, _| this.status().current_replicas().into()),
+        Column::text("Targets", |this, _| this.targets().into()),
+        Column::text("MinPods", |this, _| this.spec().min_replicas().to_string().into()),
+        Column::text("MaxPods", |this, _| this.spec().max_replicas().into()),
+        Column::text("Replicas", |this, _| this.status().current_replicas().into()),
         Column::AGE,
     ];
 

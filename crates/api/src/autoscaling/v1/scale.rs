@@ -38,8 +38,7 @@ pub struct ScaleSpec {
 #[api]
 pub struct ScaleStatus {
     /// How many pods there are.
-    #[api(required, always)]
-    replicas: i32,
+    replicas: Must<i32>,
     /// Which pods are counted, as a selector in text form.
     selector: String,
 }
@@ -47,8 +46,8 @@ pub struct ScaleStatus {
 #[api]
 pub struct MetricSpec {
     /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
-    #[api(required, always, go = "v1.MetricSourceType")]
-    type_: String,
+    #[api(go = "v1.MetricSourceType")]
+    type_: Must<String>,
     /// A metric of one object.
     object: Option<ObjectMetricSource>,
     /// A metric of every pod, as an average.
@@ -66,14 +65,11 @@ pub struct MetricSpec {
 #[api]
 pub struct ObjectMetricSource {
     /// What it should be.
-    #[api(required, always)]
-    target: CrossVersionObjectReference,
+    target: Must<CrossVersionObjectReference>,
     /// The name of the metric.
-    #[api(required, always)]
-    metric_name: String,
+    metric_name: Must<String>,
     /// What it should be.
-    #[api(required, always)]
-    target_value: Quantity,
+    target_value: Must<Quantity>,
     /// Which of the metrics of that name.
     selector: Option<LabelSelector>,
     /// What it is, or should be, for each pod.
@@ -83,11 +79,9 @@ pub struct ObjectMetricSource {
 #[api]
 pub struct PodsMetricSource {
     /// The name of the metric.
-    #[api(required, always)]
-    metric_name: String,
+    metric_name: Must<String>,
     /// What it should be for each pod.
-    #[api(required, always)]
-    target_average_value: Quantity,
+    target_average_value: Must<Quantity>,
     /// Which of the metrics of that name.
     selector: Option<LabelSelector>,
 }
@@ -95,8 +89,8 @@ pub struct PodsMetricSource {
 #[api]
 pub struct ResourceMetricSource {
     /// The resource: cpu or memory.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// What it should be, as a percentage of what the pods request.
     target_average_utilization: Option<i32>,
     /// What it should be for each pod.
@@ -106,22 +100,21 @@ pub struct ResourceMetricSource {
 #[api]
 pub struct ContainerResourceMetricSource {
     /// The resource: cpu or memory.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// What it should be, as a percentage of what the pods request.
     target_average_utilization: Option<i32>,
     /// What it should be for each pod.
     target_average_value: Option<Quantity>,
     /// The container.
-    #[api(tag = 5, required, always)]
-    container: String,
+    #[api(tag = 5)]
+    container: Must<String>,
 }
 
 #[api]
 pub struct ExternalMetricSource {
     /// The name of the metric.
-    #[api(required, always)]
-    metric_name: String,
+    metric_name: Must<String>,
     /// Which of the metrics of that name.
     metric_selector: Option<LabelSelector>,
     /// What it should be.
@@ -133,8 +126,8 @@ pub struct ExternalMetricSource {
 #[api]
 pub struct MetricStatus {
     /// Where the metric comes from: Object, Pods, Resource, ContainerResource or External.
-    #[api(required, always, go = "v1.MetricSourceType")]
-    type_: String,
+    #[api(go = "v1.MetricSourceType")]
+    type_: Must<String>,
     /// A metric of one object.
     object: Option<ObjectMetricStatus>,
     /// A metric of every pod, as an average.
@@ -152,14 +145,11 @@ pub struct MetricStatus {
 #[api]
 pub struct ObjectMetricStatus {
     /// What it should be.
-    #[api(required, always)]
-    target: CrossVersionObjectReference,
+    target: Must<CrossVersionObjectReference>,
     /// The name of the metric.
-    #[api(required, always)]
-    metric_name: String,
+    metric_name: Must<String>,
     /// What it is.
-    #[api(required, always)]
-    current_value: Quantity,
+    current_value: Must<Quantity>,
     /// Which of the metrics of that name.
     selector: Option<LabelSelector>,
     /// What it is, or should be, for each pod.
@@ -169,11 +159,9 @@ pub struct ObjectMetricStatus {
 #[api]
 pub struct PodsMetricStatus {
     /// The name of the metric.
-    #[api(required, always)]
-    metric_name: String,
+    metric_name: Must<String>,
     /// What it is for each pod.
-    #[api(required, always)]
-    current_average_value: Quantity,
+    current_average_value: Must<Quantity>,
     /// Which of the metrics of that name.
     selector: Option<LabelSelector>,
 }
@@ -181,40 +169,35 @@ pub struct PodsMetricStatus {
 #[api]
 pub struct ResourceMetricStatus {
     /// The resource: cpu or memory.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// What it is, as a percentage of what the pods request.
     current_average_utilization: Option<i32>,
     /// What it is for each pod.
-    #[api(required, always)]
-    current_average_value: Quantity,
+    current_average_value: Must<Quantity>,
 }
 
 #[api]
 pub struct ContainerResourceMetricStatus {
     /// The resource: cpu or memory.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// What it is, as a percentage of what the pods request.
     current_average_utilization: Option<i32>,
     /// What it is for each pod.
-    #[api(required, always)]
-    current_average_value: Quantity,
+    current_average_value: Must<Quantity>,
     /// The container.
-    #[api(required, always)]
-    container: String,
+    container: Must<String>,
 }
 
 #[api]
 pub struct ExternalMetricStatus {
     /// The name of the metric.
-    #[api(required, always)]
-    metric_name: String,
+    metric_name: Must<String>,
     /// Which of the metrics of that name.
     metric_selector: Option<LabelSelector>,
     /// What it is.
-    #[api(required, always)]
-    current_value: Quantity,
+    current_value: Must<Quantity>,
     /// What it is for each pod.
     current_average_value: Option<Quantity>,
 }
@@ -222,11 +205,11 @@ pub struct ExternalMetricStatus {
 #[api]
 pub struct HorizontalPodAutoscalerCondition {
     /// Which condition this is.
-    #[api(required, always, go = "v1.HorizontalPodAutoscalerConditionType")]
-    type_: String,
+    #[api(go = "v1.HorizontalPodAutoscalerConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False or Unknown.
-    #[api(required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// When the status last changed.
     last_transition_time: Time,
     /// Why, as one word for programs.

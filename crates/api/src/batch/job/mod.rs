@@ -15,9 +15,7 @@ use crate::{
 };
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Text, Time};
-use schema::{
-    Column, Errors, Index, Kind, Names, Path, Storage, Subresource, Warnings, human_duration,
-};
+use schema::{Column, Errors, Index, Kind, Names, Path, Subresource, Warnings, human_duration};
 
 /// Runs pods until enough of them have ended well.
 #[api]
@@ -58,8 +56,7 @@ pub struct JobSpec {
     /// Whether the selector is made by hand.
     manual_selector: Option<bool>,
     /// What the pods are made from.
-    #[api(required, always)]
-    template: PodTemplateSpec,
+    template: Must<PodTemplateSpec>,
     /// How long the job is kept after its end.
     #[api(tag = 8)]
     ttl_seconds_after_finished: Option<i32>,
@@ -81,20 +78,14 @@ pub struct JobSpec {
 #[api]
 pub struct PodFailurePolicy {
     /// The rules, of which the first that fits counts.
-    #[api(required, always)]
-    rules: List<PodFailurePolicyRule>,
+    rules: Must<List<PodFailurePolicyRule>>,
 }
 
 #[api]
 pub struct PodFailurePolicyRule {
     /// What to do: FailJob, FailIndex, Ignore or Count.
-    #[api(
-        required,
-        always,
-        go = "v1.PodFailurePolicyAction",
-        values("Count", "FailIndex", "FailJob", "Ignore")
-    )]
-    action: String,
+    #[api(go = "v1.PodFailurePolicyAction", values("Count", "FailIndex", "FailJob", "Ignore"))]
+    action: Must<String>,
     /// The exit codes that the rule is about.
     on_exit_codes: Option<PodFailurePolicyOnExitCodesRequirement>,
     /// The conditions of the pod that the rule is about.
@@ -106,18 +97,18 @@ pub struct PodFailurePolicyOnExitCodesRequirement {
     /// The container that is looked at; all when absent.
     container_name: Option<String>,
     /// Whether the code must be one of the values: In or NotIn.
-    #[api(required, always, go = "v1.PodFailurePolicyOnExitCodesOperator", values("In", "NotIn"))]
-    operator: String,
+    #[api(go = "v1.PodFailurePolicyOnExitCodesOperator", values("In", "NotIn"))]
+    operator: Must<String>,
     /// The exit codes.
-    #[api(required, set, always)]
-    values: List<i32>,
+    #[api(set)]
+    values: Must<List<i32>>,
 }
 
 #[api]
 pub struct PodFailurePolicyOnPodConditionsPattern {
     /// The condition.
-    #[api(required, always, go = "v1.PodConditionType")]
-    type_: String,
+    #[api(go = "v1.PodConditionType")]
+    type_: Must<String>,
     /// What it must be.
     #[api(always, go = "v1.ConditionStatus")]
     status: String,
@@ -126,8 +117,7 @@ pub struct PodFailurePolicyOnPodConditionsPattern {
 #[api]
 pub struct SuccessPolicy {
     /// The rules, of which the first that is met ends the job.
-    #[api(required, always)]
-    rules: List<SuccessPolicyRule>,
+    rules: Must<List<SuccessPolicyRule>>,
 }
 
 #[api]
@@ -203,11 +193,11 @@ pub struct UncountedTerminatedPods {
 #[api]
 pub struct JobCondition {
     /// Which condition this is.
-    #[api(required, always, go = "v1.JobConditionType")]
-    type_: String,
+    #[api(go = "v1.JobConditionType")]
+    type_: Must<String>,
     /// Whether it holds: True, False or Unknown.
-    #[api(required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// When the condition was last looked at.
     last_probe_time: Time,
     /// When the status last changed.
@@ -220,25 +210,17 @@ pub struct JobCondition {
 
 impl Kind for Job {
     const NAMES: Names = Names::new("batch", "v1", "Job", "jobs", "job").categories(&["all"]);
-    const STORAGE: Storage = Storage::new("jobs", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Job")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Status", "string", |job, _| job.state().into()),
-        Column::new("Completions", "string", |job, _| job.progress().into()),
-        Column::new("Duration", "string", |job, now| job.duration(now).into()),
+        Column::text("Status", |job, _| job.state().into()),
+        Column::text("Completions", |job, _| job.progress().into()),
+        Column::text("Duration", |job, now| job.duration(now).into()),
         Column::AGE,
-        Column::new("Containers", "string", |this: &Self, _| {
-            columns::containers(this.spec().template().spec())
-        })
-        .wide(),
-        Column::new("Images", "string", |it: &Self, _| {
-            columns::images(it.spec().template().spec())
-        })
-        .wide(),
-        Column::new("Selector", "string", |it: &Self, _| columns::selector(it.spec().selector()))
-            .wide(),
+        Column::wide_text("Containers", |it, _| columns::containers(it.spec().template().spec())),
+        Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
+        Column::wide_text("Selector", |it, _| columns::selector(it.spec().selector())),
     ];
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("status.successful", |job| job.status().succeeded().to_string())];

@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{MicroTime, ObjectMeta, names};
-use schema::{Column, Errors, Kind, NameRule, Names, Path, Storage};
+use schema::{Column, Errors, Kind, NameRule, Names, Path};
 
 use crate::rules::Rules;
 
@@ -18,15 +18,13 @@ pub struct LeaseCandidate {
 #[api]
 pub struct LeaseCandidateSpec {
     /// The lease that it would hold.
-    #[api(required, always)]
-    lease_name: String,
+    lease_name: Must<String>,
     /// When it was last asked whether it is there.
     ping_time: Option<MicroTime>,
     /// When it last said so.
     renew_time: Option<MicroTime>,
     /// The version of its program.
-    #[api(required, always)]
-    binary_version: String,
+    binary_version: Must<String>,
     /// The version that the program behaves as.
     emulation_version: String,
     /// How the holder should be chosen.
@@ -42,7 +40,6 @@ impl Kind for LeaseCandidate {
         "leasecandidates",
         "leasecandidate",
     );
-    const STORAGE: Storage = Storage::new("leasecandidates", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;
@@ -51,9 +48,9 @@ impl Kind for LeaseCandidate {
     const NAME: NameRule = |name, _| names::config_map_key(name);
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("LeaseName", "string", |this, _| this.spec().lease_name().into()),
-        Column::new("BinaryVersion", "string", |this, _| this.spec().binary_version().into()),
-        Column::new("EmulationVersion", "string", |this, _| this.spec().emulation_version().into()),
+        Column::text("LeaseName", |this, _| this.spec().lease_name().into()),
+        Column::text("BinaryVersion", |this, _| this.spec().binary_version().into()),
+        Column::text("EmulationVersion", |this, _| this.spec().emulation_version().into()),
         Column::AGE,
     ];
 

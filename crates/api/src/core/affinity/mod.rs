@@ -29,11 +29,9 @@ pub struct PodAffinity {
 #[api]
 pub struct WeightedPodAffinityTerm {
     /// How much it counts, from 1 to 100.
-    #[api(required, always)]
-    weight: i32,
+    weight: Must<i32>,
     /// Near which pods.
-    #[api(required, always)]
-    pod_affinity_term: PodAffinityTerm,
+    pod_affinity_term: Must<PodAffinityTerm>,
 }
 
 #[api]
@@ -43,8 +41,7 @@ pub struct PodAffinityTerm {
     /// In which namespaces; that of the pod when none are named.
     namespaces: List<String>,
     /// The label of nodes that says what is near.
-    #[api(required, always)]
-    topology_key: String,
+    topology_key: Must<String>,
     /// In which namespaces, by labels.
     namespace_selector: Option<LabelSelector>,
     /// Labels that count pods only with the same value as this pod's.
@@ -72,8 +69,7 @@ pub struct NodeAffinity {
 #[api(atomic)]
 pub struct NodeSelector {
     /// The terms, one of which must fit.
-    #[api(required, always)]
-    node_selector_terms: List<NodeSelectorTerm>,
+    node_selector_terms: Must<List<NodeSelectorTerm>>,
 }
 
 #[api(atomic)]
@@ -87,16 +83,11 @@ pub struct NodeSelectorTerm {
 #[api]
 pub struct NodeSelectorRequirement {
     /// The label or field.
-    #[api(required, always)]
-    key: String,
+    key: Must<String>,
     /// How it is compared: In, NotIn, Exists, DoesNotExist, Gt or Lt.
-    #[api(
-        required,
-        always,
-        go = "v1.NodeSelectorOperator",
-        values("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn")
-    )]
-    operator: String,
+    #[api(go = "v1.NodeSelectorOperator")]
+    #[api(values("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"))]
+    operator: Must<String>,
     /// What it is compared with.
     values: List<String>,
 }
@@ -104,9 +95,7 @@ pub struct NodeSelectorRequirement {
 #[api]
 pub struct PreferredSchedulingTerm {
     /// How much it counts, from 1 to 100.
-    #[api(required, always)]
-    weight: i32,
+    weight: Must<i32>,
     /// Which nodes.
-    #[api(required, always)]
-    preference: NodeSelectorTerm,
+    preference: Must<NodeSelectorTerm>,
 }

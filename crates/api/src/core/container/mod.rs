@@ -17,8 +17,7 @@ use super::{
 #[api]
 pub struct Container {
     /// Unique in the pod.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The image that it runs.
     image: String,
     /// Runs instead of the entrypoint of the image.
@@ -67,13 +66,8 @@ pub struct Container {
     #[api(default = "/dev/termination-log", implied)]
     termination_message_path: String,
     /// Whether the log is used where that file is empty.
-    #[api(
-        tag = 20,
-        default = "File",
-        implied,
-        go = "v1.TerminationMessagePolicy",
-        values("FallbackToLogsOnError", "File")
-    )]
+    #[api(tag = 20, default = "File", implied, go = "v1.TerminationMessagePolicy")]
+    #[api(values("FallbackToLogsOnError", "File"))]
     termination_message_policy: String,
     /// When the image is fetched: Always, IfNotPresent or Never.
     #[api(tag = 14, go = "v1.PullPolicy", values("Always", "IfNotPresent", "Never"))]
@@ -95,8 +89,7 @@ pub struct ContainerPort {
     /// The port of the node that leads here.
     host_port: i32,
     /// The port itself.
-    #[api(required, always)]
-    container_port: i32,
+    container_port: Must<i32>,
     /// TCP, UDP or SCTP.
     #[api(default = "TCP", go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
     protocol: String,
@@ -108,11 +101,11 @@ pub struct ContainerPort {
 #[api]
 pub struct ContainerResizePolicy {
     /// The resource: cpu or memory.
-    #[api(required, always, go = "v1.ResourceName")]
-    resource_name: String,
+    #[api(go = "v1.ResourceName")]
+    resource_name: Must<String>,
     /// Whether the container restarts when it changes: NotRequired or RestartContainer.
-    #[api(required, always, go = "v1.ResourceResizeRestartPolicy")]
-    restart_policy: String,
+    #[api(go = "v1.ResourceResizeRestartPolicy")]
+    restart_policy: Must<String>,
 }
 
 #[api]
@@ -146,8 +139,7 @@ pub struct EphemeralContainer {
 #[api]
 pub struct EphemeralContainerCommon {
     /// The name of the container; no other in the pod has it.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The image to run.
     image: String,
     /// The program to run instead of the image's.
@@ -196,13 +188,8 @@ pub struct EphemeralContainerCommon {
     #[api(default = "/dev/termination-log", implied)]
     termination_message_path: String,
     /// Where its last words come from: File or FallbackToLogsOnError.
-    #[api(
-        tag = 20,
-        default = "File",
-        implied,
-        go = "v1.TerminationMessagePolicy",
-        values("FallbackToLogsOnError", "File")
-    )]
+    #[api(tag = 20, default = "File", implied, go = "v1.TerminationMessagePolicy")]
+    #[api(values("FallbackToLogsOnError", "File"))]
     termination_message_policy: String,
     /// When the image is fetched: Always, IfNotPresent or Never.
     #[api(tag = 14, go = "v1.PullPolicy", values("Always", "IfNotPresent", "Never"))]

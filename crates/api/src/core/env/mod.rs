@@ -10,8 +10,7 @@ pub(crate) use self::rules::{VOLUME_FIELDS, check_env, check_env_from};
 #[api]
 pub struct EnvVar {
     /// Of the variable.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// With $(NAME) for the values of others.
     value: String,
     /// Where the value is taken from instead.
@@ -35,14 +34,11 @@ pub struct EnvVarSource {
 #[api(atomic)]
 pub struct FileKeySelector {
     /// The volume with the file.
-    #[api(required, always)]
-    volume_name: String,
+    volume_name: Must<String>,
     /// The file in the volume.
-    #[api(required, always)]
-    path: String,
+    path: Must<String>,
     /// The variable in the file.
-    #[api(required, always)]
-    key: String,
+    key: Must<String>,
     /// Whether it may be missing.
     #[api(default = false)]
     optional: Option<bool>,
@@ -54,8 +50,7 @@ pub struct ObjectFieldSelector {
     #[api(default = "v1", implied)]
     api_version: String,
     /// The field of the pod.
-    #[api(required, always)]
-    field_path: String,
+    field_path: Must<String>,
 }
 
 #[api(atomic)]
@@ -63,8 +58,7 @@ pub struct ResourceFieldSelector {
     /// The container; needed in volumes.
     container_name: String,
     /// The limit or request.
-    #[api(required, always)]
-    resource: String,
+    resource: Must<String>,
     /// The unit that it is told in.
     divisor: Quantity,
 }
@@ -75,8 +69,7 @@ pub struct ConfigMapKeySelector {
     #[api(inline)]
     local_object_reference: LocalObjectReference,
     /// The key in the map.
-    #[api(required, always)]
-    key: String,
+    key: Must<String>,
     /// Whether it may be missing.
     optional: Option<bool>,
 }
@@ -94,8 +87,7 @@ pub struct SecretKeySelector {
     #[api(inline)]
     local_object_reference: LocalObjectReference,
     /// The key in the secret.
-    #[api(required, always)]
-    key: String,
+    key: Must<String>,
     /// Whether it may be missing.
     optional: Option<bool>,
 }

@@ -4,7 +4,7 @@ mod rules;
 
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text, Time};
-use schema::{Column, Errors, Kind, Names, Scope, Storage, Subresource, Warnings, Writer};
+use schema::{Column, Errors, Kind, Names, Scope, Subresource, Warnings, Writer};
 
 use super::{
     AWSElasticBlockStoreVolumeSource, AzureDiskVolumeSource, FCVolumeSource, FlockerVolumeSource,
@@ -108,11 +108,9 @@ pub struct PersistentVolumeSource {
 #[api]
 pub struct GlusterfsPersistentVolumeSource {
     /// The Endpoints object that names the servers.
-    #[api(required, always)]
-    endpoints: String,
+    endpoints: Must<String>,
     /// The volume on the servers.
-    #[api(required, always)]
-    path: String,
+    path: Must<String>,
     /// Whether the volume is mounted for reading only.
     read_only: bool,
     /// The namespace of the Endpoints object.
@@ -122,11 +120,9 @@ pub struct GlusterfsPersistentVolumeSource {
 #[api]
 pub struct RBDPersistentVolumeSource {
     /// The addresses of the monitors.
-    #[api(required, always)]
-    monitors: List<String>,
+    monitors: Must<List<String>>,
     /// The image.
-    #[api(required, always)]
-    image: String,
+    image: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
     /// The pool of the image.
@@ -147,8 +143,8 @@ pub struct RBDPersistentVolumeSource {
 #[api]
 pub struct CinderPersistentVolumeSource {
     /// The id of the disk.
-    #[api(name = "volumeID", required, always)]
-    volume_id: String,
+    #[api(name = "volumeID")]
+    volume_id: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
     /// Whether the volume is mounted for reading only.
@@ -160,8 +156,7 @@ pub struct CinderPersistentVolumeSource {
 #[api]
 pub struct CephFSPersistentVolumeSource {
     /// The addresses of the monitors.
-    #[api(required, always)]
-    monitors: List<String>,
+    monitors: Must<List<String>>,
     /// The folder to mount.
     path: String,
     /// The user to log in as.
@@ -177,8 +172,7 @@ pub struct CephFSPersistentVolumeSource {
 #[api]
 pub struct FlexPersistentVolumeSource {
     /// The name of the driver.
-    #[api(required, always)]
-    driver: String,
+    driver: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
     /// The secret with the credentials.
@@ -192,14 +186,11 @@ pub struct FlexPersistentVolumeSource {
 #[api]
 pub struct ISCSIPersistentVolumeSource {
     /// The address of the portal, with its port.
-    #[api(required, always)]
-    target_portal: String,
+    target_portal: Must<String>,
     /// The qualified name of the target.
-    #[api(required, always)]
-    iqn: String,
+    iqn: Must<String>,
     /// The number of the disk.
-    #[api(required, always)]
-    lun: i32,
+    lun: Must<i32>,
     /// The interface to use.
     #[api(default = "default")]
     iscsi_interface: String,
@@ -225,11 +216,9 @@ pub struct ISCSIPersistentVolumeSource {
 #[api]
 pub struct AzureFilePersistentVolumeSource {
     /// The secret with the account and its key.
-    #[api(required, always)]
-    secret_name: String,
+    secret_name: Must<String>,
     /// The name of the share.
-    #[api(required, always)]
-    share_name: String,
+    share_name: Must<String>,
     /// Whether the volume is mounted for reading only.
     read_only: bool,
     /// The namespace of the secret.
@@ -240,11 +229,9 @@ pub struct AzureFilePersistentVolumeSource {
 #[api]
 pub struct ScaleIOPersistentVolumeSource {
     /// The address of the gateway.
-    #[api(required, always)]
-    gateway: String,
+    gateway: Must<String>,
     /// The name of the storage system.
-    #[api(required, always)]
-    system: String,
+    system: Must<String>,
     /// The secret with the credentials.
     #[api(always, required)]
     secret_ref: Option<SecretReference>,
@@ -283,8 +270,7 @@ pub struct StorageOSPersistentVolumeSource {
 #[api]
 pub struct LocalVolumeSource {
     /// The disk or folder on the node.
-    #[api(required, always)]
-    path: String,
+    path: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: Option<String>,
 }
@@ -292,11 +278,9 @@ pub struct LocalVolumeSource {
 #[api]
 pub struct CSIPersistentVolumeSource {
     /// The name of the driver.
-    #[api(required, always)]
-    driver: String,
+    driver: Must<String>,
     /// What the driver calls the volume.
-    #[api(required, always)]
-    volume_handle: String,
+    volume_handle: Must<String>,
     /// Whether the volume is mounted for reading only.
     read_only: bool,
     /// The file system to mount; the driver's own choice when empty.
@@ -324,12 +308,8 @@ pub struct VolumeNodeAffinity {
 #[api]
 pub struct PersistentVolumeStatus {
     /// Pending, Available, Bound, Released or Failed.
-    #[api(
-        default = "Pending",
-        implied,
-        go = "v1.PersistentVolumePhase",
-        values("Available", "Bound", "Failed", "Pending", "Released")
-    )]
+    #[api(default = "Pending", implied, go = "v1.PersistentVolumePhase")]
+    #[api(values("Available", "Bound", "Failed", "Pending", "Released"))]
     phase: String,
     /// Why, as a sentence for people.
     message: String,
@@ -344,41 +324,37 @@ impl Kind for PersistentVolume {
         Names::new("", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume")
             .short(&["pv"]);
     const SCOPE: Scope = Scope::Cluster;
-    const STORAGE: Storage = Storage::new("persistentvolumes", "v1");
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PersistentVolume")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Capacity", "string", |volume, _| {
+        Column::text("Capacity", |volume, _| {
             volume.spec().capacity().get("storage").unwrap_or_default().to_string().into()
         }),
-        Column::new("Access Modes", "string", |volume, _| {
-            access_modes(volume.spec().access_modes())
-        }),
-        Column::new("Reclaim Policy", "string", |volume, _| {
+        Column::text("Access Modes", |volume, _| access_modes(volume.spec().access_modes())),
+        Column::text("Reclaim Policy", |volume, _| {
             volume.spec().persistent_volume_reclaim_policy().into()
         }),
-        Column::new("Status", "string", |volume, _| {
+        Column::text("Status", |volume, _| {
             if volume.is_terminating() {
                 "Terminating".into()
             } else {
                 volume.status().phase().into()
             }
         }),
-        Column::new("Claim", "string", |volume, _| match volume.spec().claim_ref() {
+        Column::text("Claim", |volume, _| match volume.spec().claim_ref() {
             Some(claim) => format!("{}/{}", claim.namespace(), claim.name()).into(),
             None => "".into(),
         }),
-        Column::new("StorageClass", "string", |volume, _| volume.class().into()),
-        Column::new("VolumeAttributesClass", "string", |volume, _| {
+        Column::text("StorageClass", |volume, _| volume.class().into()),
+        Column::text("VolumeAttributesClass", |volume, _| {
             volume.spec().volume_attributes_class_name().unwrap_or("<unset>").into()
         }),
-        Column::new("Reason", "string", |volume, _| volume.status().reason().into()),
+        Column::text("Reason", |volume, _| volume.status().reason().into()),
         Column::AGE,
-        Column::new("VolumeMode", "string", |volume: &Self, _| {
+        Column::wide_text("VolumeMode", |volume, _| {
             volume.spec().volume_mode().unwrap_or("<unset>").into()
-        })
-        .wide(),
+        }),
     ];
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {

@@ -8,20 +8,17 @@ use crate::columns::{NONE, or_none};
 
 pub(super) const COLUMNS: &[Column<Pod>] = &[
     Column::NAME,
-    Column::new("Ready", "string", |pod, _| {
+    Column::text("Ready", |pod, _| {
         let summary = Summary::of(pod);
         format!("{}/{}", summary.ready, summary.total).into()
     }),
-    Column::new("Status", "string", |pod, _| Summary::of(pod).reason.into()),
-    Column::new("Restarts", "string", |pod, now| Summary::of(pod).restarts(now).into()),
+    Column::text("Status", |pod, _| Summary::of(pod).reason.into()),
+    Column::text("Restarts", |pod, now| Summary::of(pod).restarts(now).into()),
     Column::AGE,
-    Column::new("IP", "string", |pod: &Pod, _| or_none(pod.status().ip())).wide(),
-    Column::new("Node", "string", |pod: &Pod, _| or_none(pod.spec().node_name())).wide(),
-    Column::new("Nominated Node", "string", |pod: &Pod, _| {
-        or_none(pod.status().nominated_node_name())
-    })
-    .wide(),
-    Column::new("Readiness Gates", "string", |pod: &Pod, _| readiness_gates(pod).into()).wide(),
+    Column::wide_text("IP", |pod: &Pod, _| or_none(pod.status().ip())),
+    Column::wide_text("Node", |pod: &Pod, _| or_none(pod.spec().node_name())),
+    Column::wide_text("Nominated Node", |pod: &Pod, _| or_none(pod.status().nominated_node_name())),
+    Column::wide_text("Readiness Gates", |pod: &Pod, _| readiness_gates(pod).into()),
 ];
 
 /// What the states of all containers come to.

@@ -1,14 +1,13 @@
 //! What the server does with pods.
 
 use crate::advice::Advice;
-use schema::{Column, Errors, Grace, Index, Kind, Names, Path, Storage, Subresource, Warnings};
+use schema::{Column, Errors, Grace, Index, Kind, Names, Path, Subresource, Warnings};
 
 use super::{Pod, PodStatus, columns, defaults, rules, status_rules, warnings};
 
 impl Kind for Pod {
     const NAMES: Names =
         Names::new("", "v1", "Pod", "pods", "pod").short(&["po"]).categories(&["all"]);
-    const STORAGE: Storage = Storage::new("pods", "v1");
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = &["ownerReferences"];

@@ -55,19 +55,14 @@ pub struct PodSpec {
     #[api(tag = 20, keys("name"), merge, merge_key = "name")]
     init_containers: List<Container>,
     /// Containers of the pod; there is at least one.
-    #[api(tag = 2, required, keys("name"), merge, merge_key = "name", always)]
-    containers: List<Container>,
+    #[api(tag = 2, keys("name"), merge, merge_key = "name")]
+    containers: Must<List<Container>>,
     /// Containers that were added to the running pod, to look into it.
     #[api(tag = 34, keys("name"), merge, merge_key = "name")]
     ephemeral_containers: List<EphemeralContainer>,
     /// When ended containers are started again: Always, OnFailure or Never.
-    #[api(
-        tag = 3,
-        default = "Always",
-        implied,
-        go = "v1.RestartPolicy",
-        values("Always", "Never", "OnFailure")
-    )]
+    #[api(tag = 3, default = "Always", implied, go = "v1.RestartPolicy")]
+    #[api(values("Always", "Never", "OnFailure"))]
     restart_policy: String,
     /// How long the pod may take to stop before it is killed.
     #[api(default = 30, implied)]
@@ -75,12 +70,8 @@ pub struct PodSpec {
     /// After how long the pod is ended, whatever it does.
     active_deadline_seconds: Option<i64>,
     /// Where names are looked up: ClusterFirst, ClusterFirstWithHostNet, Default or None.
-    #[api(
-        default = "ClusterFirst",
-        implied,
-        go = "v1.DNSPolicy",
-        values("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
-    )]
+    #[api(default = "ClusterFirst", implied, go = "v1.DNSPolicy")]
+    #[api(values("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"))]
     dns_policy: String,
     /// Labels that the node must have.
     #[api(atomic)]
@@ -177,15 +168,14 @@ pub struct PodSpec {
 #[api]
 pub struct PodReadinessGate {
     /// The condition that must be True.
-    #[api(required, always, go = "v1.PodConditionType")]
-    condition_type: String,
+    #[api(go = "v1.PodConditionType")]
+    condition_type: Must<String>,
 }
 
 #[api]
 pub struct PodResourceClaim {
     /// What containers call the claim.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The claim, where it is there already.
     #[api(tag = 3)]
     resource_claim_name: Option<String>,
@@ -196,15 +186,14 @@ pub struct PodResourceClaim {
 #[api]
 pub struct PodOS {
     /// linux or windows.
-    #[api(required, always, go = "v1.OSName")]
-    name: String,
+    #[api(go = "v1.OSName")]
+    name: Must<String>,
 }
 
 #[api]
 pub struct PodSchedulingGate {
     /// The name of the gate.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
 }
 
 #[api]
@@ -217,19 +206,12 @@ pub struct PodSchedulingGroup {
 #[api]
 pub struct TopologySpreadConstraint {
     /// How uneven the spread may be.
-    #[api(required, always)]
-    max_skew: i32,
+    max_skew: Must<i32>,
     /// The label of nodes that makes the places.
-    #[api(required, always)]
-    topology_key: String,
+    topology_key: Must<String>,
     /// What to do when it cannot be: DoNotSchedule or ScheduleAnyway.
-    #[api(
-        required,
-        always,
-        go = "v1.UnsatisfiableConstraintAction",
-        values("DoNotSchedule", "ScheduleAnyway")
-    )]
-    when_unsatisfiable: String,
+    #[api(go = "v1.UnsatisfiableConstraintAction", values("DoNotSchedule", "ScheduleAnyway"))]
+    when_unsatisfiable: Must<String>,
     /// Which pods are spread.
     label_selector: Option<LabelSelector>,
     /// How many places there should be at least.
@@ -247,8 +229,7 @@ pub struct TopologySpreadConstraint {
 #[api]
 pub struct HostAlias {
     /// The address.
-    #[api(required, always)]
-    ip: String,
+    ip: Must<String>,
     /// The names of the address.
     hostnames: List<String>,
 }
@@ -274,8 +255,7 @@ pub struct PodDNSConfigOption {
 #[api(atomic)]
 pub struct EvictionResponder {
     /// The name of the responder.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Those with a higher one are asked first.
     #[api(required)]
     priority: Option<i32>,

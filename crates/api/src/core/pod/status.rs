@@ -11,11 +11,8 @@ pub struct PodStatus {
     #[api(tag = 17)]
     observed_generation: i64,
     /// Pending, Running, Succeeded, Failed or Unknown.
-    #[api(
-        tag = 1,
-        go = "v1.PodPhase",
-        values("Failed", "Pending", "Running", "Succeeded", "Unknown")
-    )]
+    #[api(tag = 1, go = "v1.PodPhase")]
+    #[api(values("Failed", "Pending", "Running", "Succeeded", "Unknown"))]
     phase: String,
     /// What is known of the pod, point by point.
     #[api(keys("type"), merge, merge_key = "type")]
@@ -79,8 +76,7 @@ pub struct PodStatus {
 #[api]
 pub struct PodVolumeHealth {
     /// The name of the volume.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// What is wrong with the volume.
     #[api(keys("status", "reason"), merge, merge_key = "status")]
     health_conditions: List<VolumeHealthCondition>,
@@ -91,24 +87,20 @@ pub struct PodVolumeHealth {
 #[api]
 pub struct ContainerStatus {
     /// The container.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// What it does now.
     state: ContainerState,
     /// How it ended the last time.
     last_state: ContainerState,
     /// Whether it is ready.
-    #[api(required, always)]
-    ready: bool,
+    ready: Must<bool>,
     /// How often it was restarted.
-    #[api(required, always)]
-    restart_count: i32,
+    restart_count: Must<i32>,
     /// The image that it runs.
-    #[api(required, always)]
-    image: String,
+    image: Must<String>,
     /// What the runtime calls the image.
-    #[api(name = "imageID", required, always)]
-    image_id: String,
+    #[api(name = "imageID")]
+    image_id: Must<String>,
     /// What the runtime calls the container, and which runtime.
     #[api(name = "containerID")]
     container_id: String,
@@ -159,8 +151,7 @@ pub struct ContainerStateRunning {
 #[api]
 pub struct ContainerStateTerminated {
     /// The exit code.
-    #[api(required, always)]
-    exit_code: i32,
+    exit_code: Must<i32>,
     /// The signal that ended it.
     signal: i32,
     /// Why, as one word for programs.
@@ -179,8 +170,8 @@ pub struct ContainerStateTerminated {
 #[api]
 pub struct ResourceStatus {
     /// The resource.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// The devices of the resource.
     #[api(keys("resourceID"))]
     resources: List<ResourceHealth>,
@@ -189,8 +180,8 @@ pub struct ResourceStatus {
 #[api]
 pub struct ResourceHealth {
     /// The device.
-    #[api(name = "resourceID", required, always, go = "v1.ResourceID")]
-    resource_id: String,
+    #[api(name = "resourceID", go = "v1.ResourceID")]
+    resource_id: Must<String>,
     /// Healthy, Unhealthy or Unknown.
     #[api(go = "v1.ResourceHealthStatus")]
     health: String,
@@ -208,11 +199,9 @@ pub struct ContainerUser {
 #[api]
 pub struct LinuxContainerUser {
     /// The user's number.
-    #[api(required, always)]
-    uid: i64,
+    uid: Must<i64>,
     /// The group's number.
-    #[api(required, always)]
-    gid: i64,
+    gid: Must<i64>,
     /// The numbers of the other groups.
     supplemental_groups: List<i64>,
 }
@@ -220,11 +209,9 @@ pub struct LinuxContainerUser {
 #[api]
 pub struct VolumeMountStatus {
     /// The volume.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Where it is mounted.
-    #[api(required, always)]
-    mount_path: String,
+    mount_path: Must<String>,
     /// Whether it is mounted for reading only.
     read_only: bool,
     /// Whether all below it is, too.
@@ -250,14 +237,14 @@ pub struct ImageVolumeStatus {
 #[api]
 pub struct PodCondition {
     /// Which condition this is.
-    #[api(required, always, go = "v1.PodConditionType")]
-    type_: String,
+    #[api(go = "v1.PodConditionType")]
+    type_: Must<String>,
     /// The generation of the object that this was found out about.
     #[api(tag = 7)]
     observed_generation: i64,
     /// Whether it holds: True, False or Unknown.
-    #[api(tag = 2, required, always, go = "v1.ConditionStatus")]
-    status: String,
+    #[api(tag = 2, go = "v1.ConditionStatus")]
+    status: Must<String>,
     /// When the condition was last looked at.
     last_probe_time: Time,
     /// When the status last changed.
@@ -271,8 +258,7 @@ pub struct PodCondition {
 #[api]
 pub struct PodResourceClaimStatus {
     /// What the pod calls the claim.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The name of the claim.
     resource_claim_name: Option<String>,
 }
@@ -280,45 +266,37 @@ pub struct PodResourceClaimStatus {
 #[api]
 pub struct PodExtendedResourceClaimStatus {
     /// Which request stands for which resource of which container.
-    #[api(required, always)]
-    request_mappings: List<ContainerExtendedResourceRequest>,
+    request_mappings: Must<List<ContainerExtendedResourceRequest>>,
     /// The name of the claim.
-    #[api(required, always)]
-    resource_claim_name: String,
+    resource_claim_name: Must<String>,
 }
 
 #[api]
 pub struct ContainerExtendedResourceRequest {
     /// The container.
-    #[api(required, always)]
-    container_name: String,
+    container_name: Must<String>,
     /// The extended resource.
-    #[api(required, always)]
-    resource_name: String,
+    resource_name: Must<String>,
     /// The request in the claim.
-    #[api(required, always)]
-    request_name: String,
+    request_name: Must<String>,
 }
 
 #[api]
 pub struct PodIP {
     /// An address of the pod.
-    #[api(required, always)]
-    ip: String,
+    ip: Must<String>,
 }
 
 #[api]
 pub struct HostIP {
     /// An address of the node.
-    #[api(required, always)]
-    ip: String,
+    ip: Must<String>,
 }
 
 #[api]
 pub struct NodeAllocatableResourceClaimStatus {
     /// The claim.
-    #[api(required, always)]
-    resource_claim_name: String,
+    resource_claim_name: Must<String>,
     /// The containers that use it.
     #[api(set)]
     containers: List<String>,
@@ -333,8 +311,8 @@ pub struct NodeAllocatableResourceClaimStatus {
 #[api]
 pub struct NodeAllocatableMappedResources {
     /// The resource.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// How much of it.
     #[api(required)]
     quantity: Option<Quantity>,
@@ -343,8 +321,8 @@ pub struct NodeAllocatableMappedResources {
 #[api]
 pub struct NodeAllocatableOverheadResources {
     /// The resource.
-    #[api(required, always, go = "v1.ResourceName")]
-    name: String,
+    #[api(go = "v1.ResourceName")]
+    name: Must<String>,
     /// How much of it, for the pod.
     per_pod: Option<Quantity>,
     /// How much of it, for each container.

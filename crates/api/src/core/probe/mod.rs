@@ -48,8 +48,7 @@ pub struct HTTPGetAction {
     #[api(default = "/", implied)]
     path: String,
     /// The port, by number or name.
-    #[api(required, always)]
-    port: IntOrString,
+    port: Must<IntOrString>,
     /// The host; the pod itself when absent.
     host: String,
     /// HTTP or HTTPS.
@@ -65,18 +64,15 @@ pub struct HTTPGetAction {
 #[api]
 pub struct HTTPHeader {
     /// The name of the header.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The value of the header.
-    #[api(required, always)]
-    value: String,
+    value: Must<String>,
 }
 
 #[api]
 pub struct TCPSocketAction {
     /// The port, by number or name.
-    #[api(required, always)]
-    port: IntOrString,
+    port: Must<IntOrString>,
     /// The host; the pod itself when absent.
     host: String,
 }
@@ -84,8 +80,7 @@ pub struct TCPSocketAction {
 #[api]
 pub struct GRPCAction {
     /// The port.
-    #[api(required, always)]
-    port: i32,
+    port: Must<i32>,
     /// The service whose health is asked for.
     #[api(default = "")]
     service: Option<String>,
@@ -126,8 +121,7 @@ pub struct LifecycleHandler {
 #[api]
 pub struct SleepAction {
     /// How long.
-    #[api(required, always)]
-    seconds: i64,
+    seconds: Must<i64>,
 }
 
 /// The signals of Linux, in the order of their names.

@@ -21,8 +21,7 @@ pub struct ResourceRequirements {
 #[api]
 pub struct ResourceClaim {
     /// The claim, as the pod names it.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The request in the claim; all when absent.
     request: String,
 }

@@ -55,14 +55,9 @@ pub struct Capabilities {
 #[api]
 pub struct SeccompProfile {
     /// RuntimeDefault, Localhost or Unconfined.
-    #[api(
-        required,
-        always,
-        go = "v1.SeccompProfileType",
-        discriminator,
-        values("Localhost", "RuntimeDefault", "Unconfined")
-    )]
-    type_: String,
+    #[api(go = "v1.SeccompProfileType", discriminator)]
+    #[api(values("Localhost", "RuntimeDefault", "Unconfined"))]
+    type_: Must<String>,
     /// The profile's file on the node.
     #[api(union)]
     localhost_profile: Option<String>,
@@ -71,14 +66,9 @@ pub struct SeccompProfile {
 #[api]
 pub struct AppArmorProfile {
     /// RuntimeDefault, Localhost or Unconfined.
-    #[api(
-        required,
-        always,
-        go = "v1.AppArmorProfileType",
-        discriminator,
-        values("Localhost", "RuntimeDefault", "Unconfined")
-    )]
-    type_: String,
+    #[api(go = "v1.AppArmorProfileType", discriminator)]
+    #[api(values("Localhost", "RuntimeDefault", "Unconfined"))]
+    type_: Must<String>,
     /// The profile's name on the node.
     #[api(union)]
     localhost_profile: Option<String>,
@@ -150,9 +140,7 @@ pub struct PodSecurityContext {
 #[api]
 pub struct Sysctl {
     /// The name of the setting.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Its value.
-    #[api(required, always)]
-    value: String,
+    value: Must<String>,
 }

@@ -57,11 +57,10 @@ pub struct LoadBalancerIngress {
 #[api]
 pub struct PortStatus {
     /// The number of the port.
-    #[api(required, always)]
-    port: i32,
+    port: Must<i32>,
     /// TCP, UDP or SCTP.
-    #[api(required, always, go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
-    protocol: String,
+    #[api(go = "v1.Protocol", values("SCTP", "TCP", "UDP"))]
+    protocol: Must<String>,
     /// What is wrong with the port.
     error: Option<String>,
 }
@@ -81,25 +80,15 @@ pub struct ServiceSpec {
     #[api(tag = 18, name = "clusterIPs")]
     cluster_ips: List<String>,
     /// ClusterIP, NodePort, LoadBalancer or ExternalName.
-    #[api(
-        tag = 4,
-        default = "ClusterIP",
-        implied,
-        go = "v1.ServiceType",
-        values("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-    )]
+    #[api(tag = 4, default = "ClusterIP", implied, go = "v1.ServiceType")]
+    #[api(values("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))]
     type_: String,
     /// Further addresses that nodes take requests for.
     #[api(name = "externalIPs")]
     external_ips: List<String>,
     /// Whether a client stays with one pod: ClientIP or None.
-    #[api(
-        tag = 7,
-        default = "None",
-        implied,
-        go = "v1.ServiceAffinity",
-        values("ClientIP", "None")
-    )]
+    #[api(tag = 7, default = "None", implied, go = "v1.ServiceAffinity")]
+    #[api(values("ClientIP", "None"))]
     session_affinity: String,
     /// The address that a load balancer should have, where it can be chosen.
     #[api(name = "loadBalancerIP")]
@@ -121,11 +110,8 @@ pub struct ServiceSpec {
     #[api(tag = 19, go = "[]v1.IPFamily", values("", "IPv4", "IPv6"))]
     ip_families: List<String>,
     /// SingleStack, PreferDualStack or RequireDualStack.
-    #[api(
-        tag = 17,
-        go = "v1.IPFamilyPolicy",
-        values("PreferDualStack", "RequireDualStack", "SingleStack")
-    )]
+    #[api(tag = 17, go = "v1.IPFamilyPolicy")]
+    #[api(values("PreferDualStack", "RequireDualStack", "SingleStack"))]
     ip_family_policy: Option<String>,
     /// Whether a load balancer needs ports on the nodes.
     #[api(tag = 20)]
@@ -163,8 +149,8 @@ pub struct ServicePort {
     #[api(tag = 6)]
     app_protocol: Option<String>,
     /// That clients use.
-    #[api(tag = 3, required, always)]
-    port: i32,
+    #[api(tag = 3)]
+    port: Must<i32>,
     /// The port of the pods, by number or name.
     target_port: IntOrString,
     /// The port on every node.
@@ -188,17 +174,16 @@ impl Kind for Service {
     const NAME: NameRule = names::dns_label;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Type", "string", |service, _| service.spec().type_().into()),
-        Column::new("Cluster-IP", "string", |service, _| {
+        Column::text("Type", |service, _| service.spec().type_().into()),
+        Column::text("Cluster-IP", |service, _| {
             service.spec().cluster_ips().iter().next().unwrap_or(columns::NONE).into()
         }),
-        Column::new("External-IP", "string", |service, _| service.external().into()),
-        Column::new("Port(s)", "string", |service, _| {
+        Column::text("External-IP", |service, _| service.external().into()),
+        Column::text("Port(s)", |service, _| {
             columns::or_none(&columns::join(service.spec().ports().iter().map(ServicePort::cell)))
         }),
         Column::AGE,
-        Column::new("Selector", "string", |it: &Self, _| columns::labels(it.spec().selector()))
-            .wide(),
+        Column::wide_text("Selector", |it, _| columns::labels(it.spec().selector())),
     ];
     const INDEXES: &'static [Index<Self>] = &[
         Index::field("spec.clusterIP", |service| service.spec().cluster_ip().into()),

@@ -19,8 +19,7 @@ pub struct PersistentVolumeClaimTemplate {
     /// Labels and annotations of the claim.
     metadata: ObjectMeta,
     /// What the claim asks for.
-    #[api(required, always)]
-    spec: PersistentVolumeClaimSpec,
+    spec: Must<PersistentVolumeClaimSpec>,
 }
 
 #[api]
@@ -40,12 +39,8 @@ pub struct PersistentVolumeClaimSpec {
     #[api(tag = 5)]
     storage_class_name: Option<String>,
     /// Filesystem or Block.
-    #[api(
-        default = "Filesystem",
-        implied,
-        go = "v1.PersistentVolumeMode",
-        values("Block", "Filesystem")
-    )]
+    #[api(default = "Filesystem", implied, go = "v1.PersistentVolumeMode")]
+    #[api(values("Block", "Filesystem"))]
     volume_mode: Option<String>,
     /// What the volume is filled from: a claim or a snapshot.
     data_source: Option<TypedLocalObjectReference>,

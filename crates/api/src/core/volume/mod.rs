@@ -26,8 +26,7 @@ use super::{LocalObjectReference, container::pull_policy};
 #[api]
 pub struct Volume {
     /// Unique in the pod.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Where the data is.
     #[api(inline)]
     volume_source: VolumeSource,
@@ -105,8 +104,7 @@ pub struct VolumeSource {
 #[api]
 pub struct PersistentVolumeClaimVolumeSource {
     /// The claim in the same namespace.
-    #[api(required, always)]
-    claim_name: String,
+    claim_name: Must<String>,
     /// Whether it is mounted for reading only.
     read_only: bool,
 }
@@ -114,24 +112,19 @@ pub struct PersistentVolumeClaimVolumeSource {
 #[api]
 pub struct HostPathVolumeSource {
     /// The file or folder on the node.
-    #[api(required, always)]
-    path: String,
+    path: Must<String>,
     /// What must be there; empty for no check.
-    #[api(
-        default = "",
-        implied,
-        go = "v1.HostPathType",
-        values(
-            "",
-            "BlockDevice",
-            "CharDevice",
-            "Directory",
-            "DirectoryOrCreate",
-            "File",
-            "FileOrCreate",
-            "Socket"
-        )
-    )]
+    #[api(default = "", implied, go = "v1.HostPathType")]
+    #[api(values(
+        "",
+        "BlockDevice",
+        "CharDevice",
+        "Directory",
+        "DirectoryOrCreate",
+        "File",
+        "FileOrCreate",
+        "Socket"
+    ))]
     type_: Option<String>,
 }
 
@@ -149,11 +142,9 @@ pub struct EmptyDirVolumeSource {
 #[api]
 pub struct GlusterfsVolumeSource {
     /// The Endpoints object that names the servers.
-    #[api(required, always)]
-    endpoints: String,
+    endpoints: Must<String>,
     /// The volume on the servers.
-    #[api(required, always)]
-    path: String,
+    path: Must<String>,
     /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
@@ -161,11 +152,9 @@ pub struct GlusterfsVolumeSource {
 #[api]
 pub struct RBDVolumeSource {
     /// The addresses of the monitors.
-    #[api(required, always)]
-    monitors: List<String>,
+    monitors: Must<List<String>>,
     /// The image.
-    #[api(required, always)]
-    image: String,
+    image: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
     /// The pool of the image.
@@ -186,8 +175,8 @@ pub struct RBDVolumeSource {
 #[api]
 pub struct CinderVolumeSource {
     /// The id of the disk.
-    #[api(name = "volumeID", required, always)]
-    volume_id: String,
+    #[api(name = "volumeID")]
+    volume_id: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
     /// Whether the volume is mounted for reading only.
@@ -199,8 +188,7 @@ pub struct CinderVolumeSource {
 #[api]
 pub struct CephFSVolumeSource {
     /// The addresses of the monitors.
-    #[api(required, always)]
-    monitors: List<String>,
+    monitors: Must<List<String>>,
     /// The folder to mount.
     path: String,
     /// The user to log in as.
@@ -225,8 +213,7 @@ pub struct FlockerVolumeSource {
 #[api]
 pub struct GCEPersistentDiskVolumeSource {
     /// The name of the disk.
-    #[api(required, always)]
-    pd_name: String,
+    pd_name: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
     /// The partition to mount; the whole disk when 0.
@@ -238,11 +225,9 @@ pub struct GCEPersistentDiskVolumeSource {
 #[api]
 pub struct QuobyteVolumeSource {
     /// The address of the registry.
-    #[api(required, always)]
-    registry: String,
+    registry: Must<String>,
     /// The name of the volume.
-    #[api(required, always)]
-    volume: String,
+    volume: Must<String>,
     /// Whether the volume is mounted for reading only.
     read_only: bool,
     /// The user to mount as.
@@ -256,8 +241,7 @@ pub struct QuobyteVolumeSource {
 #[api]
 pub struct FlexVolumeSource {
     /// The name of the driver.
-    #[api(required, always)]
-    driver: String,
+    driver: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
     /// The secret with the credentials.
@@ -271,8 +255,8 @@ pub struct FlexVolumeSource {
 #[api]
 pub struct AWSElasticBlockStoreVolumeSource {
     /// The id of the disk.
-    #[api(name = "volumeID", required, always)]
-    volume_id: String,
+    #[api(name = "volumeID")]
+    volume_id: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
     /// The partition to mount; the whole disk when 0.
@@ -284,8 +268,7 @@ pub struct AWSElasticBlockStoreVolumeSource {
 #[api]
 pub struct GitRepoVolumeSource {
     /// The address of the repository.
-    #[api(required, always)]
-    repository: String,
+    repository: Must<String>,
     /// The commit.
     revision: String,
     /// Where to put it.
@@ -310,11 +293,9 @@ pub struct SecretVolumeSource {
 #[api]
 pub struct NFSVolumeSource {
     /// The server.
-    #[api(required, always)]
-    server: String,
+    server: Must<String>,
     /// The folder on the server.
-    #[api(required, always)]
-    path: String,
+    path: Must<String>,
     /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
@@ -322,14 +303,11 @@ pub struct NFSVolumeSource {
 #[api]
 pub struct ISCSIVolumeSource {
     /// The address of the portal, with its port.
-    #[api(required, always)]
-    target_portal: String,
+    target_portal: Must<String>,
     /// The qualified name of the target.
-    #[api(required, always)]
-    iqn: String,
+    iqn: Must<String>,
     /// The number of the disk.
-    #[api(required, always)]
-    lun: i32,
+    lun: Must<i32>,
     /// The interface to use.
     #[api(default = "default")]
     iscsi_interface: String,
@@ -370,11 +348,9 @@ pub struct FCVolumeSource {
 #[api]
 pub struct AzureFileVolumeSource {
     /// The secret with the account and its key.
-    #[api(required, always)]
-    secret_name: String,
+    secret_name: Must<String>,
     /// The name of the share.
-    #[api(required, always)]
-    share_name: String,
+    share_name: Must<String>,
     /// Whether the volume is mounted for reading only.
     read_only: bool,
 }
@@ -382,8 +358,7 @@ pub struct AzureFileVolumeSource {
 #[api]
 pub struct VsphereVirtualDiskVolumeSource {
     /// The path of the disk.
-    #[api(required, always)]
-    volume_path: String,
+    volume_path: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
     /// The name of the storage policy.
@@ -396,8 +371,8 @@ pub struct VsphereVirtualDiskVolumeSource {
 #[api]
 pub struct PhotonPersistentDiskVolumeSource {
     /// The id of the disk.
-    #[api(name = "pdID", required, always)]
-    pd_id: String,
+    #[api(name = "pdID")]
+    pd_id: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
 }
@@ -405,17 +380,13 @@ pub struct PhotonPersistentDiskVolumeSource {
 #[api]
 pub struct AzureDiskVolumeSource {
     /// The name of the disk.
-    #[api(required, always)]
-    disk_name: String,
+    disk_name: Must<String>,
     /// The address of the disk.
-    #[api(name = "diskURI", required, always)]
-    disk_uri: String,
+    #[api(name = "diskURI")]
+    disk_uri: Must<String>,
     /// None, ReadOnly or ReadWrite.
-    #[api(
-        default = "ReadWrite",
-        go = "v1.AzureDataDiskCachingMode",
-        values("None", "ReadOnly", "ReadWrite")
-    )]
+    #[api(default = "ReadWrite", go = "v1.AzureDataDiskCachingMode")]
+    #[api(values("None", "ReadOnly", "ReadWrite"))]
     caching_mode: Option<String>,
     /// The file system to mount; the driver's own choice when empty.
     #[api(default = "ext4")]
@@ -424,19 +395,16 @@ pub struct AzureDiskVolumeSource {
     #[api(default = false)]
     read_only: Option<bool>,
     /// Shared, Dedicated or Managed.
-    #[api(
-        default = "Shared",
-        go = "v1.AzureDataDiskKind",
-        values("Dedicated", "Managed", "Shared")
-    )]
+    #[api(default = "Shared", go = "v1.AzureDataDiskKind")]
+    #[api(values("Dedicated", "Managed", "Shared"))]
     kind: Option<String>,
 }
 
 #[api]
 pub struct PortworxVolumeSource {
     /// The id of the volume.
-    #[api(name = "volumeID", required, always)]
-    volume_id: String,
+    #[api(name = "volumeID")]
+    volume_id: Must<String>,
     /// The file system to mount; the driver's own choice when empty.
     fs_type: String,
     /// Whether the volume is mounted for reading only.
@@ -446,11 +414,9 @@ pub struct PortworxVolumeSource {
 #[api]
 pub struct ScaleIOVolumeSource {
     /// The address of the gateway.
-    #[api(required, always)]
-    gateway: String,
+    gateway: Must<String>,
     /// The name of the storage system.
-    #[api(required, always)]
-    system: String,
+    system: Must<String>,
     /// The secret with the credentials.
     #[api(always, required)]
     secret_ref: Option<LocalObjectReference>,
@@ -505,8 +471,7 @@ pub struct ConfigMapVolumeSource {
 #[api]
 pub struct CSIVolumeSource {
     /// The name of the driver.
-    #[api(required, always)]
-    driver: String,
+    driver: Must<String>,
     /// Whether the volume is mounted for reading only.
     read_only: Option<bool>,
     /// The file system to mount; the driver's own choice when empty.
@@ -540,16 +505,15 @@ pub struct ImageVolumeSource {
 #[api]
 pub struct VolumeMount {
     /// Of the volume.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// Whether it cannot be written to.
     read_only: bool,
     /// Whether that holds for what is mounted below it, too.
     #[api(tag = 7, go = "v1.RecursiveReadOnlyMode")]
     recursive_read_only: Option<String>,
     /// Where it appears.
-    #[api(tag = 3, required, always)]
-    mount_path: String,
+    #[api(tag = 3)]
+    mount_path: Must<String>,
     /// The part of the volume that appears.
     sub_path: String,
     /// Whether mounts made later are seen on the other side.
@@ -565,11 +529,9 @@ pub struct VolumeMount {
 #[api]
 pub struct VolumeDevice {
     /// The claim's volume in the pod.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The device that the container sees.
-    #[api(required, always)]
-    device_path: String,
+    device_path: Must<String>,
 }
 
 impl Volume {

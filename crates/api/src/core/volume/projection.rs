@@ -66,8 +66,7 @@ pub struct ServiceAccountTokenProjection {
     #[api(default = 3600, implied)]
     expiration_seconds: Option<i64>,
     /// The file, relative to the volume.
-    #[api(required, always)]
-    path: String,
+    path: Must<String>,
     /// The user who owns the file.
     user: Option<i64>,
 }
@@ -84,8 +83,8 @@ pub struct ClusterTrustBundleProjection {
     #[api(tag = 5)]
     optional: Option<bool>,
     /// The file, relative to the volume.
-    #[api(tag = 4, required, always)]
-    path: String,
+    #[api(tag = 4)]
+    path: Must<String>,
     /// The user who owns the file.
     #[api(tag = 6)]
     user: Option<i64>,
@@ -122,8 +121,7 @@ pub struct DownwardAPIProjection {
 #[api]
 pub struct DownwardAPIVolumeFile {
     /// The file, relative to the volume.
-    #[api(required, always)]
-    path: String,
+    path: Must<String>,
     /// A field of the pod.
     field_ref: Option<ObjectFieldSelector>,
     /// A limit or request of a container.
@@ -137,11 +135,9 @@ pub struct DownwardAPIVolumeFile {
 #[api]
 pub struct KeyToPath {
     /// The key.
-    #[api(required, always)]
-    key: String,
+    key: Must<String>,
     /// The file, relative to the volume.
-    #[api(required, always)]
-    path: String,
+    path: Must<String>,
     /// The mode of the file.
     mode: Option<i32>,
     /// The user who owns the file.

@@ -44,8 +44,7 @@ pub struct DeviceClaim {
 #[api]
 pub struct DeviceRequest {
     /// What the request is called.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The class that the devices must be of.
     #[api(always)]
     device_class_name: String,
@@ -75,11 +74,10 @@ pub struct DeviceRequest {
 #[api]
 pub struct DeviceSubRequest {
     /// What the alternative is called.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// The class that the devices must be of.
-    #[api(required, always, checks(Filled, Format("long-name")))]
-    device_class_name: String,
+    #[api(checks(Filled, Format("long-name")))]
+    device_class_name: Must<String>,
     /// What devices must fulfil to be chosen.
     #[api(checks(MaxItems(32)))]
     selectors: List<DeviceSelector>,

@@ -18,18 +18,15 @@ pub struct ResourceSlice {
     /// Name, labels and the like.
     metadata: ObjectMeta,
     /// The devices, and where they can be used.
-    #[api(required, always)]
-    spec: ResourceSliceSpec,
+    spec: Must<ResourceSliceSpec>,
 }
 
 #[api]
 pub struct ResourceSliceSpec {
     /// The driver that offers the devices. It never changes.
-    #[api(required, always)]
-    driver: String,
+    driver: Must<String>,
     /// The pool that the devices belong to.
-    #[api(required, always)]
-    pool: ResourcePool,
+    pool: Must<ResourcePool>,
     /// The node that has the devices. It never changes.
     node_name: String,
     /// The nodes that can use the devices.
@@ -46,27 +43,19 @@ pub struct ResourceSliceSpec {
     #[api(gate = "DRAPartitionableDevices", checks(MaxItems(8), UniqueBy("name")))]
     shared_counters: List<CounterSet>,
     /// The property that tells kinds of partitions apart.
-    #[api(
-        go = "$.FullyQualifiedName",
-        gate = "DRAPartitionableDevicesType",
-        checks(Format("resource-fully-qualified-name"))
-    )]
+    #[api(go = "$.FullyQualifiedName", gate = "DRAPartitionableDevicesType")]
+    #[api(checks(Format("resource-fully-qualified-name")))]
     partition_type_attribute: Option<String>,
     /// What the kubelet need not ask the driver to do.
-    #[api(
-        set,
-        go = "[]$.SkipNodeOperation",
-        gate = "DRAOptionalNodeOperations",
-        checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources")))
-    )]
+    #[api(set, go = "[]$.SkipNodeOperation", gate = "DRAOptionalNodeOperations")]
+    #[api(checks(Unique, Each(Values("*", "NodePrepareResources", "NodeUnprepareResources"))))]
     skip_node_operations: List<String>,
 }
 
 #[api]
 pub struct Device {
     /// What the device is called in its pool.
-    #[api(required, always)]
-    name: String,
+    name: Must<String>,
     /// What there is to say about the device.
     basic: Option<BasicDevice>,
 }
@@ -106,11 +95,8 @@ pub struct BasicDevice {
     #[api(gate = "DRAConsumableCapacity")]
     allow_multiple_allocations: Option<bool>,
     /// What the device takes of the node's own resources.
-    #[api(
-        tag = 14,
-        go = "map[v1.ResourceName]$.NodeAllocatableResource",
-        gate = "DRANodeAllocatableResources"
-    )]
+    #[api(tag = 14, go = "map[v1.ResourceName]$.NodeAllocatableResource")]
+    #[api(gate = "DRANodeAllocatableResources")]
     node_allocatable_resources: Map<NodeAllocatableResource>,
 }
 
