@@ -102,6 +102,7 @@ impl Registry {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Status::failure(500, "", why));
         }
+        self.siblings.share(&mut object);
         let made = self.put(call, step.served, 0, object).await?;
         Ok(if call.dry_run { Version { revision: asked, ..made } } else { made })
     }

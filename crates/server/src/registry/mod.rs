@@ -14,6 +14,7 @@ mod part;
 mod patch;
 mod rewrite;
 mod selection;
+mod siblings;
 mod update;
 mod watch;
 mod write;
@@ -57,6 +58,7 @@ pub struct Registry {
     admission: OnceLock<Vec<Arc<dyn Admit>>>,
     converter: OnceLock<Arc<dyn Convert>>,
     claims: OnceLock<Arc<dyn Claim>>,
+    siblings: siblings::Siblings,
 }
 
 /// Who asks, on whose behalf, and how seriously.
@@ -112,6 +114,7 @@ impl Registry {
             admission: OnceLock::new(),
             converter: OnceLock::new(),
             claims: OnceLock::new(),
+            siblings: siblings::Siblings::default(),
         }))
     }
 
