@@ -10,12 +10,13 @@ use std::{
 use anyhow::{Result, bail};
 use cel::{Bindings, Environment, Type};
 use object::{
-    Quantity, from_json,
+    Quantity, from_json, from_json_strict,
     jsonpath::Template,
+    raw_json,
     selector::{FieldSelector, Selector},
     to_json, yaml,
 };
-use schema::{Definition, patch, protobuf};
+use schema::{Definition, apply::Fields, patch, protobuf};
 
 /// What is read.
 pub(crate) const TARGETS: &[&str] =
@@ -60,11 +61,18 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
     let text = String::from_utf8_lossy(input);
     let kind = &kinds[which];
     match target {
-        "json" => from_json(input).is_ok_and(|mut tree| {
-            let _ = kind.conform(&mut tree, &mut Vec::new());
-            kind.fill(&mut tree);
-            !to_json(&tree).is_empty()
-        }),
+        "json" => {
+            let plain = from_json(input);
+            let read = from_json_strict(input, Some(&kind.shape), &mut Vec::new());
+            assert_eq!(plain, read, "{text}");
+            assert_eq!(plain.is_ok(), raw_json(input).is_ok(), "{text}");
+            read.is_ok_and(|mut tree| {
+                let _ = kind.conform(&mut tree, &mut Vec::new());
+                kind.fill(&mut tree);
+                assert_eq!(from_json(&to_json(&tree)).as_ref(), Ok(&tree), "{text}");
+                true
+            })
+        }
         "yaml" => yaml::from_yaml(&text).is_ok_and(|tree| {
             // A number may come back as a whole one, but it is written as before.
             let written = yaml::to_yaml(&tree);
@@ -119,6 +127,10 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
             true
         }),
         _ => from_json(input).is_ok_and(|wanted| {
+            if let Ok(set) = Fields::decode(wanted.get("set")) {
+                let again = Fields::decode(&set.encode()).map(|set| set.encode());
+                assert_eq!(again, Ok(set.encode()), "{text}");
+            }
             let live = from_json(POD).unwrap_or_default();
             let write = schema::apply::Write {
                 shape: &kind.shape,
@@ -138,6 +150,8 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
 const POD: &[u8] = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"b":"c"}},
     "spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":80,"protocol":"TCP"}],
     "env":[{"name":"E","value":"v"}],"resources":{"limits":{"cpu":"1"}}}],"volumes":[{"name":"v","emptyDir":{}}]}}"#;
+
+const SET: &[u8] = br#"{"set":{"f:a":{},"f:b":{".":{},"k:{\"n\":\"x\",\"p\":80}":{"f:c":{}}},"f:s":{"v:\"w\"":{}}}}"#;
 
 fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
     let texts: &[&str] = match target {
@@ -184,7 +198,8 @@ fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
     };
     let mut corpus: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
     match target {
-        "json" | "apply" => corpus.push(POD.to_vec()),
+        "json" => corpus.push(POD.to_vec()),
+        "apply" => corpus.extend([POD.to_vec(), SET.to_vec()]),
         "yaml" => corpus.extend(from_json(POD).map(|pod| yaml::to_yaml(&pod).into_bytes())),
         "protobuf" => {
             let pod = from_json(POD).unwrap_or_default();

@@ -31,6 +31,10 @@ use self::{
 /// How often everything is listed.
 const LISTS: u32 = 20;
 
+/// What is measured among others is how much memory objects take.
+#[global_allocator]
+static COUNTING: sys::Counting = sys::Counting;
+
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]

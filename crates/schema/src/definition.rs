@@ -195,11 +195,8 @@ impl Definition {
         self.normalize(object);
         if self.custom.is_none() {
             // Some are set only when it is read: labels of a job, by whoever else wrote it.
-            let before = object.clone();
             self.hooks.default_fields(object);
-            if *object != before {
-                self.normalize(object);
-            }
+            self.normalize(object);
         }
     }
 

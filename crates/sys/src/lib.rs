@@ -3,6 +3,7 @@
 
 pub mod capability;
 pub mod cgroup;
+mod count;
 pub mod descriptor;
 mod device_filter;
 pub mod disk;
@@ -16,3 +17,5 @@ pub mod seccomp;
 pub mod spawn;
 pub mod stdio;
 mod syscall;
+
+pub use self::count::{Counting, live};
