@@ -20,6 +20,8 @@ const SIZE: usize = 1_024;
 const LASTS: Duration = Duration::from_secs(4);
 /// How many connections clients share.
 const CONNECTIONS: usize = 8;
+/// How many puts a second both can keep up with.
+const PACE: u32 = 500;
 /// How many keys a range has.
 const RANGE: usize = 10_000;
 
@@ -99,6 +101,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 async fn measure(server: &Server, wanted: &impl Fn(&str) -> bool) -> Result<Vec<Line>> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mut lines = vec![line("idle memory, MB", server.memory(), false)];
+    if wanted("put") {
+        let what = format!("puts of 1 KiB at {PACE} a second, p99 ms");
+        lines.push(line(what, paced(server).await?, false));
+    }
     for clients in [1, 64, 1_000].into_iter().filter(|_| wanted("put")) {
         let before = server.cpu();
         let (rate, p99, count) = puts(server, clients).await?;
@@ -150,10 +156,26 @@ async fn puts(server: &Server, clients: usize) -> Result<(f64, f64, f64)> {
         took.extend(seen?.took);
     }
     let lasted = begun.elapsed().as_secs_f64();
-    took.sort_unstable();
-    let p99 = took[took.len() * 99 / 100].as_secs_f64() * 1e3;
     let count = f64::from(u32::try_from(took.len())?);
-    Ok((count / lasted, p99, count))
+    Ok((count / lasted, slow(took), count))
+}
+
+/// How long the slowest hundredth takes at a pace that both can keep.
+async fn paced(server: &Server) -> Result<f64> {
+    let mut connection = Connection::open(&server.address, "/etcdserverpb.KV/Put").await?;
+    let put = |nth: usize| {
+        let (key, value) = (format!("/paced/{}", nth % 64).into(), vec![1; SIZE].into());
+        message(&pb::PutRequest { key, value, ..Default::default() })
+    };
+    let count = usize::try_from(u64::from(PACE) * LASTS.as_secs())?;
+    let seen = connection.pace(Duration::from_secs(1) / PACE, count, put).await?;
+    Ok(slow(seen.took))
+}
+
+/// How long the slowest hundredth took, in milliseconds.
+fn slow(mut took: Vec<Duration>) -> f64 {
+    took.sort_unstable();
+    took[took.len() * 99 / 100].as_secs_f64() * 1e3
 }
 
 async fn fill(server: &Server) -> Result<()> {

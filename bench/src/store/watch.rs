@@ -13,7 +13,7 @@ use prost::Message as _;
 use store::wire::pb::{self, watch_request::RequestUnion};
 use tokio::task::JoinSet;
 
-use super::{message, servers::Server, wire::Connection};
+use super::{message, servers::Server, slow, wire::Connection};
 
 /// How many connections the watches share.
 const CONNECTIONS: usize = 8;
@@ -54,8 +54,7 @@ pub(crate) async fn delivery(server: &Server, crowd: Crowd) -> Result<f64> {
     for seen in watching.join_all().await {
         took.extend(seen?);
     }
-    took.sort_unstable();
-    Ok(took[took.len() * 99 / 100].as_secs_f64() * 1e3)
+    Ok(slow(took))
 }
 
 /// How long each event took, until none is left.
@@ -105,5 +104,6 @@ async fn write(server: &Server, prefix: &str, crowd: Crowd, begun: Instant) -> R
         value.resize(256, 0);
         message(&pb::PutRequest { key, value: value.into(), ..Default::default() })
     };
-    connection.pace(Duration::from_secs(1) / crowd.writes, count, put).await
+    connection.pace(Duration::from_secs(1) / crowd.writes, count, put).await?;
+    Ok(())
 }

@@ -86,8 +86,8 @@ impl Connection {
         pace: Duration,
         count: usize,
         message: impl Fn(usize) -> Vec<u8>,
-    ) -> Result<()> {
-        let (mut ticks, mut nth) = (tokio::time::interval(pace), 0);
+    ) -> Result<Seen> {
+        let (mut ticks, mut nth, mut seen) = (tokio::time::interval(pace), 0, Seen::default());
         while nth < count || !self.open.is_empty() {
             tokio::select! {
                 _ = ticks.tick(), if nth < count => {
@@ -96,12 +96,12 @@ impl Connection {
                 }
                 read = self.read() => {
                     read?;
-                    self.take(&mut Seen::default())?;
+                    self.take(&mut seen)?;
                 }
             }
             self.flush().await?;
         }
-        Ok(())
+        Ok(seen)
     }
 
     /// Begins a stream that never ends, with these messages.

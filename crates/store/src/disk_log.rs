@@ -192,6 +192,29 @@ impl Log for DiskLog {
         Ok(base)
     }
 
+    fn load(&self) -> Result<(Base, Vec<Record>), Error> {
+        let (snapshot, found) = {
+            let mut files = self.inner.files();
+            (files.snapshots.first().cloned(), files.found.take())
+        };
+        let mut records = Vec::new();
+        let Some(mut found) = found else {
+            let base = self.read(0, &mut |record| records.push(record))?;
+            return Ok((base, records)); // it was read before
+        };
+        let mut base = Base::default();
+        if let Some(snapshot) = snapshot {
+            base = snapshot.read(hands(), &mut |record| records.push(record))?;
+        }
+        let known = found.partition_point(|record| record.revision <= base.through);
+        if records.is_empty() {
+            found.drain(..known);
+            return Ok((base, found));
+        }
+        records.extend(found.drain(known..));
+        Ok((base, records))
+    }
+
     fn read_until(&self, revision: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {
         let (snapshot, segments) = {
             let files = self.inner.files();

@@ -16,13 +16,15 @@ mod commit;
 mod loaded;
 mod writer;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, thread::JoinHandle};
+use std::{collections::BTreeMap, fmt, io, sync::Arc, thread::JoinHandle};
 
 use object::Clock;
 use tracing::error;
 
 use self::{commit::Core, loaded::Loaded, writer::Writer};
-use crate::{Engine, Error, Log, MemoryLog, Mirror, Note, Record, Replay, Write, Writing};
+use crate::{
+    Engine, Error, Log, MemoryLog, Mirror, Note, Record, Replay, Resource, Write, Writing,
+};
 
 pub struct Embedded<V> {
     core: Arc<Core<V>>,
@@ -37,13 +39,13 @@ impl<V: fmt::Debug + Send + Sync + 'static> Embedded<V> {
         mirror: Arc<Mirror<V>>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Error> {
-        let loaded = Loaded::read(&*log, clock.now())?;
-        let (keys, past) = loaded.keys();
-        mirror.complete(keys.revision);
-        let loaded = log.blocks().then(|| Arc::new(loaded));
-        let core = Core::new(log, mirror, clock, Writer::new(keys, past), loaded);
-        let thread = core.log.blocks().then(|| core.start()).transpose();
-        let thread = thread.map_err(|error| Error::Disk(format!("start a thread: {error}")))?;
+        let failed = |error: io::Error| Error::Disk(format!("start a thread: {error}"));
+        let loaded = Arc::new(Loaded::read(&*log, clock.now())?);
+        mirror.complete(loaded.through());
+        let writer = Writer::load(&loaded).map_err(failed)?;
+        let loaded = log.blocks().then_some(loaded);
+        let core = Core::new(log, mirror, clock, writer, loaded);
+        let thread = core.log.blocks().then(|| core.start()).transpose().map_err(failed)?;
         Ok(Self { core, thread })
     }
 
@@ -73,7 +75,6 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
     }
 
     fn replay(&self, prefix: &str, room: usize) -> Result<Replay, Error> {
-        self.core.writer().serve(prefix);
         let now = self.core.clock.now();
         if let Some(loaded) = self.core.loaded() {
             return Ok(loaded.replay(prefix, room, now));
@@ -108,6 +109,10 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
             return Err(Error::Compacted { floor: base.floor });
         }
         Ok(state.into_values().collect())
+    }
+
+    fn follow(&self, prefix: &str, _: u64, _: &Arc<Resource<V>>) {
+        self.core.writer().serve(prefix);
     }
 
     fn durable(&self) -> u64 {

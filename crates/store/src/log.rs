@@ -32,6 +32,13 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// Gives everything it holds from behind a revision, oldest first.
     fn read(&self, after: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error>;
 
+    /// Everything it holds, handed over as a whole: for who opens it.
+    fn load(&self) -> Result<(Base, Vec<Record>), Error> {
+        let mut records = Vec::new();
+        let base = self.read(0, &mut |record| records.push(record))?;
+        Ok((base, records))
+    }
+
     /// Gives what the state at a revision follows from: the nearest state before it, and
     /// what happened since; maybe more.
     fn read_until(&self, _revision: u64, take: &mut dyn FnMut(Record)) -> Result<Base, Error> {

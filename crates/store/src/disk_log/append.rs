@@ -16,6 +16,8 @@ use crate::{Failure, Record, disk::full};
 const SMALLEST: u64 = 16;
 /// And so is the reserve.
 const TIGHT: u64 = 4;
+/// How much is filled ahead of what is written.
+const AHEAD: u64 = 256 << 10;
 
 impl Inner {
     /// Cuts off a torn tail, and sees to it that there is something to write to.
@@ -44,7 +46,15 @@ impl Inner {
             self.rotate(files, length, deletions)?;
         }
         let segment = files.end();
-        let bytes = frame.finish(segment.salt, first.revision);
+        let mut bytes = frame.finish(segment.salt, first.revision);
+        // Room that is set aside and was never written takes a change of the file system's own
+        // books with every sync. So a part of it is filled ahead, where little comes at a time.
+        let end = segment.end + length;
+        if end > segment.filled && length < AHEAD {
+            segment.filled = (end + AHEAD).min(segment.size);
+            let zeros = usize::try_from(segment.filled - end).unwrap_or_default();
+            bytes.resize(bytes.len() + zeros, 0);
+        }
         match segment.file.write_at(&bytes, segment.end) {
             Ok(()) => {}
             Err(error) if full(&error) => {
@@ -57,7 +67,7 @@ impl Inner {
             Err(error) => return Err(Failure::Broken(error)),
         }
         segment.file.sync().map_err(Failure::Broken)?;
-        segment.end += length;
+        segment.end = end;
         segment.last = last.revision;
         Ok(())
     }

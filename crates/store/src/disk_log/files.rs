@@ -61,7 +61,8 @@ impl Files {
         let large = read.iter().flatten().any(|(first, _)| first.size >= LARGE);
         let hands = if large { hands() } else { 1 };
         read.extend(side_by_side(hands, rest, |name| open(disk, name)));
-        let mut found: Vec<Record> = Vec::new();
+        let count = read.iter().flatten().map(|(_, records)| records.len()).sum();
+        let mut found: Vec<Record> = Vec::with_capacity(count);
         for read in read {
             let (segment, mut records) = read?;
             // Files may overlap where one replaced another of the same records.

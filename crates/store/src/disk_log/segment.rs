@@ -38,6 +38,8 @@ pub(super) struct Segment {
     pub(super) end: u64,
     /// Where the room ends that is set aside for it.
     pub(super) size: u64,
+    /// Up to where it is known to be written, if only with zeros.
+    pub(super) filled: u64,
     /// Whether there is anything behind the last frame but zeros.
     pub(super) torn: bool,
 }
@@ -79,7 +81,7 @@ impl Segment {
         let name = format!("{PREFIX}{base:016x}");
         disk.rename(from, &name)?;
         disk.sync()?;
-        Ok(Self { name, file, salt, base, last: base, end: HEADER, size, torn: false })
+        Ok(Self { name, file, salt, base, last: base, end: HEADER, size, filled: 0, torn: false })
     }
 
     /// One that is there. What the frames hold goes to `take`.
@@ -103,7 +105,8 @@ impl Segment {
         }
         let (salt, base) = (number(12), number(20));
         let name = name.to_owned();
-        let mut this = Self { name, file, salt, base, last: base, end: HEADER, size, torn: false };
+        let mut this =
+            Self { name, file, salt, base, last: base, end: HEADER, size, filled: 0, torn: false };
         this.scan(&bytes, take)?;
         let end = usize::try_from(this.end).unwrap_or(usize::MAX);
         this.torn = bytes.iter().skip(end).any(|byte| *byte != 0);
@@ -132,7 +135,7 @@ impl Segment {
         if self.torn {
             self.file.truncate(self.end)?;
             self.file.sync()?;
-            (self.size, self.torn) = (self.end, false);
+            (self.size, self.filled, self.torn) = (self.end, 0, false);
             return Ok(true);
         }
         Ok(false)

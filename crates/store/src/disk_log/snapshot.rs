@@ -23,6 +23,9 @@ const SALT: u64 = u64::from_le_bytes(*b"TIPHYSS1");
 
 /// About how much goes into one frame.
 const CHUNK: usize = 1 << 20;
+/// How much is written before it is synced: if all of it were at once, in the end, whoever
+/// syncs the log meanwhile would wait for that.
+const SYNC: u64 = 8 << 20;
 /// How many frames are read before the next are looked for.
 const AT_ONCE: usize = 16;
 
@@ -62,7 +65,7 @@ impl Snapshot {
         records: impl FnOnce(&mut dyn FnMut(Record)) -> Result<(), Error>,
     ) -> Result<Self, Failed> {
         let file = disk.create(NEXT, 0)?;
-        let mut out = Out { file: &*file, frame: Frame::new(), at: 0, failed: None };
+        let mut out = Out { file: &*file, frame: Frame::new(), at: 0, synced: 0, failed: None };
         out.push(&record(image.revision, "", Some(made)));
         out.push(&record(image.floor, "", None));
         out.flush(BEGIN);
@@ -223,6 +226,7 @@ struct Out<'a> {
     file: &'a dyn File,
     frame: Frame,
     at: u64,
+    synced: u64,
     failed: Option<io::Error>,
 }
 
@@ -242,6 +246,10 @@ impl Out<'_> {
         if self.failed.is_none() {
             self.failed = self.file.write_at(&bytes, self.at).err();
             self.at += bytes.len() as u64;
+        }
+        if self.failed.is_none() && self.at - self.synced >= SYNC {
+            self.failed = self.file.sync().err();
+            self.synced = self.at;
         }
     }
 

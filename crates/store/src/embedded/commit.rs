@@ -51,7 +51,9 @@ impl<V> Core<V> {
 
     /// Whoever panicked with it in his hands has said that it is broken.
     pub(super) fn writer(&self) -> MutexGuard<'_, Writer<V>> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.ready();
+        writer
     }
 
     /// What was read when it was opened, for as long as that is worth its memory.

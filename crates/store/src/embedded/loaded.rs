@@ -11,6 +11,9 @@ use crate::{
 /// Kept for so long, in seconds: whoever is served later reads the log again.
 const KEPT: i64 = 60;
 
+/// From so many records on it pays to look through them beside whoever is served first.
+const LARGE: usize = 20_000;
+
 #[derive(Debug)]
 pub(super) struct Loaded {
     base: Base,
@@ -29,15 +32,22 @@ impl Loaded {
 
     /// What there is under `prefix`.
     pub(super) fn read_under(log: &dyn Log, prefix: &str, now: i64) -> Result<Self, Error> {
-        let (mut records, mut through) = (Vec::new(), 0);
-        let base = log.read(0, &mut |record| {
-            through = record.revision;
-            if record.key.starts_with(prefix) {
-                records.push(record);
-            }
-        })?;
-        let through = base.through.max(through).max(FIRST);
+        let (base, mut records) = log.load()?;
+        let last = records.last().map_or(0, |record| record.revision);
+        let through = base.through.max(last).max(FIRST);
+        if !prefix.is_empty() {
+            records.retain(|record| record.key.starts_with(prefix));
+        }
         Ok(Self { base, order: by_key(&records), records, through, read: now })
+    }
+
+    pub(super) fn through(&self) -> u64 {
+        self.through
+    }
+
+    /// Whether there is so much that nobody should wait until it is looked through.
+    pub(super) fn is_large(&self) -> bool {
+        self.records.len() >= LARGE
     }
 
     pub(super) fn stale(&self, now: i64) -> bool {

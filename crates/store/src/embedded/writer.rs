@@ -1,10 +1,16 @@
 //! What is judged and not yet durable, and how it is taken back.
 
-use std::mem;
+use std::{
+    io, mem,
+    panic::resume_unwind,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::loaded::Loaded;
 use crate::{
     Error, Heads, Image, Lineage, Note, Record, Write,
     keys::{Head, Keys, Past},
@@ -22,6 +28,7 @@ pub(super) struct Writer<V> {
     pub(super) durable: u64,
     pub(super) broken: bool,
     pub(super) closing: bool,
+    loading: Option<JoinHandle<(Keys, Past)>>,
 }
 
 /// What goes to the log at once, and who waits for it.
@@ -43,9 +50,28 @@ pub(super) struct Ticket<V> {
 }
 
 impl<V> Writer<V> {
-    pub(super) fn new(keys: Keys, past: Past) -> Self {
-        let (durable, pending) = (keys.revision, Batch::default());
-        Self { keys, past, pending, durable, broken: false, closing: false }
+    /// Goes on from what was read. If that is much it is looked through meanwhile, and
+    /// whoever wants to write first waits for it.
+    pub(super) fn load(loaded: &Arc<Loaded>) -> io::Result<Self> {
+        let (mut loading, mut read) = (None, None);
+        if loaded.is_large() {
+            let (thread, loaded) =
+                (thread::Builder::new().name("store-load".into()), loaded.clone());
+            loading = Some(thread.spawn(move || loaded.keys())?);
+        } else {
+            read = Some(loaded.keys());
+        }
+        let (keys, past) = read.unwrap_or_default();
+        let (pending, durable) = (Batch::default(), loaded.through());
+        Ok(Self { keys, past, pending, durable, broken: false, closing: false, loading })
+    }
+
+    /// Waits until all that was read is looked through.
+    pub(super) fn ready(&mut self) {
+        if let Some(loading) = self.loading.take() {
+            let read = loading.join();
+            (self.keys, self.past) = read.unwrap_or_else(|panic| resume_unwind(panic));
+        }
     }
 
     /// Gives the write its place. A conflict is told only when what it lost against
