@@ -22,9 +22,7 @@ use object::Clock;
 use tracing::error;
 
 use self::{commit::Core, loaded::Loaded, writer::Writer};
-use crate::{
-    Engine, Error, Log, MemoryLog, Mirror, Note, Record, Replay, Resource, Write, Writing,
-};
+use crate::{Engine, Error, Log, MemoryLog, Mirror, Note, Record, Resource, Take, Write, Writing};
 
 pub struct Embedded<V> {
     core: Arc<Core<V>>,
@@ -74,12 +72,12 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for Embedded<V> {
         })
     }
 
-    fn replay(&self, prefix: &str, room: usize) -> Result<Replay, Error> {
+    fn replay(&self, prefix: &str, room: usize, take: &mut Take<'_>) -> Result<(), Error> {
         let now = self.core.clock.now();
         if let Some(loaded) = self.core.loaded() {
-            return Ok(loaded.replay(prefix, room, now));
+            return take(loaded.replay(prefix, room, now));
         }
-        Ok(Loaded::read_under(&*self.core.log, prefix, now)?.replay(prefix, room, now))
+        take(Loaded::read_under(&*self.core.log, prefix, now)?.replay(prefix, room, now))
     }
 
     fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {

@@ -116,18 +116,21 @@ pub struct Note {
 
 /// What an engine knows of the keys under a prefix.
 #[derive(Debug)]
-pub struct Replay {
+pub struct Replay<'a> {
     /// Nothing that happened up to here is among `events`.
     pub floor: u64,
     /// What there was at the floor, in order of keys where the engine can.
-    pub state: Vec<Record>,
+    pub state: Vec<&'a Record>,
     /// What happened since, oldest first.
-    pub events: Vec<Record>,
+    pub events: Vec<&'a Record>,
     /// How far this goes: nothing up to here is missing.
     pub through: u64,
     /// When this was, in seconds since 1970.
     pub now: i64,
 }
+
+/// Who is told what an engine knows: it is lent, since it may be much.
+pub type Take<'a> = dyn FnMut(Replay<'_>) -> Result<(), Error> + 'a;
 
 pub type Writing<'a> = Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>;
 
@@ -139,7 +142,7 @@ pub trait Engine<V>: fmt::Debug + Send + Sync {
 
     /// What is known of the keys under `prefix`: what happened, newest first, as far as it
     /// takes no more than `room`, and what there was before that.
-    fn replay(&self, prefix: &str, room: usize) -> Result<Replay, Error>;
+    fn replay(&self, prefix: &str, room: usize, take: &mut Take<'_>) -> Result<(), Error>;
 
     /// What happened under `prefix` after a revision that a replay has reached.
     fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error>;

@@ -35,7 +35,7 @@ use tonic::{Code, Status};
 pub use self::transfer::{restore, save};
 use self::{endpoints::Endpoints, follow::Follower, lease::Pool, values::Values};
 use crate::{
-    Engine, Error, Lineage, Note, Record, Replay, Resource, Write, Writing,
+    Engine, Error, Lineage, Note, Record, Replay, Resource, Take, Write, Writing,
     face::{from_text, to_text},
     keys::Past,
     wire::{KeyValue, mvccpb, pb, prefix_end, signed},
@@ -141,11 +141,12 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
         Box::pin(self.shared.write(write))
     }
 
-    fn replay(&self, prefix: &str, _: usize) -> Result<Replay, Error> {
+    fn replay(&self, prefix: &str, _: usize, take: &mut Take<'_>) -> Result<(), Error> {
         let (shared, prefix, now) =
             (self.shared.clone(), prefix.to_owned(), self.shared.clock.now());
         let (state, through) = self.wait(async move { shared.all(&prefix, 0).await })?;
-        Ok(Replay { floor: through, state, events: Vec::new(), through, now })
+        let state = state.iter().collect();
+        take(Replay { floor: through, state, events: Vec::new(), through, now })
     }
 
     fn past(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {

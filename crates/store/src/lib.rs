@@ -34,7 +34,7 @@ pub use self::{
     disk::{Disk, Failpoints, File, Folder, Harm, POINTS, Simulated},
     disk_log::{DiskLog, Options},
     embedded::Embedded,
-    engine::{Engine, Lineage, Note, Record, Replay, Write, Writing},
+    engine::{Engine, Lineage, Note, Record, Replay, Take, Write, Writing},
     etcd::{EtcdEngine, Remote},
     keys::{Head, Heads, Image, Removals},
     log::{Base, Failure, Log, MemoryLog},

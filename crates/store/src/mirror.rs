@@ -10,7 +10,7 @@ use bytes::Bytes;
 use object::Text;
 use tracing::error;
 
-use crate::{Bounds, Engine, Error, Record, Replay, Resource, Topic, progress::Progress};
+use crate::{Bounds, Engine, Error, Record, Resource, Topic, progress::Progress};
 
 /// What a mirror must be told about the values of one resource.
 pub trait Resident<V>: fmt::Debug + Send + Sync {
@@ -61,18 +61,24 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
     ) -> Result<Arc<Resource<V>>, Error> {
         assert!(prefix.ends_with('/'), "a key has one resource");
         let room = self.bounds.budget.saturating_mul(DENSE);
-        let replay = engine.replay(prefix, room)?;
-        let (through, now) = (replay.through, replay.now);
         let progress = if engine.is_shared() { Arc::default() } else { self.progress.clone() };
-        let filled = |replay| self.filled(&resident, replay, &progress);
-        let mut resource = filled(replay)?;
+        let filled = || {
+            let (mut through, mut now) = (0, 0);
+            let resource = Resource::new(resident.clone(), self.bounds, progress.clone());
+            engine.replay(prefix, room, &mut |replay| {
+                (through, now) = (replay.through, replay.now);
+                resource.fill(replay)
+            })?;
+            Ok::<_, Error>((resource, through, now))
+        };
+        let (mut resource, through, now) = filled()?;
         // The most is read by now; writers wait only for what has come since.
         let mut resources = self.resources.write().expect("not poisoned");
         match engine.replay_after(prefix, through) {
             // Those that come again by `apply` are skipped.
-            Ok(since) => resource.go_on(since, 0, now)?,
+            Ok(since) => resource.go_on(&since.iter().collect::<Vec<_>>(), 0, now)?,
             Err(Error::Compacted { .. }) => {
-                resource = filled(engine.replay(prefix, room)?)?;
+                (resource, ..) = filled()?;
             }
             Err(error) => return Err(error),
         }
@@ -107,17 +113,6 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
     /// The resource that a key belongs to: that of the longest prefix.
     pub fn resource(&self, key: &str) -> Option<Arc<Resource<V>>> {
         find(&self.resources.read().expect("not poisoned"), key).cloned()
-    }
-
-    fn filled(
-        &self,
-        resident: &Arc<dyn Resident<V>>,
-        replay: Replay,
-        progress: &Arc<Progress>,
-    ) -> Result<Resource<V>, Error> {
-        let resource = Resource::new(resident.clone(), self.bounds, progress.clone());
-        resource.fill(replay)?;
-        Ok(resource)
     }
 }
 

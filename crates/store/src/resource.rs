@@ -274,7 +274,7 @@ impl<V> Resource<V> {
 impl<V: Send + Sync> Resource<V> {
     /// Takes in what an engine knows. What cannot be decoded is an error, unless it was
     /// replaced since: then the ring begins behind that.
-    pub(crate) fn fill(&self, replay: Replay) -> Result<(), Error> {
+    pub(crate) fn fill(&self, replay: Replay<'_>) -> Result<(), Error> {
         let Replay { floor, state, events, now, .. } = replay;
         let (mut index, mut begin) = (Index::default(), 0);
         for (record, object) in state.iter().zip(self.decode(&state)) {
@@ -288,17 +288,17 @@ impl<V: Send + Sync> Resource<V> {
             }
         }
         (self.state().index, self.state().ring) = (index, Ring::begin(self.bounds, floor));
-        self.go_on(events, begin, now)
+        self.go_on(&events, begin, now)
     }
 
     /// Takes in what happened since. The ring begins behind as many of the events.
     pub(crate) fn go_on(
         &self,
-        events: Vec<Record>,
+        events: &[&Record],
         mut begin: usize,
         now: i64,
     ) -> Result<(), Error> {
-        let news = self.decode(&events);
+        let news = self.decode(events);
         for (nth, new) in news.iter().enumerate() {
             if let Err(error) = new {
                 let later = nth + 1;
@@ -306,8 +306,9 @@ impl<V: Send + Sync> Resource<V> {
                 begin = begin.max(later + mended);
             }
         }
-        let mut events = events.into_iter().zip(news.into_iter().map(Result::ok));
-        for (Record { revision, key, .. }, new) in events.by_ref().take(begin) {
+        let mut events = events.iter().zip(news.into_iter().map(Result::ok));
+        for (record, new) in events.by_ref().take(begin) {
+            let (revision, key) = (record.revision, &record.key);
             let mut state = self.state();
             match new.flatten() {
                 Some(object) => {
@@ -318,12 +319,12 @@ impl<V: Send + Sync> Resource<V> {
             };
             state.ring = Ring::begin(self.bounds, revision);
         }
-        events.try_for_each(|(record, new)| self.apply(record, new.flatten(), now))
+        events.try_for_each(|(record, new)| self.apply(Record::clone(record), new.flatten(), now))
     }
 
     /// What the records mean, by all hands if there are many.
-    fn decode(&self, records: &[Record]) -> Vec<Result<Option<V>, Error>> {
-        let decode = |record: &Record| {
+    fn decode(&self, records: &[&Record]) -> Vec<Result<Option<V>, Error>> {
+        let decode = |record: &&Record| {
             let object =
                 record.bytes.as_ref().map(|bytes| self.resident.decode(&record.key, bytes));
             object.transpose()
@@ -335,7 +336,7 @@ impl<V: Send + Sync> Resource<V> {
 }
 
 /// How many of the events have passed when a record is replaced.
-fn replaced(record: &Record, events: &[Record]) -> Option<usize> {
+fn replaced(record: &Record, events: &[&Record]) -> Option<usize> {
     Some(1 + events.iter().position(|event| event.key == record.key)?)
 }
 

@@ -66,7 +66,7 @@ impl Loaded {
     /// What a resource under `prefix` begins with. Its ring begins at the last change
     /// in the state, so that a quiet resource does not expire. Of what happened since then,
     /// as much is told as has room: what is older is in the state.
-    pub(super) fn replay(&self, prefix: &str, room: usize, now: i64) -> Replay {
+    pub(super) fn replay(&self, prefix: &str, room: usize, now: i64) -> Replay<'_> {
         let record = |nth: &usize| &self.records[*nth];
         let from = self.order.partition_point(|nth| record(nth).key.as_str() < prefix);
         let under = &self.order[from..];
@@ -85,13 +85,13 @@ impl Loaded {
         let until = older.last().map_or(self.base.floor, |last| record(last).revision);
         let state = same_key(&self.records, under).filter_map(|same| {
             let last = same.iter().map(record).rfind(|record| record.revision <= until)?;
-            last.bytes.as_ref().map(|_| last.clone())
+            last.bytes.as_ref().map(|_| last)
         });
         let state: Vec<_> = state.collect();
         let changed = state.iter().map(|record| record.revision).max().unwrap_or_default();
         let changed = older.last().map_or(changed, |last| record(last).revision);
         let floor = self.base.removals.last(prefix).max(changed);
-        let events = events.iter().map(|nth| record(nth).clone()).collect();
+        let events = events.iter().map(record).collect();
         Replay { floor, state, events, through: self.through, now }
     }
 }
@@ -168,7 +168,7 @@ mod tests {
         let loaded = Loaded::read(&log, 0).expect("whole");
         let told = |room: usize| {
             let Replay { floor, state, events, through, .. } = loaded.replay("/a/", room, 0);
-            let revisions = |records: Vec<Record>| -> Vec<u64> {
+            let revisions = |records: Vec<&Record>| -> Vec<u64> {
                 records.into_iter().map(|record| record.revision).collect()
             };
             assert_eq!(through, 7);
