@@ -302,7 +302,7 @@ impl<V: Send + Sync> Resource<V> {
         for (nth, new) in news.iter().enumerate() {
             if let Err(error) = new {
                 let later = nth + 1;
-                let mended = replaced(&events[nth], &events[later..]).ok_or(error.clone())?;
+                let mended = replaced(events[nth], &events[later..]).ok_or(error.clone())?;
                 begin = begin.max(later + mended);
             }
         }
