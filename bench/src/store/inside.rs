@@ -61,21 +61,20 @@ pub(crate) async fn puts(
     size: usize,
     lasts: Duration,
 ) -> Result<(f64, f64)> {
-    let Inside { engine, things } = open(folder)?;
-    write(&engine, &things, writers, each, size, Duration::from_millis(100)).await?;
+    let inside = open(folder)?;
+    write(&inside, writers, each, size, Duration::from_millis(100)).await?;
     // What was due at the beginning is not what a write costs.
     while folder.join("state.tmp").exists() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let (begun, before) = (Instant::now(), servers::cpu("self"));
-    let count = write(&engine, &things, writers, each, size, lasts).await?;
+    let count = write(&inside, writers, each, size, lasts).await?;
     let used = servers::cpu("self") - before;
     Ok((f64::from(count) / begun.elapsed().as_secs_f64(), used * 1e6 / f64::from(count)))
 }
 
 async fn write(
-    engine: &Arc<dyn Engine<Bytes>>,
-    things: &Arc<Resource<Bytes>>,
+    Inside { engine, things }: &Inside,
     writers: usize,
     each: usize,
     size: usize,
