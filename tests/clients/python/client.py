@@ -30,12 +30,13 @@ def refused(code, reason):
 
 
 class Seen:
-    """The changes that a watch tells from now on, one after the other."""
+    """The changes of one object that a watch tells from now on, one after the other."""
 
-    def __init__(self, list_objects, *place):
-        now = list_objects(*place)
+    def __init__(self, name, list_objects, *place):
+        only = {"field_selector": f"metadata.name={name}"}
+        now = list_objects(*place, **only)
         version = now["metadata"]["resourceVersion"] if isinstance(now, dict) else now.metadata.resource_version
-        self.events = watch.Watch().stream(list_objects, *place, resource_version=version, timeout_seconds=PATIENCE)
+        self.events = watch.Watch().stream(list_objects, *place, **only, resource_version=version, timeout_seconds=PATIENCE)
 
     def next(self, what, is_so=lambda raw: True):
         event = next(self.events)
@@ -51,13 +52,13 @@ def until(what, is_so):
 
 
 def built_in(core):
-    seen = Seen(core.list_namespaced_config_map, NAMESPACE)
+    seen = Seen("one", core.list_namespaced_config_map, NAMESPACE)
 
     def patch(form, body, **options):
         return core.patch_namespaced_config_map("one", NAMESPACE, body, _content_type=FORMS[form], **options)
 
     def has(value):
-        return lambda raw: raw["metadata"]["name"] == "one" and raw["data"]["a"] == value
+        return lambda raw: raw["data"]["a"] == value
 
     body = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="one"), data={"a": "1", "b": "2"})
     made = core.create_namespaced_config_map(NAMESPACE, body)
@@ -132,7 +133,7 @@ def custom(api):
 def boats(api):
     place = (GROUP, "v1", NAMESPACE, "boats")
     objects = client.CustomObjectsApi(api)
-    seen = Seen(objects.list_namespaced_custom_object, *place)
+    seen = Seen("argo", objects.list_namespaced_custom_object, *place)
 
     def patch(form, body, **options):
         return objects.patch_namespaced_custom_object(*place, "argo", body, _content_type=FORMS[form], **options)

@@ -33,7 +33,8 @@ async fn config_map(client: &Client, streaming: bool) -> Result<()> {
     ensure!(made.uid().is_some() && made.resource_version().is_some(), "{made:?}");
     seen.changed(|object| value(object, "a") == "1").await?;
     match api.create(&PostParams::default(), &object).await {
-        Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => {}
+        Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => {
+        }
         other => anyhow::bail!("made twice: {other:?}"),
     }
 
@@ -51,9 +52,11 @@ async fn config_map(client: &Client, streaming: bool) -> Result<()> {
     let patched = api.patch("one", &plain, &Patch::Merge(&merge)).await?;
     ensure!(value(&patched, "b").is_empty(), "{patched:?}");
     seen.changed(|object| value(object, "a") == "merged").await?;
-    let strategic = json!({"data": {"a": "strategic"}, "metadata": {"finalizers": ["example.com/wait"]}});
+    let strategic =
+        json!({"data": {"a": "strategic"}, "metadata": {"finalizers": ["example.com/wait"]}});
     api.patch("one", &plain, &Patch::Strategic(&strategic)).await?;
-    seen.changed(|object| value(object, "a") == "strategic" && object.finalizers().len() == 1).await?;
+    seen.changed(|object| value(object, "a") == "strategic" && object.finalizers().len() == 1)
+        .await?;
     let steps = serde_json::from_value(json!([
         {"op": "test", "path": "/data/a", "value": "strategic"},
         {"op": "replace", "path": "/data/a", "value": "json"},
@@ -83,7 +86,8 @@ async fn config_map(client: &Client, streaming: bool) -> Result<()> {
 async fn lists(client: &Client) -> Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     for number in 0..5 {
-        let object = json!({"metadata": {"name": format!("page-{number}"), "labels": {"page": "yes"}}});
+        let object =
+            json!({"metadata": {"name": format!("page-{number}"), "labels": {"page": "yes"}}});
         api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
     }
     let mut names = Vec::new();
@@ -123,12 +127,14 @@ async fn deployment(client: &Client) -> Result<()> {
     ensure!(api.get_opt("none").await?.is_none(), "a dry run left something");
     api.create(&PostParams::default(), &object).await?;
     let params = PatchParams::default();
-    let scale = api.patch_scale("none", &params, &Patch::Merge(json!({"spec": {"replicas": 2}}))).await?;
+    let scale =
+        api.patch_scale("none", &params, &Patch::Merge(json!({"spec": {"replicas": 2}}))).await?;
     ensure!(scale.spec.and_then(|spec| spec.replicas) == Some(2), "not scaled");
     let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "1"}]}]}}}});
     let patched = api.patch("none", &params, &Patch::Strategic(image)).await?;
-    let containers = patched.spec.and_then(|spec| spec.template.spec).map(|spec| spec.containers);
-    let kept = containers.is_some_and(|containers| containers.len() == 1 && containers[0].image.is_some());
+    let containers = patched.spec.template.spec.map(|spec| spec.containers);
+    let kept =
+        containers.is_some_and(|containers| containers.len() == 1 && containers[0].image.is_some());
     ensure!(kept, "a strategic patch lost the image");
     api.delete("none", &DeleteParams::foreground()).await?;
     Ok(())

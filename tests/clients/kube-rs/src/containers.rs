@@ -36,7 +36,10 @@ pub(crate) async fn story(client: &Client) -> Result<()> {
     let mut said = String::new();
     process.stdout().context("no output")?.read_to_string(&mut said).await?;
     let status = process.take_status().context("no status")?.await.context("no end")?;
-    ensure!(said.contains("hello") && status.status.as_deref() == Some("Success"), "{said:?}: {status:?}");
+    ensure!(
+        said.contains("hello") && status.status.as_deref() == Some("Success"),
+        "{said:?}: {status:?}"
+    );
 
     let mut forward = pods.portforward("hello", &[80]).await?;
     let mut stream = forward.take_stream(80).context("no stream")?;

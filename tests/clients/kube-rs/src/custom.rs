@@ -18,7 +18,10 @@ use crate::{NAMESPACE, watching::Seen};
 
 #[derive(CustomResource, Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[kube(group = "kube-rs.example.com", version = "v1", kind = "Boat", namespaced, shortname = "bt")]
-#[kube(status = "BoatStatus", scale(spec_replicas_path = ".spec.oars", status_replicas_path = ".status.oars"))]
+#[kube(
+    status = "BoatStatus",
+    scale(spec_replicas_path = ".spec.oars", status_replicas_path = ".status.oars")
+)]
 pub(crate) struct BoatSpec {
     #[schemars(length(min = 1))]
     name: String,
@@ -68,7 +71,8 @@ async fn boats(client: &Client) -> Result<()> {
     }
     api.patch("argo", &params, &Patch::Merge(json!({"spec": {"oars": 3}}))).await?;
     seen.changed(|boat| boat.spec.oars == 3).await?;
-    let steps = serde_json::from_value(json!([{"op": "replace", "path": "/spec/oars", "value": 4}]))?;
+    let steps =
+        serde_json::from_value(json!([{"op": "replace", "path": "/spec/oars", "value": 4}]))?;
     api.patch("argo", &params, &Patch::<Boat>::Json(steps)).await?;
     seen.changed(|boat| boat.spec.oars == 4).await?;
     match api.patch("argo", &params, &Patch::Strategic(json!({"spec": {"oars": 5}}))).await {
@@ -80,7 +84,13 @@ async fn boats(client: &Client) -> Result<()> {
     api.patch("argo", &PatchParams::apply("kube-rs").force(), &Patch::Apply(&apply)).await?;
     seen.changed(|boat| boat.spec.oars == 6).await?;
 
-    let status = api.patch_status("argo", &params, &Patch::Merge(json!({"status": {"oars": 6}, "spec": {"oars": 1}}))).await?;
+    let status = api
+        .patch_status(
+            "argo",
+            &params,
+            &Patch::Merge(json!({"status": {"oars": 6}, "spec": {"oars": 1}})),
+        )
+        .await?;
     ensure!(status.spec.oars == 6, "a status patch changed the spec");
     seen.changed(|boat| boat.status.as_ref().is_some_and(|status| status.oars == 6)).await?;
     let scale = api.get_scale("argo").await?;

@@ -15,7 +15,12 @@ pub(crate) struct Seen<K>(BoxStream<'static, watcher::Result<Event<K>>>);
 
 impl<K> Seen<K>
 where
-    K: Resource<DynamicType: Clone + Debug + Default> + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource<DynamicType: Clone + Debug + Default>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
 {
     /// Begins, with the initial objects in a list or in the watch itself.
     pub(crate) async fn begin(api: &Api<K>, streaming: bool) -> Result<Self> {
@@ -48,7 +53,9 @@ where
     /// The next change has to be that the object of this name is gone.
     pub(crate) async fn deleted(&mut self, name: &str) -> Result<()> {
         match self.0.next().await {
-            Some(Ok(Event::Delete(object))) if object.meta().name.as_deref() == Some(name) => Ok(()),
+            Some(Ok(Event::Delete(object))) if object.meta().name.as_deref() == Some(name) => {
+                Ok(())
+            }
             other => bail!("the watch saw {other:?}"),
         }
     }
