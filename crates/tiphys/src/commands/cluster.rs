@@ -10,7 +10,7 @@ use crate::up::{self, Layout};
 const DEFAULT: &str = "/var/lib/tiphys";
 
 #[derive(Parser)]
-struct UpArguments {
+pub(super) struct UpArguments {
     #[command(flatten)]
     up: up::start::Up,
 }

@@ -7,14 +7,18 @@ use clap::{ArgAction, Parser};
 use client::{Client, Kubeconfig};
 use controllers::{Config, Signing};
 use pki::Authority;
-use runtime::{Context, Election};
+use runtime::Context;
 
-use super::{asked_to_stop, identity, parse, run_async};
+use super::{
+    asked_to_stop, duration,
+    election::{ElectionFlags, lead},
+    parse, run_async,
+};
 
 const NAME: &str = "kube-controller-manager";
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     /// How to reach the API server, and as whom.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -67,28 +71,6 @@ struct Arguments {
     election: ElectionFlags,
 }
 
-#[derive(clap::Args)]
-struct ElectionFlags {
-    /// Only one of several runs.
-    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
-    leader_elect: bool,
-    /// Without a sign of life for that long, another takes over.
-    #[arg(long, default_value = "15s", value_parser = duration)]
-    leader_elect_lease_duration: Duration,
-    /// One that could not renew for that long gives up.
-    #[arg(long, default_value = "10s", value_parser = duration)]
-    leader_elect_renew_deadline: Duration,
-    /// How often to try.
-    #[arg(long, default_value = "2s", value_parser = duration)]
-    leader_elect_retry_period: Duration,
-    /// The lease's namespace.
-    #[arg(long, default_value = "kube-system")]
-    leader_elect_resource_namespace: String,
-    /// The lease's name.
-    #[arg(long, default_value = NAME)]
-    leader_elect_resource_name: String,
-}
-
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     let flags = match parse::<Arguments>(NAME, args) {
         Ok(flags) => flags,
@@ -106,15 +88,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
             });
         };
         let cx = Context::new(&client);
-        if flags.election.leader_elect {
-            let election = flags.election.election();
-            let (leading, client) = (cx.clone(), client.clone());
-            cx.spawn("election", async move {
-                election.lead(&leading, |part| start(part, &client)).await;
-            });
-        } else {
-            start(&cx, &client);
-        }
+        lead(&cx, flags.election.election(NAME), move |part| start(part, &client));
         asked_to_stop().await?;
         cx.stop().await;
         Ok(())
@@ -167,27 +141,8 @@ impl Arguments {
     }
 }
 
-impl ElectionFlags {
-    fn election(&self) -> Election {
-        let (namespace, name) =
-            (&self.leader_elect_resource_namespace, &self.leader_elect_resource_name);
-        Election {
-            lease: self.leader_elect_lease_duration,
-            renew: self.leader_elect_renew_deadline,
-            retry: self.leader_elect_retry_period,
-            ..Election::new(namespace, name, &identity())
-        }
-    }
-}
-
 fn known(word: &str) -> Result<String, String> {
     controllers::check_word(word).map(|()| word.to_owned())
-}
-
-/// A length of time as Go writes it.
-fn duration(text: &str) -> Result<Duration, String> {
-    let nanos = object::Duration::nanos(text)?;
-    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
 }
 
 #[cfg(test)]
@@ -264,21 +219,5 @@ mod tests {
         assert!(flags(&[]).config().unwrap().signing.is_none());
         assert!(refused(&[&certificate]), "a certificate without its key");
         assert!(flags(&["--service-account-private-key-file=/nowhere"]).config().is_err());
-    }
-
-    #[test]
-    fn flags_become_the_election() {
-        let election = flags(&[
-            "--leader-elect-lease-duration=30s",
-            "--leader-elect-renew-deadline=20s",
-            "--leader-elect-retry-period=5s",
-            "--leader-elect-resource-namespace=ns",
-            "--leader-elect-resource-name=lease",
-        ]);
-        let election = election.election.election();
-        let seconds = [election.lease, election.renew, election.retry].map(|it| it.as_secs());
-        assert_eq!((seconds, election.key.to_string()), ([30, 20, 5], "ns/lease".to_owned()));
-        assert!(flags(&[]).election.leader_elect);
-        assert!(!flags(&["--leader-elect=false"]).election.leader_elect);
     }
 }

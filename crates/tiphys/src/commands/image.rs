@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::{Parser, Subcommand};
 use container::{Cri, cri};
 
@@ -22,6 +22,8 @@ struct Arguments {
 enum What {
     /// Take the images of an OCI or docker archive.
     Import { archive: PathBuf },
+    /// Write an image as an OCI archive, for other runtimes.
+    Export { image: String, archive: PathBuf },
     /// Name the images that are there.
     List,
     /// Remove an image.
@@ -40,28 +42,36 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 async fn act(layout: &Layout, what: What) -> Result<()> {
-    if let What::Import { archive } = &what {
-        print!("{}", up::import(layout, archive)?);
-        return Ok(());
-    }
-    let mut images = Cri::connect(&layout.path("run/cri.sock")).await?.images;
+    let runtime = async || {
+        let cri = Cri::connect(&layout.path("run/cri.sock")).await;
+        cri.map(|cri| cri.images).context("no node runs here: see `tiphys status`")
+    };
     let spec = |image: String| Some(cri::ImageSpec { image, ..cri::ImageSpec::default() });
+    let told = |status: tonic::Status| anyhow!("{}", status.message());
     match what {
-        What::Import { .. } => {}
+        What::Import { archive } => print!("{}", up::import(layout, &archive)?),
+        What::Export { image, archive } => up::export(layout, &image, &archive)?,
         What::List => {
-            let all = images.list_images(cri::ListImagesRequest::default()).await?.into_inner();
+            let request = cri::ListImagesRequest::default();
+            let all = runtime().await?.list_images(request).await.map_err(told)?.into_inner();
             for image in all.images {
                 let name = image.repo_tags.first().or(image.repo_digests.first());
                 println!("{:<60} {} {}", name.unwrap_or(&image.id), &image.id, image.size);
             }
         }
         What::Rm { image } => {
-            images.remove_image(cri::RemoveImageRequest { image: spec(image) }).await?;
+            let there = cri::ImageStatusRequest { image: spec(image.clone()), verbose: false };
+            let mut runtime = runtime().await?;
+            let there = runtime.image_status(there).await.map_err(told)?.into_inner();
+            ensure!(there.image.is_some(), "image {image:?} not found");
+            let request = cri::RemoveImageRequest { image: spec(image) };
+            runtime.remove_image(request).await.map_err(told)?;
         }
         What::Pull { image } => {
             let request =
                 cri::PullImageRequest { image: spec(image), ..cri::PullImageRequest::default() };
-            println!("{}", images.pull_image(request).await?.into_inner().image_ref);
+            let pulled = runtime().await?.pull_image(request).await.map_err(told)?;
+            println!("{}", pulled.into_inner().image_ref);
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use runtime::Context;
 use super::{asked_to_stop, parse, run_async};
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     /// How to reach the API server, and as whom; without it, static pods only.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -162,4 +162,104 @@ fn config(flags: Arguments) -> Result<Config> {
         standalone: flags.kubeconfig.is_none(),
         ..Config::new(&name, socket)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use eviction::{Left, Pressure, Signal, State};
+
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Config> {
+        let words = [&["--hostname-override=n"], words].concat();
+        let words = words.iter().map(OsString::from).collect();
+        config(parse::<Arguments>("kubelet", words).map_err(|_| anyhow::anyhow!("refused"))?)
+    }
+
+    fn refused(words: &[&str]) -> bool {
+        read(words).is_err()
+    }
+
+    /// What is short, and since when, with these flags: (seconds, memory left) one after the other.
+    fn short(words: &[&str], seen: &[(i64, i64)]) -> (bool, Vec<Pressure>) {
+        let settings = read(words).expect("good flags").eviction;
+        let (mut state, mut acts) = (State::default(), false);
+        for (now, available) in seen {
+            let left = Left { capacity: 1 << 40, available: *available };
+            let memory = [(Signal::Memory, left)].into();
+            acts = state.observe(&settings, &memory, *now).is_some();
+        }
+        (acts, state.pressure())
+    }
+
+    #[test]
+    fn soft_thresholds_wait_for_their_grace_period() {
+        let soft = "--eviction-soft=memory.available<1Gi";
+        let flags = [soft, "--eviction-soft-grace-period=memory.available=30s"];
+        assert_eq!(short(&flags, &[(0, 1 << 29), (29, 1 << 29)]), (false, vec![Pressure::Memory]));
+        assert!(!short(&["--eviction-hard=nodefs.available<1%"], &[(0, 1000), (30, 1000)]).0);
+        assert!(short(&flags, &[(0, 1 << 29), (30, 1 << 29)]).0);
+        let longer = [soft, "--eviction-soft-grace-period=memory.available=1m"];
+        assert!(!short(&longer, &[(0, 1 << 29), (30, 1 << 29)]).0);
+        assert!(refused(&[soft]), "a soft threshold without a grace period");
+        assert!(refused(&["--eviction-soft-grace-period=memory.available=never"]));
+    }
+
+    #[test]
+    fn more_than_the_threshold_must_be_won_back() {
+        let hard = "--eviction-hard=memory.available<1Gi";
+        let seen = [(0, 1 << 29), (10, 3 << 29)];
+        assert!(!short(&[hard], &seen).0);
+        assert!(short(&[hard, "--eviction-minimum-reclaim=memory.available=1Gi"], &seen).0);
+        assert!(refused(&["--eviction-minimum-reclaim=memory.available=much"]));
+        assert!(refused(&["--eviction-hard=disk<1"]));
+    }
+
+    #[test]
+    fn pressure_lasts_for_the_transition_period() {
+        let seen = [(0, 1000), (100, 1 << 39)];
+        assert_eq!(short(&[], &seen).1, [Pressure::Memory], "five minutes by default");
+        let shorter = ["--eviction-pressure-transition-period=30s"];
+        assert_eq!(short(&shorter, &seen).1, []);
+        assert!(refused(&["--eviction-pressure-transition-period=soon"]));
+    }
+
+    #[test]
+    fn the_grace_of_pods_is_bounded() {
+        let flags = [
+            "--eviction-soft=memory.available<1Gi",
+            "--eviction-soft-grace-period=memory.available=30s",
+            "--eviction-max-pod-grace-period=7",
+        ];
+        for (flags, seconds) in [(&flags[..], 7), (&flags[..2], 0)] {
+            let settings = read(flags).expect("good flags").eviction;
+            let soft = settings.thresholds.iter().find(|one| one.grace.is_some());
+            assert_eq!(settings.grace(soft.expect("one"), 20), seconds);
+        }
+    }
+
+    #[test]
+    fn images_and_logs_have_their_limits() {
+        let limits = |words: &[&str]| read(words).expect("good flags").image_gc;
+        assert_eq!(limits(&[]).excess(1000, 200), None);
+        let flags = ["--image-gc-high-threshold=70", "--image-gc-low-threshold=60"];
+        assert_eq!(limits(&flags).excess(1000, 200), Some(200));
+        assert!(refused(&["--image-gc-low-threshold=90"]));
+
+        let folder = tempfile::TempDir::new().unwrap();
+        let log = folder.path().join("0.log");
+        for number in 1..=3 {
+            fs::write(folder.path().join(format!("0.log.2026010{number}-000000")), "").unwrap();
+        }
+        let left = |files: &str| {
+            read(&[files]).expect("good flags").log_limits.tidy(&log).unwrap();
+            fs::read_dir(folder.path()).unwrap().count()
+        };
+        assert_eq!(left("--container-log-max-files=5"), 3);
+        assert_eq!(left("--container-log-max-files=3"), 1);
+        let size = read(&["--container-log-max-size=1Ki"]).expect("good flags").log_limits.size;
+        assert_eq!(size, 1024);
+        assert!(refused(&["--container-log-max-files=1"]));
+        assert!(refused(&["--container-log-max-size=0"]));
+    }
 }

@@ -5,6 +5,7 @@ mod cluster;
 mod controller_manager;
 mod cri;
 mod dns;
+mod election;
 mod encryption;
 mod etcd;
 pub(crate) mod hello;
@@ -18,7 +19,7 @@ mod snapshot;
 mod transcode;
 mod why;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, pin::Pin, process::ExitCode, time::Duration};
 
 use clap::Parser;
 
@@ -40,7 +41,7 @@ const COMMANDS: &[Command] = &[
     new("history", "what was written to an object, by whom and why", why::history),
     new("snapshot", "save, restore and look at everything that is stored", snapshot::run),
     new("encryption", "rotate: a new key for what is stored encrypted", encryption::run),
-    new("image", "import, list, pull and remove images", image::run),
+    new("image", "import, export, list, pull and remove images", image::run),
     new("join", "make this machine a further node of a cluster", cluster::join),
     new("kubeconfig", "sign a kubeconfig for a person or a node", kubeconfig::run),
     new("manifest", "print what runs the name server or the proxy", manifest::run),
@@ -108,7 +109,12 @@ fn parse<T: Parser>(name: &'static str, args: Vec<OsString>) -> Result<T, ExitCo
 }
 
 /// Runs a component to its end, and says why it ended if it failed.
-fn run_async<F: Future<Output = anyhow::Result<()>>>(name: &str, task: F) -> ExitCode {
+fn run_async(name: &str, task: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
+    run_boxed(name, Box::pin(task))
+}
+
+/// All are of one type, or what runs them would be compiled for each.
+fn run_boxed(name: &str, task: Pin<Box<dyn Future<Output = anyhow::Result<()>> + '_>>) -> ExitCode {
     crate::logging::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ended = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(task));
@@ -145,6 +151,12 @@ fn identity() -> String {
     format!("{}_{}", host.trim(), unique.trim())
 }
 
+/// A length of time as Go writes it.
+fn duration(text: &str) -> Result<Duration, String> {
+    let nanos = object::Duration::nanos(text)?;
+    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
+}
+
 /// How a pod reaches the API server.
 #[expect(clippy::disallowed_methods, reason = "a pod's configuration is in its environment")]
 fn in_cluster() -> anyhow::Result<client::Config> {
@@ -152,4 +164,42 @@ fn in_cluster() -> anyhow::Result<client::Config> {
     let host = std::env::var("KUBERNETES_SERVICE_HOST").context("not in a pod")?;
     let port = std::env::var("KUBERNETES_SERVICE_PORT").context("not in a pod")?;
     Ok(client::Config::in_cluster(&host, port.parse()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// A flag must stand in a test that shows what it changes; that a wrong value is refused does not count.
+    #[test]
+    fn every_flag_has_a_test() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut tests = String::new();
+        for part in ["tests/cluster", "src/commands"] {
+            for file in fs::read_dir(folder.join(part)).unwrap() {
+                let text = fs::read_to_string(file.unwrap().path()).unwrap();
+                let begin =
+                    if part == "tests/cluster" { Some(0) } else { text.find("#[cfg(test)]") };
+                let lines = text[begin.unwrap_or(text.len())..].lines();
+                tests.extend(lines.filter(|line| !line.contains("refused(")));
+            }
+        }
+        let components = [
+            cluster::UpArguments::command(),
+            controller_manager::Arguments::command(),
+            scheduler::Arguments::command(),
+            kubelet::Arguments::command(),
+            proxy::Arguments::command(),
+        ];
+        let flags = components.iter().flat_map(clap::Command::get_arguments);
+        let flags = flags.filter_map(|flag| flag.get_long().map(|name| format!("\"--{name}")));
+        let shown =
+            |flag: &str| ["\"", "="].iter().any(|end| tests.contains(&format!("{flag}{end}")));
+        let missing: Vec<_> = flags.filter(|flag| !shown(flag)).collect();
+        assert_eq!(missing, Vec::<String>::new());
+    }
 }

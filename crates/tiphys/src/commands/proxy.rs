@@ -9,7 +9,7 @@ use runtime::Context;
 use super::{asked_to_stop, parse, run_async};
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     /// How to reach the API server, and as whom.
     #[arg(long, value_name = "FILE", required_unless_present = "cleanup")]
     kubeconfig: Option<PathBuf>,

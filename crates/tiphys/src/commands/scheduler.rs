@@ -4,40 +4,36 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use client::{Client, Kubeconfig};
-use runtime::{Context, Election};
+use runtime::Context;
 use scheduler::Config;
 
-use super::{asked_to_stop, identity, parse, run_async};
+use super::{
+    asked_to_stop,
+    election::{ElectionFlags, lead},
+    parse, run_async,
+};
+
+const NAME: &str = "kube-scheduler";
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     /// How to reach the API server, and as whom.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// Only one of several runs.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
-    leader_elect: bool,
+    #[command(flatten)]
+    election: ElectionFlags,
 }
 
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {
-    let flags = match parse::<Arguments>("kube-scheduler", args) {
+    let flags = match parse::<Arguments>(NAME, args) {
         Ok(flags) => flags,
         Err(code) => return code,
     };
-    run_async("kube-scheduler", async move {
+    run_async(NAME, async move {
         let kubeconfig = Kubeconfig::read(&flags.kubeconfig)?;
-        let name = "kube-scheduler";
-        let client = Client::new(kubeconfig.config(None)?.manager(name).user_agent(name));
+        let client = Client::new(kubeconfig.config(None)?.manager(NAME).user_agent(NAME));
         let cx = Context::new(&client);
-        if flags.leader_elect {
-            let election = Election::new("kube-system", name, &identity());
-            let leading = cx.clone();
-            cx.spawn("election", async move {
-                election.lead(&leading, |part| scheduler::start(part, Config::default())).await;
-            });
-        } else {
-            scheduler::start(&cx, Config::default());
-        }
+        lead(&cx, flags.election.election(NAME), |part| scheduler::start(part, Config::default()));
         asked_to_stop().await?;
         cx.stop().await;
         Ok(())

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Layout, Settings,
     node::{PodNetwork, cgroup_root, open_images, settings_of},
-    status,
+    status, supervise,
 };
 
 const GRACE: Duration = Duration::from_secs(30);
@@ -24,6 +24,9 @@ pub(crate) async fn run(layout: &Layout, wipe: bool) -> Result<()> {
     let config = layout.path("config.yaml");
     ensure!(config.exists(), "there is no cluster in {}", layout.dir().display());
     stop_supervisor(layout).await?;
+    for part in ["node", "control"] {
+        supervise::end(layout, part).await; // where the supervisor has died
+    }
     let settings = Settings::load(&config)?;
     let network = std::sync::Arc::new(PodNetwork::new(layout, &settings)?);
     stop_pods(layout, network.clone()).await?;

@@ -87,8 +87,23 @@ fn routes(table: &str) -> Vec<Range> {
     table.lines().skip(1).filter_map(route).collect()
 }
 
-/// The source of the default route.
+/// The source of the default route, else the first address that others may reach.
 pub(crate) fn address() -> Option<IpAddr> {
+    by_route().or_else(|| {
+        let mut socket = sys::netlink::Socket::open(sys::netlink::Family::Route).ok()?;
+        let all = sys::netlink::addresses(&mut socket).ok()?;
+        first_global(all.into_iter().map(|address| address.ip))
+    })
+}
+
+fn first_global(mut all: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
+    all.find(|ip| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified(),
+        IpAddr::V6(_) => false, // services have addresses of the other family
+    })
+}
+
+fn by_route() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?; // sends nothing: only asks for the route
     let address = socket.local_addr().ok()?.ip();
@@ -124,6 +139,14 @@ pub(crate) fn user() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_without_a_default_route_has_an_address() {
+        let all = ["127.0.0.1", "::1", "169.254.3.4", "192.0.2.7", "192.0.2.8"];
+        let all = all.map(|ip| ip.parse().unwrap());
+        assert_eq!(first_global(all.into_iter()), Some(IpAddr::from([192, 0, 2, 7])));
+        assert_eq!(first_global(all.into_iter().take(3)), None);
+    }
 
     #[test]
     fn ranges_avoid_the_machines_routes() {

@@ -25,6 +25,6 @@ pub(crate) mod supervise;
 
 pub(crate) use self::{
     layout::Layout,
-    node::{IMAGE, Plugged, import, proxy_node},
+    node::{IMAGE, Plugged, export, import, proxy_node},
     settings::Settings,
 };

@@ -13,7 +13,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 pub(crate) use self::network::Plugged;
-pub(crate) use self::{images::import, runtime::IMAGE};
+pub(crate) use self::{
+    images::{export, import},
+    runtime::IMAGE,
+};
 pub(super) use self::{
     network::PodNetwork,
     runtime::{cgroup_root, open_images, settings_of},

@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
+    pin::pin,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -81,28 +82,45 @@ pub(crate) async fn run(up: Up) -> Result<()> {
     let executable = layout.executable()?;
     refuse_second(&layout)?;
     if up.foreground {
-        return supervise::run(&layout).await;
+        let mut supervised = pin!(supervise::run(&layout));
+        tokio::select! {
+            ended = &mut supervised => return ended,
+            settled = settle(&up, &layout, &settings, Progress::new()) => if let Err(error) = settled {
+                tracing::error!("{error:#}"); // what runs goes on: whoever started us decides
+            },
+        }
+        return supervised.await;
     }
-    let began = Instant::now();
     let mut progress = Progress::new();
     progress.say("starting the supervisor");
     launch(&layout, &executable)?;
+    settle(&up, &layout, &settings, progress).await
+}
+
+/// Once the processes are started: all that makes a cluster of them.
+async fn settle(
+    up: &Up,
+    layout: &Layout,
+    settings: &Settings,
+    mut progress: Progress,
+) -> Result<()> {
+    let began = Instant::now();
     progress.say("waiting for the API server");
-    let client = connect(&layout, began).await?;
+    let client = connect(layout, began).await?;
     if let Some(path) = &up.kubeconfig {
-        copy_kubeconfig(&layout, path)?;
+        copy_kubeconfig(layout, path)?;
     }
     if !settings.disables("kubelet") {
         progress.say("waiting for the node");
-        node_ready(&layout, &client, &settings.node_name, began).await?;
+        node_ready(layout, &client, &settings.node_name, began).await?;
     }
     if !settings.disables("dns") {
-        name_server(&layout, &client, &settings).await.context("the name server")?;
+        name_server(layout, &client, settings).await.context("the name server")?;
     }
     progress.done(&format!("the cluster is up ({:.1} s)", began.elapsed().as_secs_f64()));
-    next_steps(&layout, &up);
+    next_steps(layout, up);
     if up.demo {
-        demo::run(&client, &settings).await?;
+        demo::run(&client, settings).await?;
     }
     Ok(())
 }

@@ -112,7 +112,7 @@ impl Part<'_> {
 }
 
 /// Asks a part to end, and waits; then it has to.
-async fn end(layout: &Layout, name: &str) {
+pub(super) async fn end(layout: &Layout, name: &str) {
     let file = pid_file(layout, name);
     let Some(pid) = super::status::pid(&file) else { return };
     let _ = sys::process::kill(pid, 15);

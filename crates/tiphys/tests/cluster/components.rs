@@ -42,6 +42,7 @@ fn a_kubelet_and_a_proxy_of_their_own() {
     let kubelet = sign("system:node:n2", "system:nodes");
     let socket = format!("unix://{}", folder("run/cri.sock"));
     let authority = folder("pki/ca.crt");
+    let group = world.group("parts");
     let flags = [
         ("--kubeconfig", kubelet.as_str()),
         ("--hostname-override", "n2"),
@@ -54,9 +55,10 @@ fn a_kubelet_and_a_proxy_of_their_own() {
         ("--client-ca-file", &authority),
         ("--cluster-dns", "10.96.0.77"),
         ("--cluster-domain", "example.org"),
-        ("--cgroup-root", "/tiphys-parts-test"),
+        ("--cgroup-root", &group),
         ("--port", "10251"),
         ("--max-pods", "17"),
+        ("--eviction-hard", "memory.available<1Mi"), // the machine's disk is its own affair
     ];
     let mut command = world.command(&["kubelet"]);
     command.args(flags.iter().flat_map(|(flag, value)| [*flag, *value]));
@@ -76,19 +78,19 @@ fn a_kubelet_and_a_proxy_of_their_own() {
     }
     assert_eq!(std::fs::read_dir(&logs).expect("logs").count(), 2);
     assert_eq!(std::fs::read_dir(format!("{root}/pods")).expect("pods").count(), 2);
-    let groups = std::fs::read_dir("/sys/fs/cgroup").expect("groups").flatten();
-    let ours = |base: &std::path::Path| base.join("tiphys-parts-test").exists();
-    assert!(groups.into_iter().any(|entry| ours(&entry.path())) || ours("/sys/fs/cgroup".as_ref()));
     // The API server calls with a certificate of the authority that the kubelet was told.
     let help = world.kubectl(&["exec", "fixed-n2", "--", "/tiphys", "hello", "--help"]);
     assert!(help.contains("--fetch"), "{help}");
     let pid = world.process("fixed-n2");
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("groups");
+    assert!(groups.contains(&format!(":{group}/kubepods/besteffort/pod")), "{groups}");
     let names = std::fs::read_to_string(format!("/proc/{pid}/root/etc/resolv.conf"));
     let names = names.expect("every container has one");
     assert!(names.contains("nameserver 10.96.0.77"), "{names}");
     assert!(names.contains("search default.svc.example.org"), "{names}");
 
     services_come_and_go(&world, &sign("system:kube-proxy", "system:node-proxier"));
+    pods_are_placed(&world, &sign("system:kube-scheduler", "system:authenticated"));
 
     // A file that goes takes its pod with it.
     std::fs::remove_file(format!("{manifests}/fixed.yaml")).expect("it was there");
@@ -117,4 +119,38 @@ fn services_come_and_go(world: &World, kubeconfig: &str) {
     assert!(!table().contains("30080"), "--cleanup");
     let refused = output(&mut world.command(&[&proxy[..], &["--proxy-mode", "ipvs"]].concat()));
     assert!(!refused.status.success(), "--proxy-mode");
+}
+
+/// With and without an election: both place pods, one of them holds a lease.
+fn pods_are_placed(world: &World, kubeconfig: &str) {
+    let scheduler = |more: &[&str]| {
+        let flags = [&["kube-scheduler", "--kubeconfig", kubeconfig], more].concat();
+        Running::start(world.command(&flags))
+    };
+    let placed = |name: &str| {
+        world.kubectl(&["run", name, "--image", "tiphys.local/hello:1"]);
+        world.until("the pod has a node", || {
+            world.try_kubectl(&["get", "pod", name, "-o", "jsonpath={.spec.nodeName}"]) == "n2"
+        });
+    };
+    let holder = || {
+        let lease = ["get", "lease", "-n", "kube-system", "kube-scheduler"];
+        let lease = [&lease[..], &["-o", "jsonpath={.spec.holderIdentity}"]].concat();
+        world.try_kubectl(&lease)
+    };
+    let running = scheduler(&["--leader-elect=false"]);
+    placed("alone");
+    assert_eq!(holder(), "", "nobody leads");
+    drop(running);
+
+    let running = scheduler(&[]);
+    placed("led");
+    let first = holder();
+    assert_ne!(first, "", "somebody leads");
+    // another waits, and takes over
+    let other = scheduler(&["--leader-elect"]);
+    drop(running);
+    placed("after");
+    assert_ne!(holder(), first, "another leads");
+    drop(other);
 }

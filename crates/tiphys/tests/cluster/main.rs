@@ -4,8 +4,10 @@
 mod bad_input;
 mod components;
 mod first_minute;
+mod images;
 mod kills;
 mod node;
 mod other_names;
 mod second_node;
+mod wishes;
 mod world;

@@ -85,7 +85,6 @@ fn a_node_knows_its_limits() {
 
     drop(running);
     short_of_memory(&world, &get);
-    wrong_limits(&world);
     world.tiphys(&["down"]);
     world.assert_nothing_left();
 }
@@ -115,21 +114,6 @@ fn short_of_memory(world: &World, get: &dyn Fn(&str, &str) -> String) {
     });
 }
 
-fn wrong_limits(world: &World) {
-    for wrong in [
-        ["--eviction-hard", "disk<1"],
-        ["--eviction-soft", "memory.available<1Gi"],
-        ["--eviction-soft-grace-period", "memory.available=never"],
-        ["--eviction-minimum-reclaim", "memory.available=much"],
-        ["--eviction-pressure-transition-period", "soon"],
-        ["--container-log-max-files", "1"],
-        ["--image-gc-low-threshold", "90"],
-    ] {
-        let said = crate::world::output(&mut world.command(&[&["kubelet"], &wrong[..]].concat()));
-        assert!(!said.status.success(), "{wrong:?}");
-    }
-}
-
 fn kubelet(world: &World, more: &[&str]) -> Running {
     let folder = |name: &str| world.path().join(name).to_str().expect("text").to_owned();
     let user = ["kubeconfig", "--user", "system:node:n2", "--group", "system:nodes"];
@@ -137,6 +121,7 @@ fn kubelet(world: &World, more: &[&str]) -> Running {
     let (root, logs, authority) =
         (folder("other-root"), folder("other-logs"), folder("pki/ca.crt"));
     let socket = format!("unix://{}", folder("run/cri.sock"));
+    let group = world.group("node");
     let flags = [
         ("--kubeconfig", config.as_str()),
         ("--hostname-override", "n2"),
@@ -145,7 +130,7 @@ fn kubelet(world: &World, more: &[&str]) -> Running {
         ("--root-dir", &root),
         ("--pod-logs-dir", &logs),
         ("--client-ca-file", &authority),
-        ("--cgroup-root", "/tiphys-node-test"),
+        ("--cgroup-root", &group),
         ("--port", "10252"),
     ];
     let mut command = world.command(&["kubelet"]);
@@ -179,6 +164,8 @@ fn other_amounts(world: &World, get: &dyn Fn(&str, &str) -> String) {
     assert_eq!(get("web", &format!("{status}.restartCount}}")), "0");
     let pid = world.process("web");
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("groups");
+    let inside = format!(":{}/kubepods/burstable/pod", world.group("node"));
+    assert!(groups.contains(&inside), "a pod's limits hold its containers: {groups}");
     let quota = groups.lines().find_map(|line| {
         let [_, names, path] = line.splitn(3, ':').collect::<Vec<_>>().try_into().ok()?;
         let file = match names.split(',').find(|name| *name == "cpu") {

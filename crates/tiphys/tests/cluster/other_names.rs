@@ -1,7 +1,7 @@
 //! The cluster's name server is an ordinary workload: it can be deleted, and another's
 //! manifest applied in its place, at the same address.
 
-use crate::world::World;
+use crate::world::{World, output, run};
 
 /// A name server that others installed: other names, another domain, its own way to be
 /// deployed; only the address is the one that pods are told of.
@@ -80,4 +80,33 @@ fn another_name_server_takes_the_place_of_ours() {
     });
     assert_eq!(system(&["get", "deploy", "-o", "name"]), "");
     assert!(answers("names.other.test"));
+}
+
+/// `--disable` leaves out what `manifest` prints: applied, it does the same.
+#[test]
+fn what_is_left_out_can_be_applied() {
+    let world = World::new("manifests");
+    world.tiphys(&["up", "--node-name", "n1", "--disable", "proxy,dns"]);
+    let apply = |name: &str, flags: &[&str]| {
+        let manifest = run(&mut world.command(&[&["manifest", name], flags].concat()));
+        let file = world.file(name, &manifest);
+        world.kubectl(&["apply", "-f", &file]);
+    };
+    apply("kube-proxy", &["--server", "https://192.0.2.2:6443"]);
+    apply("dns", &[]);
+    world.kubectl(&["create", "deployment", "hello", "--image=tiphys.local/hello:1"]);
+    world.kubectl(&["expose", "deployment", "hello", "--port=80", "--type=NodePort"]);
+    let port = ["get", "service", "hello", "-o", "jsonpath={.spec.ports[0].nodePort}"];
+    let url = format!("http://192.0.2.2:{}/", world.kubectl(&port));
+    world.until("the proxy in its pod makes the service", || {
+        let page = output(&mut world.command(&["hello", "--fetch", &url]));
+        String::from_utf8_lossy(&page.stdout).contains("Hello from hello-")
+    });
+    world.until("the name server in its pod answers", || {
+        let fetch = ["exec", "deploy/hello", "--", "/tiphys", "hello", "--fetch"];
+        let fetch = [&fetch[..], &["http://hello.default.svc.cluster.local/"]].concat();
+        world.try_kubectl(&fetch).contains("Hello from hello-")
+    });
+    world.tiphys(&["down"]);
+    world.assert_nothing_left();
 }

@@ -1,6 +1,9 @@
 //! A second machine joins, takes its share, stops, and comes back.
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use crate::world::{World, run};
 
@@ -30,16 +33,7 @@ const NOTICED: Duration = Duration::from_mins(2);
 #[test]
 fn pods_leave_a_node_that_stops_and_it_can_come_back() {
     let (first, second) = World::pair("join");
-    first.tiphys(&["up", "--node-name", "n1"]);
-    let membership = second.file("membership", &first.tiphys(&["kubeconfig", "--node", "n2"]));
-    let join = ["join", "--kubeconfig", &membership];
-    let said = second.tiphys(&join);
-    assert!(said.contains("n2 has joined"), "{said}");
-
-    let application = first.file("web.yaml", APPLICATION);
-    first.kubectl(&["apply", "-f", &application]);
-    first.until("all pods are ready", || ready(&first) == "4");
-    assert!(nodes_of(&first).contains("n1") && nodes_of(&first).contains("n2"));
+    let membership = two_nodes(&first, &second, APPLICATION);
     pods_reach_each_other(&first);
 
     // A container that dies is started again.
@@ -52,7 +46,7 @@ fn pods_leave_a_node_that_stops_and_it_can_come_back() {
         ready(&first) == "4" && !running_on(&first).contains("n2")
     });
 
-    second.tiphys(&join);
+    second.tiphys(&["join", "--kubeconfig", &membership]);
     first.until("the node is ready again", || {
         first.try_kubectl(&["get", "node", "n2"]).contains(" Ready ")
     });
@@ -62,6 +56,42 @@ fn pods_leave_a_node_that_stops_and_it_can_come_back() {
     second.assert_nothing_left();
     first.tiphys(&["down"]);
     first.assert_nothing_left();
+}
+
+/// What users have who say nothing of tolerations.
+#[test]
+#[ignore = "takes more than six minutes"]
+fn pods_stay_for_five_minutes_on_a_node_that_is_away() {
+    let (first, second) = World::pair("patient");
+    let is_toleration = |line: &&str| line.contains("tolerations") || line.contains("- {key");
+    let usual: Vec<&str> = APPLICATION.lines().filter(|line| !is_toleration(line)).collect();
+    two_nodes(&first, &second, &usual.join("\n"));
+    second.kill("supervisor");
+    second.kill("node");
+    first.within(NOTICED, "the node is known to be away", || {
+        let taints = "jsonpath={.spec.taints[?(@.effect=='NoExecute')].key}";
+        first.try_kubectl(&["get", "node", "n2", "-o", taints]).contains("unreachable")
+    });
+    let began = Instant::now();
+    first.within(Duration::from_mins(10), "all pods are ready on the node that is left", || {
+        ready(&first) == "4" && !running_on(&first).contains("n2")
+    });
+    let stayed = began.elapsed();
+    println!("pods left after {} s", stayed.as_secs());
+    assert!(stayed > Duration::from_secs(280), "{stayed:?}");
+}
+
+/// Two nodes that share the pods of an application. Gives what the second joined with.
+fn two_nodes(first: &World, second: &World, application: &str) -> String {
+    first.tiphys(&["up", "--node-name", "n1"]);
+    let membership = second.file("membership", &first.tiphys(&["kubeconfig", "--node", "n2"]));
+    let said = second.tiphys(&["join", "--kubeconfig", &membership]);
+    assert!(said.contains("n2 has joined"), "{said}");
+    let application = first.file("web.yaml", application);
+    first.kubectl(&["apply", "-f", &application]);
+    first.until("all pods are ready", || ready(first) == "4");
+    assert!(nodes_of(first).contains("n1") && nodes_of(first).contains("n2"));
+    membership
 }
 
 fn ready(world: &World) -> String {

@@ -53,6 +53,13 @@ impl World {
         self.folder.path()
     }
 
+    /// The group of that name below the cluster's own, which `down` removes.
+    pub(crate) fn group(&self, name: &str) -> String {
+        let path = self.path().to_str().expect("text");
+        let sum = run(Command::new("sh").args(["-c", "printf %s \"$0\" | sha256sum", path]));
+        format!("/tiphys-{}/{name}", &sum[..8])
+    }
+
     /// Writes a file beside the data; gives its path.
     pub(crate) fn file(&self, name: &str, content: &str) -> String {
         let path = self.path().join(name);
@@ -171,6 +178,9 @@ impl World {
         assert_eq!(said(&processes), "");
         let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
         assert!(!mounts.contains(folder), "{mounts}");
+        let groups = sys::cgroup::Hierarchies::detect().expect("groups");
+        let group = self.group("");
+        assert!(!groups.group(&group).expect("a path").exists(), "{group} remains");
         assert_eq!(run(&mut self.inside("nft", &["list", "tables"])), "");
         assert_eq!(names(&run(&mut self.inside("ip", &["-o", "link"]))), self.links);
         assert_eq!(self.machine, machine(), "the machine itself has changed");

@@ -1,26 +1,32 @@
-//! The door for images that come as files: an archive in, names out.
+//! The door for images that come and go as files. Whoever connects says in one line what
+//! is wanted: `import`, with an archive behind it, or `export NAME`, for an archive.
 
 use std::{
-    fs,
-    io::{Read, Write},
+    fs::{self, File},
+    io::{Read, Seek, Write, copy, sink},
     net::Shutdown,
     os::unix::net::UnixStream,
     path::Path,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
 use container::image::Store;
-use tokio::net::UnixListener;
+use rustix::fs::{Mode, OFlags};
+use tokio::{net::UnixListener, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::up::Layout;
 
 const SOCKET: &str = "run/image.sock";
-/// What an answer begins with when the archive was taken.
-const TAKEN: &str = "ok\n";
+/// What an answer begins with when all went well.
+const DONE: &str = "ok\n";
+const LONGEST_LINE: usize = 4096;
+/// Nobody keeps others waiting by saying nothing.
+const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Takes archives until `stop`, one at a time.
+/// Takes and gives archives until `stop`, one at a time.
 pub(super) fn serve(layout: &Layout, store: Store, stop: CancellationToken) -> Result<()> {
     let path = layout.path(SOCKET);
     let _ = fs::remove_file(&path);
@@ -31,47 +37,109 @@ pub(super) fn serve(layout: &Layout, store: Store, stop: CancellationToken) -> R
                 accepted = listener.accept() => accepted,
                 () = stop.cancelled() => return,
             };
-            let taken = match accepted.and_then(|(stream, _)| stream.into_std()) {
-                Ok(stream) => take(&store, stream).await,
+            let done = match accepted.and_then(|(stream, _)| stream.into_std()) {
+                Ok(stream) => answer(&store, stream).await,
                 Err(error) => Err(error.into()),
             };
-            if let Err(error) = taken {
-                warn!(%error, "an archive was not taken");
+            if let Err(error) = done {
+                warn!(%error, "an archive was neither taken nor given");
             }
         }
     });
     Ok(())
 }
 
-async fn take(store: &Store, mut stream: UnixStream) -> Result<()> {
+async fn answer(store: &Store, mut stream: UnixStream) -> Result<()> {
     stream.set_nonblocking(false)?;
-    let answer = match store.import(stream.try_clone()?).await {
-        Ok(images) => {
-            let names = images.iter().flat_map(|image| &image.repo_tags);
-            let names: Vec<&str> = names.map(String::as_str).collect();
-            format!("{TAKEN}{}\n", names.join("\n"))
-        }
-        Err(error) => format!("{error}\n"),
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut from = stream.try_clone()?;
+    let wanted = spawn_blocking(move || line(&mut from)).await??;
+    let answered = match wanted.split_once(' ').unwrap_or((&wanted, "")) {
+        ("import", "") => take(store, &stream).await.map(|names| (names, None)),
+        ("export", name) => give(store, name).await.map(|archive| (String::new(), Some(archive))),
+        _ => Err(anyhow::anyhow!("{wanted:?} is neither import nor export")),
+    };
+    let (text, archive) = match answered {
+        Ok((text, archive)) => (format!("{DONE}{text}"), archive),
+        Err(error) => (format!("{error:#}\n"), None),
     };
     // what an archive has after its end must be read too, or the answer may be lost
     let mut rest = stream.try_clone()?;
-    tokio::task::spawn_blocking(move || std::io::copy(&mut rest, &mut std::io::sink())).await??;
-    stream.write_all(answer.as_bytes())?;
+    let sent = spawn_blocking(move || {
+        copy(&mut rest, &mut sink())?;
+        stream.write_all(text.as_bytes())?;
+        archive.map_or(Ok(0), |mut archive| copy(&mut archive, &mut stream))
+    });
+    sent.await??;
     Ok(())
+}
+
+/// The names of the images that came.
+async fn take(store: &Store, stream: &UnixStream) -> Result<String> {
+    let images = store.import(stream.try_clone()?).await?;
+    let names = images.iter().flat_map(|image| &image.repo_tags);
+    Ok(names.map(|name| format!("{name}\n")).collect())
+}
+
+/// A file without a name: only a whole archive is given.
+async fn give(store: &Store, name: &str) -> Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(store.dir(), flags, Mode::RUSR | Mode::WUSR)?;
+    let mut file = File::from(file);
+    store.export(name, file.try_clone()?).await?;
+    file.rewind()?;
+    Ok(file)
+}
+
+fn line(from: &mut impl Read) -> Result<String> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    loop {
+        from.read_exact(&mut byte)?;
+        match byte[0] {
+            b'\n' => return Ok(String::from_utf8(line)?),
+            _ if line.len() == LONGEST_LINE => bail!("the line is too long"),
+            other => line.push(other),
+        }
+    }
 }
 
 /// Gives an archive to the node that runs on this data. Gives the images' names.
 pub(crate) fn import(layout: &Layout, archive: &Path) -> Result<String> {
     let mut file =
-        fs::File::open(archive).with_context(|| format!("cannot read {}", archive.display()))?;
+        File::open(archive).with_context(|| format!("cannot read {}", archive.display()))?;
+    let mut stream = connect(layout, "import\n")?;
+    copy(&mut file, &mut stream)?;
+    let mut names = String::new();
+    answered(stream)?.read_to_string(&mut names)?;
+    Ok(names)
+}
+
+/// Writes an image of the node that runs on this data to a file.
+pub(crate) fn export(layout: &Layout, name: &str, archive: &Path) -> Result<()> {
+    let mut from = answered(connect(layout, &format!("export {name}\n"))?)?;
+    let mut file =
+        File::create(archive).with_context(|| format!("cannot write {}", archive.display()))?;
+    copy(&mut from, &mut file)?;
+    Ok(())
+}
+
+fn connect(layout: &Layout, wanted: &str) -> Result<UnixStream> {
     let mut stream = UnixStream::connect(layout.path(SOCKET))
         .context("no node runs here: see `tiphys status`")?;
-    std::io::copy(&mut file, &mut stream)?;
+    stream.write_all(wanted.as_bytes())?;
+    Ok(stream)
+}
+
+/// What comes behind the word that all went well.
+fn answered(mut stream: UnixStream) -> Result<UnixStream> {
     stream.shutdown(Shutdown::Write)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    match answer.strip_prefix(TAKEN) {
-        Some(names) => Ok(names.to_owned()),
-        None => bail!("{}", answer.trim()),
+    let mut start = vec![0; DONE.len()];
+    stream.read_exact(&mut start)?;
+    if start != DONE.as_bytes() {
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest)?;
+        bail!("{}{}", String::from_utf8_lossy(&start), rest.trim_end());
     }
+    Ok(stream)
 }

@@ -1,0 +1,94 @@
+//! The flags by which one of several processes leads.
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+use runtime::{Context, Election};
+
+use super::{duration, identity};
+
+#[derive(Args)]
+pub(super) struct ElectionFlags {
+    /// Only one of several runs.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    leader_elect: bool,
+    /// Without a sign of life for that long, another takes over.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    leader_elect_lease_duration: Duration,
+    /// One that could not renew for that long gives up.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    leader_elect_renew_deadline: Duration,
+    /// How often to try.
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    leader_elect_retry_period: Duration,
+    /// The lease's namespace.
+    #[arg(long, default_value = "kube-system")]
+    leader_elect_resource_namespace: String,
+    /// The lease's name; the component's own.
+    #[arg(long)]
+    leader_elect_resource_name: Option<String>,
+}
+
+impl ElectionFlags {
+    /// The election of a component, unless each is to run alone.
+    pub(super) fn election(&self, component: &str) -> Option<Election> {
+        let name = self.leader_elect_resource_name.as_deref().unwrap_or(component);
+        let election = Election {
+            lease: self.leader_elect_lease_duration,
+            renew: self.leader_elect_renew_deadline,
+            retry: self.leader_elect_retry_period,
+            ..Election::new(&self.leader_elect_resource_namespace, name, &identity())
+        };
+        self.leader_elect.then_some(election)
+    }
+}
+
+/// Starts now, or whenever the election is won.
+pub(super) fn lead(
+    cx: &Context,
+    election: Option<Election>,
+    start: impl Fn(&Context) + Send + Sync + 'static,
+) {
+    let Some(election) = election else { return start(cx) };
+    let candidate = cx.clone();
+    cx.spawn("election", async move {
+        while !candidate.is_stopping() {
+            election.clone().lead(&candidate, &start).await;
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    #[command(no_binary_name = true)]
+    struct Only {
+        #[command(flatten)]
+        election: ElectionFlags,
+    }
+
+    fn election(words: &[&str]) -> Option<Election> {
+        Only::parse_from(words).election.election("component")
+    }
+
+    #[test]
+    fn flags_become_the_election() {
+        let own = election(&[
+            "--leader-elect-lease-duration=30s",
+            "--leader-elect-renew-deadline=20s",
+            "--leader-elect-retry-period=5s",
+            "--leader-elect-resource-namespace=ns",
+            "--leader-elect-resource-name=lease",
+        ]);
+        let own = own.expect("one is held unless told otherwise");
+        let seconds = [own.lease, own.renew, own.retry].map(|it| it.as_secs());
+        assert_eq!((seconds, own.key.to_string()), ([30, 20, 5], "ns/lease".to_owned()));
+        let usual = election(&["--leader-elect"]).expect("asked for");
+        assert_eq!(usual.key.to_string(), "kube-system/component");
+        assert!(election(&["--leader-elect=false"]).is_none());
+    }
+}
