@@ -181,10 +181,10 @@ impl Inner {
             }
         }
         let parent = sandbox.config().linux.as_ref().map(|linux| linux.cgroup_parent.as_str());
-        if parent.unwrap_or_default().is_empty() {
-            if let Ok(group) = self.group(&self.own_group()) {
-                group.remove_if_empty(); // ours, where no kubelet is
-            }
+        if parent.unwrap_or_default().is_empty()
+            && let Ok(group) = self.group(&self.own_group())
+        {
+            group.remove_if_empty(); // ours, where no kubelet is
         }
         let shm = self.state.sandbox_folder(&sandbox.id).join("shm");
         while sys::mount::detach(&shm).is_ok() {}
