@@ -3,10 +3,7 @@
 use std::{borrow::Cow, fmt};
 
 use super::write::compact;
-use crate::{
-    Struct, Text, Type, Value, Word,
-    value::{sorted, tight},
-};
+use crate::{Struct, Text, Type, Value, Word, value::sorted};
 
 /// Deeper than any object that means something; Go gives up at the same depth.
 const DEPTH: usize = 10_000;
@@ -254,7 +251,7 @@ impl<'a> Reader<'a> {
             }
         }
         self.at += 1;
-        Ok(Value::List(tight(self.items.drain(from..))))
+        Ok(Value::from_items(&mut self.items, from))
     }
 
     fn object(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
