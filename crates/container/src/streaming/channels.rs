@@ -1,12 +1,19 @@
 //! Port-forward over WebSocket as the first clients did it: ports are named beforehand, each has a channel for
 //! data and one for errors, and one connection.
 
-use std::sync::Arc;
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use futures_util::{Stream, StreamExt, future::join_all};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, join},
-    time::timeout,
+    sync::Notify,
+    time::{sleep, timeout},
 };
 use tokio_tungstenite::tungstenite::{self, Message};
 
@@ -19,6 +26,9 @@ use super::{
 
 /// The first byte of a message numbers two channels a port, as a digit or letter in base64.
 const MOST_PORTS: usize = 32;
+
+/// How long the client may still send once it gets nothing more: it has no word for its end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The client's first choice that we know, and whether that is in base64.
 pub(super) fn choose(offered: &[String]) -> Option<(&'static str, bool)> {
@@ -54,8 +64,16 @@ pub(super) async fn serve(
         }
         let (near, far) = duplex(BUFFER);
         pipes.push(Some(far));
-        let (id, data) = (forward.sandbox_id.clone(), Box::new(join(near, data)));
-        forwards.push(port_forward::connect(&*sessions, id, port, data, error));
+        let ended = Arc::new(Notify::new());
+        let data = Box::new(join(near, Data { output: data, ended: ended.clone() }));
+        let id = forward.sandbox_id.clone();
+        let connection = port_forward::connect(&*sessions, id, port, data, error);
+        forwards.push(async move {
+            tokio::select! {
+                () = connection => {}
+                () = async { ended.notified().await; sleep(LAST_WORDS).await } => {}
+            }
+        });
     }
     let work = async {
         join_all(forwards).await;
@@ -69,6 +87,31 @@ pub(super) async fn serve(
             let _ = timeout(PARTING, reading).await; // until the client has closed, too
         }
         () = &mut reading => {}
+    }
+}
+
+/// What a port sends, and whether it has sent all.
+struct Data {
+    output: Output,
+    ended: Arc<Notify>,
+}
+
+impl AsyncWrite for Data {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.output).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.output).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.ended.notify_one();
+        Poll::Ready(Ok(()))
     }
 }
 
