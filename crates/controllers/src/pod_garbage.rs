@@ -8,8 +8,8 @@ use std::{
 };
 
 use api::core::{Node, Pod, PodCondition};
-use client::{Delete, Error};
-use object::{Clock, Key, Text, Time};
+use client::{Delete, Error, Patch};
+use object::{Clock, Key, Lens, Text, Time, Value};
 use runtime::{Context, Controller, Next, Objects, Reconcile};
 use schema::Kind;
 use tokio::time::sleep;
@@ -135,12 +135,15 @@ impl Lost {
         let pods = self.pods.because(&pod.causes(rule));
         let mut pod = pod.clone();
         if !pod.is_finished() {
-            let status = pod.status_mut();
-            status.set_phase("Failed");
+            let mut failed = Value::object();
+            failed["metadata"]["uid"] = Text::from(pod.metadata().uid()).into();
+            failed["status"]["phase"] = "Failed".into();
             if let Some(condition) = condition {
-                status.conditions_mut().put(condition, |one| one.type_() == "DisruptionTarget");
+                failed["status"]["conditions"] = [condition.tree().clone()].into_iter().collect();
             }
-            pod = match pods.update_status(pod).await {
+            // its role lets it patch, and not update
+            let key = Key::of(pod.metadata());
+            pod = match pods.patch_status(&key, &Patch::Strategic(failed)).await {
                 Err(error) if error.is_not_found() => return Ok(Next::OnChange),
                 done => done?,
             };

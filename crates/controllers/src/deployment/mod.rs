@@ -93,7 +93,8 @@ impl Rollouts {
             Act::Annotate(annotations) => {
                 let mut new = old;
                 new.metadata_mut().set_annotations(annotations);
-                return deployments.update(new).await;
+                // beside the status, where it does not count as a change of what is wanted
+                return deployments.update_status(new).await;
             }
             Act::Report(status) => return deployments.update_status(old.with_status(status)).await,
         }
