@@ -24,6 +24,7 @@ use crate::{
     Config, Entry, Flags, Ground, admission,
     aggregation::{self, Aggregation},
     allocate::{Repair, Services},
+    at_rest::AtRest,
     audit,
     authn::ServiceAccounts,
     authz::{Makings, Rbac},
@@ -138,15 +139,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let peer = settled(&config, &registry, &cluster, (SocketAddr::new(advertise, port), &progress))
         .await?;
     server.background(peer.clone().run(Arc::downgrade(&registry)));
-    if flags.enable_priority_and_fairness {
-        let seats = flags.max_requests_inflight + flags.max_mutating_requests_inflight;
-        let fairness = Arc::new(Fairness::new(&registry, seats));
-        server.flow = Some(fairness.clone());
-        server.reports.push(fairness.clone());
-        server.paths.insert("debug", Arc::new(flow::Dump(fairness.clone())));
-        server.background(fairness.lend());
-    }
-    server.background(flow::tell_dangling(Arc::downgrade(&registry)));
+    share(&mut server, flags);
     progress.done(&[Part::FlowControl]);
     let aggregation = Arc::new(Aggregation::new(&registry, serving::to_aggregated(flags)));
     server.aggregate = Some(aggregation.clone());
@@ -165,13 +158,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         server.background(opened.forget(interval));
     }
     if let Some(at_rest) = opened.at_rest {
-        let encryption = at_rest.encryption.clone();
-        if encryption.asks_kms() {
-            server
-                .checks
-                .push(server::Check::new("kms-providers", true, move || encryption.health()));
-        }
-        server.background(at_rest.follow(registry.clone()));
+        keep_secret(&mut server, at_rest);
     }
     let server = Arc::new(server);
     custom.run(&server);
@@ -255,6 +242,30 @@ fn wired(
     server.parts = handlers::parts();
     let followers = [follow_authenticators, follow_authorizers];
     Ok((server, followers.into_iter().flatten().collect()))
+}
+
+/// Says whose turn it is when more is asked than can be done at once.
+fn share(server: &mut Server, flags: &Flags) {
+    let registry = server.registry.clone();
+    if flags.enable_priority_and_fairness {
+        let seats = flags.max_requests_inflight + flags.max_mutating_requests_inflight;
+        let fairness = Arc::new(Fairness::new(&registry, seats));
+        server.flow = Some(fairness.clone());
+        server.reports.push(fairness.clone());
+        server.paths.insert("debug", Arc::new(flow::Dump(fairness.clone())));
+        server.background(fairness.lend());
+    }
+    server.background(flow::tell_dangling(Arc::downgrade(&registry)));
+}
+
+/// Sees to the keys with which what is stored is encrypted.
+fn keep_secret(server: &mut Server, at_rest: AtRest) {
+    let encryption = at_rest.encryption.clone();
+    if encryption.asks_kms() {
+        let health = move || encryption.health();
+        server.checks.push(server::Check::new("kms-providers", true, health));
+    }
+    server.background(at_rest.follow(server.registry.clone()));
 }
 
 /// What a step of the start could not do.

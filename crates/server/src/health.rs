@@ -1,6 +1,9 @@
 //! Whether the server is well, as a whole and check by check.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use crate::{Query, Reply, metrics::Metrics, respond::raw};
 
@@ -56,7 +59,7 @@ pub(crate) fn answer(
     let (mut text, mut well) = (String::new(), true);
     for check in checks.iter().filter(of) {
         if excluded.contains(&check.name) {
-            text.push_str(&format!("[+]{} excluded: ok\n", check.name));
+            let _ = writeln!(text, "[+]{} excluded: ok", check.name);
             continue;
         }
         let line = match hold(check) {

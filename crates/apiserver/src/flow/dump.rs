@@ -1,6 +1,9 @@
 //! `/debug/api_priority_and_fairness/`: what the levels are doing, as tables.
 
-use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
+use std::{
+    fmt::Write as _,
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
+};
 
 use object::{MicroTime, Status};
 use server::{Handle, Handling, Request, Server, plain_reply};
@@ -127,7 +130,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
                 text.push_str(cell);
             } else {
                 let width = widths[at];
-                text.push_str(&format!("{:width$}", format!("{cell},")));
+                let _ = write!(text, "{:width$}", format!("{cell},"));
             }
         }
         text.push('\n');

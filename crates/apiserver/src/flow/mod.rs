@@ -11,6 +11,7 @@ mod tally;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt::Write as _,
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
@@ -199,11 +200,13 @@ impl Flow for Fairness {
     }
 }
 
+/// A figure of a level.
+type Of = fn(&level::Sight) -> f64;
+
 impl Report for Fairness {
     fn report(&self, out: &mut String) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let sights: Vec<_> = known.levels.iter().map(|(name, own)| (name, own.sight())).collect();
-        type Of = fn(&level::Sight) -> f64;
         let figures: [(&str, &str, Of); 8] = [
             ("nominal_limit_seats", "Seats by the shares.", |own| {
                 demand::float(own.bounds.nominal)
@@ -229,7 +232,7 @@ impl Report for Fairness {
             }
         }
         head("seat_fair_frac", "gauge", "What part of what they could use levels have.", out);
-        out.push_str(&format!("apiserver_flowcontrol_seat_fair_frac {}\n", known.part));
+        let _ = writeln!(out, "apiserver_flowcontrol_seat_fair_frac {}", known.part);
         let tallies: Vec<_> =
             known.schemas.iter().map(|own| (&*own.name, &*own.level, &*own.tally)).collect();
         tally::report(&tallies, out);

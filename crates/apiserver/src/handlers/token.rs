@@ -76,24 +76,9 @@ impl Handle for Tokens {
                 let list: List<String> = audiences.iter().map(String::as_str).collect();
                 request.spec_mut().set_audiences(list);
             }
-            let mut warning = None;
-            let longest = self.longest.and_then(|own| i64::try_from(own.as_secs()).ok());
-            let seconds = match longest.filter(|longest| seconds > *longest) {
-                Some(longest) => {
-                    warning = Some(format!(
-                        "requested expiration of {seconds} seconds shortened to {longest} seconds"
-                    ));
-                    longest
-                }
-                None => seconds,
-            };
+            let (seconds, warning) = self.shortened(seconds);
             request.spec_mut().set_expiration_seconds(seconds);
-            let ours = audiences.iter().all(|own| self.audiences.contains(own));
-            let mut lasts = seconds;
-            if self.extends && bound.pod.is_some() && seconds == USUAL && ours {
-                bound.warn_after = Some(now + seconds);
-                lasts = YEAR;
-            }
+            let lasts = self.lasts(seconds, &audiences, &mut bound, now);
             let claims = Claims::bound(bound, audiences, lasts, now);
             let token = self.signer.sign(claims).map_err(Status::internal)?;
             let status = request.status_mut();
@@ -115,6 +100,29 @@ impl Handle for Tokens {
             }
             Ok(reply)
         })
+    }
+}
+
+impl Tokens {
+    /// No longer than is allowed; and what is said if that is less than was asked for.
+    fn shortened(&self, seconds: i64) -> (i64, Option<String>) {
+        let longest = self.longest.and_then(|own| i64::try_from(own.as_secs()).ok());
+        let Some(longest) = longest.filter(|longest| seconds > *longest) else {
+            return (seconds, None);
+        };
+        let why =
+            format!("requested expiration of {seconds} seconds shortened to {longest} seconds");
+        (longest, Some(why))
+    }
+
+    /// How long a token is really good: what pods have always had does not end when it says.
+    fn lasts(&self, seconds: i64, audiences: &[String], bound: &mut Bound, now: i64) -> i64 {
+        let ours = audiences.iter().all(|own| self.audiences.contains(own));
+        if !(self.extends && bound.pod.is_some() && seconds == USUAL && ours) {
+            return seconds;
+        }
+        bound.warn_after = Some(now + seconds);
+        YEAR
     }
 }
 

@@ -210,7 +210,7 @@ async fn two_families() {
     };
     let both = r#""ipFamilyPolicy":"RequireDualStack","#;
     let made = services.create(with("both", both)).await.unwrap();
-    let addresses: Vec<_> = made["spec"]["clusterIPs"].items().iter().map(Value::clone).collect();
+    let addresses = made["spec"]["clusterIPs"].items().to_vec();
     assert_eq!(addresses.len(), 2);
     assert!(addresses[0].as_str().unwrap().starts_with("10.77.0."));
     assert!(addresses[1].as_str().unwrap().starts_with("fd00:77::"));
