@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use server::Report;
-use store::{Engine, Error, Note, Record, Replay, Resource, Write, Writing};
+use store::{Engine, Error, Note, Record, Resource, Take, Write, Writing};
 use tokio::time::Instant;
 
 use crate::telemetry::{Counter, Name, Timing};
@@ -73,8 +73,8 @@ impl<V: std::fmt::Debug + Send + Sync> Engine<V> for Metered<V> {
         })
     }
 
-    fn replay(&self, prefix: &str, room: usize) -> Result<Replay, Error> {
-        self.engine.replay(prefix, room)
+    fn replay(&self, prefix: &str, room: usize, take: &mut Take<'_>) -> Result<(), Error> {
+        self.engine.replay(prefix, room, take)
     }
 
     fn replay_after(&self, prefix: &str, revision: u64) -> Result<Vec<Record>, Error> {
