@@ -70,8 +70,8 @@ async fn small(folder: &Path, etcd: &str) -> Running {
     let mut flags = Flags::new(folder);
     flags.advertise_address = Some([192, 0, 2, 10].into());
     flags.etcd_servers = vec![etcd.to_owned()];
-    flags.service_cluster_ip_range = "10.77.0.0/27".to_owned();
-    flags.service_node_port_range = "30000-30031".to_owned();
+    flags.service_cluster_ip_range = String::from("10.77.0.0/27");
+    flags.service_node_port_range = String::from("30000-30031");
     let (storage, clock) = (Storage::Disk, Arc::new(SystemClock));
     let ground = Ground { storage, entry: Entry::Pipes, clock };
     start_with(Config::new(flags).unwrap(), ground).await.unwrap()

@@ -42,7 +42,7 @@ async fn may(admin: &Client, namespace: &str, map: Value) -> bool {
 #[tokio::test]
 async fn what_a_policy_is_about() {
     let rules = format!(r#""resourceRules":[{MAPS}]"#);
-    let named = MAPS.replace("{", r#"{"resourceNames":["in"],"#);
+    let named = MAPS.replace('{', r#"{"resourceNames":["in"],"#);
     let own_names = format!(r#","matchResources":{{"resourceRules":[{named}]}}"#);
     let table: [(&str, String, &str, &str); 9] = [
         (
