@@ -391,7 +391,8 @@ mod tests {
     /// Another server stores them before they are set, and sets them when it reads.
     #[test]
     fn what_was_stored_without_defaults_has_them_when_it_is_read() {
-        let stored = r#"{"metadata":{"name":"j"},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#;
+        let stored =
+            r#"{"metadata":{"name":"j"},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#;
         let mut job = from_json(stored.as_bytes()).unwrap();
         Definition::of::<Job>().restore(&mut job);
         assert_eq!(job["metadata"]["labels"]["a"].as_str(), Some("b"));
