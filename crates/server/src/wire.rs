@@ -180,7 +180,11 @@ mod tests {
             () = async { tokio::task::yield_now().await } => {}
             () = waits => {}
         }
-        poll_fn(|cx| Poll::Ready(outgoing.release(cx))).await;
+        poll_fn(|cx| {
+            outgoing.release(cx);
+            Poll::Ready(())
+        })
+        .await;
         wire.write_all(b"end ").await.expect("sent");
         far.read_exact(&mut read).await.expect("everything");
         assert_eq!(&read, b"one two end ");
@@ -207,7 +211,7 @@ mod tests {
             wire.shutdown().await.expect("all is sent");
         };
         let mut read = Vec::new();
-        let (_, n) = tokio::join!(writing, far.read_to_end(&mut read));
+        let ((), n) = tokio::join!(writing, far.read_to_end(&mut read));
         n.expect("everything");
         assert!(read == sent, "{} of {} bytes", read.len(), sent.len());
     }
