@@ -145,6 +145,12 @@ async fn body_of(server: &Server, request: Request, kind: &Definition) -> Result
     Ok(object)
 }
 
+/// Nothing is made in a namespace that is not there, whatever else is missing.
+fn in_namespace(server: &Server, namespace: &str) -> Result<(), Status> {
+    let namespaces = server.registry.kind("", "namespaces")?;
+    server.registry.get(&namespaces, "", namespace).map(drop)
+}
+
 /// The names in the body must be those of the path.
 fn same_name(object: &Value, name: &str) -> Result<(), Status> {
     match Object::view(object).metadata().name() {

@@ -9,7 +9,7 @@ use pki::{Bound, Claims, Reference, Signer};
 use schema::{Errors, Path};
 use server::{Handle, Handling, Request, Server};
 
-use super::{Asked, body_of, part};
+use super::{Asked, body_of, in_namespace, part};
 use crate::authz::node_of;
 
 const SHORTEST: i64 = 600;
@@ -39,6 +39,7 @@ impl Handle for Tokens {
             let asked = Asked::of(&request);
             let given = body_of(server, request, &kind).await?;
             let mut request = TokenRequest::from(given);
+            in_namespace(server, &info.namespace)?;
             let accounts = server.registry.kind("", "serviceaccounts")?;
             let account = server.registry.get(&accounts, &info.namespace, &info.name)?;
             let account = Object::view(&account.object).metadata();
