@@ -126,25 +126,30 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
             patch::merge(&mut merged, &change);
             true
         }),
-        _ => from_json(input).is_ok_and(|wanted| {
-            if let Ok(set) = Fields::decode(wanted.get("set")) {
-                let again = Fields::decode(&set.encode()).map(|set| set.encode());
-                assert_eq!(again, Ok(set.encode()), "{text}");
-            }
-            let live = from_json(POD).unwrap_or_default();
-            let write = schema::apply::Write {
-                shape: &kind.shape,
-                api_version: "v1",
-                kind: "Pod",
-                manager: "fuzz",
-                subresource: "",
-                reset: &[],
-                now: "2024-01-02T03:04:05Z",
-            };
-            let _ = black_box(schema::apply::apply(&write, Some(&live), &wanted, false));
-            true
-        }),
+        _ => apply(kind, input, &text),
     }
+}
+
+/// A set of managed fields, and an object that is applied.
+fn apply(kind: &Definition, input: &[u8], text: &str) -> bool {
+    from_json(input).is_ok_and(|wanted| {
+        if let Ok(set) = Fields::decode(wanted.get("set")) {
+            let again = Fields::decode(&set.encode()).map(|set| set.encode());
+            assert_eq!(again, Ok(set.encode()), "{text}");
+        }
+        let live = from_json(POD).unwrap_or_default();
+        let write = schema::apply::Write {
+            shape: &kind.shape,
+            api_version: "v1",
+            kind: "Pod",
+            manager: "fuzz",
+            subresource: "",
+            reset: &[],
+            now: "2024-01-02T03:04:05Z",
+        };
+        let _ = black_box(schema::apply::apply(&write, Some(&live), &wanted, false));
+        true
+    })
 }
 
 const POD: &[u8] = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"b":"c"}},

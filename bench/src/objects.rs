@@ -278,7 +278,7 @@ fn each(work: impl Fn()) -> Duration {
         for _ in 0..TIMES / 5 {
             work();
         }
-        (spent() - began) / (TIMES / 5)
+        spent().saturating_sub(began) / (TIMES / 5)
     };
     (0..5).map(|_| round()).min().unwrap_or_default()
 }

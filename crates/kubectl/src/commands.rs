@@ -329,11 +329,7 @@ impl DryRun {
 }
 
 /// Does something with one object after the other; what fails is told at the end.
-pub(crate) fn each(
-    infos: Vec<Info>,
-    mut fails: Vec<Fail>,
-    one: impl Fn(&Info) -> Result,
-) -> Result {
+pub(crate) fn each(infos: &[Info], mut fails: Vec<Fail>, one: impl Fn(&Info) -> Result) -> Result {
     fails.extend(infos.iter().filter_map(|info| one(info).err()));
     Fail::collect(fails)
 }

@@ -164,7 +164,7 @@ fn beside_others(pod: &Pod, status: &Value) -> Value {
         OWN_CONDITIONS.contains(&name) || own.iter().any(|one| one["type"].as_str() == Some(name))
     };
     let all = pod.status().conditions().iter();
-    let others = all.filter(|one| !is_ours(one.type_())).map(|one| one.tree());
+    let others = all.filter(|one| !is_ours(one.type_())).map(Lens::tree);
     let mut status = status.clone();
     status["conditions"] = own.iter().chain(others).cloned().collect();
     status

@@ -124,7 +124,7 @@ fn fields(
     };
     match object {
         Value::Object(fields) => {
-            fields.retain(|(word, value)| stays(shape.field_of(*word), word.as_str(), value))
+            fields.retain(|(word, value)| stays(shape.field_of(*word), word.as_str(), value));
         }
         object => {
             object.retain(|name, value| stays(shape.field(name), name, value));

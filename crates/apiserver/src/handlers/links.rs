@@ -190,15 +190,12 @@ impl Links {
             let name = before[start..].to_ascii_lowercase();
             let value = rest[at + 1..].trim_start();
             let skipped = rest.len() - value.len();
-            let (value, open) = match value.chars().next() {
-                Some(quote @ ('"' | '\'')) => {
-                    let inner = &value[1..];
-                    (&inner[..inner.find(quote).unwrap_or(inner.len())], 1)
-                }
-                _ => {
-                    let end = value.find(|c: char| c.is_whitespace() || c == '>');
-                    (&value[..end.unwrap_or(value.len())], 0)
-                }
+            let (value, open) = if let Some(quote @ ('"' | '\'')) = value.chars().next() {
+                let inner = &value[1..];
+                (&inner[..inner.find(quote).unwrap_or(inner.len())], 1)
+            } else {
+                let end = value.find(|c: char| c.is_whitespace() || c == '>');
+                (&value[..end.unwrap_or(value.len())], 0)
             };
             let begin = skipped + open;
             out.push_str(&rest[..begin]);

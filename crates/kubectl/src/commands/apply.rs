@@ -250,19 +250,7 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
     let mut modified = info.object.clone();
     let annotation = last_applied(&modified, true);
     modified["metadata"]["annotations"][LAST_APPLIED] = annotation.as_str().into();
-    if info.name.is_empty() {
-        if modified["metadata"]["generateName"].is_null() {
-            return Err(Fail::error(format!(
-                "error when retrieving current configuration of:\n{}\nfrom server for: {}: resource name may not be empty",
-                describe(info),
-                quote(&info.source)
-            )));
-        }
-        return Err(Fail::error(format!(
-            "from {}: cannot use generate name with apply",
-            modified["metadata"]["generateName"].as_str().unwrap_or_default()
-        )));
-    }
+    named(info)?;
     let current = match call.server()?.get(&info.path()) {
         Ok(current) => current,
         Err(fail) if fail.is_not_found() => {
@@ -317,6 +305,22 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
         }
     })?;
     Ok((patched, "configured"))
+}
+
+/// What is applied has a name.
+fn named(info: &Info) -> Result<()> {
+    if !info.name.is_empty() {
+        return Ok(());
+    }
+    let generated = &info.object["metadata"]["generateName"];
+    Err(Fail::error(match generated.as_str() {
+        None => format!(
+            "error when retrieving current configuration of:\n{}\nfrom server for: {}: resource name may not be empty",
+            describe(info),
+            quote(&info.source)
+        ),
+        Some(generated) => format!("from {generated}: cannot use generate name with apply"),
+    }))
 }
 
 /// The patch that makes `current` what `modified` says, and how it is to be sent.

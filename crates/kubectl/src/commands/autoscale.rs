@@ -52,7 +52,7 @@ fn run(call: &Call<'_>) -> Result {
         Fail::collect(fails)?;
         return Err(Fail::error("no objects passed to autoscale"));
     }
-    each(infos, fails, |info| {
+    each(&infos, fails, |info| {
         let (made, done) = one(call, info, &metrics, dry_run, &query)?;
         output.print_declared(call, &made, &format!("{done}{}", dry_run.suffix()))
     })

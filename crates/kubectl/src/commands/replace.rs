@@ -67,7 +67,7 @@ fn run(call: &Call<'_>) -> Result {
         remove(call, &infos)?;
     }
     let done = format!("replaced{}", dry_run.suffix());
-    each(infos, fails, |info| {
+    each(&infos, fails, |info| {
         let mut object = info.object.clone();
         if call.flags.on("save-config") {
             annotate(&mut object);

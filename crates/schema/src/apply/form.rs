@@ -54,13 +54,13 @@ impl<'a> Form<'a> {
     /// The form of the entry `name`, and whether it is a field with a name of its own.
     pub(super) fn entry(self, name: Name) -> (Self, bool) {
         match self {
-            Self::Struct { shape, root } => match field(shape, name) {
-                Some(field) => (Self::of(&field.ty, Some(&field.rules)), true),
-                None => {
-                    let says = root && matches!(name.text, "apiVersion" | "kind");
-                    (if shape.open && !says { Self::Any } else { Self::Leaf }, says)
+            Self::Struct { shape, root } => {
+                if let Some(field) = field(shape, name) {
+                    return (Self::of(&field.ty, Some(&field.rules)), true);
                 }
-            },
+                let says = root && matches!(name.text, "apiVersion" | "kind");
+                (if shape.open && !says { Self::Any } else { Self::Leaf }, says)
+            }
             Self::Map(item) => (Self::of(item, None), false),
             _ => (Self::Any, false),
         }
