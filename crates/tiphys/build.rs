@@ -8,7 +8,7 @@ fn main() {
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|it| it == value);
     // On this target the toolchain brings its own linker, which knows these.
     if is("PROFILE", "release") && is("CARGO_CFG_TARGET_ARCH", "x86_64") {
-        for flag in ["--icf=all", "-z,pack-relative-relocs"] {
+        for flag in ["--icf=all", "--strip-all", "-z,pack-relative-relocs"] {
             println!("cargo:rustc-link-arg-bins=-Wl,{flag}");
         }
     }

@@ -63,12 +63,13 @@ pub(crate) fn fit(
             "{kind} in version {version:?} cannot be handled as a {kind}: {error}"
         ))
     })?;
-    let is_known = |odd: &&Odd| {
-        !unknown.iter().any(|unknown| {
-            odd.path()
-                .strip_prefix(&**unknown)
+    // An unknown field may be there twice: nobody looks.
+    let is_told = |odd: &&Odd| match odd {
+        Odd::Unknown(_) => true,
+        Odd::Twice(path) => !unknown.iter().any(|unknown| {
+            path.strip_prefix(&**unknown)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        })
+        }),
     };
     let all_told = twice.odd.iter().any(|odd| matches!(odd, Odd::Unknown(_)));
     let validation = validation(query);
@@ -82,7 +83,7 @@ pub(crate) fn fit(
     let odd: Vec<String> = lines
         .into_iter()
         .chain(untold.map(|path| format!("unknown field {path:?}")))
-        .chain(twice.odd.iter().filter(|odd| all_told || is_known(odd)).map(ToString::to_string))
+        .chain(twice.odd.iter().filter(is_told).map(ToString::to_string))
         .collect();
     match validation {
         Validation::Ignore => Ok(Vec::new()),

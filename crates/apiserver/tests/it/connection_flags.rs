@@ -58,7 +58,7 @@ async fn cors_allowed_origins_and_strict_transport_security_directives() {
 async fn request_timeout() {
     // A hook that takes longer than requests may.
     let slow = Backend::start(|_, review| {
-        std::thread::sleep(Duration::from_secs(4));
+        tokio::task::block_in_place(|| std::thread::sleep(Duration::from_secs(8)));
         review
     })
     .await;

@@ -108,7 +108,7 @@ async fn a_hook_changes_what_is_asked_of_a_kubelet() {
     let path = "/api/v1/namespaces/default/pods/p/exec?command=sh&stdout=true";
     ask(&admin, Method::POST, path).await;
     let asked = asked.lock().unwrap().clone();
-    assert_eq!(asked, ["/exec/default/p/c?stdout=true&command=audited%20sh"]);
+    assert_eq!(asked, ["/exec/default/p/c?command=audited%20sh&output=true"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -119,7 +119,7 @@ async fn kubelet_certificate_authority() {
     let (own, foreign) = (folder.path().join("own.pem"), folder.path().join("other.pem"));
     std::fs::write(&own, &kubelet.authority).unwrap();
     std::fs::write(&foreign, other.certificate_pem()).unwrap();
-    for (file, expected) in [(None, 200), (Some(own), 200), (Some(foreign), 503)] {
+    for (file, expected) in [(None, 200), (Some(own), 200), (Some(foreign), 500)] {
         let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
             flags.kubelet_certificate_authority = file.clone();
         })

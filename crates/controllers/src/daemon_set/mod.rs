@@ -97,7 +97,11 @@ impl Reconcile for DaemonSets {
             now,
         };
         let steps = plan(&scene);
+        let recorded = steps.iter().any(|step| matches!(step.act, Act::Record(_)));
         self.act(&set, steps).await?;
+        if recorded {
+            return Ok(Next::After(Duration::ZERO)); // revisions wake nobody
+        }
         let wake = resting.values().map(|rest| rest.until - now);
         let wake = wake.chain(status::next(&scene)).filter(|left| *left > 0).min();
         Ok(wake

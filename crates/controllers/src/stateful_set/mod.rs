@@ -79,14 +79,19 @@ impl Reconcile for StatefulSets {
             pods,
             now: self.clock.now(),
         };
+        let steps = plan(&scene);
+        let recorded = steps.iter().any(|step| matches!(step.act, Act::Record(_)));
         let mut failed = Ok(());
-        for Step { act, because } in plan(&scene) {
+        for Step { act, because } in steps {
             // What it says of itself is written even if something could not be done.
             if failed.is_ok() || matches!(act, Act::Report(_)) {
                 failed = failed.and(self.act(&set, act, &because).await);
             }
         }
         failed?;
+        if recorded {
+            return Ok(Next::After(Duration::ZERO)); // revisions wake nobody
+        }
         let wait = set.spec().min_ready_seconds();
         let ripens =
             scene.pods.iter().any(|pod| pod.is_ready() && !pod.is_available(wait, scene.now));

@@ -48,7 +48,18 @@ fn take<'a>(from: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
     Ok(bytes)
 }
 
+#[inline]
 fn take_varint(from: &mut &[u8]) -> Result<u64, Malformed> {
+    match from {
+        [byte, rest @ ..] if *byte < 0x80 => {
+            *from = rest;
+            Ok(u64::from(*byte))
+        }
+        _ => take_long(from),
+    }
+}
+
+fn take_long(from: &mut &[u8]) -> Result<u64, Malformed> {
     let mut n = 0;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = from.split_first().ok_or(Malformed)?;
@@ -61,6 +72,7 @@ fn take_varint(from: &mut &[u8]) -> Result<u64, Malformed> {
     Err(Malformed)
 }
 
+#[inline]
 pub(super) fn put_varint(mut n: u64, out: &mut Vec<u8>) {
     while n >= 0x80 {
         out.push(n.to_le_bytes()[0] | 0x80);
@@ -90,13 +102,25 @@ pub(super) fn put_length(tag: u32, length: usize, out: &mut Vec<u8>) {
     put_varint(length as u64, out);
 }
 
-/// A nested message, written in place. Its length is known only afterwards, and then put in front.
+/// A nested message, written in place. Its length is known only afterwards: there is room for
+/// a short one in front, and a longer one moves the message.
 pub(super) fn put_message(tag: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     put_varint(u64::from(tag) << 3 | BYTES, out);
     let begin = out.len();
+    out.push(0);
     write(out);
     let end = out.len();
-    put_varint((end - begin) as u64, out);
-    let length = out.len() - end;
-    out[begin..].rotate_right(length);
+    let length = end - begin - 1;
+    if let Some(short @ ..0x80) = u8::try_from(length).ok() {
+        out[begin] = short;
+        return;
+    }
+    put_varint(length as u64, out);
+    let mut digits = [0; 10];
+    let count = out.len() - end;
+    digits[..count].copy_from_slice(&out[end..]);
+    out.truncate(end);
+    out.resize(end + count - 1, 0);
+    out.copy_within(begin + 1..end, begin + count);
+    out[begin..begin + count].copy_from_slice(&digits[..count]);
 }

@@ -87,14 +87,6 @@ const DIFFERENT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "unknown fields are told before those given twice; Go tells both as they come",
-        &[
-            "duplicates/and-unknown-default",
-            "duplicates/and-unknown-Strict",
-            "duplicates/and-unknown-Warn",
-        ],
-    ),
-    (
         "what a patch has made is shown in another order of fields",
         &["patch/json-kind", "patch/merge-kind", "patch/merge-version", "patch/merge-data-number"],
     ),
