@@ -111,7 +111,7 @@ pub(super) fn put_message(tag: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut V
     write(out);
     let end = out.len();
     let length = end - begin - 1;
-    if let Some(short @ ..0x80) = u8::try_from(length).ok() {
+    if let Ok(short @ ..0x80) = u8::try_from(length) {
         out[begin] = short;
         return;
     }

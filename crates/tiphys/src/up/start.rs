@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{IsTerminal, Write},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     pin::pin,
     process::{Command, Stdio},
@@ -81,6 +82,10 @@ pub(crate) async fn run(up: Up) -> Result<()> {
     layout.make(settings.user)?;
     let executable = layout.executable()?;
     refuse_second(&layout)?;
+    if up.foreground && std::env::current_exe()? != executable {
+        let error = Command::new(&executable).args(std::env::args_os().skip(1)).exec();
+        return Err(error).with_context(|| format!("cannot run {}", executable.display()));
+    }
     if up.foreground {
         let mut supervised = pin!(supervise::run(&layout));
         tokio::select! {
