@@ -96,7 +96,7 @@ impl Certificates {
         self.all().insert(slot.clone(), state.clone());
         let patience = if state.issued.is_some() { Duration::ZERO } else { PATIENCE };
         let name = asked.request.name.clone();
-        match answer(client, &asked.request, patience).await? {
+        match answer(client, &asked.request, wish.node.0, patience).await? {
             Answer::Pending => {}
             Answer::Gone => {
                 state.asked = None;
@@ -167,7 +167,12 @@ impl Wish<'_> {
 }
 
 /// What a request has come to, after some patience.
-async fn answer(client: &Client, key: &Key, patience: Duration) -> Result<Answer, String> {
+async fn answer(
+    client: &Client,
+    key: &Key,
+    node: &str,
+    patience: Duration,
+) -> Result<Answer, String> {
     let api = Api::<PodCertificateRequest>::new(client).namespaced(&key.namespace);
     let first = match api.get(key).await {
         Ok(request) => decided(&request),
@@ -177,7 +182,8 @@ async fn answer(client: &Client, key: &Key, patience: Duration) -> Result<Answer
     if first != Answer::Pending || patience.is_zero() {
         return Ok(first);
     }
-    let own = Selection::fields(format!("metadata.name={}", key.name));
+    // A node may watch what is its own, and must say so.
+    let own = Selection::fields(format!("metadata.name={},spec.nodeName={node}", key.name));
     let waiting = async {
         let mut watch = api.watch(&own, Start::List).await.map_err(said)?;
         while let Some(notice) = watch.next().await.map_err(said)? {
