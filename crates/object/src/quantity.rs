@@ -11,12 +11,14 @@ use std::{
     str::FromStr,
 };
 
+use num_bigint::{BigInt, Sign};
+
 use crate::{Text, Type, Value, View};
 
 /// A number with the way it is written.
 #[derive(Clone, Debug, Default)]
 pub struct Quantity {
-    mantissa: i128,
+    mantissa: BigInt,
     /// The power of ten.
     scale: i32,
     format: Format,
@@ -71,15 +73,15 @@ impl Quantity {
     }
 
     pub fn is_zero(&self) -> bool {
-        self.mantissa == 0
+        self.mantissa.sign() == Sign::NoSign
     }
 
     /// -1, 0 or 1.
     pub fn sign(&self) -> i32 {
-        match self.mantissa.cmp(&0) {
-            Ordering::Less => -1,
-            Ordering::Equal => 0,
-            Ordering::Greater => 1,
+        match self.mantissa.sign() {
+            Sign::Minus => -1,
+            Sign::NoSign => 0,
+            Sign::Plus => 1,
         }
     }
 
@@ -95,20 +97,24 @@ impl Quantity {
 
     /// In units of `10^scale`, rounded away from zero; at most what an `i64` holds.
     pub fn scaled(&self, scale: i32) -> i64 {
-        let (mantissa, _) = shift(self.mantissa, self.scale.saturating_sub(scale));
-        i64::try_from(mantissa).unwrap_or(if self.mantissa < 0 { i64::MIN } else { i64::MAX })
+        let most = if self.sign() < 0 { i64::MIN } else { i64::MAX };
+        let by = self.scale.saturating_sub(scale);
+        if by > 18 && !self.is_zero() {
+            return most;
+        }
+        i64::try_from(&shift(&self.mantissa, by).0).unwrap_or(most)
     }
 
     /// About the same number.
-    #[expect(clippy::cast_precision_loss, reason = "that is what was asked for")]
     pub fn approximate(&self) -> f64 {
-        self.mantissa as f64 * 10f64.powi(self.scale)
+        let text = format!("{}e{}", self.mantissa, self.scale);
+        text.parse().expect("digits and an exponent are a number")
     }
 
     /// Rounds away from zero to a multiple of `10^scale`.
     pub fn round_up(&mut self, scale: i32) {
         if self.scale < scale {
-            self.mantissa = shift(self.mantissa, self.scale.saturating_sub(scale)).0;
+            self.mantissa = shift(&self.mantissa, self.scale.saturating_sub(scale)).0;
             self.scale = scale;
             self.kept = None;
         }
@@ -122,18 +128,19 @@ impl FromStr for Quantity {
         if text.is_empty() {
             return Err(QuantityError::Format);
         }
-        let Parts { negative, whole, fraction, suffix } = split(text)?;
-        let (exponent, format) = interpret(suffix).ok_or(QuantityError::Suffix)?;
-        let digits = format!("{whole}{fraction}");
-        let digits = if digits.is_empty() { "0" } else { &digits };
-        let places = i32::try_from(fraction.len()).map_err(|_| QuantityError::Numeric)?;
-        let read: i128 = digits.parse().map_err(|_| QuantityError::Numeric)?;
+        let parts = split(text)?;
+        let (exponent, format) = interpret(parts.suffix).ok_or(QuantityError::Suffix)?;
+        let digits = parts.digits();
+        let places = i32::try_from(parts.fraction.len()).map_err(|_| QuantityError::Numeric)?;
+        let short = short(&digits, exponent, places, format);
+        if digits.len() > MOST_DIGITS || short.is_none() && !parts.has_digits {
+            return Err(QuantityError::Numeric);
+        }
+        let mut mantissa: BigInt = digits.parse().expect("all of them are digits");
         let binary = format == Format::BinarySi;
-        let mantissa = if binary {
-            read.checked_mul(1 << exponent).ok_or(QuantityError::Numeric)?
-        } else {
-            read
-        };
+        if binary {
+            mantissa <<= exponent;
+        }
         let scale = if binary { -places } else { exponent.saturating_sub(places) };
 
         let mut quantity = Self { mantissa, scale, format, kept: None };
@@ -145,11 +152,10 @@ impl FromStr for Quantity {
         if binary && !quantity.is_zero() && quantity < Self::new(1, format) {
             quantity.format = Format::DecimalSi;
         }
-        if negative {
+        if parts.negative {
             quantity.mantissa = -quantity.mantissa;
         }
-        let plain = Plain { digits, fraction, exponent, binary, scale, read };
-        quantity.kept = plain.is_kept().then(|| text.into());
+        quantity.kept = (short == Some(Short::Canonical)).then(|| text.into());
         Ok(quantity)
     }
 }
@@ -163,31 +169,31 @@ impl fmt::Display for Quantity {
             return f.write_str("0");
         }
         if self.format == Format::BinarySi
-            && let (whole, true) = shift(self.mantissa, self.scale)
-            && whole.abs() >= 1024
+            && let (mut whole, true) = shift(&self.mantissa, self.scale)
+            && whole.bits() > 10
         {
-            let (mut whole, mut times) = (whole, 0);
-            while whole % 1024 == 0 && times + 1 < BINARY.len() {
-                (whole, times) = (whole / 1024, times + 1);
+            let mut times = 0;
+            while times + 1 < BINARY.len() && whole.trailing_zeros().is_some_and(|n| n >= 10) {
+                whole >>= 10;
+                times += 1;
             }
             return write!(f, "{whole}{}", BINARY[times]);
         }
-        let (mut mantissa, mut scale) = (self.mantissa, self.scale);
-        while mantissa % 10 == 0 {
-            (mantissa, scale) = (mantissa / 10, scale + 1);
+        let digits = self.mantissa.to_string();
+        let short = digits.trim_end_matches('0');
+        let zeros = i32::try_from(digits.len() - short.len()).unwrap_or(i32::MAX);
+        let scale = self.scale.saturating_add(zeros);
+        let mut exponent = scale.div_euclid(3) * 3;
+        if self.format != Format::DecimalExponent {
+            exponent = exponent.clamp(-9, 18);
         }
-        let exponent = scale.div_euclid(3) * 3;
-        if self.format == Format::DecimalExponent {
-            let number = mantissa.saturating_mul(power(scale - exponent));
-            return match exponent {
-                0 => write!(f, "{number}"),
-                exponent => write!(f, "{number}e{exponent}"),
-            };
+        let zeros = usize::try_from(scale - exponent).unwrap_or(0).min(MOST_DIGITS);
+        write!(f, "{short}{:0<zeros$}", "")?;
+        match (self.format, usize::try_from(exponent / 3 + 3)) {
+            (Format::DecimalExponent, _) if exponent == 0 => Ok(()),
+            (Format::DecimalExponent, _) => write!(f, "e{exponent}"),
+            (_, name) => f.write_str(DECIMAL[name.expect("clamped above -9")]),
         }
-        let exponent = exponent.clamp(-9, 18);
-        let number = shift(mantissa, scale - exponent).0;
-        let name = usize::try_from(exponent / 3 + 3).expect("clamped above -9");
-        write!(f, "{number}{}", DECIMAL[name])
     }
 }
 
@@ -208,27 +214,21 @@ impl Ord for Quantity {
         if signs != Ordering::Equal || self.is_zero() {
             return signs;
         }
-        let low = self.scale.min(other.scale);
-        let (a, b) = (widen(self, low), widen(other, low));
-        // What does not fit is longer than anything that does; both can not fail:
-        // the one with the lower scale stays as it is.
-        match (a, b) {
-            (Some(a), Some(b)) => a.cmp(&b),
-            (None, _) => {
-                if self.mantissa > 0 {
-                    Ordering::Greater
-                } else {
-                    Ordering::Less
-                }
-            }
-            (_, None) => {
-                if other.mantissa > 0 {
-                    Ordering::Less
-                } else {
-                    Ordering::Greater
-                }
-            }
+        if self.scale == other.scale {
+            return self.mantissa.cmp(&other.mantissa);
         }
+        // The one with more places before the point is the larger; with equally many, the
+        // scales are no farther apart than the numbers are long.
+        let places = |q: &Self| {
+            let digits = q.mantissa.magnitude().to_string().len();
+            i32::try_from(digits).unwrap_or(i32::MAX).saturating_add(q.scale)
+        };
+        let further = places(self).cmp(&places(other));
+        if further != Ordering::Equal {
+            return if self.sign() > 0 { further } else { further.reverse() };
+        }
+        let low = self.scale.min(other.scale);
+        widen(self, low).cmp(&widen(other, low))
     }
 }
 
@@ -243,14 +243,12 @@ impl AddAssign<&Quantity> for Quantity {
             return;
         }
         let low = self.scale.min(other.scale);
-        let sum = widen(self, low).zip(widen(other, low)).and_then(|(a, b)| a.checked_add(b));
-        match sum {
-            Some(sum) => (self.mantissa, self.scale) = (sum, low),
+        let apart = self.scale.max(other.scale).saturating_sub(low);
+        if usize::try_from(apart).is_ok_and(|apart| apart <= MOST_DIGITS) {
+            (self.mantissa, self.scale) = (widen(self, low) + widen(other, low), low);
+        } else if self.scale < other.scale {
             // Too far apart for one to show in the other: the larger stands.
-            None if self.scale < other.scale => {
-                (self.mantissa, self.scale) = (other.mantissa, other.scale);
-            }
-            None => {}
+            (self.mantissa, self.scale) = (other.mantissa.clone(), other.scale);
         }
     }
 }
@@ -304,26 +302,61 @@ impl View for Quantity {
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
+/// More of them are refused: reading a number takes time with the square of its length.
+const MOST_DIGITS: usize = 4096;
+
 struct Parts<'a> {
     negative: bool,
+    /// Whether a digit stands in front of the suffix.
+    has_digits: bool,
     whole: &'a str,
     fraction: &'a str,
     suffix: &'a str,
+}
+
+/// A number that upstream reads in one go, without its decimal library.
+#[derive(PartialEq)]
+enum Short {
+    /// It prints as it was written.
+    Canonical,
+    Other,
+}
+
+impl Parts<'_> {
+    /// All digits, with a zero where none stands before the point.
+    fn digits(&self) -> String {
+        let whole = if self.whole.is_empty() { "0" } else { self.whole };
+        format!("{whole}{}", self.fraction)
+    }
+}
+
+fn short(digits: &str, exponent: i32, places: i32, format: Format) -> Option<Short> {
+    let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+    let scale = exponent.saturating_sub(places);
+    let (short, canonical) = if format == Format::BinarySi {
+        let short = places == 0 && 14 - exponent * 3 / 10 >= length;
+        (short, short && digits.parse::<u64>().is_ok_and(|read| read & 7 != 0))
+    } else {
+        let plain = !digits.ends_with("000") && !digits.starts_with('0');
+        (length <= 18 && scale >= -9, scale % 3 == 0 && plain)
+    };
+    short.then_some(if canonical { Short::Canonical } else { Short::Other })
 }
 
 /// Cuts `text` as upstream's scanner does, which also reads `-` and `.` as zero.
 fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
     let negative = text.starts_with('-');
     let rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let rest = rest.trim_start_matches('0');
-    let (whole, rest) = digits(rest);
-    let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
+    let stripped = rest.trim_start_matches('0');
+    let (whole, after) = digits(stripped);
+    let (fraction, suffix) = after.strip_prefix('.').map_or(("", after), digits);
+    let has_digits = stripped.len() < rest.len() || !whole.is_empty() || !fraction.is_empty();
     let number = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
     let number = number.strip_prefix(['-', '+']).unwrap_or(number);
     if !number.bytes().all(|b| b.is_ascii_digit()) {
         return Err(QuantityError::Format);
     }
-    Ok(Parts { negative, whole, fraction, suffix })
+    Ok(Parts { negative, has_digits, whole, fraction, suffix })
 }
 
 fn digits(text: &str) -> (&str, &str) {
@@ -338,63 +371,32 @@ fn interpret(suffix: &str) -> Option<(i32, Format)> {
     if let Some(at) = place(&BINARY) {
         return Some((10 * i32::try_from(at).ok()?, Format::BinarySi));
     }
-    let exponent = suffix.strip_prefix(['e', 'E'])?;
-    Some((exponent.parse().ok()?, Format::DecimalExponent))
+    let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    #[expect(clippy::cast_possible_truncation, reason = "upstream keeps the lower half")]
+    Some((exponent as i32, Format::DecimalExponent))
 }
 
-/// What decides whether upstream prints a text again as it was.
-struct Plain<'a> {
-    digits: &'a str,
-    fraction: &'a str,
-    exponent: i32,
-    binary: bool,
-    scale: i32,
-    read: i128,
-}
-
-impl Plain<'_> {
-    fn is_kept(&self) -> bool {
-        let length = i32::try_from(self.digits.len()).unwrap_or(i32::MAX);
-        if self.binary {
-            let room = 15 - length - self.exponent * 3 / 10 - 1;
-            return self.fraction.is_empty()
-                && room >= 0
-                && self.exponent % 10 == 0
-                && self.read & 7 != 0;
-        }
-        length <= 18
-            && self.scale >= -9
-            && self.scale % 3 == 0
-            && !self.digits.ends_with("000")
-            && !self.digits.starts_with('0')
-    }
-}
-
-/// `10^n`, as much as fits.
-fn power(n: i32) -> i128 {
-    10i128.saturating_pow(n.unsigned_abs())
+fn power(n: i32) -> BigInt {
+    BigInt::from(10).pow(n.unsigned_abs())
 }
 
 /// `mantissa * 10^by`, rounded away from zero, and whether that is exact.
-fn shift(mantissa: i128, by: i32) -> (i128, bool) {
+fn shift(mantissa: &BigInt, by: i32) -> (BigInt, bool) {
     if by >= 0 {
-        let product = mantissa.checked_mul(power(by)).filter(|_| by <= 38);
-        let most = if mantissa < 0 { i128::MIN + 1 } else { i128::MAX };
-        return product
-            .map_or((if mantissa == 0 { 0 } else { most }, mantissa == 0), |n| (n, true));
+        return (mantissa * power(by), true);
     }
-    let divisor = power(by);
-    let exact = by >= -38 && mantissa % divisor == 0 || mantissa == 0;
-    (mantissa / divisor + if exact { 0 } else { mantissa.signum() }, exact)
+    let away = BigInt::from_biguint(mantissa.sign(), 1u32.into());
+    if mantissa.magnitude().bits() / 3 < u64::from(by.unsigned_abs()) {
+        return (away, mantissa.sign() == Sign::NoSign);
+    }
+    let (divisor, zero) = (power(by), BigInt::default());
+    let exact = mantissa % &divisor == zero;
+    (mantissa / divisor + if exact { zero } else { away }, exact)
 }
 
 /// The mantissa of `quantity` at the scale `low`, which is not above its own.
-fn widen(quantity: &Quantity, low: i32) -> Option<i128> {
-    let by = quantity.scale.saturating_sub(low);
-    if quantity.is_zero() {
-        return Some(0);
-    }
-    quantity.mantissa.checked_mul(power(by)).filter(|_| by <= 38)
+fn widen(quantity: &Quantity, low: i32) -> BigInt {
+    &quantity.mantissa * power(quantity.scale.saturating_sub(low))
 }
 
 #[cfg(test)]
@@ -415,6 +417,8 @@ mod tests {
             ("1000m", "1"),
             ("0.5", "500m"),
             ("0.1", "100m"),
+            ("0.125", "125m"),
+            (".123", "123m"),
             ("1.5", "1500m"),
             ("1.234", "1.234"),
             ("12000", "12k"),
@@ -448,6 +452,13 @@ mod tests {
             ("0.001e3", "1"),
             ("100000000000000000000", "100E"),
             ("1000000E", "1000000E"),
+            (
+                "9748952668419080811831732713258327719755m",
+                "9748952668419080811831732713258327719755m",
+            ),
+            ("4424750700316080110911533541982313Pi", "9223372036854775807"),
+            ("1e4294967297", "10"),
+            ("1e2000000000", "100e1999999998"),
             ("1e100", "10e99"),
             ("512Ki", "512Ki"),
             ("500Mi", "500Mi"),
@@ -467,6 +478,8 @@ mod tests {
             ("1KB", QuantityError::Format),
             ("1mm", QuantityError::Suffix),
             ("1e", QuantityError::Suffix),
+            ("+Ei", QuantityError::Numeric),
+            ("e-30", QuantityError::Numeric),
         ] {
             assert_eq!(text.parse::<Quantity>(), Err(error), "{text}");
         }
@@ -479,6 +492,8 @@ mod tests {
         assert!(read("1G") < read("1Gi"));
         assert!(read("-1") < read("1n"));
         assert!(read("1e100") > read("1n") && read("-1e100") < read("1n"));
+        assert!(read("1e2000000000") > read("1e1999999999") && read("-1e2000000000") < read("-1n"));
+        assert_eq!((read("1e2000000000") + &read("1")).value(), i64::MAX);
         assert_eq!((read("100m") + &read("1")).to_string(), "1100m");
         assert_eq!((read("0") + &read("1Gi")).to_string(), "1Gi");
         assert_eq!((read("1Gi") - &read("512Mi")).to_string(), "512Mi");

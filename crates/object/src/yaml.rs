@@ -10,14 +10,20 @@ mod write;
 use crate::Value;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("yaml: {0}")]
+#[error("{0}")]
 pub struct YamlError(String);
+
+impl YamlError {
+    fn new(text: impl std::fmt::Display) -> Self {
+        Self(format!("yaml: {text}"))
+    }
+}
 
 /// Reads one document. Names given twice are refused.
 pub fn from_yaml(text: &str) -> Result<Value, YamlError> {
     match read::read(text)? {
         (value, twice) if twice.is_empty() => Ok(value),
-        (_, twice) => Err(YamlError(format!("unmarshal errors:\n  {}", twice.join("\n  ")))),
+        (_, twice) => Err(YamlError::new(format!("unmarshal errors:\n  {}", twice.join("\n  ")))),
     }
 }
 
@@ -39,7 +45,7 @@ pub fn split(text: &str) -> Result<Vec<&str>, YamlError> {
         if let Some(rest) = line.strip_prefix("---") {
             let rest = rest.trim();
             if !rest.is_empty() && !rest.starts_with('#') {
-                return Err(YamlError(format!("invalid Yaml document separator: {rest}")));
+                return Err(YamlError::new(format!("invalid Yaml document separator: {rest}")));
             }
             documents.push(&text[start..at]);
             start = at + line.len();

@@ -232,9 +232,7 @@ fn fit(
             });
             failed.map_or(Ok(()), Err)
         }
-        (Type::Quantity, Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Text(_)) => {
-            quantity(value).map_err(Misfit::Text)
-        }
+        (Type::Quantity, value) => quantity(value).map_err(Misfit::Text),
         (Type::Time, Value::Text(text)) => {
             *text = Time::canonical(text).map_err(Misfit::Text)?;
             Ok(())
@@ -314,7 +312,7 @@ fn quantity(value: &mut Value) -> Result<(), String> {
         Value::Text(text) => text.clone(),
         other => String::from_utf8_lossy(&object::to_json(other)).as_ref().into(),
     };
-    let parsed: Quantity = text.parse().map_err(|error: QuantityError| error.to_string())?;
+    let parsed: Quantity = text.trim().parse().map_err(|error: QuantityError| error.to_string())?;
     *value = parsed.into();
     Ok(())
 }

@@ -169,7 +169,14 @@ impl<'a> Reader<'a> {
             b't' => self.literal("true", Value::Bool(true), "in literal true"),
             b'f' => self.literal("false", Value::Bool(false), "in literal false"),
             b'n' => self.literal("null", Value::Null, "in literal null"),
-            b'-' | b'0'..=b'9' => self.number(),
+            b'-' | b'0'..=b'9' => {
+                let (from, number) = (self.at, self.number()?);
+                // The way in which a quantity is written is part of it.
+                Ok(match (expect, str::from_utf8(&self.text[from..self.at])) {
+                    (Expect::Type(Type::Quantity), Ok(text)) => text.into(),
+                    _ => number,
+                })
+            }
             _ => Err(self.unexpected("looking for beginning of value")),
         }
     }

@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
                 Event::StreamStart | Event::DocumentStart(..) => {}
                 Event::StreamEnd | Event::DocumentEnd => return Ok((Value::Null, Vec::new())),
                 event => {
-                    let value = self.value(event, 0)?;
+                    let value = json(self.value(event, 0)?)?;
                     // What follows must be well formed, though it is not read.
                     while !matches!(self.next()?.0, Event::DocumentEnd | Event::StreamEnd) {}
                     return Ok((value, self.doubles));
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, event: Event<'a>, depth: usize) -> Result<Value, YamlError> {
         if depth > DEEPEST {
-            return Err(YamlError("exceeded max depth".to_owned()));
+            return Err(YamlError::new("exceeded max depth"));
         }
         let before = self.nodes;
         self.count(1)?;
@@ -72,12 +72,12 @@ impl<'a> Reader<'a> {
             Event::MappingStart(_, anchor, _) => (anchor, self.object(depth)?),
             Event::Alias(anchor) => {
                 let Some((value, size)) = self.anchors.get(&anchor).cloned() else {
-                    return Err(YamlError("anchor value contains itself".to_owned()));
+                    return Err(YamlError::new("anchor value contains itself"));
                 };
                 self.count(size)?;
                 return Ok(value);
             }
-            _ => return Err(YamlError("did not find expected node content".to_owned())),
+            _ => return Err(YamlError::new("did not find expected node content")),
         };
         if anchor > 0 {
             self.anchors.insert(anchor, (value.clone(), self.nodes - before));
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
     fn count(&mut self, nodes: usize) -> Result<(), YamlError> {
         self.nodes += nodes;
         if self.nodes > MOST_NODES {
-            return Err(YamlError("document contains excessive aliasing".to_owned()));
+            return Err(YamlError::new("document contains excessive aliasing"));
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         loop {
             match self.next()?.0 {
                 Event::SequenceEnd => return Ok(Value::List(items.into())),
-                event => items.push(self.value(event, depth + 1)?),
+                event => items.push(json(self.value(event, depth + 1)?)?),
             }
         }
     }
@@ -112,14 +112,15 @@ impl<'a> Reader<'a> {
                 return Ok(Value::from_entries(entries));
             }
             let merges = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, tag)
-                if text == "<<" && tag.as_ref().is_none_or(|tag| tag.core_suffix() == Some("merge")));
-            let name = if merges { Text::default() } else { name(&self.value(event, depth + 1)?)? };
+                if text == "<<" && tag.as_ref().is_none_or(|tag| core(tag).as_deref() == Some("merge")));
+            let key = if merges { Value::Null } else { self.value(event, depth + 1)? };
             let value = self.next()?.0;
-            let value = self.value(value, depth + 1)?;
+            let value = json(self.value(value, depth + 1)?)?;
             if merges {
                 merge(&mut entries, &value)?;
                 continue;
             }
+            let name = name(&key, &value)?;
             if !seen.insert(name.clone()) {
                 let name = crate::quote::quote(&name);
                 let line = span.start.line();
@@ -139,24 +140,60 @@ fn merge(entries: &mut Vec<(Text, Value)>, value: &Value) -> Result<(), YamlErro
         // The earlier in the list, the more it counts.
         Value::List(items) => items.iter().rev().try_for_each(|item| match item {
             Value::Object(_) | Value::Map(_) => merge(entries, item),
-            _ => {
-                Err(YamlError("map merge requires map or sequence of maps as the value".to_owned()))
-            }
+            _ => Err(YamlError::new("map merge requires map or sequence of maps as the value")),
         }),
-        _ => Err(YamlError("map merge requires map or sequence of maps as the value".to_owned())),
+        _ => Err(YamlError::new("map merge requires map or sequence of maps as the value")),
     }
 }
 
-fn name(key: &Value) -> Result<Text, YamlError> {
-    Ok(match key {
-        Value::Text(text) => text.clone(),
-        Value::Int(n) => n.to_string().into(),
-        Value::UInt(n) => n.to_string().into(),
-        Value::Float(n) => float(*n).into(),
-        Value::Bool(b) => b.to_string().into(),
-        Value::Null => return Err(YamlError("unsupported map key of type: null".to_owned())),
-        _ => return Err(YamlError("invalid map key".to_owned())),
-    })
+/// The way from YAML leads through JSON, where `1e3` is `1000` and nothing is infinite.
+fn json(value: Value) -> Result<Value, YamlError> {
+    match value {
+        #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and fits")]
+        Value::Float(n) if n.fract() == 0.0 && n.abs() < 9.2e18 => Ok(Value::Int(n as i64)),
+        Value::Float(n) if n.is_nan() => Err(YamlError("json: unsupported value: NaN".to_owned())),
+        Value::Float(n) if n.is_infinite() => {
+            let sign = if n > 0.0 { '+' } else { '-' };
+            Err(YamlError(format!("json: unsupported value: {sign}Inf")))
+        }
+        value => Ok(value),
+    }
+}
+
+fn name(key: &Value, value: &Value) -> Result<Text, YamlError> {
+    let (ty, key) = match key {
+        Value::Text(text) => return Ok(text.clone()),
+        Value::Int(n) => return Ok(n.to_string().into()),
+        Value::Float(n) => return Ok(float(*n).into()),
+        Value::Bool(b) => return Ok(b.to_string().into()),
+        Value::UInt(n) => ("uint64", format!("{n:#x}")),
+        Value::Null => ("%!s(<nil>)", "<nil>".to_owned()),
+        _ => return Err(YamlError::new(format!("invalid map key: {}", go(key)))),
+    };
+    let value = go(value);
+    Err(YamlError(format!("unsupported map key of type: {ty}, key: {key}, value: {value}")))
+}
+
+/// As Go prints a value with its type.
+fn go(value: &Value) -> String {
+    match value {
+        Value::Text(text) => crate::quote::quote(text),
+        Value::List(items) => {
+            let items: Vec<String> = items.iter().map(go).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(_) | Value::Map(_) => {
+            let entry = |(name, value)| format!("{}:{}", crate::quote::quote(name), go(value));
+            let entries: Vec<String> = value.entries().map(entry).collect();
+            format!("map[interface {{}}]interface {{}}{{{}}}", entries.join(", "))
+        }
+        Value::Null => "interface {}(nil)".to_owned(),
+        other => String::from_utf8_lossy(&crate::to_json(other)).into_owned(),
+    }
+}
+
+fn core(tag: &Tag) -> Option<std::borrow::Cow<'_, str>> {
+    tag.suffix_in_namespace("tag:yaml.org,2002:")
 }
 
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, YamlError> {
@@ -173,9 +210,9 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, Ya
             Value::Float(_) => "!!float",
             _ => "!!str",
         };
-        Err(YamlError(format!("cannot decode {was} `{text}` as a !!{tag}")))
+        Err(YamlError::new(format!("cannot decode {was} `{text}` as a !!{tag}")))
     };
-    match (tag.core_suffix(), &value) {
+    match (core(tag).as_deref(), &value) {
         (Some("int"), Value::Int(_) | Value::UInt(_))
         | (Some("float"), Value::Float(_))
         | (Some("bool"), Value::Bool(_))
@@ -184,8 +221,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, Ya
         (Some("float"), Value::Int(n)) => Ok(Value::Float(*n as f64)),
         (Some("binary"), _) => binary(text),
         (Some(tag @ ("int" | "float" | "bool" | "null")), _) => wrong(tag),
-        (Some(_), _) => Ok(Value::from(text)),
-        (None, _) => Ok(if plain { value } else { Value::from(text) }),
+        _ => Ok(Value::from(text)),
     }
 }
 
@@ -193,7 +229,7 @@ fn binary(text: &str) -> Result<Value, YamlError> {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let bytes = BASE64_STANDARD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let wrong = || YamlError("!!binary value contains invalid base64 data".to_owned());
+    let wrong = || YamlError::new("!!binary value contains invalid base64 data");
     bytes.map(|text| Value::Text(text.into())).ok_or_else(wrong)
 }
 
@@ -209,15 +245,22 @@ fn explain(error: &ScanError, text: &str) -> YamlError {
             _ if said.contains('{') => "',' or '}'",
             _ => "',' or ']'",
         };
-        return YamlError(format!("line {line}: did not find expected {expected}"));
+        return YamlError::new(format!("line {line}: did not find expected {expected}"));
     }
     let (context, problem) = said.split_once(", ").unwrap_or(("", &said));
+    let problem = match problem {
+        _ if problem.starts_with("unexpected character") => {
+            "found character that cannot start any token"
+        }
+        _ if problem.contains("surrogate") => "found invalid Unicode character escape code",
+        _ => problem,
+    };
     let by_parser =
         context.starts_with("while parsing") && problem.starts_with("did not find expected");
     let at = error.marker().line();
     let line = at.saturating_sub(usize::from(by_parser));
     if at <= 1 {
-        return YamlError(problem.to_owned());
+        return YamlError::new(problem);
     }
-    YamlError(format!("line {line}: {problem}"))
+    YamlError::new(format!("line {line}: {problem}"))
 }

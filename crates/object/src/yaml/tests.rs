@@ -105,8 +105,8 @@ fn numbers_print_as_in_go() {
 
 #[test]
 fn reads_as_go_does() {
-    let text = "a: yes\nb: 0777\nc: 0x1F\nd: 1_000\ne: 1e3\nf: ~\ng: 2024-01-02\nh: '1'\ni: !!str 1\nj: 12:30:45\nk: 08\nl: nO\nm: 18446744073709551615\nN1: [a, {b: c}]\no: |\n  x\n  y\np: >-\n  folded\n  text\nq:\n1: x\ntrue: on\n";
-    let right = r#"{"a":true,"b":511,"c":31,"d":1000,"e":1000.0,"f":null,"g":"2024-01-02","h":"1","i":"1","j":"12:30:45","k":8.0,"l":"nO","m":18446744073709551615,"N1":["a",{"b":"c"}],"o":"x\ny\n","p":"folded text","q":null,"1":"x","true":true}"#;
+    let text = "a: yes\nb: 0777\nc: 0x1F\nd: 1_000\ne: 1e3\nf: ~\ng: 2024-01-02\nh: '1'\ni: !!str 1\nii: !x 1\nib: !!binary aGk=\nj: 12:30:45\nk: 08\nl: nO\nm: 18446744073709551615\nN1: [a, {b: c}]\no: |\n  x\n  y\np: >-\n  folded\n  text\nq:\n1: x\ntrue: on\n";
+    let right = r#"{"a":true,"b":511,"c":31,"d":1000,"e":1000,"f":null,"g":"2024-01-02","h":"1","i":"1","ii":"1","ib":"hi","j":"12:30:45","k":8,"l":"nO","m":18446744073709551615,"N1":["a",{"b":"c"}],"o":"x\ny\n","p":"folded text","q":null,"1":"x","true":true}"#;
     assert_eq!(from_yaml(text).expect("well formed"), json(right));
 }
 
@@ -118,6 +118,11 @@ fn merges_and_refuses() {
     assert_eq!(value["two"], json(r#"{"x":7,"z":2}"#));
 
     let wrong = |text| from_yaml(text).expect_err("malformed").to_string();
+    assert_eq!(wrong("a: -.inf"), "json: unsupported value: -Inf");
+    assert_eq!(
+        wrong("~: [x]"),
+        r#"unsupported map key of type: %!s(<nil>), key: <nil>, value: []interface {}{"x"}"#
+    );
     assert_eq!(
         wrong("a: 1\nb: 2\na: 3\n"),
         "yaml: unmarshal errors:\n  line 3: key \"a\" already set in map"
