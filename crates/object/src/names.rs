@@ -224,7 +224,7 @@ pub fn mask_trailing_dash(prefix: &str) -> String {
 
 /// An address in its one right form, for fields made after 1.33.
 pub fn ip(text: &str) -> Vec<String> {
-    let wrong = legacy_ip(text, true);
+    let wrong = legacy_ip(text, &[]);
     match sloppy_ip(text) {
         Some(address) if wrong.is_empty() && address.to_string() != text => {
             vec![format!(
@@ -236,13 +236,14 @@ pub fn ip(text: &str) -> Vec<String> {
     }
 }
 
-/// An address as old fields take it: with leading zeros, unless `strict`.
-pub fn legacy_ip(text: &str, strict: bool) -> Vec<String> {
-    if sloppy_ip(text).is_none() {
+/// An address of an old field: what stood there `before` may stay as it is.
+pub fn legacy_ip(text: &str, before: &[&str]) -> Vec<String> {
+    if before.contains(&text) {
+        return Vec::new();
+    } else if sloppy_ip(text).is_none() {
         return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()];
     }
     match text.parse::<IpAddr>() {
-        _ if !strict => Vec::new(),
         Err(_) => vec!["must not have leading 0s".to_owned()],
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
             vec!["must not be an IPv4-mapped IPv6 address".to_owned()]
@@ -253,7 +254,7 @@ pub fn legacy_ip(text: &str, strict: bool) -> Vec<String> {
 
 /// An address range in its one right form.
 pub fn cidr(text: &str) -> Vec<String> {
-    let wrong = legacy_cidr(text, true);
+    let wrong = legacy_cidr(text, &[]);
     match sloppy_cidr(text) {
         Some((address, length)) if wrong.is_empty() && format!("{address}/{length}") != text => {
             let right = crate::quote::quote(&format!("{address}/{length}"));
@@ -263,15 +264,15 @@ pub fn cidr(text: &str) -> Vec<String> {
     }
 }
 
-/// An address range as old fields take it.
-pub fn legacy_cidr(text: &str, strict: bool) -> Vec<String> {
+/// An address range of an old field: what stood there `before` may stay as it is.
+pub fn legacy_cidr(text: &str, before: &[&str]) -> Vec<String> {
     let wrong = |wrong: &str| vec![wrong.to_owned()];
+    if before.contains(&text) {
+        return Vec::new();
+    }
     let Some((address, length)) = sloppy_cidr(text) else {
         return wrong("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
     };
-    if !strict {
-        return Vec::new();
-    }
     let (left, right) = text.split_once('/').expect("a range has one");
     let Ok(written) = left
         .parse::<IpAddr>()
@@ -454,7 +455,8 @@ mod tests {
     fn addresses_have_one_form() {
         assert_eq!(ip("2001:DB8::1"), ["must be in canonical form (\"2001:db8::1\")"]);
         assert_eq!(ip("010.0.0.1"), ["must not have leading 0s"]);
-        assert!(legacy_ip("010.0.0.1", false).is_empty());
+        assert!(legacy_ip("010.0.0.1", &["010.0.0.1"]).is_empty());
+        assert_eq!(legacy_ip("010.0.0.1", &[]), ["must not have leading 0s"]);
         assert_eq!(ip("::ffff:1.2.3.4"), ["must not be an IPv4-mapped IPv6 address"]);
         assert_eq!(cidr("10.0.0.1/8"), ["must not have bits set beyond the prefix length"]);
         assert_eq!(cidr("10.0.0.0/08"), ["must not have leading 0s in IP or prefix length"]);

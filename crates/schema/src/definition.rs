@@ -326,7 +326,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
         }
         match old {
             None => {
+                // Of all that is wrong, the name is told first.
+                let others = std::mem::take(errs);
                 check_name(rule, object.meta(), errs);
+                errs.0.extend(others.0);
                 object.validate(errs);
             }
             Some(old) => object.validate_update(K::view(old), errs),

@@ -27,6 +27,9 @@ pub fn check_meta(object: &Value, old: Option<&Value>, scope: Scope, errs: &mut 
     check_labels(meta.labels(), &METADATA.field("labels"), errs);
     check_annotations(meta.annotations(), &METADATA.field("annotations"), errs);
     check_owners(meta.owner_references(), &METADATA.field("ownerReferences"), errs);
+    if old.is_none() {
+        check_new_finalizers(meta, errs);
+    }
     check_managers(meta.managed_fields(), errs);
 }
 
@@ -79,6 +82,9 @@ fn check_new(meta: &ObjectMeta, scope: Scope, errs: &mut Errors) {
         (Scope::Cluster, "") => {}
         (Scope::Cluster, _) => errs.forbidden(&at, "not allowed on this type"),
     }
+}
+
+fn check_new_finalizers(meta: &ObjectMeta, errs: &mut Errors) {
     let at = METADATA.field("finalizers");
     for finalizer in meta.finalizers().iter() {
         errs.complaints(&at, finalizer, names::qualified_name(finalizer));

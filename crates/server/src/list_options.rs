@@ -28,7 +28,7 @@ pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection,
     let known = served.definition.hooks.fields();
     for term in &fields.terms {
         let field = &*term.field;
-        if matches!(field, "" | "metadata.name" | "metadata.namespace") || known.contains(&field) {
+        if matches!(field, "metadata.name" | "metadata.namespace") || known.contains(&field) {
             continue;
         }
         return Err(Status::bad_request(
@@ -77,8 +77,8 @@ pub(crate) async fn newest(
 
 /// Which part of a list, as of when.
 pub(crate) async fn page(served: &Served, query: &Query) -> Result<Page, Status> {
-    let limit = query.integer("limit")?.unwrap_or_default();
     query.integer("timeoutSeconds")?;
+    let limit = query.integer("limit")?.unwrap_or_default();
     let token = query.get("continue").unwrap_or_default().to_owned();
     let version = query.get("resourceVersion").unwrap_or_default();
     let matching = query.get("resourceVersionMatch").unwrap_or_default();
@@ -112,6 +112,8 @@ pub(crate) async fn watch(
     request: &Request,
 ) -> Result<Reply, Status> {
     let query = &request.query;
+    let asked = query.integer("timeoutSeconds")?;
+    query.integer("limit")?;
     let mut selection = selection(served, request)?;
     if !request.info.name.is_empty() {
         let one = format!("metadata.name={}", request.info.name);
@@ -134,7 +136,7 @@ pub(crate) async fn watch(
     };
     let form = negotiate(&request.head.headers, query, Offer::Watch)?.for_kind(served);
     let watch = server.registry.watch(served, selection, start)?;
-    let asked = query.integer("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok());
+    let asked = asked.and_then(|n| u64::try_from(n).ok());
     let timeout = match asked.filter(|seconds| *seconds > 0) {
         Some(seconds) => Duration::from_secs(seconds),
         None => server.config.limits.watch_min.mul_f64(1.0 + chance()),

@@ -22,14 +22,16 @@ pub(crate) fn call(request: &Request) -> Result<Call, Status> {
         "create" => "CreateOptions",
         "update" => "UpdateOptions",
         "patch" => "PatchOptions",
-        _ => "DeleteOptions",
+        "delete" | "deletecollection" => "DeleteOptions",
+        _ => "",
     };
+    let writes = !matches!(kind, "" | "DeleteOptions");
     let query = &request.query;
     let mut errs = Errors::default();
-    let dry_run = dry_run(&query.all("dryRun"), &mut errs);
+    let dry_run = !kind.is_empty() && dry_run(&query.all("dryRun"), &mut errs);
     let manager = query.get("fieldManager").filter(|name| !name.is_empty());
     let field = Path::Root.field("fieldManager");
-    if let Some(name) = manager {
+    if let Some(name) = manager.filter(|_| writes) {
         if name.len() > LONGEST_MANAGER {
             errs.too_long(&field, LONGEST_MANAGER);
         } else if name.chars().any(char::is_control) {
@@ -37,7 +39,6 @@ pub(crate) fn call(request: &Request) -> Result<Call, Status> {
         }
     }
     let validation = query.get("fieldValidation").unwrap_or_default();
-    let writes = kind != "DeleteOptions";
     if writes && !matches!(validation, "" | "Ignore" | "Warn" | "Strict") {
         let at = Path::Root.field("fieldValidation");
         errs.not_supported(&at, validation, &["", "Ignore", "Strict", "Warn"]);

@@ -145,7 +145,7 @@ impl EndpointSubset {
 
 impl EndpointAddress {
     fn check(&self, at: &Path, errs: &mut Errors) {
-        errs.complaints(&at.field("ip"), self.ip(), names::legacy_ip(self.ip(), false));
+        errs.complaints(&at.field("ip"), self.ip(), names::legacy_ip(self.ip(), &[]));
         if !self.hostname().is_empty() {
             errs.label(&at.field("hostname"), self.hostname());
         }

@@ -431,11 +431,10 @@ impl Node {
         let at = at.field("podCIDRs");
         let mut unreadable = None;
         for (i, range) in ranges.iter().enumerate() {
-            let wrong = names::legacy_cidr(range, false);
-            if unreadable.is_none() && !wrong.is_empty() {
+            if unreadable.is_none() && names::sloppy_cidr(range).is_none() {
                 unreadable = Some((i, range));
             }
-            errs.complaints(&at.index(i), range, wrong);
+            errs.complaints(&at.index(i), range, names::legacy_cidr(range, &[]));
         }
         if ranges.len() < 2 {
             return;

@@ -252,7 +252,7 @@ impl Endpoint {
 fn check_address(kind: &str, address: &str, list: &Path, i: usize, errs: &mut Errors) {
     let (at, before) = (list.index(i), errs.0.len());
     match kind {
-        "IPv4" => errs.complaints(&at, address, names::legacy_ip(address, false)),
+        "IPv4" => errs.complaints(&at, address, names::legacy_ip(address, &[])),
         "IPv6" => errs.complaints(&at, address, names::ip(address)),
         "FQDN" => return check_domain(address, &at, errs),
         _ => return,

@@ -187,14 +187,16 @@ impl Kind for Ingress {
         self.spec().check(&Path::Root.field("spec"), errs);
     }
 
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
         let at = Path::Root.field("status");
         let at = at.field("loadBalancer");
         let at = at.field("ingress");
+        let before = old.status().load_balancer().ingress().iter();
+        let had: Vec<&str> = before.map(IngressLoadBalancerIngress::ip).collect();
         for (i, point) in self.status().load_balancer().ingress().iter().enumerate() {
             let (at, ip, name) = (at.index(i), point.ip(), point.hostname());
             if !ip.is_empty() {
-                errs.complaints(&at.field("ip"), ip, names::legacy_ip(ip, false));
+                errs.complaints(&at.field("ip"), ip, names::legacy_ip(ip, &had));
             }
             if !name.is_empty() {
                 errs.subdomain(&at.field("hostname"), name);

@@ -1,5 +1,7 @@
 //! networking/v1: NetworkPolicy.
 
+use std::iter;
+
 use crate::{advice::Advice, columns, rules::Rules};
 use macros::api;
 use object::{IntOrString, LabelSelector, List, ObjectMeta, Value, names};
@@ -107,28 +109,18 @@ impl Kind for NetworkPolicy {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
-        errs.selector(&at.field("podSelector"), Some(spec.pod_selector()));
-        for (i, rule) in spec.ingress().iter().enumerate() {
-            let at = at.field("ingress");
-            check_rule(rule.ports(), rule.from(), "from", &at.index(i), errs);
-        }
-        for (i, rule) in spec.egress().iter().enumerate() {
-            let at = at.field("egress");
-            check_rule(rule.ports(), rule.to(), "to", &at.index(i), errs);
-        }
-        let types = at.field("policyTypes");
-        if spec.policy_types().len() > 2 {
-            let shown = Value::from(spec.policy_types().clone());
-            return errs.invalid(&types, shown, "may not specify more than two policyTypes");
-        }
-        for (i, name) in spec.policy_types().iter().enumerate() {
-            errs.one_of(&types.index(i), name, &["Ingress", "Egress"]);
-        }
+        self.check(&[], errs);
     }
 
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.validate(errs);
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        let ingress = old.spec().ingress().iter().map(NetworkPolicyIngressRule::from);
+        let egress = old.spec().egress().iter().map(NetworkPolicyEgressRule::to);
+        let blocks =
+            ingress.chain(egress).flat_map(List::iter).filter_map(NetworkPolicyPeer::ip_block);
+        let had: Vec<&str> = blocks
+            .flat_map(|block| iter::once(block.cidr()).chain(block.except().iter()))
+            .collect();
+        self.check(&had, errs);
     }
 
     fn default_fields(&mut self) {
@@ -143,18 +135,42 @@ impl Kind for NetworkPolicy {
     }
 }
 
+impl NetworkPolicy {
+    /// Ranges that it `had` may stay as they are.
+    fn check(&self, had: &[&str], errs: &mut Errors) {
+        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        errs.selector(&at.field("podSelector"), Some(spec.pod_selector()));
+        for (i, rule) in spec.ingress().iter().enumerate() {
+            let at = at.field("ingress");
+            check_rule(rule.ports(), rule.from(), had, ("from", &at.index(i)), errs);
+        }
+        for (i, rule) in spec.egress().iter().enumerate() {
+            let at = at.field("egress");
+            check_rule(rule.ports(), rule.to(), had, ("to", &at.index(i)), errs);
+        }
+        let types = at.field("policyTypes");
+        if spec.policy_types().len() > 2 {
+            let shown = Value::from(spec.policy_types().clone());
+            return errs.invalid(&types, shown, "may not specify more than two policyTypes");
+        }
+        for (i, name) in spec.policy_types().iter().enumerate() {
+            errs.one_of(&types.index(i), name, &["Ingress", "Egress"]);
+        }
+    }
+}
+
 fn check_rule(
     ports: &List<NetworkPolicyPort>,
     peers: &List<NetworkPolicyPeer>,
-    field: &str,
-    at: &Path,
+    had: &[&str],
+    (field, at): (&str, &Path),
     errs: &mut Errors,
 ) {
     for (i, port) in ports.iter().enumerate() {
         port.check(&at.field("ports").index(i), errs);
     }
     for (i, peer) in peers.iter().enumerate() {
-        peer.check(&at.field(field).index(i), errs);
+        peer.check(had, &at.field(field).index(i), errs);
     }
 }
 
@@ -188,13 +204,13 @@ impl NetworkPolicyPort {
 }
 
 impl NetworkPolicyPeer {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, had: &[&str], at: &Path, errs: &mut Errors) {
         errs.selector(&at.field("podSelector"), self.pod_selector());
         errs.selector(&at.field("namespaceSelector"), self.namespace_selector());
         let selects = self.pod_selector().is_some() || self.namespace_selector().is_some();
         match self.ip_block() {
             Some(block) => {
-                block.check(&at.field("ipBlock"), errs);
+                block.check(had, &at.field("ipBlock"), errs);
                 if selects {
                     errs.forbidden(at, "may not specify both ipBlock and another peer");
                 }
@@ -206,15 +222,15 @@ impl NetworkPolicyPeer {
 }
 
 impl IPBlock {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    fn check(&self, had: &[&str], at: &Path, errs: &mut Errors) {
         if self.cidr().is_empty() {
             return errs.required(&at.field("cidr"), "");
         }
-        errs.complaints(&at.field("cidr"), self.cidr(), names::legacy_cidr(self.cidr(), false));
+        errs.complaints(&at.field("cidr"), self.cidr(), names::legacy_cidr(self.cidr(), had));
         let Some(whole) = names::sloppy_cidr(self.cidr()) else { return };
         for (i, except) in self.except().iter().enumerate() {
             let at = at.field("except");
-            errs.complaints(&at.index(i), except, names::legacy_cidr(except, false));
+            errs.complaints(&at.index(i), except, names::legacy_cidr(except, had));
             if names::sloppy_cidr(except).is_some_and(|part| !names::is_within(part, whole)) {
                 errs.invalid(&at.index(i), except, "must be a strict subset of `cidr`");
             }

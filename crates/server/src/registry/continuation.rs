@@ -1,8 +1,16 @@
 //! Where the next page of a list begins, in upstream's form, so that a client may
 //! ask another server for it.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    Engine as _,
+    alphabet::URL_SAFE,
+    engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD},
+};
 use object::{Status, Value, from_json, to_json};
+
+/// Go does not look at bits behind the last byte.
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Continuation {
@@ -25,7 +33,7 @@ impl Continuation {
         let invalid = |why: &str| {
             Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
         };
-        let bytes = URL_SAFE_NO_PAD
+        let bytes = LENIENT
             .decode(token)
             .map_err(|_| invalid(&format!("illegal base64 data at input byte {}", bad(token))))?;
         let token = from_json(&bytes).map_err(|error| invalid(&error.to_string()))?;

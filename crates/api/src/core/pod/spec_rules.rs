@@ -194,7 +194,7 @@ impl PodSpec {
             errs.invalid(&at_servers, object::Value::from(servers.clone()), why);
         }
         for (i, server) in servers.iter().enumerate() {
-            errs.complaints(&at_servers.index(i), server, names::legacy_ip(server, false));
+            errs.complaints(&at_servers.index(i), server, names::legacy_ip(server, &[]));
         }
         let at_searches = at.field("searches");
         let all = || object::Value::from(searches.clone());
@@ -299,7 +299,7 @@ impl PodSpec {
     fn check_aliases(&self, at: &Path, errs: &mut Errors) {
         for (i, alias) in self.host_aliases().iter().enumerate() {
             let at = at.index(i);
-            errs.complaints(&at.field("ip"), alias.ip(), names::legacy_ip(alias.ip(), false));
+            errs.complaints(&at.field("ip"), alias.ip(), names::legacy_ip(alias.ip(), &[]));
             for (j, name) in alias.hostnames().iter().enumerate() {
                 errs.subdomain(&at.field("hostnames").index(j), name);
             }

@@ -27,8 +27,8 @@ pub(super) fn check(pod: &Pod, old: &Pod, errs: &mut Errors) {
     errs.immutable(&class, &new.qos_class().into(), &before.qos_class().into());
     check_ends(new, before, old.spec(), errs);
     check_claims(pod, errs);
-    check_pod_ips(new, errs);
-    check_host_ips(new, errs);
+    check_pod_ips(new, before, errs);
+    check_host_ips(new, before, errs);
     container_status_rules::check(pod, errs);
 }
 
@@ -131,10 +131,11 @@ fn check_claims(pod: &Pod, errs: &mut Errors) {
     }
 }
 
-fn check_pod_ips(status: &PodStatus, errs: &mut Errors) {
+fn check_pod_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
     let at = STATUS.field("podIPs");
     let ips: Vec<&str> = status.pod_ips().iter().map(super::status::PodIP::ip).collect();
-    check_ips(&ips, &at, errs);
+    let had: Vec<&str> = before.pod_ips().iter().map(super::status::PodIP::ip).collect();
+    check_ips(&ips, &had, &at, errs);
     match ips.first() {
         first if first.is_none() != status.pod_ip().is_empty() => {
             let why = "podIP and podIPs must either both be set or both be unset";
@@ -147,19 +148,20 @@ fn check_pod_ips(status: &PodStatus, errs: &mut Errors) {
     }
 }
 
-fn check_host_ips(status: &PodStatus, errs: &mut Errors) {
+fn check_host_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
     let at = STATUS.field("hostIPs");
     let ips: Vec<&str> = status.host_ips().iter().map(super::status::HostIP::ip).collect();
     if let Some(first) = ips.first().filter(|first| **first != status.host_ip()) {
         errs.invalid(&at.index(0).field("ip"), *first, "must be equal to `hostIP`");
     }
-    check_ips(&ips, &at, errs);
+    let had: Vec<&str> = before.host_ips().iter().map(super::status::HostIP::ip).collect();
+    check_ips(&ips, &had, &at, errs);
 }
 
 /// At most one address of each family.
-fn check_ips(ips: &[&str], at: &Path, errs: &mut Errors) {
+fn check_ips(ips: &[&str], had: &[&str], at: &Path, errs: &mut Errors) {
     for (i, ip) in ips.iter().enumerate() {
-        errs.complaints(&at.index(i), ip, names::legacy_ip(ip, false));
+        errs.complaints(&at.index(i), ip, names::legacy_ip(ip, had));
     }
     let six = |ip: &&str| ip.contains(':');
     let both = ips.iter().any(six) && !ips.iter().all(six);

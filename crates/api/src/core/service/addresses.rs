@@ -178,6 +178,7 @@ pub(super) fn check(spec: &ServiceSpec, old: Option<&ServiceSpec>, at: &Path, er
         _ => {}
     }
     check_families(spec, at, errs);
+    let had: Vec<&str> = old.map_or_else(Vec::new, |old| old.cluster_ips().iter().collect());
     let mut sound = true;
     for (i, ip) in all.iter().enumerate() {
         if i == 0 && ip == "None" {
@@ -187,10 +188,7 @@ pub(super) fn check(spec: &ServiceSpec, old: Option<&ServiceSpec>, at: &Path, er
             }
             continue;
         }
-        if old.is_some_and(|old| old.cluster_ips().iter().any(|old| old == ip)) {
-            continue;
-        }
-        let wrong = names::legacy_ip(ip, false);
+        let wrong = names::legacy_ip(ip, &had);
         sound &= wrong.is_empty();
         errs.complaints(&list.index(i), ip, wrong);
     }

@@ -227,9 +227,9 @@ impl Kind for Service {
         rules::check_changed(self, old, errs);
     }
 
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
         let balanced = self.spec().type_() == "LoadBalancer";
-        self.status().load_balancer().check(balanced, errs);
+        self.status().load_balancer().check(old.status().load_balancer(), balanced, errs);
     }
 }
 

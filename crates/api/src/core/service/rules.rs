@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use object::{Value, names};
 use schema::{Errors, Path, check_labels};
 
-use super::{LoadBalancerStatus, Service, ServicePort, ServiceSpec, addresses};
+use super::{
+    LoadBalancerIngress, LoadBalancerStatus, Service, ServicePort, ServiceSpec, addresses,
+};
 use crate::{core::endpoints::check_endpoint_ip, rules::Rules};
 
 const SPEC: Path = Path::Root.field("spec");
@@ -27,15 +29,17 @@ pub(super) fn check(service: &Service, old: Option<&Service>, errs: &mut Errors)
     check_labels(spec.selector(), &SPEC.field("selector"), errs);
     check_affinity(spec, errs);
     addresses::check(spec, old.map(Service::spec), &SPEC, errs);
+    let had: Vec<&str> =
+        old.map_or_else(Vec::new, |old| old.spec().external_ips().iter().collect());
     for (i, ip) in spec.external_ips().iter().enumerate() {
-        let (at, wrong) = (SPEC.field("externalIPs"), names::legacy_ip(ip, false));
+        let (at, wrong) = (SPEC.field("externalIPs"), names::legacy_ip(ip, &had));
         if wrong.is_empty() {
             check_endpoint_ip(ip, &at.index(i), errs);
         }
         errs.complaints(&at.index(i), ip, wrong);
     }
     errs.one_of(&SPEC.field("type"), spec.type_(), &TYPES);
-    check_sources(service, errs);
+    check_sources(service, old, errs);
     check_balancer(spec, errs);
     check_traffic(spec, errs);
 }
@@ -154,7 +158,7 @@ fn check_affinity(spec: &ServiceSpec, errs: &mut Errors) {
     }
 }
 
-fn check_sources(service: &Service, errs: &mut Errors) {
+fn check_sources(service: &Service, old: Option<&Service>, errs: &mut Errors) {
     let (spec, notes) = (service.spec(), service.metadata().annotations());
     let balanced = spec.type_() == "LoadBalancer";
     if !spec.load_balancer_source_ranges().is_empty() {
@@ -162,18 +166,21 @@ fn check_sources(service: &Service, errs: &mut Errors) {
         if !balanced {
             errs.forbidden(&at, ONLY_BALANCED);
         }
+        let before = old.map(|old| old.spec().load_balancer_source_ranges().iter());
+        let had: Vec<&str> = before.into_iter().flatten().map(str::trim).collect();
         for (i, range) in spec.load_balancer_source_ranges().iter().enumerate() {
             let range = range.trim();
-            errs.complaints(&at.index(i), range, names::legacy_cidr(range, false));
+            errs.complaints(&at.index(i), range, names::legacy_cidr(range, &had));
         }
     } else if let Some(ranges) = notes.get(SOURCE_RANGES) {
         let at = ANNOTATIONS.key(SOURCE_RANGES);
         if !balanced {
             errs.forbidden(&at, ONLY_BALANCED);
         }
-        if !ranges.trim().is_empty() {
+        let before = old.and_then(|old| old.metadata().annotations().get(SOURCE_RANGES));
+        if before != Some(ranges) && !ranges.trim().is_empty() {
             for range in ranges.split(',').map(str::trim) {
-                errs.complaints(&at, range, names::legacy_cidr(range, false));
+                errs.complaints(&at, range, names::legacy_cidr(range, &[]));
             }
         }
     }
@@ -222,17 +229,18 @@ fn check_traffic(spec: &ServiceSpec, errs: &mut Errors) {
 }
 
 impl LoadBalancerStatus {
-    pub(super) fn check(&self, balanced: bool, errs: &mut Errors) {
+    pub(super) fn check(&self, before: &Self, balanced: bool, errs: &mut Errors) {
         let at = Path::Root.field("status");
         let at = at.field("loadBalancer");
         let at = at.field("ingress");
         if !balanced && !self.ingress().is_empty() {
             return errs.forbidden(&at, "may only be used when `spec.type` is 'LoadBalancer'");
         }
+        let had: Vec<&str> = before.ingress().iter().map(LoadBalancerIngress::ip).collect();
         for (i, ingress) in self.ingress().iter().enumerate() {
             let (at, ip, name) = (at.index(i), ingress.ip(), ingress.hostname());
             if !ip.is_empty() {
-                errs.complaints(&at.field("ip"), ip, names::legacy_ip(ip, false));
+                errs.complaints(&at.field("ip"), ip, names::legacy_ip(ip, &had));
             }
             match (ingress.ip_mode(), ip) {
                 (None, "") => {}
