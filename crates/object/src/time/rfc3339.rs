@@ -1,7 +1,6 @@
 //! Moments as Go reads them, with what Go says of those that are none.
 
-use jiff::{civil::DateTime, tz::TimeZone};
-
+use super::civil::days;
 use crate::quote::quote;
 
 const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
@@ -18,14 +17,9 @@ pub(super) fn parse(text: &str, fraction: bool) -> Result<i64, String> {
     if !reader.rest.is_empty() {
         return Err(reader.wrong(&format!("extra text: {}", quote(reader.rest))));
     }
-    let moment = i8::try_from(day)
-        .ok()
-        .and_then(|day| {
-            DateTime::new(year, month, day, hour, minute, second, micros.checked_mul(1000)?).ok()
-        })
-        .and_then(|moment| moment.to_zoned(TimeZone::UTC).ok())
-        .ok_or_else(|| reader.wrong("day out of range"))?;
-    Ok(moment.timestamp().as_microsecond() - offset * 1_000_000)
+    let days = days(year, month, day).ok_or_else(|| reader.wrong("day out of range"))?;
+    let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second - offset;
+    Ok(seconds * 1_000_000 + micros)
 }
 
 struct Reader<'a> {
@@ -35,7 +29,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn date(&mut self) -> Result<(i16, i8, i64), String> {
+    fn date(&mut self) -> Result<(i64, i64, i64), String> {
         let year = self.digits(4, "2006")?;
         self.sign("-")?;
         let month = self.digits(2, "01")?;
@@ -44,10 +38,10 @@ impl Reader<'_> {
         }
         self.sign("-")?;
         let day = self.digits(2, "02")?;
-        Ok((small(year), small(month), day))
+        Ok((year, month, day))
     }
 
-    fn clock(&mut self) -> Result<(i8, i8, i8), String> {
+    fn clock(&mut self) -> Result<(i64, i64, i64), String> {
         let second_digit = self.rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
         let hour = self.digits(if second_digit { 2 } else { 1 }, "15")?;
         self.within(hour, 24, "hour")?;
@@ -57,11 +51,11 @@ impl Reader<'_> {
         self.sign(":")?;
         let second = self.digits(2, "05")?;
         self.within(second, 60, "second")?;
-        Ok((small(hour), small(minute), small(second)))
+        Ok((hour, minute, second))
     }
 
     /// In microseconds.
-    fn fraction(&mut self, needed: bool) -> Result<i32, String> {
+    fn fraction(&mut self, needed: bool) -> Result<i64, String> {
         let bytes = self.rest.as_bytes();
         let begins = matches!(bytes.first(), Some(b'.' | b','))
             && bytes.get(1).is_some_and(u8::is_ascii_digit);
@@ -143,11 +137,6 @@ impl Reader<'_> {
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Of a number of at most four digits.
-fn small<T: TryFrom<i64> + Default>(n: i64) -> T {
-    T::try_from(n).unwrap_or_default()
 }
 
 #[cfg(test)]
