@@ -220,21 +220,9 @@ impl Errors {
         }
     }
 
-    /// Each error once.
-    fn distinct(&self) -> Vec<&FieldError> {
-        let mut all: Vec<&FieldError> = Vec::new();
-        for error in &self.0 {
-            if !all.contains(&error) {
-                all.push(error);
-            }
-        }
-        all
-    }
-
-    /// All of it as one answer: 422, with every error as a cause.
+    /// All of it as one answer: 422, with every error as a cause; the message has each once.
     pub fn status(&self, group: &str, kind: &str, name: &str) -> Status {
-        let errors = self.distinct();
-        let causes = errors.iter().map(|error| {
+        let causes = self.0.iter().map(|error| {
             StatusCause::new()
                 .with_reason(error.error.reason())
                 .with_message(error.body())
@@ -246,7 +234,12 @@ impl Errors {
             .with_name(name)
             .with_causes(causes.collect::<object::List<_>>());
         let what = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let mut errors: Vec<String> = Vec::new();
+        for error in self.0.iter().map(ToString::to_string) {
+            if !errors.contains(&error) {
+                errors.push(error);
+            }
+        }
         let errors = match &*errors {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

@@ -272,7 +272,7 @@ fn fixed(n: f64, precision: usize) -> String {
     out
 }
 
-/// `1.052033 × 10⁰³`.
+/// `1.052033×10⁰³`.
 fn scientific(n: f64) -> String {
     if let Some(text) = unusual(n) {
         return text.to_owned();
@@ -289,7 +289,7 @@ fn scientific(n: f64) -> String {
     };
     let sign = if exponent < 0 { "-" } else { "" };
     let exponent = format!("{sign}{:02}", exponent.abs());
-    format!("{mantissa} × 10{}", exponent.chars().map(raised).collect::<String>())
+    format!("{mantissa}×10{}", exponent.chars().map(raised).collect::<String>())
 }
 
 fn text(value: &Value<'_>) -> Result<Option<String>, String> {
