@@ -58,6 +58,8 @@ use crate::{
 
 /// So much of a body may be on its way before it is read: of one request, and of all those of
 /// a connection. To find out what a line can take would cost a ping for every body.
+/// How long a connection of HTTP/1.1 may wait for its next request: as long as Go's clients keep it.
+const IDLE: Duration = Duration::from_secs(90);
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -211,7 +213,11 @@ impl Server {
         let streams = Streams::default();
         let mut builder = Builder::new(streams.clone());
         let headers = self.config.limits.headers;
-        builder.http1().timer(TokioTimer::new()).max_buf_size(headers.max(8192));
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE)
+            .max_buf_size(headers.max(8192));
         builder
             .http2()
             .timer(TokioTimer::new())
