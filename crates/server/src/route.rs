@@ -173,8 +173,7 @@ async fn answer(
             let selection = selection(&served, &request)?;
             newest(registry, &served, &request.query).await?;
             let page = page(&served, &request.query).await?;
-            let mut list = registry.list(&served, &selection, &page)?;
-            list.items = registry.converted(&served, list.items).await?;
+            let list = registry.list_shown(&served, &selection, &page).await?;
             many(&server.encodings, &served, list, form, now)?
         }
         "watch" => {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use api::apiextensions::CustomResourceDefinition;
-use client::{Api, Client, Delete, Notice, Patch, Resource, Selection, Start};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use client::{Api, Client, Delete, Notice, Page, Patch, Resource, Selection, Start};
 use object::{Key, Value, View};
 use testkit::Cluster;
 use tokio::time::{sleep, timeout};
 
-use crate::{code, name, of, tree};
+use crate::{backend::Backend, code, name, of, tree};
 
 const THINGS: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
     "metadata":{"name":"things.kit.example.com"},"spec":{"group":"kit.example.com","scope":"Namespaced",
@@ -192,4 +193,107 @@ async fn each_version_is_checked_by_its_own_schema() {
     let mut watch = new.watch(&Selection::default(), Start::List).await.unwrap();
     let Some(Notice::Added(seen)) = watch.next().await.unwrap() else { panic!("an object") };
     assert_eq!(seen["apiVersion"].as_str(), Some("kit.example.com/v2"));
+}
+
+/// Two versions, the stored one with two fields where the other has them in one, as a
+/// webhook converts them.
+async fn declare_hosts(client: &Client, backend: &Backend) {
+    let url = backend.url("/convert");
+    let bundle = STANDARD.encode(&backend.authority);
+    let version = |name: &str, fields: [&str; 2], storage: bool| {
+        let [a, b] = fields;
+        format!(
+            r#"{{"name":"{name}","served":true,"storage":{storage},
+            "selectableFields":[{{"jsonPath":".spec.{a}"}},{{"jsonPath":".spec.{b}"}}],
+            "schema":{{"openAPIV3Schema":{{"type":"object","properties":{{"spec":{{"type":"object",
+            "properties":{{"{a}":{{"type":"string"}},"{b}":{{"type":"string"}}}}}}}}}}}}}}"#
+        )
+    };
+    let (first, second) =
+        (version("v1", ["hostPort", "x"], true), version("v2", ["host", "port"], false));
+    let crd = format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+        "metadata":{{"name":"things.kit.example.com"}},"spec":{{"group":"kit.example.com",
+        "scope":"Namespaced","names":{{"plural":"things","kind":"Thing"}},
+        "conversion":{{"strategy":"Webhook","webhook":{{"conversionReviewVersions":["v1"],
+        "clientConfig":{{"url":"{url}","caBundle":"{bundle}"}}}}}},
+        "versions":[{first},{second}]}}}}"#
+    );
+    declare(client, &crd).await;
+}
+
+/// Answers a review: `hostPort` of v1 is `host` and `port` of v2.
+fn split_hosts(_: &str, review: Value) -> Value {
+    let request = &review["request"];
+    let wanted = request["desiredAPIVersion"].as_str().unwrap_or_default().to_owned();
+    let convert = |object: &Value| {
+        let mut made = object.clone();
+        let spec = &mut made["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if wanted.ends_with("v2") {
+            let both = text(&spec["hostPort"]);
+            let (host, port) = both.split_once(':').unwrap_or((&both, ""));
+            spec["host"] = host.into();
+            spec["port"] = port.into();
+            spec.remove("hostPort");
+        } else {
+            spec["hostPort"] = format!("{}:{}", text(&spec["host"]), text(&spec["port"])).into();
+            spec.remove("host");
+            spec.remove("port");
+        }
+        made["apiVersion"] = wanted.as_str().into();
+        made
+    };
+    let mut answer = tree(
+        r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview",
+        "response":{"result":{"status":"Success"}}}"#,
+    );
+    answer["response"]["uid"] = request["uid"].clone();
+    answer["response"]["convertedObjects"] =
+        request["objects"].items().iter().map(convert).collect();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fields_are_selected_in_the_version_that_is_asked_for() {
+    let backend = Backend::start(split_hosts).await;
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    declare_hosts(&admin, &backend).await;
+    let (first, second) = (things(&admin, "v1"), things(&admin, "v2"));
+    let selected = |fields: &str| Selection { fields: fields.into(), ..Selection::default() };
+    let host = selected("spec.host=h1");
+    let mut watch = second.watch(&host, Start::List).await.unwrap();
+    for (name, host, port) in [("a", "h1", "80"), ("b", "h2", "80"), ("c", "h1", "81")] {
+        let mut object = thing(name, &format!(r#"{{"host":"{host}","port":"{port}"}}"#));
+        object["apiVersion"] = "kit.example.com/v2".into();
+        second.create(object).await.unwrap();
+    }
+    let names = |list: &[Value]| list.iter().map(|o| name(o).to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(&second.list_all(&host).await.unwrap().items), ["a", "c"]);
+    let one = second.list(&host, &Page { limit: 1, ..Page::default() }).await.unwrap();
+    assert_eq!(names(&one.items), ["a"]);
+    let rest = Page { limit: 1, continue_: one.continue_, ..Page::default() };
+    let rest = second.list(&host, &rest).await.unwrap();
+    assert_eq!((names(&rest.items), &*rest.continue_), (vec!["c".to_owned()], ""));
+    let both = second.list_all(&selected("spec.host=h1,spec.port=81")).await.unwrap();
+    assert_eq!(names(&both.items), ["c"]);
+    let joined = first.list_all(&selected("spec.hostPort=h2:80")).await.unwrap();
+    assert_eq!(names(&joined.items), ["b"]);
+    let moved = Patch::Merge(tree(r#"{"spec":{"host":"h2"}}"#));
+    second.patch(&Key::new("default", "a"), &moved).await.unwrap();
+    let mut late = Vec::new();
+    while late.len() < 3 {
+        let next = timeout(Duration::from_secs(60), watch.next()).await.expect("an event");
+        match next.unwrap().expect("the watch goes on") {
+            Notice::Added(object) => late.push(format!("+{}", name(&object))),
+            Notice::Deleted(object) => late.push(format!("-{}", name(&object))),
+            Notice::Modified(object) => late.push(format!("~{}", name(&object))),
+            Notice::Bookmark { .. } => {}
+        }
+    }
+    assert_eq!(late, ["+a", "+c", "-a"]);
+    let mut again = second.watch(&selected("spec.host=h2"), Start::List).await.unwrap();
+    let Some(Notice::Added(seen)) = again.next().await.unwrap() else { panic!("an object") };
+    assert_eq!((name(&seen), seen["spec"]["host"].as_str()), ("a", Some("h2")));
 }

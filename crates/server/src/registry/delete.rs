@@ -132,7 +132,7 @@ impl Registry {
         selection: &Selection,
         delete: &Delete,
     ) -> Result<super::List, Status> {
-        let list = self.list(served, selection, &Page::default())?;
+        let list = self.list_shown(served, selection, &Page::default()).await?;
         for version in &list.items {
             let meta = Object::view(&version.object).metadata();
             let key = (meta.namespace(), meta.name());

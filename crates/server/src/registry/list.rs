@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use object::{Status, Text, Value};
+use object::{Object, Status, Text, Value, View};
 use store::{Pinned, Version};
 
 use super::{Registry, Selection, continuation::Continuation, store_status};
 use crate::Served;
+
+/// So many objects are asked for at once, at least, where a page wants only some of them.
+const CHUNK: usize = 500;
 
 /// Which part of the list, and as of when.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +71,54 @@ impl Registry {
         }
         Ok(List { revision: pinned.revision, items, token: String::new(), remaining: None })
     }
+}
+
+impl Registry {
+    /// The same in the request's version. Where somebody else must be asked for that, only
+    /// then it is known what is selected.
+    pub async fn list_shown(
+        &self,
+        served: &Served,
+        selection: &Selection,
+        page: &Page,
+    ) -> Result<List, Status> {
+        if !served.asks() {
+            return self.list(served, selection, page);
+        }
+        if selection.is_whole() {
+            let mut list = self.list(served, selection, page)?;
+            list.items = self.converted(served, list.items).await?;
+            return Ok(list);
+        }
+        let (within, limit) = (selection.lasting(), page.limit);
+        let chunk = if limit == 0 { 0 } else { limit.max(CHUNK) };
+        let mut page = Page { limit: chunk, ..page.clone() };
+        let mut items = Vec::<Arc<Version<Value>>>::new();
+        loop {
+            let List { revision, items: found, token, .. } = self.list(served, &within, &page)?;
+            for version in self.converted(served, found).await? {
+                if !selection.matches(served, &version.object) {
+                    continue;
+                }
+                if let Some(last) = items.last().filter(|_| limit > 0 && items.len() == limit) {
+                    let token = Continuation { revision, after: place(served, last) }.encode();
+                    return Ok(List { revision, items, token, remaining: None });
+                }
+                items.push(version);
+            }
+            if token.is_empty() {
+                return Ok(List { revision, items, token, remaining: None });
+            }
+            page = Page { limit: chunk, token, exactly: None };
+        }
+    }
+}
+
+/// The key of an object, as tokens name it.
+fn place(served: &Served, version: &Version<Value>) -> String {
+    let meta = Object::view(&version.object).metadata();
+    let path = served.path(meta.namespace(), meta.name());
+    path.strip_prefix(&*served.prefix("")).unwrap_or(&path).to_owned()
 }
 
 /// The key of the only object that can be meant, where it is known.

@@ -35,6 +35,13 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
+    /// What of it holds in every version of an object: its name and namespace.
+    pub(crate) fn lasting(&self) -> Self {
+        let mut fields = self.fields.clone();
+        fields.terms.retain(|term| matches!(&*term.field, "metadata.name" | "metadata.namespace"));
+        Self { namespace: self.namespace.clone(), labels: Selector::default(), fields }
+    }
+
     /// The name, where the selection asks for one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.fields.exact("metadata.name")

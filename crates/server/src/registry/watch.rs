@@ -10,7 +10,7 @@ use std::{
 use object::{Status, Value};
 use store::{Cursor, Event, Version};
 
-use super::{Page, Registry, Selection, store_status};
+use super::{List, Page, Registry, Selection, store_status};
 use crate::{
     Served,
     convert::{self, Convert},
@@ -38,19 +38,26 @@ pub enum Notice {
 
 #[derive(Debug)]
 pub struct Watch {
-    served: Served,
-    selection: Selection,
+    scope: Arc<Scope>,
     listed: vec::IntoIter<Notice>,
     /// Where it began. What is no later is known to the client, even if it is new to
     /// this server, which may lag behind the one that told the client.
     after: u64,
     cursor: Cursor<Value>,
-    converter: Option<Arc<dyn Convert>>,
-    /// A notice whose object somebody else is asked for.
+    /// Notices about objects that somebody else is asked for.
     asked: Option<Asked>,
 }
 
-type Asking = Pin<Box<dyn Future<Output = Result<Notice, Status>> + Send>>;
+/// What is watched, and who is asked for it in another version.
+#[derive(Debug)]
+struct Scope {
+    served: Served,
+    selection: Selection,
+    converter: Option<Arc<dyn Convert>>,
+}
+
+type Stored = Arc<Version<Value>>;
+type Asking = Pin<Box<dyn Future<Output = Result<Vec<Notice>, Status>> + Send>>;
 
 struct Asked(Asking);
 
@@ -67,17 +74,23 @@ impl Registry {
         selection: Selection,
         start: Start,
     ) -> Result<Watch, Status> {
-        let (listed, after) = match start {
-            Start::After(revision) => (Vec::new(), revision),
+        let topic = selection.topic(served.reader());
+        let converter = self.converter.get().cloned();
+        let scope = Arc::new(Scope { served: served.clone(), selection, converter });
+        let (listed, asked, after) = match start {
+            Start::After(revision) => (Vec::new(), None, revision),
+            Start::List { bookmark } if served.asks() => {
+                let list = self.list(served, &scope.selection.lasting(), &Page::default())?;
+                let after = list.revision;
+                let first: Asking = Box::pin(scope.clone().first(list, bookmark));
+                (Vec::new(), Some(Asked(first)), after)
+            }
             Start::List { bookmark } => {
-                let list = self.list(served, &selection, &Page::default())?;
-                let items = list.items.into_iter();
-                let added = items.map(|version| Notice::Added(version.revision, version));
-                let end = bookmark.then_some(Notice::Initial(list.revision));
-                (added.chain(end).collect(), list.revision)
+                let list = self.list(served, &scope.selection, &Page::default())?;
+                let after = list.revision;
+                (added(list, bookmark), None, after)
             }
         };
-        let topic = selection.topic(served.reader());
         let objects = served.objects()?;
         let cursor = Cursor::open(objects, topic, after.min(objects.complete_through()));
         let cursor = cursor.map_err(|error| match error {
@@ -86,103 +99,93 @@ impl Registry {
             }
             other => store_status(&other),
         })?;
-        let converter = self.converter.get().cloned();
-        let (served, listed) = (served.clone(), listed.into_iter());
-        Ok(Watch { served, selection, listed, after, cursor, converter, asked: None })
+        Ok(Watch { scope, listed: listed.into_iter(), after, cursor, asked })
     }
 }
 
 impl Watch {
     pub fn served(&self) -> &Served {
-        &self.served
+        &self.scope.served
     }
 
     /// No event up to this revision is still to come, once the watch is idle.
     pub fn complete_through(&self) -> u64 {
-        self.served.objects.as_ref().map_or(0, |objects| objects.complete_through())
+        self.served().objects.as_ref().map_or(0, |objects| objects.complete_through())
     }
 
     /// The next notice; `None`: the kind is served in another form now, or no more.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Notice, Status>>> {
         loop {
+            if let Some(notice) = self.listed.next() {
+                return Poll::Ready(Some(Ok(notice)));
+            }
             if let Some(Asked(asking)) = &mut self.asked {
                 let answer = ready!(asking.as_mut().poll(cx));
                 self.asked = None;
-                return Poll::Ready(Some(answer));
+                match answer {
+                    Ok(notices) => self.listed = notices.into_iter(),
+                    Err(status) => return Poll::Ready(Some(Err(status))),
+                }
+                continue;
             }
-            let notice = match ready!(self.poll_stored(cx)) {
-                Some(Ok(notice)) => notice,
-                ended => return Poll::Ready(ended),
-            };
-            if !self.served.asks() {
-                return Poll::Ready(Some(Ok(notice)));
-            }
-            self.asked = Some(Asked(self.ask(notice)));
-        }
-    }
-
-    /// The next notice, of an object as it is stored.
-    fn poll_stored(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Notice, Status>>> {
-        if let Some(notice) = self.listed.next() {
-            return Poll::Ready(Some(Ok(notice)));
-        }
-        loop {
             let event = match ready!(self.cursor.poll_next(cx)) {
+                Ok(event) if event.revision <= self.after => continue,
                 Ok(event) => event,
                 Err(store::Error::Closed) => return Poll::Ready(None),
                 Err(error) => return Poll::Ready(Some(Err(store_status(&error)))),
             };
-            if event.revision <= self.after {
-                continue;
-            }
-            if let Some(notice) = self.notice(&event) {
+            if self.served().asks() {
+                self.asked = Some(Asked(Box::pin(self.scope.clone().ask(event))));
+            } else if let Some(notice) =
+                self.scope.notice(event.revision, event.old.as_ref(), event.new.as_ref())
+            {
                 return Poll::Ready(Some(Ok(notice)));
             }
         }
-    }
-
-    /// The same notice, with its object in the version that is watched.
-    fn ask(&self, notice: Notice) -> Asking {
-        let (converter, served) = (self.converter.clone(), self.served.clone());
-        Box::pin(async move {
-            let convert = async |version| {
-                let to = &served.definition;
-                let mut made = convert::converted(converter.as_ref(), to, vec![version]).await?;
-                made.pop().ok_or_else(|| Status::internal("a conversion gave nothing"))
-            };
-            Ok(match notice {
-                Notice::Added(revision, version) => {
-                    Notice::Added(revision, convert(version).await?)
-                }
-                Notice::Modified(revision, version) => {
-                    Notice::Modified(revision, convert(version).await?)
-                }
-                Notice::Deleted(revision, version) => {
-                    Notice::Deleted(revision, convert(version).await?)
-                }
-                Notice::Initial(revision) => Notice::Initial(revision),
-            })
-        })
     }
 
     /// The same, to wait for.
     pub async fn next(&mut self) -> Option<Result<Notice, Status>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
+}
+
+impl Scope {
+    /// What a watch begins with.
+    async fn first(self: Arc<Self>, mut list: List, bookmark: bool) -> Result<Vec<Notice>, Status> {
+        list.items = self.converted(list.items).await?;
+        list.items.retain(|version| self.selection.matches(&self.served, &version.object));
+        Ok(added(list, bookmark))
+    }
+
+    /// What an event means, once its objects are in the version that is watched.
+    async fn ask(self: Arc<Self>, event: Arc<Event<Value>>) -> Result<Vec<Notice>, Status> {
+        let both = event.old.iter().chain(&event.new).cloned().collect();
+        let mut made = self.converted(both).await?.into_iter();
+        let old = event.old.as_ref().and_then(|_| made.next());
+        let notice = self.notice(event.revision, old.as_ref(), made.next().as_ref());
+        Ok(notice.into_iter().collect())
+    }
+
+    async fn converted(&self, versions: Vec<Stored>) -> Result<Vec<Stored>, Status> {
+        convert::converted(self.converter.as_ref(), &self.served.definition, versions).await
+    }
 
     /// An object that comes into the selection is added to it, one that leaves is
     /// deleted from it, whatever has really happened to it.
-    fn notice(&self, event: &Event<Value>) -> Option<Notice> {
-        let selected =
-            |version: &&Arc<Version<Value>>| self.selection.matches(&self.served, &version.object);
-        let old = event.old.as_ref().filter(selected);
-        let new = event.new.as_ref().filter(selected);
-        let revision = event.revision;
-        match (old, new) {
+    fn notice(&self, revision: u64, old: Option<&Stored>, new: Option<&Stored>) -> Option<Notice> {
+        let selected = |version: &&Stored| self.selection.matches(&self.served, &version.object);
+        match (old.filter(selected), new.filter(selected)) {
             (None, None) => None,
             (None, Some(new)) => Some(Notice::Added(revision, new.clone())),
             (Some(_), Some(new)) => Some(Notice::Modified(revision, new.clone())),
             (Some(old), None) => Some(Notice::Deleted(revision, old.clone())),
         }
     }
+}
+
+fn added(list: List, bookmark: bool) -> Vec<Notice> {
+    let items = list.items.into_iter();
+    let added = items.map(|version| Notice::Added(version.revision, version));
+    added.chain(bookmark.then_some(Notice::Initial(list.revision))).collect()
 }
