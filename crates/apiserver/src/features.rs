@@ -23,7 +23,7 @@ struct Features {
 }
 
 /// What the flag says. Names are checked; a feature that the flag changes must be one
-/// that a kind or field belongs to, since all others would be changed in name only.
+/// that a kind or field belongs to or the server heeds, since all others would be changed in name only.
 pub(crate) fn gates(said: &[String], kinds: &[Definition]) -> Result<Gates> {
     let mut chosen: BTreeMap<&'static str, bool> = BTreeMap::new();
     let (mut alpha, mut beta) = (None, None);
@@ -74,9 +74,16 @@ fn find(name: &str) -> Option<(&'static Features, &'static str)> {
     })
 }
 
-/// Whether a kind or a field comes and goes with the feature.
+/// CBOR as a form of objects, and the one that custom objects are stored in.
+pub(crate) const CBOR: &str = "CBORServingAndStorage";
+
+/// What this server itself can do or leave.
+const SWITCHES: &[&str] = &[CBOR];
+
+/// Whether a kind or a field comes and goes with the feature, or the server heeds it.
 fn belongs(name: &str, kinds: &[Definition]) -> bool {
-    kinds.iter().any(|kind| kind.gate == Some(name) || schema::has_gate(&kind.shape, name))
+    SWITCHES.contains(&name)
+        || kinds.iter().any(|kind| kind.gate == Some(name) || schema::has_gate(&kind.shape, name))
 }
 
 fn boolean(name: &str, text: &str) -> Result<bool> {
@@ -433,6 +440,7 @@ mod tests {
         assert!(!of("").expect("nothing").is_on("GenericWorkload"));
         assert!(of("GenericWorkload=true").expect("known").is_on("GenericWorkload"));
         assert!(of("AllAlpha=true").expect("all").is_on("CompositePodGroup"));
+        assert!(of("AllAlpha=true").expect("all").is_on(CBOR));
         assert!(
             !of("AllAlpha=true,CompositePodGroup=false").expect("one").is_on("CompositePodGroup")
         );

@@ -32,6 +32,7 @@ use crate::{
     config::duration,
     crds::{Crds, Webhooks},
     expressions,
+    features::CBOR,
     flow::{self, Fairness},
     handlers::{self, Issuer, Kubelets, Tokens, Tools},
     health::{Part, Progress},
@@ -189,6 +190,9 @@ fn wired(
 ) -> Result<(Server, Vec<Task>)> {
     let (flags, cluster) = (&config.flags, &serving.cluster);
     registry.convert_with(Arc::new(Webhooks::new(registry)));
+    if config.gates.is_on(CBOR) {
+        registry.store_cbor();
+    }
     let slot = Arc::new(OnceLock::from(registry.clone()));
     let rbac = Rbac::new(registry);
     let makings =
@@ -380,6 +384,7 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
         advertise: advertise.to_string(),
         edge: connections.edge()?,
         shutdown: connections.shutdown()?,
+        cbor: config.gates.is_on(CBOR),
         ..server::Config::default()
     })
 }

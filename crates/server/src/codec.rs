@@ -8,7 +8,7 @@ use object::{
 };
 use schema::{Definition, Errors, Path, protobuf};
 
-use crate::{Kinds, Query};
+use crate::{Kinds, Query, cbor, negotiate::accepted, respond::shape_of};
 
 /// What is done about fields that are unknown or given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub fn decode_body(
     query: &Query,
     body: &[u8],
 ) -> Result<Decoded, Status> {
-    let (mut object, twice) = parse(definition, headers, body)?;
+    let (mut object, twice) = parse(definition, headers, query, body)?;
     check_type(kinds, &object, definition)?;
     let warnings = fit(definition, query, &mut object, &twice)?;
     Ok(Decoded { object, warnings })
@@ -46,6 +46,8 @@ pub(crate) struct Twice {
     odd: Vec<Odd>,
     /// As YAML's reader tells it.
     lines: Vec<String>,
+    /// Where in its map CBOR's reader has found a name that is not known: all that it tells.
+    at: Option<usize>,
 }
 
 /// Makes a tree fit the kind, and says what is odd about it.
@@ -56,13 +58,7 @@ pub(crate) fn fit(
     twice: &Twice,
 ) -> Result<Vec<String>, Status> {
     let mut unknown = Vec::new();
-    let version = definition.names.version;
-    definition.conform(object, &mut unknown).map_err(|error| {
-        let kind = definition.names.kind;
-        Status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {kind}: {error}"
-        ))
-    })?;
+    definition.conform(object, &mut unknown).map_err(|error| misfit(definition, &error))?;
     // An unknown field may be there twice: nobody looks.
     let is_told = |odd: &&Odd| match odd {
         Odd::Unknown(_) => true,
@@ -79,9 +75,11 @@ pub(crate) fn fit(
         }
         _ => twice.lines.clone(),
     };
-    let untold = unknown.iter().filter(|_| !all_told);
+    let untold = unknown.iter().filter(|_| !all_told && twice.at.is_none());
+    let at = twice.at.map(|at| format!("cbor: found unknown field at map element index {at}"));
     let odd: Vec<String> = lines
         .into_iter()
+        .chain(at)
         .chain(untold.map(|path| format!("unknown field {path:?}")))
         .chain(twice.odd.iter().filter(is_told).map(ToString::to_string))
         .collect();
@@ -104,6 +102,7 @@ pub(crate) fn fit(
 fn parse(
     definition: &Definition,
     headers: &HeaderMap,
+    query: &Query,
     body: &[u8],
 ) -> Result<(Value, Twice), Status> {
     let names = &definition.names;
@@ -130,7 +129,18 @@ fn parse(
             object
         }
         "application/vnd.kubernetes.protobuf" => from_message(definition, body)?,
-        _ => return Err(unsupported()),
+        "application/cbor" if query.cbor => {
+            let read = cbor::read(shape_of(definition), body).map_err(|error| match error {
+                cbor::Error::Misfit(why) => misfit(definition, &why),
+                other => {
+                    let why = format!("unable to determine group/version/kind: {other}");
+                    unrecognized(names.kind, &why, body)
+                }
+            })?;
+            twice.at = read.unknown;
+            read.tree
+        }
+        _ => return Err(unsupported(query)),
     };
     let mut object = if object.is_null() { Value::object() } else { object };
     if let Some(what) = other_than_object(&object) {
@@ -158,9 +168,12 @@ fn parse(
         let (version, kind) = (named.api_version().is_empty(), named.kind().is_empty());
         if definition.custom.is_some() && (version || kind) {
             let missing = if kind { "Kind" } else { "apiVersion" };
-            let body = String::from_utf8_lossy(body);
-            let why = format!("Object '{missing}' is missing in '{body}'");
-            return Err(unrecognized(names.kind, &why, body.as_bytes()));
+            let text = match body.starts_with(cbor::MAGIC) {
+                true => String::from_utf8_lossy(&object::to_json(&object)).into_owned(),
+                false => String::from_utf8_lossy(body).into_owned(),
+            };
+            let why = format!("Object '{missing}' is missing in '{text}'");
+            return Err(unrecognized(names.kind, &why, body));
         }
         if version {
             object["apiVersion"] = names.api_version().into();
@@ -188,12 +201,8 @@ fn from_message(definition: &Definition, body: &[u8]) -> Result<Value, Status> {
         };
         unrecognized(names.kind, why, body)
     })?;
-    let message = protobuf::decode(&definition.shape, opened.message).map_err(|_| {
-        let (kind, version) = (names.kind, names.version);
-        Status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {kind}: unexpected EOF"
-        ))
-    })?;
+    let message = protobuf::decode(&definition.shape, opened.message)
+        .map_err(|_| misfit(definition, "unexpected EOF"))?;
     let named = Object::from(message).with_api_version(opened.api_version);
     Ok(named.with_kind(opened.kind).into())
 }
@@ -234,6 +243,13 @@ pub(crate) fn other_than_object(tree: &Value) -> Option<&'static str> {
     }
 }
 
+fn misfit(definition: &Definition, why: &str) -> Status {
+    let (kind, version) = (definition.names.kind, definition.names.version);
+    Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+    ))
+}
+
 fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Status {
     let shown = summary(body);
     Status::bad_request(format!(
@@ -263,21 +279,23 @@ fn summary(body: &[u8]) -> String {
     if more { text + " ..." } else { text }
 }
 
-pub(crate) fn unsupported() -> Status {
-    Status::failure(
-        415,
-        "UnsupportedMediaType",
-        "the body of the request was in an unknown format - accepted media types include: \
-         application/json, application/yaml, application/vnd.kubernetes.protobuf",
-    )
+pub(crate) fn unsupported(query: &Query) -> Status {
+    let accepted = accepted(query);
+    let said = format!(
+        "the body of the request was in an unknown format - accepted media types include: {accepted}"
+    );
+    Status::failure(415, "UnsupportedMediaType", said)
 }
 
 /// The same, for patches.
-pub(crate) fn unsupported_patch(definition: &Definition) -> Status {
+pub(crate) fn unsupported_patch(definition: &Definition, query: &Query) -> Status {
     if definition.custom.is_some() {
-        let said = "the body of the request was in an unknown format - accepted media types \
-                    include: application/json-patch+json, application/merge-patch+json, \
-                    application/apply-patch+yaml";
+        let cbor = if query.cbor { ", application/apply-patch+cbor" } else { "" };
+        let said = format!(
+            "the body of the request was in an unknown format - accepted media types include: \
+             application/json-patch+json, application/merge-patch+json, \
+             application/apply-patch+yaml{cbor}"
+        );
         return Status::failure(415, "UnsupportedMediaType", said);
     }
     Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")

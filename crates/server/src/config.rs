@@ -59,6 +59,8 @@ pub struct Config {
     pub advertise: String,
     pub edge: Edge,
     pub shutdown: Shutdown,
+    /// Whether CBOR is spoken, and custom objects are stored in it.
+    pub cbor: bool,
 }
 
 impl Default for Config {
@@ -71,6 +73,7 @@ impl Default for Config {
             advertise: String::new(),
             edge: Edge::default(),
             shutdown: Shutdown::default(),
+            cbor: false,
         }
     }
 }

@@ -9,29 +9,42 @@ use http::{
 use object::Value;
 
 use crate::{
-    RemoteGroup, Reply, Served, Server,
+    Query, RemoteGroup, Reply, Served, Server, cbor,
     kinds::stored_in,
+    negotiate::{Form, Format, negotiate_failure},
     object_reply,
+    respond::text_as,
     tagged::{tag, tagged},
 };
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const AGGREGATED_CBOR: &str =
+    "application/cbor;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-pub(crate) fn answer(server: &Server, path: &str, headers: &HeaderMap) -> Option<Reply> {
+pub(crate) fn answer(
+    server: &Server,
+    path: &str,
+    headers: &HeaderMap,
+    query: &Query,
+) -> Option<Reply> {
+    let form = negotiate_failure(headers, query);
+    let answered = |object: &Value| match form.format {
+        Format::Yaml | Format::Cbor => text_as(200, object, form),
+        _ => object_reply(200, object),
+    };
+    let kept = |document: &Value| kept(headers, form, document);
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let kinds = server.registry.kinds().all();
     let others = server.aggregate.as_ref().map(|others| others.groups()).unwrap_or_default();
     let aggregated = wants_aggregated(headers);
     match &*parts {
-        ["api"] if aggregated => Some(kept(headers, &document(&kinds, &[], str::is_empty))),
-        ["apis"] if aggregated => {
-            Some(kept(headers, &document(&kinds, &others, |group| !group.is_empty())))
-        }
-        ["api"] => Some(object_reply(200, &versions(server))),
-        ["apis"] => Some(object_reply(200, &groups(&kinds, &others))),
-        ["apis", name] => group(&kinds, &others, name).map(|group| object_reply(200, &group)),
-        ["api", version] => resources(&kinds, "", version),
-        ["apis", group, version] => resources(&kinds, group, version),
+        ["api"] if aggregated => Some(kept(&document(&kinds, &[], str::is_empty))),
+        ["apis"] if aggregated => Some(kept(&document(&kinds, &others, |group| !group.is_empty()))),
+        ["api"] => Some(answered(&versions(server))),
+        ["apis"] => Some(answered(&groups(&kinds, &others))),
+        ["apis", name] => group(&kinds, &others, name).as_ref().map(answered),
+        ["api", version] => resources(&kinds, "", version).as_ref().map(answered),
+        ["apis", group, version] => resources(&kinds, group, version).as_ref().map(answered),
         _ => None,
     }
 }
@@ -116,7 +129,7 @@ fn group(kinds: &[Served], others: &[RemoteGroup], name: &str) -> Option<Value> 
     Some(group)
 }
 
-fn resources(kinds: &[Served], group: &str, version: &str) -> Option<Reply> {
+fn resources(kinds: &[Served], group: &str, version: &str) -> Option<Value> {
     let mut found = Vec::new();
     for served in kinds {
         let definition = &served.definition;
@@ -168,7 +181,7 @@ fn resources(kinds: &[Served], group: &str, version: &str) -> Option<Reply> {
         if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     list["groupVersion"] = api_version.into();
     list["resources"] = found.into_iter().map(|(_, entry)| entry).collect();
-    Some(object_reply(200, &list))
+    Some(list)
 }
 
 /// The group of a subresource's kind, where it is not the resource's own.
@@ -225,9 +238,13 @@ fn document(kinds: &[Served], others: &[RemoteGroup], is: impl Fn(&str) -> bool)
 }
 
 /// A document that clients may keep.
-fn kept(headers: &HeaderMap, document: &Value) -> Reply {
-    let bytes = Bytes::from(object::to_json(document));
-    let mut reply = tagged(headers, AGGREGATED, &tag(&bytes), &bytes);
+fn kept(headers: &HeaderMap, form: Form, document: &Value) -> Reply {
+    let (media_type, bytes) = match form.format {
+        Format::Cbor => (AGGREGATED_CBOR, cbor::sealed(None, document)),
+        _ => (AGGREGATED, object::to_json(document)),
+    };
+    let bytes = Bytes::from(bytes);
+    let mut reply = tagged(headers, media_type, &tag(&bytes), &bytes);
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
     reply
 }

@@ -33,7 +33,7 @@ pub(crate) struct Refused {
 
 /// request info → authenticate → impersonate → take a seat → authorize
 pub(crate) async fn pass(server: &Server, head: &Parts, peer: &Peer) -> Result<Passed, Refused> {
-    let query = Query::parse(head.uri.query().unwrap_or_default());
+    let query = Query::to(&server.config, head.uri.query().unwrap_or_default());
     let info = RequestInfo::of(&head.method, head.uri.path(), &query);
     let unknown = |status| Refused { status, who: None };
     let began = Instant::now();

@@ -12,7 +12,7 @@ use object::{Key, Object, Status, Subject, Text, Value, View, from_json, to_json
 use schema::{Definition, protobuf};
 use store::{Engine, Error, Mirror, Resident, Resource, Topic};
 
-use crate::Transform;
+use crate::{Transform, cbor};
 
 /// A kind in one of its versions, and its objects.
 #[derive(Clone, Debug)]
@@ -268,7 +268,10 @@ pub(crate) fn path(prefix: &str, namespace: &str, name: &str) -> Text {
 }
 
 /// The stored bytes of an object.
-pub(crate) fn to_bytes(hub: &Definition, object: &Value) -> Bytes {
+pub(crate) fn to_bytes(hub: &Definition, object: &Value, cbor: bool) -> Bytes {
+    if cbor && hub.custom.is_some() {
+        return cbor::sealed(None, object).into();
+    }
     if hub.storage.json {
         return to_json(object).into();
     }
@@ -280,6 +283,8 @@ fn from_bytes(hub: &Definition, bytes: &[u8]) -> Option<Value> {
     let mut object = if bytes.starts_with(protobuf::MAGIC) {
         let opened = protobuf::open(bytes).ok()?;
         protobuf::decode(&hub.shape, opened.message).ok()?
+    } else if bytes.starts_with(cbor::MAGIC) {
+        cbor::read(None, bytes).ok()?.tree
     } else {
         let mut object = from_json(bytes).ok()?;
         if object.get("apiVersion").as_str() != Some(&hub.names.api_version()) {

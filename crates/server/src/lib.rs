@@ -12,6 +12,7 @@ mod audit;
 mod auth;
 mod bell;
 mod body;
+mod cbor;
 mod claim;
 mod codec;
 mod compress;

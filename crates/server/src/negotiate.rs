@@ -14,6 +14,7 @@ pub(crate) enum Format {
     Json,
     Yaml,
     Protobuf,
+    Cbor,
 }
 
 /// What the objects are made into.
@@ -64,7 +65,14 @@ impl Form {
             Format::Json => "application/json",
             Format::Yaml => "application/yaml",
             Format::Protobuf => "application/vnd.kubernetes.protobuf",
+            Format::Cbor => "application/cbor",
         }
+    }
+
+    /// Whether the bytes of an object are the same for all who ask for this form, and so
+    /// are kept for the next one.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self.format, Format::Json | Format::Protobuf) && !self.pretty
     }
 
     /// The same, or the next best where the kind has no such form: custom objects are text.
@@ -84,21 +92,21 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Res
         return Ok(Form { pretty, ..Form::JSON });
     }
     let watches = matches!(offer, Offer::Watch | Offer::List);
-    if !clauses.iter().any(|clause| format(clause.split(';').next().unwrap_or_default()).is_some())
-    {
-        let streams = if watches {
-            ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-        } else {
-            ""
+    let format = |clause: &&str| format(clause.split(';').next().unwrap_or_default(), query);
+    let accepted = accepted(query);
+    if !clauses.iter().any(|clause| format(clause).is_some()) {
+        let streams = match (watches, query.cbor) {
+            (true, true) => format!("{STREAMS}, application/cbor-seq"),
+            (true, false) => STREAMS.to_owned(),
+            (false, _) => String::new(),
         };
-        let said =
-            format!("406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}{streams}");
+        let said = format!("406: Not Acceptable\n\nAvailable representations: {accepted}{streams}");
         let status = Status::failure(406, "NotAcceptable", said);
         return Err(status.with_details(StatusDetails::new()));
     }
-    let found = clauses.iter().find_map(|clause| form(clause, offer != Offer::Part));
+    let found = clauses.iter().find_map(|clause| form(clause, query, offer != Offer::Part));
     let form = found.ok_or_else(|| {
-        not_acceptable(format!("only the following media types are accepted: {MEDIA_TYPES}"))
+        not_acceptable(format!("only the following media types are accepted: {accepted}"))
     })?;
     let include = if form.into == As::Table { include(query)? } else { Include::Metadata };
     Ok(Form { include, pretty: pretty || form.pretty, ..form })
@@ -108,7 +116,7 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Res
 pub(crate) fn negotiate_failure(headers: &HeaderMap, query: &Query) -> Form {
     let format = clauses(headers)
         .iter()
-        .find_map(|clause| format(clause.split(';').next().unwrap_or_default()))
+        .find_map(|clause| format(clause.split(';').next().unwrap_or_default(), query))
         .unwrap_or(Format::Json);
     Form { format, pretty: pretty(headers, query), ..Form::JSON }
 }
@@ -117,7 +125,14 @@ pub(crate) fn not_acceptable(message: String) -> Status {
     Status::failure(406, "NotAcceptable", message)
 }
 
-const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// The forms that objects are sent and taken in.
+pub(crate) fn accepted(query: &Query) -> String {
+    let cbor = if query.cbor { ", application/cbor" } else { "" };
+    format!("application/json, application/yaml, application/vnd.kubernetes.protobuf{cbor}")
+}
+
+const STREAMS: &str =
+    ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 /// What the client accepts, the best first.
 fn clauses(headers: &HeaderMap) -> Vec<&str> {
@@ -163,18 +178,19 @@ fn quality(clause: &str) -> u32 {
     thousandths
 }
 
-fn format(media_type: &str) -> Option<Format> {
+fn format(media_type: &str, query: &Query) -> Option<Format> {
     match media_type.trim() {
         "application/json" | "*/*" => Some(Format::Json),
         "application/yaml" => Some(Format::Yaml),
         "application/vnd.kubernetes.protobuf" => Some(Format::Protobuf),
+        "application/cbor" if query.cbor => Some(Format::Cbor),
         _ => None,
     }
 }
 
-fn form(clause: &str, makes: bool) -> Option<Form> {
+fn form(clause: &str, query: &Query, makes: bool) -> Option<Form> {
     let mut parts = clause.split(';').map(str::trim);
-    let mut form = Form { format: format(parts.next()?)?, ..Form::JSON };
+    let mut form = Form { format: format(parts.next()?, query)?, ..Form::JSON };
     let (mut into, mut group, mut version) = ("", "", "");
     for part in parts {
         match part.split_once('=') {
@@ -192,7 +208,9 @@ fn form(clause: &str, makes: bool) -> Option<Form> {
         _ => return None,
     };
     match into {
-        "Table" if makes && form.format != Format::Protobuf => form.into = As::Table,
+        "Table" if makes && matches!(form.format, Format::Json | Format::Yaml) => {
+            form.into = As::Table;
+        }
         "PartialObjectMetadata" | "PartialObjectMetadataList" => form.into = As::Metadata,
         _ => return None,
     }

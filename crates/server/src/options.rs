@@ -8,6 +8,7 @@ use schema::{ErrorType, Errors, Path};
 use crate::{
     Call, Delete, Query, Request, Server,
     body::read,
+    cbor,
     codec::{media_type, other_than_object, replaced},
     registry::revision,
 };
@@ -66,7 +67,7 @@ pub(crate) async fn delete(
 ) -> Result<Delete, Status> {
     let Request { head, body, query, .. } = request;
     let bytes = read(body, server.config.limits.body).await?;
-    let mut given = options(media_type(&head.headers), &bytes)?;
+    let mut given = options(media_type(&head.headers), query.cbor, &bytes)?;
     let kind = given.get("kind").as_str().unwrap_or_default();
     if !matches!(kind, "" | "DeleteOptions") {
         let version = given.get("apiVersion").as_str().unwrap_or_default();
@@ -102,7 +103,7 @@ pub(crate) async fn delete(
     })
 }
 
-fn options(media_type: &str, bytes: &[u8]) -> Result<Value, Status> {
+fn options(media_type: &str, cbor: bool, bytes: &[u8]) -> Result<Value, Status> {
     let malformed = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
     match media_type {
         _ if bytes.is_empty() => Ok(Value::object()),
@@ -110,6 +111,11 @@ fn options(media_type: &str, bytes: &[u8]) -> Result<Value, Status> {
             let opened = schema::protobuf::open(bytes).map_err(|error| malformed(&error))?;
             let shape = <DeleteOptions as object::Lens>::SHAPE;
             schema::protobuf::decode(shape, opened.message).map_err(|error| malformed(&error))
+        }
+        "application/cbor" if cbor => {
+            let shape = <DeleteOptions as object::Lens>::SHAPE;
+            let read = cbor::read(Some(shape), bytes).map_err(|error| malformed(&error))?;
+            Ok(read.tree)
         }
         "application/yaml" => {
             let text = std::str::from_utf8(bytes).map_err(|error| malformed(&error))?;

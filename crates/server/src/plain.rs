@@ -29,7 +29,7 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
     if let Some(reply) = health::answer(&server.checks, &path, &request.query, &server.metrics) {
         return Ok(reply);
     }
-    if let Some(reply) = discovery::answer(server, &path, &request.head.headers) {
+    if let Some(reply) = discovery::answer(server, &path, &request.head.headers, &request.query) {
         let parts = path.split('/').filter(|part| !part.is_empty()).count();
         let versioned = parts == if first == "api" { 2 } else { 3 };
         return if versioned && !reads { Err(no_method()) } else { Ok(reply) };

@@ -4,9 +4,13 @@ use std::num::IntErrorKind;
 
 use object::{Status, Text};
 
+use crate::Config;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pairs: Vec<(Text, Text)>,
+    /// Whether the server that is asked speaks CBOR.
+    pub(crate) cbor: bool,
 }
 
 impl Query {
@@ -16,7 +20,12 @@ impl Query {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(name), decoded(value))
         });
-        Self { pairs: pairs.collect() }
+        Self { pairs: pairs.collect(), cbor: false }
+    }
+
+    /// The same, to a server that may speak CBOR.
+    pub(crate) fn to(server: &Config, query: &str) -> Self {
+        Self { cbor: server.cbor, ..Self::parse(query) }
     }
 
     /// The first value of that name.

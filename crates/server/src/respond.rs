@@ -15,6 +15,7 @@ use store::Version;
 use crate::{
     Body, List, Query, Reply, Served,
     body::full,
+    cbor,
     encodings::{Encodings, write_kind},
     listing::listing,
     negotiate::{As, Form, Format, Offer, negotiate, negotiate_failure, not_acceptable},
@@ -70,6 +71,11 @@ pub fn reply_as(
         }
         As::Metadata => partial_reply(code, object, form),
     })
+}
+
+/// One object of any form, as the text that was asked for.
+pub(crate) fn text_as(code: u16, object: &Value, form: Form) -> Reply {
+    raw(code, form.media_type(), text(object, form))
 }
 
 /// One object of any form, as JSON.
@@ -183,7 +189,7 @@ pub(crate) fn stored(
     form: Form,
     now: i64,
 ) -> Result<Reply, Status> {
-    if form.into != As::Object || form.pretty || form.format == Format::Yaml {
+    if form.into != As::Object || !form.is_shared() {
         return one(served, 200, version, form, now);
     }
     let bytes = encodings.one(served, form.format, version.revision, version);
@@ -213,15 +219,22 @@ fn go_name(served: &Served) -> String {
 pub(crate) fn encoded(definition: &Definition, code: u16, object: &Value, form: Form) -> Reply {
     let body = match form.format {
         Format::Protobuf => sealed(definition, object),
+        Format::Cbor => cbor::sealed(shape_of(definition), object),
         _ => text(object, form),
     };
     raw(code, form.media_type(), body)
+}
+
+/// What tells the texts that are bytes; of custom objects nothing does.
+pub(crate) fn shape_of(definition: &Definition) -> Option<&object::Struct> {
+    definition.custom.is_none().then_some(&*definition.shape)
 }
 
 /// The object as YAML, or as JSON in one line or in many.
 fn text(object: &Value, form: Form) -> Vec<u8> {
     match form.format {
         Format::Yaml => to_yaml(object).into_bytes(),
+        Format::Cbor => cbor::sealed(None, object),
         _ if form.pretty => to_json_pretty(object),
         _ => line(object),
     }
@@ -291,7 +304,13 @@ pub(crate) fn many(
                 text(&object, form)
             }
         }
-        (As::Object, format) if !form.pretty && format != Format::Yaml => {
+        (As::Object, Format::Cbor) => {
+            let items: Vec<_> = list.items.iter().map(|version| bare(served, version)).collect();
+            let (kind, definition) = (served.definition.list_kind(), &served.definition);
+            let names = (&*definition.names.api_version(), &*kind);
+            cbor::list(shape_of(definition), names, &head, &items)
+        }
+        (As::Object, format) if form.is_shared() => {
             let body = listing(encodings, served, format, &head, list.items);
             return Ok(streaming(form.media_type(), body));
         }

@@ -10,6 +10,7 @@ use store::Version;
 use crate::{
     Attributes, Call, Deleted, Reply, Request, Served, Server, aggregate,
     body::read,
+    cbor,
     codec::{
         Decoded, Validation, decode_body, media_type, replaced, unsupported_patch, validation,
     },
@@ -299,20 +300,13 @@ async fn patch(
     let bytes = read(body, server.config.limits.body).await?;
     let namespace = if served.definition.is_namespaced() { &*info.namespace } else { "" };
     let key = (namespace, &*info.name);
-    if media_type == "application/apply-patch+yaml" {
+    let in_cbor = media_type == "application/apply-patch+cbor" && query.cbor;
+    if in_cbor || media_type == "application/apply-patch+yaml" {
         let force = query.flag("force");
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
-        let (applied, twice) = object::yaml::from_yaml_noting(text)
-            .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
-        if applied.is_null() {
-            return Err(Status::bad_request("invalid object type: /, Kind="));
-        } else if !applied.is_object() {
-            return Err(Status::bad_request(format!(
-                "error decoding patch: error unmarshaling JSON: while decoding JSON: {}",
-                schema::patch::not_an_object(&applied)
-            )));
-        }
+        let (applied, twice) = match in_cbor {
+            true => (applied_cbor(&bytes)?, Vec::new()),
+            false => applied_yaml(&bytes)?,
+        };
         if query.get("fieldManager").unwrap_or_default().is_empty() {
             let mut errs = Errors::default();
             errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
@@ -333,9 +327,10 @@ async fn patch(
         }
         return server.registry.apply(call, served, key, &info.subresource, applied).await;
     }
-    let ty = PatchType::of(&media_type).ok_or_else(|| unsupported_patch(&served.definition))?;
+    let ty = PatchType::of(&media_type);
+    let ty = ty.ok_or_else(|| unsupported_patch(&served.definition, &query))?;
     if ty == PatchType::Strategic && served.definition.custom.is_some() {
-        return Err(unsupported_patch(&served.definition));
+        return Err(unsupported_patch(&served.definition, &query));
     }
     if query.get("force").is_some() {
         let mut errs = Errors::default();
@@ -353,4 +348,38 @@ async fn patch(
     let patch = Patch { ty, patch: &patch, twice: &twice, query: &query };
     let made = server.registry.patch(call, served, key, &info.subresource, patch).await?;
     Ok((200, made))
+}
+
+/// What is applied, and what of it is there twice.
+fn applied_yaml(bytes: &[u8]) -> Result<(Value, Vec<String>), Status> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
+    let (applied, twice) = object::yaml::from_yaml_noting(text)
+        .map_err(|error| Status::bad_request(format!("error encoding patch: {error}")))?;
+    if applied.is_null() {
+        return Err(Status::bad_request("invalid object type: /, Kind="));
+    } else if !applied.is_object() {
+        return Err(Status::bad_request(format!(
+            "error decoding patch: error unmarshaling JSON: while decoding JSON: {}",
+            schema::patch::not_an_object(&applied)
+        )));
+    }
+    Ok((applied, twice))
+}
+
+/// The same in CBOR, where nothing may be there twice.
+fn applied_cbor(bytes: &[u8]) -> Result<Value, Status> {
+    let read = cbor::read(None, bytes).map_err(|error| {
+        let why = match error {
+            cbor::Error::NoMap(ty) => format!(
+                "cbor: cannot unmarshal {ty} into Go value of type map[string]interface {{}}"
+            ),
+            other => other.to_string(),
+        };
+        Status::bad_request(format!("error decoding patch: {why}"))
+    })?;
+    match read.tree {
+        Value::Null => Err(Status::bad_request("invalid object type: /, Kind=")),
+        applied => Ok(applied),
+    }
 }

@@ -291,7 +291,11 @@ impl Server {
         let began = Instant::now();
         let id = crate::registry::uid();
         let verb = match media_type(&head.headers) {
-            "application/apply-patch+yaml" if head.method == Method::PATCH => "APPLY",
+            "application/apply-patch+yaml" | "application/apply-patch+cbor"
+                if head.method == Method::PATCH =>
+            {
+                "APPLY"
+            }
             _ => method_verb(head.method.as_str()),
         };
         let labels;
@@ -302,7 +306,7 @@ impl Server {
                 labels = Labels::of(&info, verb, false, false);
                 let trail =
                     who.and_then(|(user, info)| self.trail(&id, &user, &info, &head, &peer));
-                let query = Query::parse(head.uri.query().unwrap_or_default());
+                let query = Query::to(&self.config, head.uri.query().unwrap_or_default());
                 let reply = status_as(&status, negotiate_failure(&head.headers, &query));
                 self.told(trail, reply, false).await
             }

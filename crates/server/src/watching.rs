@@ -21,10 +21,11 @@ use tokio::time::Instant;
 use crate::{
     Body, Notice, Reply, Watch,
     bell::{Alarm, Bell},
+    cbor,
     encodings::{Encodings, write_kind},
     metrics::Watched,
     negotiate::{As, Form, Format},
-    respond::{partial, sealed, sealed_partial, sealed_status, shown, streaming},
+    respond::{partial, sealed, sealed_partial, sealed_status, shape_of, shown, streaming},
     table,
 };
 
@@ -74,6 +75,7 @@ pub(crate) fn reply(watch: Watch, terms: Terms) -> Reply {
     let ends = Instant::now() + timeout;
     let media_type = match form.format {
         Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        Format::Cbor => "application/cbor-seq",
         _ => "application/json",
     };
     let mut watching = Watching {
@@ -144,7 +146,7 @@ impl Watching {
         out: &mut Vec<u8>,
     ) {
         let served = self.watch.served();
-        if self.form.format == Format::Yaml {
+        if matches!(self.form.format, Format::Yaml | Format::Cbor) {
             return self.put(event, &shown(served, revision, &version.object), out);
         }
         let bytes = self.encodings.one(served, self.form.format, revision, version);
@@ -184,6 +186,15 @@ impl Watching {
                 _ => sealed_partial(object, self.form),
             };
             return frame(event, &sealed, out);
+        }
+        if self.form.format == Format::Cbor {
+            let shape = match (event, self.form.into) {
+                (event, As::Object) if event != "ERROR" => {
+                    shape_of(&self.watch.served().definition)
+                }
+                _ => None,
+            };
+            return cbor::event(event, &cbor::sealed(shape, object), out);
         }
         let mut line = Value::object();
         line["type"] = event.into();

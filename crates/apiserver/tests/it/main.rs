@@ -5,6 +5,7 @@ mod aggregation;
 mod allocation;
 mod audit;
 mod backend;
+mod cbor;
 mod connection_flags;
 mod connections;
 mod crds;

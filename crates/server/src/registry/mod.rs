@@ -59,6 +59,7 @@ pub struct Registry {
     converter: OnceLock<Arc<dyn Convert>>,
     claims: OnceLock<Arc<dyn Claim>>,
     siblings: siblings::Siblings,
+    cbor: OnceLock<()>,
 }
 
 /// Who asks, on whose behalf, and how seriously.
@@ -115,6 +116,7 @@ impl Registry {
             converter: OnceLock::new(),
             claims: OnceLock::new(),
             siblings: siblings::Siblings::default(),
+            cbor: OnceLock::new(),
         }))
     }
 
@@ -137,6 +139,11 @@ impl Registry {
     /// Says who has what writes take for their objects; once.
     pub fn claim_with(&self, claims: Arc<dyn Claim>) {
         assert!(self.claims.set(claims).is_ok(), "claims are set up once");
+    }
+
+    /// From now on custom objects are stored as CBOR. They are read in either form.
+    pub fn store_cbor(&self) {
+        self.cbor.get_or_init(|| ());
     }
 
     pub fn kinds(&self) -> &Kinds {
@@ -207,7 +214,8 @@ impl Registry {
     }
 
     fn to_bytes(&self, served: &Served, key: &str, object: &Value) -> Result<Bytes, Status> {
-        self.transform.to_storage(key, crate::kinds::to_bytes(&served.hub, object))
+        let cbor = self.cbor.get().is_some();
+        self.transform.to_storage(key, crate::kinds::to_bytes(&served.hub, object, cbor))
     }
 }
 

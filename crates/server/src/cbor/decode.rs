@@ -1,0 +1,414 @@
+//! From bytes to trees. First the whole is looked through without keeping anything, so
+//! that nothing is built of what does not even hold together.
+
+use std::{collections::HashSet, fmt, str};
+
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use object::{Struct, Text, Time, Type, Value};
+
+use super::{later, major};
+use crate::codec::hex;
+
+/// How deep items may nest, as in JSON.
+const DEPTH: usize = 500;
+
+/// What is wrong with a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Error {
+    /// Not even its kind can be told.
+    Unreadable(String),
+    /// It is no object, but this.
+    NoMap(&'static str),
+    /// Something within is not what it can be.
+    Misfit(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(why) | Self::Misfit(why) => f.write_str(why),
+            Self::NoMap(ty) => {
+                write!(f, "cbor: cannot unmarshal {ty} into Go value of type v1.TypeMeta")?;
+                let how = " (cannot decode CBOR array to struct without toarray option)";
+                f.write_str(if *ty == "array" { how } else { "" })
+            }
+        }
+    }
+}
+
+/// A document that has been read.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub(crate) tree: Value,
+    /// The place, within its map, of the first name that the shape does not have.
+    pub(crate) unknown: Option<usize>,
+}
+
+/// Reads a document. The shape tells which texts are bytes, and which names are known.
+pub(crate) fn read(shape: Option<&Struct>, bytes: &[u8]) -> Result<Read, Error> {
+    if bytes.is_empty() {
+        return Err(Error::Unreadable("EOF".to_owned()));
+    }
+    let mut scan = Reader { bytes, at: 0, unknown: None };
+    scan.skip(0).map_err(Error::Unreadable)?;
+    if scan.at < bytes.len() {
+        let (more, at) = (bytes.len() - scan.at, scan.at);
+        let why = format!("cbor: {more} bytes of extraneous data starting at index {at}");
+        return Err(Error::Unreadable(why));
+    }
+    let mut reader = Reader { bytes, at: 0, unknown: None };
+    reader.top(shape).map(|tree| Read { tree, unknown: reader.unknown })
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    unknown: Option<usize>,
+}
+
+/// The beginning of an item. A number of `None` means that its end is marked.
+struct Head {
+    major: u8,
+    info: u8,
+    n: Option<u64>,
+}
+
+/// Where an item stands, and what is expected there.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Any,
+    /// The fields of an object.
+    Fields(&'a Struct),
+    Of(&'a Type),
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], String> {
+        let end = self.at.checked_add(n).filter(|end| *end <= self.bytes.len());
+        let end = end.ok_or("unexpected EOF")?;
+        let taken = &self.bytes[self.at..end];
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn head(&mut self) -> Result<Head, String> {
+        let first = self.take(1)?[0];
+        let (major, info) = (first >> 5, first & 31);
+        let n = match info {
+            0..=23 => Some(info.into()),
+            24..=27 => {
+                let bytes = self.take(1 << (info - 24))?;
+                Some(bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
+            }
+            31 if matches!(major, major::BYTES..=major::MAP | major::SIMPLE) => None,
+            _ => {
+                let ty = name(major);
+                return Err(format!("cbor: invalid additional information {info} for type {ty}"));
+            }
+        };
+        Ok(Head { major, info, n })
+    }
+
+    /// Whether the end of an item without a number comes next; then it is passed.
+    fn ends(&mut self) -> Result<bool, String> {
+        let ends = self.bytes.get(self.at).ok_or("unexpected EOF")? == &0xff;
+        self.at += usize::from(ends);
+        Ok(ends)
+    }
+
+    /// Passes an item, if it is one.
+    fn skip(&mut self, depth: usize) -> Result<(), String> {
+        let Head { major, info, n } = self.head()?;
+        let nests = matches!(major, major::ARRAY | major::MAP | major::TAG);
+        if nests && depth == DEPTH {
+            return Err(format!("cbor: exceeded max nested level {DEPTH}"));
+        }
+        match (major, n) {
+            (major::BYTES | major::TEXT, Some(n)) => self.take(fitting(n)?).map(drop),
+            (major::BYTES | major::TEXT, None) => {
+                while !self.ends()? {
+                    let chunk = self.head()?;
+                    let n = chunk.n.filter(|_| chunk.major == major).ok_or_else(|| {
+                        format!(
+                            "cbor: wrong element type {} for indefinite-length {}",
+                            name(chunk.major),
+                            name(major)
+                        )
+                    })?;
+                    self.take(fitting(n)?)?;
+                }
+                Ok(())
+            }
+            (major::ARRAY | major::MAP, Some(n)) => {
+                let each = if major == major::MAP { 2 } else { 1 };
+                if n > (self.bytes.len() - self.at) as u64 {
+                    return Err("unexpected EOF".to_owned()); // each takes a byte at least
+                }
+                (0..n * each).try_for_each(|_| self.skip(depth + 1))
+            }
+            (major::ARRAY | major::MAP, None) => {
+                let mut count = 0;
+                while !self.ends()? {
+                    self.skip(depth + 1)?;
+                    count += 1;
+                }
+                match major == major::MAP && count % 2 == 1 {
+                    true => Err("cbor: unexpected \"break\" code".to_owned()),
+                    false => Ok(()),
+                }
+            }
+            (major::TAG, Some(2 | 3)) => Err(unaccepted(major::TAG, "bignum")),
+            (major::TAG, _) => self.skip(depth + 1),
+            (major::SIMPLE, None) => Err("cbor: unexpected \"break\" code".to_owned()),
+            (major::SIMPLE, Some(n)) if info >= 25 => match number(info, n) {
+                n if n.is_nan() => Err(unaccepted(major::SIMPLE, "floating-point NaN")),
+                n if n.is_infinite() => Err(unaccepted(major::SIMPLE, "floating-point infinity")),
+                _ => Ok(()),
+            },
+            (major::SIMPLE, Some(n)) if info == 24 && n < 32 => {
+                Err(format!("cbor: invalid simple value {n} for type primitives"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The document itself, of which the kind is looked for first.
+    fn top(&mut self, shape: Option<&Struct>) -> Result<Value, Error> {
+        let head = loop {
+            let head = self.head().map_err(Error::Unreadable)?;
+            if head.major != major::TAG {
+                break head;
+            }
+        };
+        if (head.major, head.n) == (major::SIMPLE, Some(22)) {
+            return Ok(Value::Null);
+        } else if head.major != major::MAP {
+            return Err(Error::NoMap(name(head.major)));
+        }
+        let place = shape.map_or(Place::Any, Place::Fields);
+        let before = self.at;
+        let read = self.map(head.n, place);
+        read.map_err(|why| {
+            // Of what is wrong only a name of its own that is there twice keeps it from being known.
+            self.at = before;
+            match self.twice(head.n) {
+                Some(why) => Error::Unreadable(why),
+                None => Error::Misfit(why),
+            }
+        })
+    }
+
+    /// What is said if a name is there twice in the map itself.
+    fn twice(&mut self, n: Option<u64>) -> Option<String> {
+        let mut seen = HashSet::new();
+        while self.more(n, seen.len()).ok()? {
+            let key = self.key().ok()?;
+            if seen.contains(&key) {
+                return Some(duplicate(&key, seen.len()));
+            }
+            seen.insert(key);
+            self.skip(0).ok()?;
+        }
+        None
+    }
+
+    fn more(&mut self, n: Option<u64>, done: usize) -> Result<bool, String> {
+        match n {
+            Some(n) => Ok((done as u64) < n),
+            None => self.ends().map(|ends| !ends),
+        }
+    }
+
+    fn item(&mut self, place: Place<'_>) -> Result<Value, String> {
+        let Head { major, info, n } = self.head()?;
+        Ok(match (major, n) {
+            (major::UNSIGNED, Some(n)) => match i64::try_from(n) {
+                Ok(n) => Value::Int(n),
+                Err(_) if matches!(place, Place::Of(Type::UInt64)) => Value::UInt(n),
+                Err(_) => return Err(overflow("positive", n.into())),
+            },
+            (major::NEGATIVE, Some(n)) => match i64::try_from(n) {
+                Ok(n) => Value::Int(!n),
+                Err(_) => return Err(overflow("negative", -1 - i128::from(n))),
+            },
+            (major::BYTES | major::TEXT, n) => utf8(self.string(n)?)?.into(),
+            (major::ARRAY, n) => {
+                let place = match place {
+                    Place::Of(Type::List(ty)) => Place::Of(ty),
+                    _ => Place::Any,
+                };
+                let mut items = Vec::new();
+                while self.more(n, items.len())? {
+                    items.push(self.item(place)?);
+                }
+                items.into_iter().collect()
+            }
+            (major::MAP, n) => {
+                let place = match place {
+                    Place::Of(Type::Object(shape) | Type::Either(shape, _)) => Place::Fields(shape),
+                    place => place,
+                };
+                return self.map(n, place);
+            }
+            (major::TAG, Some(tag @ later::BASE64_URL..=later::HEX)) => {
+                return self.encoded(tag, place);
+            }
+            (major::TAG, Some(1)) => moment(&self.item(Place::Any)?)?,
+            (major::TAG, _) => return self.item(place),
+            (_, Some(20)) if info < 24 => false.into(),
+            (_, Some(21)) if info < 24 => true.into(),
+            (_, Some(22)) if info < 24 => Value::Null,
+            (_, Some(n)) if info >= 25 => number(info, n).into(),
+            (_, n) => {
+                let n = n.unwrap_or_default();
+                let why = format!("simple value {n} is not recognized");
+                return Err(unaccepted(major::SIMPLE, &why));
+            }
+        })
+    }
+
+    /// Of names that are there twice none counts.
+    fn map(&mut self, n: Option<u64>, place: Place<'_>) -> Result<Value, String> {
+        let mut entries: Vec<(Text, Value)> = Vec::new();
+        let mut seen = HashSet::new();
+        while self.more(n, entries.len())? {
+            let key = self.key()?;
+            let within = match place {
+                Place::Fields(shape) => match shape.field(&key) {
+                    Some(field) => Place::Of(&field.ty),
+                    None if matches!(&*key, "apiVersion" | "kind") || shape.open => Place::Any,
+                    None => {
+                        self.unknown.get_or_insert(entries.len());
+                        Place::Any
+                    }
+                },
+                Place::Of(Type::Map(ty)) => Place::Of(ty),
+                _ => Place::Any,
+            };
+            if !seen.insert(key.clone()) {
+                return Err(duplicate(&key, entries.len()));
+            }
+            entries.push((key, self.item(within)?));
+        }
+        Ok(Value::from_entries(entries))
+    }
+
+    fn key(&mut self) -> Result<Text, String> {
+        let head = self.head()?;
+        match head.major {
+            major::BYTES | major::TEXT => utf8(self.string(head.n)?),
+            other => {
+                let ty = name(other);
+                Err(format!("cbor: cannot unmarshal {ty} into Go value of type string"))
+            }
+        }
+    }
+
+    fn string(&mut self, n: Option<u64>) -> Result<Vec<u8>, String> {
+        let Some(n) = n else {
+            let mut all = Vec::new();
+            while !self.ends()? {
+                let n = self.head()?.n.unwrap_or_default();
+                all.extend_from_slice(self.take(fitting(n)?)?);
+            }
+            return Ok(all);
+        };
+        self.take(fitting(n)?).map(<[u8]>::to_vec)
+    }
+
+    /// Bytes that are text of some encoding where text is wanted.
+    fn encoded(&mut self, tag: u64, place: Place<'_>) -> Result<Value, String> {
+        let before = self.at;
+        let head = self.head()?;
+        if head.major != major::BYTES {
+            self.at = before;
+            return self.item(place);
+        }
+        let bytes = self.string(head.n)?;
+        Ok(match tag {
+            _ if matches!(place, Place::Of(Type::Bytes)) => STANDARD.encode(bytes),
+            later::BASE64_URL => URL_SAFE_NO_PAD.encode(bytes),
+            later::BASE64 => STANDARD.encode(bytes),
+            _ => hex(&bytes),
+        }
+        .into())
+    }
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<Text, String> {
+    let text = str::from_utf8(&bytes).map_err(|_| "cbor: invalid UTF-8 string")?;
+    Ok(text.into())
+}
+
+fn fitting(n: u64) -> Result<usize, String> {
+    usize::try_from(n).map_err(|_| "unexpected EOF".to_owned())
+}
+
+fn name(major: u8) -> &'static str {
+    match major {
+        major::UNSIGNED => "positive integer",
+        major::NEGATIVE => "negative integer",
+        major::BYTES => "byte string",
+        major::TEXT => "UTF-8 text string",
+        major::ARRAY => "array",
+        major::MAP => "map",
+        major::TAG => "tag",
+        _ => "primitives",
+    }
+}
+
+fn unaccepted(major: u8, why: &str) -> String {
+    let ty = name(major);
+    format!("cbor: data item of cbor type {ty} is not accepted by protocol: {why}")
+}
+
+fn overflow(sign: &str, n: i128) -> String {
+    format!(
+        "cbor: cannot unmarshal {sign} integer into Go value of type int64 ({n} overflows Go's \
+         int64)"
+    )
+}
+
+fn duplicate(key: &str, at: usize) -> String {
+    format!("cbor: found duplicate map key {key:?} at map element index {at}")
+}
+
+/// A number of 16, 32 or 64 bits.
+fn number(info: u8, bits: u64) -> f64 {
+    match info {
+        25 => {
+            let (sign, exponent, mantissa) = (bits >> 15 & 1, bits >> 10 & 31, bits & 0x3ff);
+            #[expect(clippy::cast_precision_loss, reason = "ten bits")]
+            let fraction = mantissa as f64 / 1024.0;
+            let size = match exponent {
+                0 => fraction * 2f64.powi(-14),
+                31 if mantissa == 0 => f64::INFINITY,
+                31 => f64::NAN,
+                exponent => (1.0 + fraction) * 2f64.powi(exponent as i32 - 15),
+            };
+            if sign == 1 { -size } else { size }
+        }
+        26 => f32::from_bits(u32::try_from(bits).unwrap_or_default()).into(),
+        _ => f64::from_bits(bits),
+    }
+}
+
+/// Seconds since 1970, as text.
+fn moment(seconds: &Value) -> Result<Value, String> {
+    let n = seconds.as_f64().filter(|n| (-62_135_596_800.0..253_402_300_800.0).contains(n));
+    let n = n.ok_or("cbor: invalid time tag")?;
+    #[expect(clippy::cast_possible_truncation, reason = "in the bounds above")]
+    let micros = (n * 1e6).round() as i64;
+    let text = Time::text(micros.div_euclid(1_000_000));
+    let text = match micros.rem_euclid(1_000_000) {
+        0 => text.to_string(),
+        rest => {
+            let digits = format!("{rest:06}");
+            format!("{}.{}Z", text.trim_end_matches('Z'), digits.trim_end_matches('0'))
+        }
+    };
+    Ok(text.into())
+}
