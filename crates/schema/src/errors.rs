@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use object::{Status, StatusCause, StatusDetails, Value, to_json};
+use object::{Status, StatusCause, StatusDetails, Value, quote::quote, to_json};
 
 use crate::Path;
 
@@ -96,7 +96,7 @@ impl fmt::Display for FieldError {
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
-        Value::Text(text) => format!("{text:?}"),
+        Value::Text(text) => quote(text),
         other => String::from_utf8_lossy(&to_json(other)).into_owned(),
     }
 }
@@ -161,7 +161,7 @@ impl Errors {
 
     /// A value that is none of `allowed`, which are named in the order given.
     pub fn not_supported(&mut self, at: &Path, bad: impl Into<Value>, allowed: &[&str]) {
-        let allowed: Vec<_> = allowed.iter().map(|name| format!("{name:?}")).collect();
+        let allowed: Vec<_> = allowed.iter().map(|name| quote(name)).collect();
         let detail = format!("supported values: {}", allowed.join(", "));
         self.push(ErrorType::NotSupported, at, bad.into(), detail);
     }
@@ -244,7 +244,7 @@ impl Errors {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        Status::failure(422, "Invalid", format!("{what} {name:?} is invalid: {errors}"))
+        Status::failure(422, "Invalid", format!("{what} {} is invalid: {errors}", quote(name)))
             .with_details(details)
     }
 }

@@ -28,7 +28,11 @@ pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection,
     let known = served.definition.hooks.fields();
     for term in &fields.terms {
         let field = &*term.field;
-        if matches!(field, "metadata.name" | "metadata.namespace") || known.contains(&field) {
+        let nothing = field.is_empty() && term.value.is_empty();
+        if nothing
+            || matches!(field, "metadata.name" | "metadata.namespace")
+            || known.contains(&field)
+        {
             continue;
         }
         return Err(Status::bad_request(

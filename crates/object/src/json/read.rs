@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt};
 
 use super::write::compact;
-use crate::{Struct, Text, Type, Value, Word, value::sorted};
+use crate::{Struct, Text, Type, Value, Word, quote::quote, value::sorted};
 
 /// Deeper than any object that means something; Go gives up at the same depth.
 const DEPTH: usize = 10_000;
@@ -508,7 +508,10 @@ fn quoted(c: char) -> String {
     match c {
         '\'' => r"'\''".to_owned(),
         '"' => "'\"'".to_owned(),
-        c => format!("'{}'", c.escape_debug()),
+        c => {
+            let text = quote(c.encode_utf8(&mut [0; 4]));
+            format!("'{}'", &text[1..text.len() - 1])
+        }
     }
 }
 
