@@ -4,14 +4,21 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, header::USER_AGENT};
-use object::{MicroTime, Text, Value, from_json};
+use http::{
+    HeaderMap,
+    header::{AUTHORIZATION, USER_AGENT},
+    request::Parts,
+};
+use object::{MicroTime, Object, Status, Text, Value, View};
 
-use crate::{Peer, RequestInfo, User};
+use crate::{Peer, RequestInfo, User, filters::Asker};
+
+/// So much is told of what a client calls itself.
+const LONGEST_AGENT: usize = 1024;
 
 /// How much is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,8 +55,21 @@ tokio::task_local! {
 /// What is found out on the way.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    body: Mutex<Bytes>,
+    /// Whether what is answered is told as well.
+    whole: bool,
+    sent: Mutex<Value>,
+    answer: Mutex<Value>,
     annotations: Mutex<BTreeMap<String, String>>,
+}
+
+impl Record {
+    pub(crate) fn note_answer(&self, answer: Value) {
+        *locked(&self.answer) = answer;
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a request with a record of its own.
@@ -57,16 +77,28 @@ pub(crate) async fn recorded<T>(record: Arc<Record>, task: impl Future<Output = 
     RECORD.scope(record, task).await
 }
 
-/// Keeps the body of the request for those who audit, if anybody does.
-pub(crate) fn note_body(body: &Bytes) {
+/// Keeps what was sent for those who audit, if anybody does.
+pub(crate) fn note_sent(object: &Value) {
+    let _ = RECORD.try_with(|record| *locked(&record.sent) = object.clone());
+}
+
+/// Keeps what is answered, if that is told.
+pub(crate) fn note_answer(answer: impl FnOnce() -> Value) {
     let _ = RECORD.try_with(|record| {
-        *record.body.lock().unwrap_or_else(PoisonError::into_inner) = body.clone();
+        if record.whole {
+            record.note_answer(answer());
+        }
     });
+}
+
+/// Keeps how a request has failed, or that it has not.
+pub(crate) fn note_status(status: &Status) {
+    let _ = RECORD.try_with(|record| record.note_answer(status.clone().into()));
 }
 
 pub(crate) fn annotate(annotations: &BTreeMap<String, String>) {
     let _ = RECORD.try_with(|record| {
-        let mut own = record.annotations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = locked(&record.annotations);
         own.extend(annotations.iter().map(|(key, value)| (key.clone(), value.clone())));
     });
 }
@@ -77,7 +109,7 @@ pub(crate) struct Trail {
     audit: Arc<dyn Audit>,
     level: AuditLevel,
     omit_managers: bool,
-    user: User,
+    asker: Asker,
     info: RequestInfo,
     event: Value,
     pub(crate) record: Arc<Record>,
@@ -88,11 +120,12 @@ impl Trail {
     pub(crate) fn begin(
         audit: &Arc<dyn Audit>,
         id: &str,
-        (user, info): (&User, &RequestInfo),
-        (uri, headers, peer): (&str, &HeaderMap, &Peer),
+        (asker, info): (Asker, &RequestInfo),
+        (head, peer): (&Parts, &Peer),
         micros: i64,
     ) -> Option<Self> {
-        let (level, omit_managers) = audit.level(user, info);
+        let shown = asker.shown.clone().unwrap_or_default();
+        let (level, omit_managers) = audit.level(&shown, info);
         if level == AuditLevel::None {
             return None;
         }
@@ -101,93 +134,129 @@ impl Trail {
         event["apiVersion"] = "audit.k8s.io/v1".into();
         event["level"] = name(level).into();
         event["auditID"] = id.into();
-        event["requestURI"] = uri.into();
+        event["requestURI"] = head.uri.path_and_query().map_or("/", |path| path.as_str()).into();
         event["verb"] = info.verb.clone().into();
-        event["user"] = told(user);
-        if let Some(address) = peer.address {
-            event["sourceIPs"] = [address.ip().to_string()].into_iter().collect();
+        event["user"] = asker.shown.as_ref().map_or_else(Value::object, told);
+        let addresses = addresses(&head.headers, peer);
+        if !addresses.is_empty() {
+            event["sourceIPs"] = addresses.iter().map(ToString::to_string).collect();
         }
-        if let Some(agent) = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()) {
-            event["userAgent"] = agent.into();
+        if let Some(agent) = head.headers.get(USER_AGENT).and_then(|value| value.to_str().ok()) {
+            event["userAgent"] = match agent.get(..LONGEST_AGENT) {
+                Some(first) if agent.len() > LONGEST_AGENT => format!("{first}...TRUNCATED").into(),
+                _ => agent.into(),
+            };
         }
         if info.is_resource {
             event["objectRef"] = reference(info);
         }
         event["requestReceivedTimestamp"] = MicroTime::text(micros).into();
-        let trail = Self {
-            audit: audit.clone(),
-            level,
-            omit_managers,
-            user: user.clone(),
-            info: info.clone(),
-            event,
-            record: Arc::default(),
-        };
-        trail.tell(AuditStage::RequestReceived, micros);
+        let whole = level == AuditLevel::RequestResponse;
+        let record = Arc::new(Record { whole, ..Record::default() });
+        let (audit, info) = (audit.clone(), info.clone());
+        let mut trail = Self { audit, level, omit_managers, asker, info, event, record };
+        if trail.asker.shown.is_some() {
+            trail.tell(AuditStage::RequestReceived, micros);
+        } else {
+            let said = attempted(head, peer);
+            trail.event["responseStatus"]["message"] = said.into();
+        }
+        trail.decided();
         Some(trail)
     }
 
-    /// Whether the answer is a list, which has an end though its size is not known.
-    pub(crate) fn lists(&self) -> bool {
-        self.info.verb == "list"
+    /// Whether the answer may take as long as it likes. Who has not got in is told of as if it
+    /// did: that is all that there is to tell.
+    pub(crate) fn goes_on(&self) -> bool {
+        let parts = ["proxy", "log", "exec", "attach", "portforward"];
+        self.asker.shown.is_none()
+            || self.info.verb == "watch"
+            || parts.contains(&&*self.info.subresource)
     }
 
-    pub(crate) fn is_whole(&self) -> bool {
-        self.level == AuditLevel::RequestResponse
-    }
-
-    /// The decision on the request, for those who ask why.
-    pub(crate) fn decided(&mut self, allowed: bool) {
-        let decision = if allowed { "allow" } else { "forbid" };
-        self.event["annotations"]["authorization.k8s.io/decision"] = decision.into();
+    /// As whom the request is handled, and whether it is, for those who ask why.
+    fn decided(&mut self) {
+        if let Some((user, right)) = &self.asker.acting {
+            self.event["impersonatedUser"] = told(user);
+            if !right.is_empty() {
+                let constraint = right.as_str().into();
+                self.event["authenticationMetadata"]["impersonationConstraint"] = constraint;
+            }
+        }
+        if let Some((allowed, why)) = &self.asker.verdict {
+            let notes = &mut self.event["annotations"];
+            let decision = if *allowed { "allow" } else { "forbid" };
+            notes["authorization.k8s.io/decision"] = decision.into();
+            notes["authorization.k8s.io/reason"] = why.as_str().into();
+        }
     }
 
     /// Tells how it ended, or that an answer without end has begun.
-    pub(crate) fn end(mut self, stage: AuditStage, code: u16, body: Option<&[u8]>, micros: i64) {
-        let mut status = Value::object();
-        status["metadata"] = Value::object();
-        status["code"] = i64::from(code).into();
-        let body = body.filter(|_| self.is_whole() || code >= 400);
-        let mut answer = body.and_then(|bytes| from_json(bytes).ok()).unwrap_or_default();
-        if answer.get("kind").as_str() == Some("Status") {
-            for name in ["status", "reason", "message", "details"] {
-                if !answer.get(name).is_null() {
-                    status[name] = answer.get(name).clone();
-                }
-            }
-        }
-        self.event["responseStatus"] = status;
-        if self.level >= AuditLevel::Request {
-            let sent = self.record.body.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(mut sent) = from_json(&sent).ok().filter(Value::is_object) {
-                self.trim(&mut sent);
-                self.event["requestObject"] = sent;
-            }
-        }
-        if self.is_whole() && answer.is_object() {
-            self.trim(&mut answer);
-            self.event["responseObject"] = answer;
-        }
-        let noted = std::mem::take(
-            &mut *self.record.annotations.lock().unwrap_or_else(PoisonError::into_inner),
-        );
-        for (key, value) in noted {
-            self.event["annotations"][key.as_str()] = value.into();
-        }
-        self.tell(stage, micros);
-    }
-
-    fn trim(&self, object: &mut Value) {
-        if self.omit_managers && object.get("metadata").is_object() {
-            object["metadata"].remove("managedFields");
-        }
-    }
-
-    fn tell(&self, stage: AuditStage, micros: i64) {
-        if self.audit.omits(&self.user, &self.info, stage) {
+    pub(crate) fn end(&self, stage: AuditStage, code: u16, micros: i64) {
+        if self.asker.shown.is_none() && stage == AuditStage::ResponseComplete {
             return;
         }
         let mut event = self.event.clone();
+        let mut answer = locked(&self.record.answer).clone();
+        let status = &mut event["responseStatus"];
+        status["metadata"] = Value::object();
+        status["code"] = i64::from(code).into();
+        let is_status = answer.get("kind").as_str().is_none_or(|kind| kind == "Status");
+        for name in ["status", "reason", "message", "details"] {
+            if is_status && !answer.get(name).is_null() && status.get(name).is_null() {
+                status[name] = answer.get(name).clone();
+            }
+        }
+        let mut sent = locked(&self.record.sent).clone();
+        if self.info.is_resource && sent.is_object() {
+            point(&mut event["objectRef"], &sent);
+        }
+        if self.level >= AuditLevel::Request && !sent.is_null() {
+            self.trim(&mut sent);
+            event["requestObject"] = sent;
+        }
+        if self.level == AuditLevel::RequestResponse && answer.is_object() {
+            if is_status {
+                answer["kind"] = "Status".into();
+                answer["apiVersion"] = "v1".into();
+                answer["metadata"] = Value::object();
+            }
+            self.trim(&mut answer);
+            event["responseObject"] = answer;
+        }
+        for (key, value) in &*locked(&self.record.annotations) {
+            event["annotations"][key.as_str()] = value.as_str().into();
+        }
+        self.told(event, stage, micros);
+    }
+
+    fn trim(&self, object: &mut Value) {
+        if !self.omit_managers {
+            return;
+        }
+        if object.get("metadata").is_object() {
+            object["metadata"].remove("managedFields");
+        }
+        if object.get("items").items().is_empty() {
+            return;
+        }
+        let bare = |item: &Value| {
+            let mut item = item.clone();
+            item["metadata"].remove("managedFields");
+            item
+        };
+        object["items"] = object.get("items").items().iter().map(bare).collect();
+    }
+
+    fn tell(&self, stage: AuditStage, micros: i64) {
+        self.told(self.event.clone(), stage, micros);
+    }
+
+    fn told(&self, mut event: Value, stage: AuditStage, micros: i64) {
+        let shown = self.asker.shown.clone().unwrap_or_default();
+        if self.audit.omits(&shown, &self.info, stage) {
+            return;
+        }
         event["stage"] = match stage {
             AuditStage::RequestReceived => "RequestReceived",
             AuditStage::ResponseStarted => "ResponseStarted",
@@ -219,6 +288,50 @@ fn told(user: &User) -> Value {
         told["extra"][key.as_str()] = values.iter().map(String::as_str).collect();
     }
     told
+}
+
+/// What the sent object says of itself, where the path does not.
+fn point(reference: &mut Value, sent: &Value) {
+    let meta = Object::view(sent).metadata();
+    for (name, value) in [
+        ("namespace", meta.namespace()),
+        ("name", meta.name()),
+        ("uid", meta.uid()),
+        ("resourceVersion", meta.resource_version()),
+    ] {
+        if !value.is_empty() && reference.get(name).is_null() {
+            reference[name] = value.into();
+        }
+    }
+}
+
+/// Where a request comes from, as far as those who passed it on say so, and who did last.
+fn addresses(headers: &HeaderMap, peer: &Peer) -> Vec<IpAddr> {
+    let named = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let passed = named("x-forwarded-for").into_iter().flat_map(|list| list.split(','));
+    let mut all: Vec<IpAddr> = passed.filter_map(|one| one.trim().parse().ok()).collect();
+    if let Some(real) = named("x-real-ip").and_then(|one| one.parse().ok())
+        && !all.contains(&real)
+    {
+        all.push(real);
+    }
+    let last = peer.address.map(|address| address.ip());
+    all.extend(last.filter(|last| all.last() != Some(last)));
+    all
+}
+
+/// By what somebody has tried to get in.
+fn attempted(head: &Parts, peer: &Peer) -> String {
+    let given = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let scheme = given.and_then(|text| text.trim().split_once(' ')).map(|(scheme, _)| scheme);
+    let is = |name: &str| scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(name));
+    let ways =
+        [("basic", is("basic")), ("bearer", is("bearer")), ("x509", peer.certificate.is_some())];
+    let ways: Vec<_> = ways.iter().filter(|(_, tried)| *tried).map(|(name, _)| *name).collect();
+    match ways.is_empty() {
+        true => "Authentication failed, no credentials provided".to_owned(),
+        false => format!("Authentication failed, attempted: {}", ways.join(", ")),
+    }
 }
 
 fn reference(info: &RequestInfo) -> Value {

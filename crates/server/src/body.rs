@@ -13,8 +13,6 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::Unsy
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use object::Status;
 
-use crate::audit;
-
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub type Reply = Response<Body>;
 
@@ -73,7 +71,6 @@ pub async fn read(body: Incoming, limit: usize) -> Result<Bytes, Status> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => {
             let bytes = body.to_bytes();
-            audit::note_body(&bytes);
             Ok(bytes)
         }
         Err(error) if error.is::<LengthLimitError>() => {

@@ -8,7 +8,7 @@ use object::{
 };
 use schema::{Definition, Errors, Path, protobuf};
 
-use crate::{Kinds, Query, cbor, negotiate::accepted, respond::shape_of};
+use crate::{Kinds, Query, audit, cbor, negotiate::accepted, respond::shape_of};
 
 /// What is done about fields that are unknown or given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,7 @@ pub fn decode_body(
     let (mut object, twice) = parse(definition, headers, query, body)?;
     check_type(kinds, &object, definition)?;
     let warnings = fit(definition, query, &mut object, &twice)?;
+    audit::note_sent(&object);
     Ok(Decoded { object, warnings })
 }
 

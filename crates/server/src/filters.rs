@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use object::{Status, Subject};
+use object::{Status, Subject, Text};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
@@ -19,51 +19,80 @@ use crate::{
 pub(crate) struct Passed {
     pub(crate) info: RequestInfo,
     pub(crate) query: Query,
-    pub(crate) user: User,
+    pub(crate) asker: Asker,
     /// Held while the request is handled.
     pub(crate) seat: Seat,
 }
 
-/// Who was stopped by a filter, if that is known, and why.
+/// Who was stopped by a filter, and why.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) status: Status,
-    pub(crate) who: Option<(User, RequestInfo)>,
+    pub(crate) info: RequestInfo,
+    pub(crate) asker: Asker,
+}
+
+/// Who asks, and what was found of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asker {
+    /// Who has shown who he is; `None` if nobody has.
+    pub(crate) shown: Option<User>,
+    /// As whom he acts, if as another, and the narrow right that lets him.
+    pub(crate) acting: Option<(User, Text)>,
+    /// Whether he may, and why.
+    pub(crate) verdict: Option<(bool, String)>,
+}
+
+impl Asker {
+    /// As whom the request is handled.
+    pub(crate) fn user(&self) -> User {
+        let acting = self.acting.as_ref().map(|(user, _)| user);
+        acting.or(self.shown.as_ref()).cloned().unwrap_or_default()
+    }
 }
 
 /// request info → authenticate → impersonate → take a seat → authorize
 pub(crate) async fn pass(server: &Server, head: &Parts, peer: &Peer) -> Result<Passed, Refused> {
     let query = Query::to(&server.config, head.uri.query().unwrap_or_default());
     let info = RequestInfo::of(&head.method, head.uri.path(), &query);
-    let unknown = |status| Refused { status, who: None };
+    let mut asker = Asker::default();
+    match found(server, head, peer, (&info, &query), &mut asker).await {
+        Ok(seat) => Ok(Passed { info, query, asker, seat }),
+        Err(status) => Err(Refused { status, info, asker }),
+    }
+}
+
+/// The same, as it goes.
+async fn found(
+    server: &Server,
+    head: &Parts,
+    peer: &Peer,
+    (info, query): (&RequestInfo, &Query),
+    asker: &mut Asker,
+) -> Result<Seat, Status> {
     let began = Instant::now();
-    let user = authenticate(server, head, peer).await;
-    let known = if user.is_ok() { &server.metrics.known } else { &server.metrics.unknown };
+    let shown = authenticate(server, head, peer).await;
+    let known = if shown.is_ok() { &server.metrics.known } else { &server.metrics.unknown };
     known.observe(began.elapsed().as_secs_f64());
-    let user = user.map_err(unknown)?;
-    let asked = || info.attributes(&query);
-    let user = impersonate(server, head, user, asked).await.map_err(unknown)?;
+    let shown = asker.shown.insert(shown?);
+    asker.acting = impersonate(server, head, shown, || info.attributes(query)).await?;
+    let user = asker.user();
     let seat = match &server.flow {
-        Some(flow) => flow.seat(&user, &info).await,
-        None => server.seats.take(&user, &info).map(|permit| Seat {
+        Some(flow) => flow.seat(&user, info).await,
+        None => server.seats.take(&user, info).map(|permit| Seat {
             of: None,
             held: permit.map(|permit| Box::new(permit) as Box<dyn Send>),
         }),
-    };
-    let allowed = match seat {
-        Ok(seat) => {
-            let began = Instant::now();
-            let allowed = authorize(server, &user, &info.attributes(&query)).await;
-            let of = if allowed.is_ok() { &server.metrics.allowed } else { &server.metrics.denied };
-            of.observe(began.elapsed().as_secs_f64());
-            allowed.map(|()| seat)
-        }
-        Err(status) => Err(status),
-    };
-    match allowed {
-        Ok(seat) => Ok(Passed { info, query, user, seat }),
-        Err(status) => Err(Refused { status, who: Some((user, info)) }),
-    }
+    }?;
+    let began = Instant::now();
+    let attributes = info.attributes(query);
+    let decided = decide(server, &user, &attributes).await;
+    let of = if decided.is_ok() { &server.metrics.allowed } else { &server.metrics.denied };
+    of.observe(began.elapsed().as_secs_f64());
+    let why = decided.as_ref().unwrap_or_else(|why| why).clone();
+    asker.verdict = Some((decided.is_ok(), why));
+    decided.map_err(|why| forbidden(&user, &attributes, &why))?;
+    Ok(seat)
 }
 
 async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<User, Status> {
@@ -85,16 +114,21 @@ async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<User
     Err(Status::unauthorized())
 }
 
-/// The first opinion decides; nobody's opinion is no.
 pub(crate) async fn authorize(
     server: &Server,
     user: &User,
     attributes: &Attributes,
 ) -> Result<(), Status> {
+    let decided = decide(server, user, attributes).await;
+    decided.map(drop).map_err(|why| forbidden(user, attributes, &why))
+}
+
+/// Why somebody may, or may not. The first opinion decides; nobody's opinion is no.
+async fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<String, String> {
     let mut reasons = Vec::new();
     for way in &server.authorizers {
         match way.authorize(user, attributes).await {
-            Decision::Allow(_) => return Ok(()),
+            Decision::Allow(why) => return Ok(why),
             Decision::Deny(why) => {
                 reasons.push(why);
                 break;
@@ -103,7 +137,7 @@ pub(crate) async fn authorize(
         }
     }
     reasons.retain(|why| !why.is_empty());
-    Err(forbidden(user, attributes, &reasons.join(", ")))
+    Err(reasons.join(", "))
 }
 
 pub(crate) fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {

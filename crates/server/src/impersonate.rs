@@ -37,18 +37,20 @@ const MODES: [Mode; 5] = [
     Mode::Anybody,
 ];
 
-/// Who is handled instead of `user`, who wants to do what `asked` says.
+/// Who is handled instead of `user`, who wants to do what `asked` says, and the narrow right
+/// to be that one, if it was such a right.
 pub(crate) async fn impersonate(
     server: &Server,
     head: &Parts,
-    user: User,
+    user: &User,
     asked: impl FnOnce() -> Attributes,
-) -> Result<User, Status> {
-    let Some(wanted) = wanted(head)? else { return Ok(user) };
+) -> Result<Option<(User, Text)>, Status> {
+    let Some(wanted) = wanted(head)? else { return Ok(None) };
     let (mut first, asked) = (None, asked());
-    for mode in MODES.into_iter().filter(|mode| mode.applies(&wanted, &user)) {
-        match (Attempt { server, user: &user, mode }).check(&wanted, &asked).await {
-            Ok(actual) => return Ok(actual),
+    for mode in MODES.into_iter().filter(|mode| mode.applies(&wanted, user)) {
+        match (Attempt { server, user, mode }).check(&wanted, &asked).await {
+            Ok(actual) if mode == Mode::Anybody => return Ok(Some((actual, Text::default()))),
+            Ok(actual) => return Ok(Some((actual, mode.verb()))),
             Err(status) => first = first.or(Some(status)),
         }
     }

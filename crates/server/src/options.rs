@@ -6,7 +6,7 @@ use object::{DeleteOptions, Status, Value, View, from_json};
 use schema::{ErrorType, Errors, Path};
 
 use crate::{
-    Call, Delete, Query, Request, Server,
+    Call, Delete, Query, Request, Server, audit,
     body::read,
     cbor,
     codec::{media_type, other_than_object, replaced},
@@ -78,6 +78,9 @@ pub(crate) async fn delete(
     }
     let shape = <DeleteOptions as object::Lens>::SHAPE;
     schema::conform(shape, &mut given, &mut schema::Unknown::new()).map_err(Status::bad_request)?;
+    if !bytes.is_empty() {
+        audit::note_sent(&given);
+    }
     let options = DeleteOptions::view(&given);
     let unread = options.ignore_store_read_error_with_cluster_breaking_potential();
     let grace = match options.grace_period_seconds() {

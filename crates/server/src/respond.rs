@@ -13,7 +13,7 @@ use schema::{Definition, protobuf};
 use store::Version;
 
 use crate::{
-    Body, List, Query, Reply, Served,
+    Body, List, Query, Reply, Served, audit,
     body::full,
     cbor,
     encodings::{Encodings, write_kind},
@@ -29,6 +29,7 @@ pub fn status_reply(status: &Status) -> Reply {
 
 /// The same in the form that was asked for.
 pub(crate) fn status_as(status: &Status, form: Form) -> Reply {
+    audit::note_status(status);
     let code = u16::try_from(status.code()).ok().filter(|code| *code >= 100).unwrap_or(200);
     let mut object = status.tree().clone();
     object["kind"] = "Status".into();
@@ -63,6 +64,7 @@ pub fn reply_as(
 ) -> Result<Reply, Status> {
     let offer = if definition.columns.is_empty() { Offer::Part } else { Offer::Object };
     let form = negotiate(headers, query, offer)?;
+    audit::note_answer(|| object.clone());
     Ok(match form.into {
         As::Object => encoded(definition, code, object, form),
         As::Table => {
@@ -155,6 +157,7 @@ pub(crate) fn one(
     now: i64,
 ) -> Result<Reply, Status> {
     let object = shown(served, version.revision, &version.object);
+    audit::note_answer(|| object.clone());
     Ok(match form.into {
         As::Object => encoded(&served.definition, code, &object, form),
         As::Table => {
@@ -192,6 +195,7 @@ pub(crate) fn stored(
     if form.into != As::Object || !form.is_shared() {
         return one(served, 200, version, form, now);
     }
+    audit::note_answer(|| shown(served, version.revision, &version.object));
     let bytes = encodings.one(served, form.format, version.revision, version);
     let mut out = Vec::with_capacity(bytes.len() + 64);
     if form.format == Format::Protobuf {
@@ -273,6 +277,12 @@ pub(crate) fn many(
     if let Some(remaining) = list.remaining {
         head["remainingItemCount"] = i64::try_from(remaining).unwrap_or(i64::MAX).into();
     }
+    audit::note_answer(|| {
+        let mut object = named_list(served);
+        object["metadata"] = head.clone();
+        object["items"] = list.items.iter().map(|version| bare(served, version)).collect();
+        object
+    });
     let body = match (form.into, form.format) {
         (As::Table, _) => {
             let rows: Vec<_> =

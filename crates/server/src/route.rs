@@ -8,7 +8,7 @@ use schema::{Errors, Path};
 use store::Version;
 
 use crate::{
-    Attributes, Call, Deleted, Reply, Request, Served, Server, aggregate,
+    Attributes, Call, Deleted, Reply, Request, Served, Server, aggregate, audit,
     body::read,
     cbor,
     codec::{
@@ -307,6 +307,7 @@ async fn patch(
             true => (applied_cbor(&bytes)?, Vec::new()),
             false => applied_yaml(&bytes)?,
         };
+        audit::note_sent(&applied);
         if query.get("fieldManager").unwrap_or_default().is_empty() {
             let mut errs = Errors::default();
             errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
@@ -345,6 +346,7 @@ async fn patch(
         (PatchType::Json, Value::Null) => [Value::Null; 0].into_iter().collect(),
         (_, patch) => patch,
     };
+    audit::note_sent(&patch);
     let patch = Patch { ty, patch: &patch, twice: &twice, query: &query };
     let made = server.registry.patch(call, served, key, &info.subresource, patch).await?;
     Ok((200, made))

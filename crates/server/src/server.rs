@@ -14,7 +14,6 @@ use http::{
     header::{ACCEPT_ENCODING, CONNECTION, EXPECT, RETRY_AFTER},
     request::Parts,
 };
-use http_body_util::BodyExt;
 use hyper::{
     body::{Body as _, Incoming},
     service::service_fn,
@@ -38,14 +37,14 @@ use tracing::debug;
 
 use crate::{
     Aggregate, Audit, AuditStage, Authenticate, Authorize, Check, Config, Edge, Flow, Handler,
-    Peer, Query, Registry, Reply, Report, Request, RequestInfo, Seat, Shutdown, User,
+    Peer, Query, Registry, Reply, Report, Request, RequestInfo, Seat, Shutdown,
     audit::{Trail, recorded},
     bell::Bell,
-    body::{counted, full},
+    body::counted,
     codec::media_type,
     compress::compressed,
     encodings::Encodings,
-    filters::{Passed, Refused, Seats, pass},
+    filters::{Asker, Passed, Refused, Seats, pass},
     metrics::{Held, Labels, Metrics, method_verb},
     negotiate::negotiate_failure,
     openapi::Documents,
@@ -288,7 +287,7 @@ impl Server {
     }
 
     async fn decide(self: Arc<Self>, head: Parts, body: Incoming, peer: Peer) -> Reply {
-        let began = Instant::now();
+        let (began, arrived) = (Instant::now(), self.registry.clock().micros());
         let id = crate::registry::uid();
         let verb = match media_type(&head.headers) {
             "application/apply-patch+yaml" | "application/apply-patch+cbor"
@@ -301,16 +300,18 @@ impl Server {
         let labels;
         let passed = pass(&self, &head, &peer).await;
         let mut reply = match passed {
-            Err(Refused { status, who }) => {
-                let info = who.as_ref().map(|(_, info)| info.clone()).unwrap_or_default();
+            Err(Refused { status, info, asker }) => {
                 labels = Labels::of(&info, verb, false, false);
-                let trail =
-                    who.and_then(|(user, info)| self.trail(&id, &user, &info, &head, &peer));
+                let trail = self.trail(&id, asker, &info, (&head, &peer), arrived);
                 let query = Query::to(&self.config, head.uri.query().unwrap_or_default());
                 let reply = status_as(&status, negotiate_failure(&head.headers, &query));
-                self.told(trail, reply, false).await
+                if let Some(trail) = &trail {
+                    trail.record.note_answer(status.into());
+                }
+                self.told(trail, reply)
             }
-            Ok(Passed { info, query, user, seat }) => {
+            Ok(Passed { info, query, asker, seat }) => {
+                let user = asker.user();
                 let known = self.registry.kinds().has(&info.group, &info.version, &info.resource);
                 let dry_run = query.get("dryRun").is_some();
                 labels = Labels::of(&info, verb, info.is_resource && known, dry_run);
@@ -318,7 +319,7 @@ impl Server {
                 let metrics = &self.metrics;
                 let under_way = if writes { &metrics.writing } else { &metrics.reading };
                 let _under_way = Held::new(under_way);
-                let trail = self.trail(&id, &user, &info, &head, &peer);
+                let trail = self.trail(&id, asker, &info, (&head, &peer), arrived);
                 let accepted = head.headers.get(ACCEPT_ENCODING).cloned();
                 let (lists, gets) = (info.verb == "list", info.verb == "get");
                 let request = Request { head, body, peer, info, query, user };
@@ -326,7 +327,7 @@ impl Server {
                     Some(trail) => recorded(trail.record.clone(), self.handle(request)).await,
                     None => self.handle(request).await,
                 };
-                let reply = self.told(trail, reply, true).await;
+                let reply = self.told(trail, reply);
                 let mut reply = if lists || gets {
                     compressed(reply, lists, accepted.as_ref()).await
                 } else {
@@ -355,33 +356,25 @@ impl Server {
     fn trail(
         &self,
         id: &str,
-        user: &User,
+        asker: Asker,
         info: &RequestInfo,
-        head: &Parts,
-        peer: &Peer,
+        (head, peer): (&Parts, &Peer),
+        arrived: i64,
     ) -> Option<Trail> {
-        let uri = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        let now = self.registry.clock().micros();
-        Trail::begin(self.audit.as_ref()?, id, (user, info), (uri, &head.headers, peer), now)
+        Trail::begin(self.audit.as_ref()?, id, (asker, info), (head, peer), arrived)
     }
 
-    /// Tells how a request was answered.
-    async fn told(&self, trail: Option<Trail>, reply: Reply, allowed: bool) -> Reply {
-        let Some(mut trail) = trail else { return reply };
-        trail.decided(allowed);
-        let (now, code) = (self.registry.clock().micros(), reply.status().as_u16());
-        if reply.body().size_hint().exact().is_none() && !(trail.lists() && trail.is_whole()) {
-            let ends = trail.lists();
-            let stage =
-                if ends { AuditStage::ResponseComplete } else { AuditStage::ResponseStarted };
-            trail.end(stage, code, None, now);
+    /// Tells how a request was answered; of what goes on, that it has begun and when it ends.
+    fn told(&self, trail: Option<Trail>, reply: Reply) -> Reply {
+        let Some(trail) = trail else { return reply };
+        let (clock, code) = (self.registry.clock().clone(), reply.status().as_u16());
+        if !trail.goes_on() {
+            trail.end(AuditStage::ResponseComplete, code, clock.micros());
             return reply;
         }
-        let (head, body) = reply.into_parts();
-        let bytes =
-            body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        trail.end(AuditStage::ResponseComplete, code, Some(&bytes), now);
-        Reply::from_parts(head, full(bytes))
+        trail.end(AuditStage::ResponseStarted, code, clock.micros());
+        let is_over = move |_| trail.end(AuditStage::ResponseComplete, code, clock.micros());
+        reply.map(|body| counted(body, is_over))
     }
 
     async fn handle(self: &Arc<Self>, request: Request) -> Reply {

@@ -52,6 +52,97 @@ async fn a_policy_says_how_much_is_told() {
     assert_eq!(decision, Some("forbid"));
 }
 
+/// A server that tells of everything at a level, and what it has told.
+async fn telling(level: &str) -> (Cluster, impl Fn() -> Vec<Value>) {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (policy, log) = (folder.path().join("policy"), folder.path().join("audit.log"));
+    fs::write(&policy, EVERYTHING.replace("Metadata", level)).unwrap();
+    let path = log.clone();
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        flags.audit_policy_file = Some(policy);
+        flags.audit_log_path = Some(path);
+    })
+    .await;
+    let told = move || {
+        let _kept = &folder;
+        let text = fs::read_to_string(&log).unwrap();
+        text.lines().map(|line| from_json(line.as_bytes()).unwrap()).collect()
+    };
+    (cluster, told)
+}
+
+#[tokio::test]
+async fn who_acts_as_another_is_told() {
+    let (cluster, told) = telling("Metadata").await;
+    let mut headers = http::HeaderMap::new();
+    headers.insert("impersonate-user", "bob".parse().unwrap());
+    headers.insert("x-forwarded-for", "192.0.2.7, 192.0.2.8".parse().unwrap());
+    let path = "/api/v1/namespaces/default/secrets";
+    let admin = cluster.admin();
+    let asked = admin.request(http::Method::GET, path, headers, bytes::Bytes::new());
+    assert_eq!(asked.await.unwrap().status, 403, "bob may not");
+    let is = |event: &&Value| event["requestURI"].as_str() == Some(path);
+    let events = told();
+    let event = events.iter().find(is).expect("it is told");
+    assert_eq!(event["user"]["username"].as_str(), Some("admin"));
+    assert_eq!(event["impersonatedUser"]["username"].as_str(), Some("bob"));
+    assert_eq!(event["sourceIPs"].items()[0].as_str(), Some("192.0.2.7"));
+    assert_eq!(event["annotations"]["authorization.k8s.io/decision"].as_str(), Some("forbid"));
+    assert_eq!(event["annotations"]["authorization.k8s.io/reason"].as_str(), Some(""));
+}
+
+#[tokio::test]
+async fn who_does_not_get_in_is_told_too() {
+    let (cluster, told) = telling("Metadata").await;
+    let stranger = cluster.showing(client::Auth::Token("wrong".into()));
+    assert_eq!(crate::code(of::<ConfigMap>(&stranger).create(config_map("a")).await), 401);
+    let events = told();
+    let is = |event: &&Value| event["responseStatus"]["code"].as_i64() == Some(401);
+    let event = events.iter().find(is).expect("it is told");
+    assert_eq!(event["stage"].as_str(), Some("ResponseStarted"));
+    assert!(event["user"].entries().len() == 0, "nobody knows him");
+    let said = event["responseStatus"]["message"].as_str();
+    assert_eq!(said, Some("Authentication failed, attempted: bearer"));
+}
+
+#[tokio::test]
+async fn objects_are_told_whatever_their_form() {
+    let (cluster, told) = telling("RequestResponse").await;
+    let admin = cluster.admin();
+    let mut headers = http::HeaderMap::new();
+    headers.insert("content-type", "application/yaml".parse().unwrap());
+    headers.insert("accept", "application/vnd.kubernetes.protobuf".parse().unwrap());
+    let (path, body) =
+        ("/api/v1/namespaces/default/configmaps", "metadata: {name: made}\ndata: {k: v}\n");
+    let made = admin.request(http::Method::POST, path, headers.clone(), body.into()).await.unwrap();
+    assert_eq!(made.status, 201);
+    headers.remove("content-type");
+    let list = admin.request(http::Method::GET, path, headers, bytes::Bytes::new()).await.unwrap();
+    assert_eq!(list.status, 200);
+    let watch = format!("{path}?watch=1&timeoutSeconds=1");
+    let watch =
+        admin.request(http::Method::GET, &watch, http::HeaderMap::new(), bytes::Bytes::new());
+    watch.await.unwrap().bytes().await.unwrap();
+    let events = told();
+    let find = |verb: &str, stage: &str| {
+        let is = |event: &&Value| {
+            event["verb"].as_str() == Some(verb)
+                && event["objectRef"]["resource"].as_str() == Some("configmaps")
+                && event["user"]["username"].as_str() == Some("admin")
+                && event["stage"].as_str() == Some(stage)
+        };
+        events.iter().find(is).unwrap_or_else(|| panic!("{verb} {stage} is told"))
+    };
+    let made = find("create", "ResponseComplete");
+    assert_eq!(made["objectRef"]["name"].as_str(), Some("made"), "the body names it");
+    assert_eq!(made["requestObject"]["data"]["k"].as_str(), Some("v"));
+    assert_eq!(made["responseObject"]["kind"].as_str(), Some("ConfigMap"));
+    let list = find("list", "ResponseComplete");
+    assert_eq!(list["responseObject"]["kind"].as_str(), Some("ConfigMapList"));
+    find("watch", "ResponseStarted");
+    find("watch", "ResponseComplete");
+}
+
 const EVERYTHING: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
                           rules: [{level: Metadata}]\n";
 

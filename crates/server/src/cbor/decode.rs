@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
                 Ok(n) => Value::Int(!n),
                 Err(_) => return Err(overflow("negative", -1 - i128::from(n))),
             },
-            (major::BYTES | major::TEXT, n) => utf8(self.string(n)?)?.into(),
+            (major::BYTES | major::TEXT, n) => utf8(&self.string(n)?)?.into(),
             (major::ARRAY, n) => {
                 let place = match place {
                     Place::Of(Type::List(ty)) => Place::Of(ty),
@@ -299,7 +299,7 @@ impl<'a> Reader<'a> {
     fn key(&mut self) -> Result<Text, String> {
         let head = self.head()?;
         match head.major {
-            major::BYTES | major::TEXT => utf8(self.string(head.n)?),
+            major::BYTES | major::TEXT => utf8(&self.string(head.n)?),
             other => {
                 let ty = name(other);
                 Err(format!("cbor: cannot unmarshal {ty} into Go value of type string"))
@@ -338,8 +338,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn utf8(bytes: Vec<u8>) -> Result<Text, String> {
-    let text = str::from_utf8(&bytes).map_err(|_| "cbor: invalid UTF-8 string")?;
+fn utf8(bytes: &[u8]) -> Result<Text, String> {
+    let text = str::from_utf8(bytes).map_err(|_| "cbor: invalid UTF-8 string")?;
     Ok(text.into())
 }
 
@@ -380,14 +380,15 @@ fn duplicate(key: &str, at: usize) -> String {
 fn number(info: u8, bits: u64) -> f64 {
     match info {
         25 => {
-            let (sign, exponent, mantissa) = (bits >> 15 & 1, bits >> 10 & 31, bits & 0x3ff);
+            let (sign, mantissa) = (bits >> 15 & 1, bits & 0x3ff);
+            let exponent = i32::try_from(bits >> 10 & 0x1f).unwrap_or_default();
             #[expect(clippy::cast_precision_loss, reason = "ten bits")]
             let fraction = mantissa as f64 / 1024.0;
             let size = match exponent {
                 0 => fraction * 2f64.powi(-14),
                 31 if mantissa == 0 => f64::INFINITY,
                 31 => f64::NAN,
-                exponent => (1.0 + fraction) * 2f64.powi(exponent as i32 - 15),
+                exponent => (1.0 + fraction) * 2f64.powi(exponent - 15),
             };
             if sign == 1 { -size } else { size }
         }

@@ -117,17 +117,17 @@ fn head(major: u8, n: u64, out: &mut Vec<u8>) {
     let bytes = n.to_be_bytes();
     match n {
         0..=23 => out.push(first | bytes[7]),
-        24..=0xff => out.extend_from_slice(&[first | 24, bytes[7]]),
+        24..=0xff => out.extend_from_slice(&[first | 0x18, bytes[7]]),
         0x100..=0xffff => {
-            out.push(first | 25);
+            out.push(first | 0x19);
             out.extend_from_slice(&bytes[6..]);
         }
         0x1_0000..=0xffff_ffff => {
-            out.push(first | 26);
+            out.push(first | 0x1a);
             out.extend_from_slice(&bytes[4..]);
         }
         _ => {
-            out.push(first | 27);
+            out.push(first | 0x1b);
             out.extend_from_slice(&bytes);
         }
     }
@@ -159,7 +159,7 @@ fn half(n: f32) -> Option<u16> {
         return Some(sign);
     }
     match exponent {
-        -14..=15 if mantissa & 0x1fff == 0 => {
+        -14..=15 if mantissa.trailing_zeros() >= 13 => {
             let biased = u16::try_from(exponent + 15).ok()?;
             Some(sign | biased << 10 | u16::try_from(mantissa >> 13).ok()?)
         }
