@@ -21,6 +21,9 @@ use crate::{
     reload::{self, Followed, PERIOD},
 };
 
+/// How often others are told whom this server believes, in seconds.
+const AGAIN: i64 = 60;
+
 /// Whose certificates are believed: clients', and proxies'.
 #[derive(Clone, Debug)]
 pub(crate) struct Believed {
@@ -75,9 +78,14 @@ impl Serving {
         let own =
             ["ca", "apiserver"].map(|name| self.flags.data_dir.join(format!("pki/{name}.crt")));
         let mut files = Followed::new(named(&self.flags).into_iter().chain(own));
+        let mut told = self.clock.now();
         loop {
             tokio::time::sleep(PERIOD).await;
             let (changed, now) = (files.changed(), self.clock.now());
+            if now - told >= AGAIN {
+                told = now; // somebody may have taken it away
+                self.tell(&registry).await;
+            }
             if !changed && now <= self.due {
                 continue;
             }

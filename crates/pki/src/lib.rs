@@ -33,7 +33,7 @@ pub use self::{
     jws::{Jws, SIGNING_ALGORITHMS, WebKey},
     key::Key,
     pair::Pair,
-    pem::{certificates, plain_certificates},
+    pem::{certificates, live_certificates, plain_certificates},
     public_key::PublicKey,
     request::Request,
     tls::{Rotating, client_config, provider, server_config, server_config_named},

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
-use crate::Error;
+use crate::{Error, Identity};
 
 /// All certificates in `pem`, at least one.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
@@ -22,6 +22,14 @@ pub fn plain_certificates(pem: &[u8]) -> Result<String, Error> {
     let mut all = certificates(pem)?;
     let mut seen = HashSet::new();
     all.retain(|one| seen.insert(one.clone()));
+    Ok(all.iter().map(|one| encode("CERTIFICATE", one)).collect())
+}
+
+/// The same, but for those that have ended.
+pub fn live_certificates(pem: &[u8], now: i64) -> Result<String, Error> {
+    let plain = plain_certificates(pem)?;
+    let mut all = certificates(plain.as_bytes())?;
+    all.retain(|one| Identity::of(one).is_ok_and(|identity| identity.not_after > now));
     Ok(all.iter().map(|one| encode("CERTIFICATE", one)).collect())
 }
 

@@ -1,6 +1,7 @@
 //! What every cluster has from its first moment: namespaces, roles, priority
 //! classes, the `kubernetes` service and what clients must know of this server.
 
+mod authentication;
 mod flow;
 mod roles;
 mod system;
@@ -10,7 +11,10 @@ use std::sync::Arc;
 use object::{Object, Status, Value, View};
 use server::{Call, Registry, User};
 
-pub(crate) use self::system::{Authorities, Facts, publish, tell_authorities};
+pub(crate) use self::{
+    authentication::{Authorities, tell_authorities},
+    system::{Facts, publish},
+};
 
 /// The server acting for itself.
 pub(crate) fn own_call() -> Call {

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use object::{Object, Status, Time, Value, View, from_json, to_json};
+use object::{Object, Status, Time, Value, View, from_json};
 use server::Registry;
 
-use super::{make, own_call};
+use super::{Authorities, make, own_call, tell_authorities};
 use crate::Flags;
 
 /// What is known only once the server has an address.
@@ -16,13 +16,6 @@ pub(crate) struct Facts {
     pub(crate) service_ranges: Vec<String>,
     pub(crate) authorities: Authorities,
     pub(crate) flags: Flags,
-}
-
-/// Whose certificates this server believes, in PEM.
-#[derive(Clone, Debug)]
-pub(crate) struct Authorities {
-    pub(crate) clients: String,
-    pub(crate) proxies: String,
 }
 
 pub(super) fn objects() -> Vec<Value> {
@@ -78,15 +71,6 @@ pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), St
     make(registry, tracking).await
 }
 
-/// Tells extension servers whom to believe, as this server does.
-pub(crate) async fn tell_authorities(
-    registry: &Registry,
-    flags: &Flags,
-    authorities: &Authorities,
-) -> Result<(), Status> {
-    put(registry, authentication(flags, authorities), "", "configmaps").await
-}
-
 /// A cluster may get a second family of addresses later.
 async fn second_range(registry: &Registry, ranges: &[String]) -> Result<(), Status> {
     let kind = registry.kind("networking.k8s.io", "servicecidrs")?;
@@ -125,44 +109,6 @@ async fn ready(registry: &Registry, ranges: &[String]) -> Result<(), Status> {
     };
     let key = ("", "kubernetes");
     registry.change(&mut own_call(), &kind, key, "status", change).await.map(drop)
-}
-
-fn authentication(flags: &Flags, authorities: &Authorities) -> Value {
-    let mut map = tree(
-        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{
-        "name":"extension-apiserver-authentication","namespace":"kube-system"}}"#,
-    );
-    let data = &mut map["data"];
-    data["client-ca-file"] = authorities.clients.as_str().into();
-    data["requestheader-client-ca-file"] = authorities.proxies.as_str().into();
-    let own = ["front-proxy-client".to_owned()];
-    let given = flags.requestheader_client_ca_file.is_some();
-    let allowed = if given { &*flags.requestheader_allowed_names } else { &own };
-    for (name, values) in [
-        ("allowed-names", allowed),
-        ("username-headers", &flags.requestheader_username_headers),
-        ("uid-headers", &flags.requestheader_uid_headers),
-        ("group-headers", &flags.requestheader_group_headers),
-        ("extra-headers-prefix", &flags.requestheader_extra_headers_prefix),
-    ] {
-        let list: Value = values.iter().map(String::as_str).collect();
-        let text = String::from_utf8_lossy(&to_json(&list)).into_owned();
-        data[format!("requestheader-{name}").as_str()] = text.into();
-    }
-    map
-}
-
-/// Makes the object, or makes it what it should be.
-async fn put(registry: &Registry, object: Value, group: &str, plural: &str) -> Result<(), Status> {
-    let served = registry.kind(group, plural)?;
-    let meta = object.get("metadata");
-    let text = |name: &str| meta.get(name).as_str().unwrap_or_default().to_owned();
-    let (namespace, name) = (text("namespace"), text("name"));
-    if registry.get(&served, &namespace, &name).is_err() {
-        return make(registry, object).await;
-    }
-    let call = &mut own_call();
-    registry.update(call, &served, (&namespace, &name), "", object).await.map(drop)
 }
 
 fn tree(text: &str) -> Value {
