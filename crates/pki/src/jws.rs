@@ -12,9 +12,9 @@ use serde::Deserialize;
 
 use crate::Error;
 
-/// The algorithms that can be verified. ES512 is not among them: ring has no P-521.
-pub const SIGNING_ALGORITHMS: [&str; 8] =
-    ["ES256", "ES384", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"];
+/// The algorithms that can be verified.
+pub const SIGNING_ALGORITHMS: [&str; 9] =
+    ["ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"];
 const LARGEST: usize = 64 * 1024;
 
 /// A token in its compact form, taken apart and believed by nobody yet.
@@ -45,6 +45,7 @@ enum Material {
     /// Uncompressed points: 4, x, y.
     P256(Vec<u8>),
     P384(Vec<u8>),
+    P521(Vec<u8>),
 }
 
 #[derive(Deserialize)]
@@ -106,7 +107,10 @@ impl WebKey {
             Material::P384(point) if token.algorithm == "ES384" => {
                 verified(&ECDSA_P384_SHA384_FIXED, point, message, signature)
             }
-            Material::P256(_) | Material::P384(_) => false,
+            Material::P521(point) if token.algorithm == "ES512" => {
+                p521::verifies(point, message, signature)
+            }
+            Material::P256(_) | Material::P384(_) | Material::P521(_) => false,
         }
     }
 
@@ -124,6 +128,7 @@ impl WebKey {
             ("RSA", _) => Material::Rsa { n: bytes("n")?, e: bytes("e")? },
             ("EC", Some("P-256")) => Material::P256(point(32)?),
             ("EC", Some("P-384")) => Material::P384(point(48)?),
+            ("EC", Some("P-521")) => Material::P521(point(66)?),
             _ => return None,
         };
         Some(Self { id: text("kid").unwrap_or_default().to_owned(), material })
@@ -140,6 +145,20 @@ fn rsa(algorithm: &str) -> Option<&'static RsaParameters> {
         "PS512" => &RSA_PSS_2048_8192_SHA512,
         _ => return None,
     })
+}
+
+/// The curve that ring does not have.
+mod p521 {
+    use p521::ecdsa::{Signature, VerifyingKey, signature::hazmat::PrehashVerifier};
+    use ring::digest::{SHA512, digest};
+
+    pub(super) fn verifies(point: &[u8], message: &[u8], signature: &[u8]) -> bool {
+        let hash = digest(&SHA512, message);
+        let key = VerifyingKey::from_sec1_bytes(point);
+        let signature = Signature::from_slice(signature);
+        matches!((key, signature), (Ok(key), Ok(signature))
+            if key.verify_prehash(hash.as_ref(), &signature).is_ok())
+    }
 }
 
 fn verified(
@@ -166,6 +185,8 @@ mod tests {
         Key, key_set,
         tests::{EC_SEC1, P384_PKCS8, RSA_PKCS1},
     };
+
+    const P521_TOKEN: &str = include_str!("../tests/data/p521-token.txt");
 
     fn part(text: &str) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(text)
@@ -220,6 +241,19 @@ mod tests {
             signature[9] ^= 1;
             assert!(!set[0].verifies(&Jws::parse(&token(&text, &signature)).unwrap()), "{name}");
         }
+    }
+
+    /// Made by openssl: a key of P-521, and what it has signed.
+    #[test]
+    fn the_largest_curve_is_known() {
+        let (set, signed) = (include_bytes!("../tests/data/p521-set.json"), P521_TOKEN.trim());
+        let set = WebKey::set(set).unwrap();
+        assert!(set[0].verifies(&Jws::parse(signed).unwrap()));
+        let (message, signature) = signed.rsplit_once('.').unwrap();
+        let mut other = BASE64_URL_SAFE_NO_PAD.decode(signature).unwrap();
+        other[70] ^= 1;
+        assert!(!set[0].verifies(&Jws::parse(&token(message, &other)).unwrap()));
+        assert!(!set[0].verifies(&Jws::parse(&token(message, &[0; 132])).unwrap()));
     }
 
     #[test]

@@ -27,13 +27,16 @@ use crate::{backend::Backend, tree};
 struct Provider {
     backend: Backend,
     key: Arc<Mutex<Key>>,
+    /// What is told at `/groups`: another token.
+    groups: Arc<Mutex<String>>,
 }
 
 impl Provider {
     async fn start() -> Self {
         let key = Arc::new(Mutex::new(Key::generate().unwrap()));
         let (shown, url) = (key.clone(), Arc::new(Mutex::new(String::new())));
-        let own = url.clone();
+        let (own, groups) = (url.clone(), Arc::new(Mutex::new(String::new())));
+        let told = groups.clone();
         let backend = Backend::start(move |path, _| {
             let key = shown.lock().unwrap();
             let (keys, own) = (std::slice::from_ref(key.public()), own.lock().unwrap());
@@ -42,13 +45,14 @@ impl Provider {
                     pki::openid_configuration(&own, &format!("{own}/keys"), keys)
                 }
                 "/keys" => pki::key_set(keys),
+                "/groups" => return Value::Raw(told.lock().unwrap().as_str().into()),
                 _ => "{}".to_owned(),
             };
             from_json(text.as_bytes()).unwrap()
         })
         .await;
         *url.lock().unwrap() = backend.url("");
-        Self { backend, key }
+        Self { backend, key, groups }
     }
 
     fn url(&self) -> String {
@@ -110,6 +114,29 @@ async fn review(client: &Client) -> Option<Value> {
             None
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_may_be_told_elsewhere() {
+    let (provider, folder) = (Provider::start().await, TempDir::new().unwrap());
+    let cluster = with(|flags| {
+        provider.flags(&folder, flags);
+        flags.oidc.groups_claim = Some("groups".to_owned());
+    })
+    .await;
+    let claims = format!(
+        r#"{{"sub":"jane","aud":"me","_claim_names":{{"groups":"s"}},
+        "_claim_sources":{{"s":{{"endpoint":"{}/groups","access_token":"t"}}}}}}"#,
+        provider.url()
+    );
+    let token = provider.token(&claims);
+    assert_eq!(who(&cluster, &token).await, None, "what is told there is no token");
+    *provider.groups.lock().unwrap() = provider.token(r#"{"aud":"me","groups":["a","b"]}"#);
+    let jane = who(&cluster, &token).await.expect("she is known");
+    let groups: Vec<_> = jane["groups"].items().iter().filter_map(Value::as_str).collect();
+    assert_eq!(groups, ["a", "b", "system:authenticated"]);
+    *provider.groups.lock().unwrap() = provider.token(r#"{"aud":"you","groups":["a"]}"#);
+    assert_eq!(who(&cluster, &token).await, None, "that is meant for somebody else");
 }
 
 fn username(user: Option<&Value>) -> &str {

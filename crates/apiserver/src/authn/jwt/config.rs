@@ -4,11 +4,13 @@ use std::{collections::HashSet, sync::Arc};
 
 use anyhow::{Result, bail};
 use cel::Environment;
+use client::{Pem, Tls};
 use object::{Value, names, yaml::from_yaml};
 use schema::{Errors, Path};
 
 use super::{
-    Issuer,
+    Issuer, Terms,
+    distributed::Distributed,
     keys::Keys,
     mapping::{Expression, Mappings, Rule, Source},
 };
@@ -118,17 +120,20 @@ impl Environments {
         let user_rules = tree.get("userValidationRules");
         let user_rules = self.user_rules(user_rules, &path.field("userValidationRules"), errors);
         check_email(username.as_ref(), &claim_rules, &extra, &place, errors);
+        let pem = Some(text(issuer, "certificateAuthority")).filter(|pem| !pem.is_empty());
+        let authorities = pem.map(|pem| Pem::Data(pem.as_bytes().to_vec()));
+        let tls = Tls { authorities, ..Tls::default() };
+        let distributed = Distributed::new(groups.as_ref(), tls.clone());
         let mappings =
             Mappings { username: username?, groups, uid, extra, required, claim_rules, user_rules };
         Some(Issuer {
             url: text(issuer, "url").to_owned(),
-            audiences: texts(issuer.get("audiences")),
-            algorithms: algorithms.to_vec(),
-            keys: Keys::new(
-                text(issuer, "url"),
-                text(issuer, "discoveryURL"),
-                text(issuer, "certificateAuthority"),
-            ),
+            terms: Terms {
+                audiences: texts(issuer.get("audiences")),
+                algorithms: algorithms.to_vec(),
+            },
+            keys: Keys::new(text(issuer, "url"), text(issuer, "discoveryURL"), tls),
+            distributed,
             mappings,
         })
     }

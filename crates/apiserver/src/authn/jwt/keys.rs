@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use client::{Pem, Tls};
+use client::Tls;
 use http::StatusCode;
 use object::from_json;
 use pki::{Jws, WebKey};
@@ -33,18 +33,13 @@ struct Known {
 }
 
 impl Keys {
-    /// `discovery`: where the document is, if that is elsewhere; `authorities`: who signs
-    /// the issuer's certificate, if that is not somebody whom the machine believes.
-    pub(super) fn new(issuer: &str, discovery: &str, authorities: &str) -> Self {
+    /// `discovery`: where the document is, if that is elsewhere.
+    pub(super) fn new(issuer: &str, discovery: &str, tls: Tls) -> Self {
         let own = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-        let authorities = Some(authorities).filter(|pem| !pem.is_empty());
         Self {
             issuer: issuer.to_owned(),
             discovery: if discovery.is_empty() { own } else { discovery.to_owned() },
-            tls: Tls {
-                authorities: authorities.map(|pem| Pem::Data(pem.as_bytes().to_vec())),
-                ..Tls::default()
-            },
+            tls,
             known: Mutex::default(),
         }
     }

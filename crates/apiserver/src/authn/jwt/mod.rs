@@ -2,6 +2,7 @@
 //! say whether a token is good, the configuration says who bears it.
 
 mod config;
+mod distributed;
 mod flags;
 mod keys;
 mod mapping;
@@ -15,7 +16,7 @@ use server::{Authenticate, Authenticating, Peer, User};
 
 pub(crate) use self::config::{AnonymousRule, AuthenticationConfiguration};
 pub use self::flags::OidcFlags;
-use self::{keys::Keys, mapping::Mappings};
+use self::{distributed::Distributed, keys::Keys, mapping::Mappings};
 
 /// How far an issuer's clock may be ahead of ours, in seconds.
 const LEEWAY: i64 = 5 * 60;
@@ -31,10 +32,17 @@ pub(crate) struct Tokens {
 #[derive(Debug)]
 pub(crate) struct Issuer {
     url: String,
+    terms: Terms,
+    keys: Keys,
+    distributed: Option<Distributed>,
+    mappings: Mappings,
+}
+
+/// What every token must be, whoever has signed it.
+#[derive(Debug)]
+struct Terms {
     audiences: Vec<String>,
     algorithms: Vec<String>,
-    keys: Keys,
-    mappings: Mappings,
 }
 
 impl Tokens {
@@ -82,10 +90,24 @@ impl Issuer {
         self.verify(token, claims, now)
             .await
             .map_err(|why| format!("oidc: verify token: {why}"))?;
-        self.mappings.user(claims)
+        match &self.distributed {
+            None => self.mappings.user(claims),
+            Some(distributed) => {
+                let claims = distributed.expand(claims, &self.terms, now).await;
+                let failed = |why| format!("oidc: could not expand distributed claims: {why}");
+                self.mappings.user(&claims.map_err(failed)?)
+            }
+        }
     }
 
     async fn verify(&self, token: &Jws<'_>, claims: &Value, now: i64) -> Result<(), String> {
+        self.terms.check(token, claims, now)?;
+        self.keys.verify(token).await
+    }
+}
+
+impl Terms {
+    fn check(&self, token: &Jws<'_>, claims: &Value, now: i64) -> Result<(), String> {
         let audiences = one_or_many(claims.get("aud"));
         if !audiences.iter().any(|own| self.audiences.contains(own)) {
             return Err(format!("expected audience in {:?} got {audiences:?}", self.audiences));
@@ -104,7 +126,7 @@ impl Issuer {
                 self.algorithms, token.algorithm
             ));
         }
-        self.keys.verify(token).await
+        Ok(())
     }
 }
 
