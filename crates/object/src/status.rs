@@ -84,7 +84,7 @@ impl Status {
     }
 
     pub fn not_found(subject: Subject) -> Self {
-        let message = format!("{} {} not found", subject.qualified(), quote(&subject.name));
+        let message = format!("{} {} not found", subject.qualified(), quote(subject.name));
         Self::failure(404, "NotFound", message).with_details(subject.details())
     }
 
@@ -95,7 +95,7 @@ impl Status {
     }
 
     pub fn already_exists(subject: Subject) -> Self {
-        let message = format!("{} {} already exists", subject.qualified(), quote(&subject.name));
+        let message = format!("{} {} already exists", subject.qualified(), quote(subject.name));
         Self::failure(409, "AlreadyExists", message).with_details(subject.details())
     }
 

@@ -249,8 +249,16 @@ fn explain(error: &ScanError, text: &str) -> YamlError {
     }
     let (context, problem) = said.split_once(", ").unwrap_or(("", &said));
     let problem = match problem {
-        _ if problem.starts_with("unexpected character") => {
+        _ if problem.starts_with("unexpected character") || problem.starts_with("tabs ") => {
             "found character that cannot start any token"
+        }
+        _ if problem.contains("unknown anchor") => {
+            let line =
+                text.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
+            let alias = line.rsplit_once('*').unwrap_or_default().1;
+            let end = alias.find(|c: char| !c.is_ascii_alphanumeric() && !"_-".contains(c));
+            let name = &alias[..end.unwrap_or(alias.len())];
+            return YamlError::new(format!("unknown anchor '{name}' referenced"));
         }
         _ if problem.contains("surrogate") => "found invalid Unicode character escape code",
         _ => problem,

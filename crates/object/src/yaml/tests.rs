@@ -118,6 +118,8 @@ fn merges_and_refuses() {
     assert_eq!(value["two"], json(r#"{"x":7,"z":2}"#));
 
     let wrong = |text| from_yaml(text).expect_err("malformed").to_string();
+    assert_eq!(wrong("a:\n\tb: 1"), "yaml: line 2: found character that cannot start any token");
+    assert_eq!(wrong("a: [*x, 1]"), "yaml: unknown anchor 'x' referenced");
     assert_eq!(wrong("a: -.inf"), "json: unsupported value: -Inf");
     assert_eq!(
         wrong("~: [x]"),
