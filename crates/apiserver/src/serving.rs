@@ -4,7 +4,10 @@
 use std::{
     net::IpAddr,
     path::{Path, PathBuf},
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use anyhow::{Context as _, Result};
@@ -41,6 +44,8 @@ pub(crate) struct Serving {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) believed: Believed,
     pub(crate) tls: Tls,
+    /// When the certificate that is shown ends.
+    pub(crate) ends: Arc<AtomicI64>,
     /// When something of our own must be renewed.
     due: i64,
 }
@@ -56,12 +61,14 @@ impl Serving {
         let dir = Dir::open(&flags.data_dir.join("pki"))?;
         let cluster = Arc::new(Cluster::load_or_create(&dir, names.clone(), clock.now())?);
         let (clients, proxies) = (client_trust(&flags, &cluster)?, proxy_trust(&flags, &cluster)?);
+        let (shown, ends) = shown(&flags, &cluster)?;
         let serving = Self {
             believed: Believed {
                 clients: Arc::new(Rotating::new(clients)),
                 proxies: Arc::new(Rotating::new(proxies)),
             },
-            tls: Tls::new(Arc::new(shown(&flags, &cluster)?)),
+            tls: Tls::new(Arc::new(shown)),
+            ends: Arc::new(AtomicI64::new(ends)),
             due: cluster.due_at()?,
             flags,
             names,
@@ -127,10 +134,11 @@ impl Serving {
         let cluster = Cluster::load_or_create(&dir, self.names.clone(), now)?;
         let clients = client_trust(&self.flags, &cluster)?;
         let proxies = proxy_trust(&self.flags, &cluster)?;
-        let shown = shown(&self.flags, &cluster)?;
+        let (shown, ends) = shown(&self.flags, &cluster)?;
         self.believed.clients.replace(clients);
         self.believed.proxies.replace(proxies);
         self.tls.replace(Arc::new(shown));
+        self.ends.store(ends, Ordering::Release);
         let renewed = now > self.due;
         (self.due, self.cluster) = (cluster.due_at()?, Arc::new(cluster));
         if renewed { self.write_admin() } else { Ok(()) }
@@ -263,8 +271,9 @@ fn proxy_trust(flags: &Flags, cluster: &Cluster) -> Result<Trust> {
     })
 }
 
-/// What the server shows, and whose certificates it looks at: clients' and proxies'.
-fn shown(flags: &Flags, cluster: &Cluster) -> Result<rustls::ServerConfig> {
+/// What the server shows, whose certificates it looks at (clients' and proxies'), and when
+/// its own ends.
+fn shown(flags: &Flags, cluster: &Cluster) -> Result<(rustls::ServerConfig, i64)> {
     let mut authorities =
         vec![cluster.ca.certificate().clone(), cluster.front_proxy_ca.certificate().clone()];
     for path in [&flags.client_ca_file, &flags.requestheader_client_ca_file].into_iter().flatten() {
@@ -289,7 +298,8 @@ fn shown(flags: &Flags, cluster: &Cluster) -> Result<rustls::ServerConfig> {
     }
     let pair = own.as_ref().unwrap_or(&cluster.apiserver);
     let (trust, handshakes) = (Trust::new(&authorities)?, flags.connections.handshakes()?);
-    Ok(pki::server_config_named(pair, &by_name, (&trust, &handshakes))?)
+    let config = pki::server_config_named(pair, &by_name, (&trust, &handshakes))?;
+    Ok((config, pair.identity()?.not_after))
 }
 
 fn pair(certificate: &Path, key: &Path) -> Result<Pair> {

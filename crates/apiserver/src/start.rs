@@ -4,7 +4,7 @@ use std::{
     fs,
     net::{IpAddr, SocketAddr, UdpSocket},
     path::Path,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::Duration,
 };
 
@@ -132,7 +132,13 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         wired(&config, &registry, &serving, (SocketAddr::new(advertise, port), &clock))?;
     server.reports.extend(opened.reports.iter().cloned());
     let progress = Progress::default();
-    server.checks.splice(0..0, progress.checks(&registry));
+    let (ends, now) = (serving.ends.clone(), clock.clone());
+    let expiry = move || match ends.load(Ordering::Acquire) > now.now() {
+        true => Ok(()),
+        false => Err("the certificate has expired".to_owned()),
+    };
+    let proxied = flags.proxy_client_cert_file.is_some();
+    server.checks.splice(0..0, progress.checks(&registry, expiry, proxied));
     progress.done(&[Part::Storage, Part::Admission]);
 
     let mut repair = Repair::new(&services);
@@ -267,7 +273,7 @@ fn keep_secret(server: &mut Server, at_rest: AtRest) {
     let encryption = at_rest.encryption.clone();
     if encryption.asks_kms() {
         let health = move || encryption.health();
-        server.checks.push(server::Check::new("kms-providers", true, health));
+        server.checks.push(server::Check::new("kms-providers", server::Says::Either, health));
     }
     server.background(at_rest.follow(server.registry.clone()));
 }

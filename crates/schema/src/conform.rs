@@ -6,7 +6,8 @@
 use std::fmt;
 
 use object::{
-    Bytes, Duration, Field, MicroTime, Plain, Quantity, QuantityError, Struct, Time, Type, Value,
+    Bytes, Duration, Field, MicroTime, Plain, Quantity, QuantityError, Struct, Text, Time, Type,
+    Value,
 };
 
 use crate::{Path, openapi::packages::is_meta, patch::json_type};
@@ -35,14 +36,50 @@ pub fn conform_as(
     fields(shape, version, object, &Path::Root, unknown).map_err(|misfit| misfit.to_string())
 }
 
+/// Makes a single value fit its type, apart from any object.
+pub(crate) fn fit_one(ty: &Type, value: &mut Value) -> Result<(), String> {
+    let go = Go { name: None, package: "v1" };
+    fit(ty, go, value, &Path::Root, &mut Unknown::new()).map_err(|misfit| misfit.to_string())
+}
+
 /// A value that is not of its type. The path grows on the way out.
 #[derive(Debug)]
-enum Misfit {
+struct Misfit {
+    /// Whether Go reads no further: so do types that read themselves. Of the others it tells
+    /// the first, once it has read all.
+    last: bool,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
     Type { found: String, owner: String, path: String, go: String },
     Text(String),
 }
 
+/// What is wrong with the parts of a value.
+#[derive(Debug, Default)]
+struct Parts(Option<Misfit>);
+
+impl Parts {
+    fn add(&mut self, part: Result<(), Misfit>) {
+        let Err(misfit) = part else { return };
+        if self.0.as_ref().is_none_or(|first| misfit.last && !first.last) {
+            self.0 = Some(misfit);
+        }
+    }
+
+    fn end(self) -> Result<(), Misfit> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
 impl Misfit {
+    /// What a type that reads itself says.
+    fn own(text: String) -> Self {
+        Self { last: true, what: What::Text(text) }
+    }
+
     fn new(value: &Value, go: String) -> Self {
         let found = match value {
             Value::Int(_) | Value::UInt(_) | Value::Float(_) if is_int(&go) => {
@@ -50,29 +87,33 @@ impl Misfit {
             }
             value => json_type(value).to_owned(),
         };
-        Self::Type { found, owner: String::new(), path: String::new(), go }
+        let what = What::Type { found, owner: String::new(), path: String::new(), go };
+        Self { last: false, what }
     }
 
     /// The same, as seen from the struct whose field it is in.
     fn in_field(self, shape: &Struct, name: &str) -> Self {
-        let Self::Type { found, mut owner, mut path, go } = self else { return self };
+        let What::Type { found, mut owner, mut path, go } = self.what else { return self };
         if owner.is_empty() {
             owner = shape.name.to_string();
         }
         let dot = if path.is_empty() { "" } else { "." };
         path = format!("{}{dot}{path}", embedded(shape, name).unwrap_or_else(|| name.to_owned()));
-        Self::Type { found, owner, path, go }
+        Self { last: self.last, what: What::Type { found, owner, path, go } }
     }
 }
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Type { found, owner, path, go } => write!(
+        match &self.what {
+            What::Type { found, owner, go, .. } if owner.is_empty() => {
+                write!(f, "json: cannot unmarshal {found} into Go value of type {go}")
+            }
+            What::Type { found, owner, path, go } => write!(
                 f,
                 "json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go}"
             ),
-            Self::Text(text) => f.write_str(text),
+            What::Text(text) => f.write_str(text),
         }
     }
 }
@@ -88,7 +129,7 @@ fn embedded(shape: &Struct, name: &str) -> Option<String> {
 }
 
 fn is_int(go: &str) -> bool {
-    matches!(go, "int32" | "int64" | "uint64")
+    matches!(go, "int32" | "int64" | "uint64" | "uint8")
 }
 
 fn fields(
@@ -99,7 +140,7 @@ fn fields(
     unknown: &mut Unknown,
 ) -> Result<(), Misfit> {
     let package = if is_meta(shape) { "v1" } else { package };
-    let mut failed = None;
+    let mut parts = Parts::default();
     let mut stays = |field: Option<&Field>, name: &str, value: &mut Value| {
         let Some(field) = field else {
             let typed = matches!(at, Path::Root) || shape.is_kind();
@@ -109,7 +150,7 @@ fn fields(
             unknown.push(at.field(name).to_string());
             return false;
         };
-        if value.is_null() || failed.is_some() {
+        if value.is_null() {
             return false;
         }
         if field.rules.raw && (value.is_object() || matches!(value, Value::List(_))) {
@@ -117,9 +158,8 @@ fn fields(
             return true;
         }
         let go = Go { name: field.rules.go, package };
-        if let Err(misfit) = fit(&field.ty, go, value, &at.field(name), unknown) {
-            failed = Some(misfit.in_field(shape, name));
-        }
+        let fit = fit(&field.ty, go, value, &at.field(name), unknown);
+        parts.add(fit.map_err(|misfit| misfit.in_field(shape, name)));
         true
     };
     match object {
@@ -132,7 +172,7 @@ fn fields(
             *object = Value::from_entries(left.collect());
         }
     }
-    failed.map_or(Ok(()), Err)
+    parts.end()
 }
 
 /// What Go calls the type of a value.
@@ -211,50 +251,64 @@ fn fit(
             fields(shape, go.inside(), value, at, unknown)
         }
         (Type::List(item), Value::List(items)) => {
+            let mut parts = Parts::default();
             for (i, value) in items.make_mut().iter_mut().enumerate() {
-                if value.is_null() {
-                    *value = zero(item);
-                    continue;
+                match value {
+                    Value::Null => *value = zero(item),
+                    value => parts.add(fit(item, go.item(), value, &at.index(i), unknown)),
                 }
-                fit(item, go.item(), value, &at.index(i), unknown)?;
             }
-            Ok(())
+            parts.end()
         }
         (Type::Map(item), Value::Object(_) | Value::Map(_)) => {
-            let mut failed = None;
+            let mut parts = Parts::default();
             value.retain(|name, value| {
-                if value.is_null() {
-                    *value = zero(item);
-                } else if failed.is_none() {
-                    failed = fit(item, go.entry(), value, &at.field(name), unknown).err();
+                match value {
+                    Value::Null => *value = zero(item),
+                    value => parts.add(fit(item, go.entry(), value, &at.field(name), unknown)),
                 }
                 true
             });
-            failed.map_or(Ok(()), Err)
+            parts.end()
         }
-        (Type::Quantity, value) => quantity(value).map_err(Misfit::Text),
+        (Type::Quantity, _) => quantity(value).map_err(Misfit::own),
         (Type::Time, Value::Text(text)) => {
-            *text = Time::canonical(text).map_err(Misfit::Text)?;
+            *text = Time::canonical(text).map_err(Misfit::own)?;
             Ok(())
         }
         (Type::MicroTime, Value::Text(text)) => {
-            *text = MicroTime::canonical(text).map_err(Misfit::Text)?;
+            *text = MicroTime::canonical(text).map_err(Misfit::own)?;
             Ok(())
         }
         (Type::Duration, Value::Text(text)) => {
-            *text = Duration::text(Duration::nanos(text).map_err(Misfit::Text)?);
+            *text = Duration::text(Duration::nanos(text).map_err(Misfit::own)?);
             Ok(())
         }
         (Type::Bytes, Value::Text(text)) => {
             let Some(bytes) = Bytes::decode(text) else {
-                let at = bad_base64(text);
-                return Err(Misfit::Text(format!("illegal base64 data at input byte {at}")));
+                let text = format!("illegal base64 data at input byte {}", bad_base64(text));
+                return Err(Misfit { last: false, what: What::Text(text) });
             };
             *text = Bytes::text(&bytes);
             Ok(())
         }
+        // Go takes a list of numbers for bytes as well.
+        (Type::Bytes, Value::List(items)) => {
+            let mut bytes = Vec::with_capacity(items.len());
+            for item in items.iter() {
+                let n = if item.is_null() { Some(0) } else { item.as_i64() };
+                let byte = n.and_then(|n| u8::try_from(n).ok());
+                bytes.push(byte.ok_or_else(|| Misfit::new(item, "uint8".to_owned()))?);
+            }
+            *value = Bytes::text(&bytes).into();
+            Ok(())
+        }
         (Type::Either(shape, plain), _) => either(shape, *plain, go, value, at),
-        (ty, value) => Err(Misfit::new(value, go.of(ty))),
+        (ty, value) => {
+            let last =
+                matches!(ty, Type::Time | Type::MicroTime | Type::Duration | Type::IntOrString);
+            Err(Misfit { last, ..Misfit::new(value, go.of(ty)) })
+        }
     }
 }
 
@@ -271,7 +325,7 @@ fn either(
     match (plain, &mut *value) {
         (_, Value::Object(_) | Value::Map(_)) => fields(shape, inside, value, at, untold),
         (Plain::Bool, Value::Bool(_)) => Ok(()),
-        (Plain::Bool, _) => Err(Misfit::Text("boolean or JSON schema expected".to_owned())),
+        (Plain::Bool, _) => Err(Misfit::own("boolean or JSON schema expected".to_owned())),
         (Plain::List, Value::List(items)) => {
             items.make_mut().iter_mut().enumerate().try_for_each(|(i, item)| match item {
                 Value::Null => {
@@ -308,7 +362,7 @@ fn zero(ty: &Type) -> Value {
 }
 
 fn quantity(value: &mut Value) -> Result<(), String> {
-    let text = match &*value {
+    let text: Text = match &*value {
         Value::Text(text) => text.clone(),
         other => String::from_utf8_lossy(&object::to_json(other)).as_ref().into(),
     };

@@ -345,6 +345,9 @@ impl<K: Kind> Hooks for BuiltIn<K> {
     }
 
     fn validate_status_at(&self, object: &Value, old: &Value, now: i64, errs: &mut Errors) {
+        if !K::ANY_FINALIZER {
+            check_finalizers(K::view(object).meta(), errs);
+        }
         K::view(object).validate_status_at(K::view(old), now, errs);
     }
 

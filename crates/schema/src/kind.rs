@@ -127,9 +127,9 @@ pub mod names {
         whole(name, prefix, names::dns1123_subdomain)
     }
 
-    /// The same, where upstream counts bytes.
+    /// The same, where upstream counts bytes and looks at whole names alone.
     pub fn long_name(name: &str, prefix: bool) -> Vec<String> {
-        let wrong = dns_subdomain(name, prefix).into_iter();
+        let wrong = if prefix { Vec::new() } else { names::dns1123_subdomain(name) }.into_iter();
         wrong.map(|wrong| wrong.replace("253 characters", "253 bytes")).collect()
     }
 

@@ -33,7 +33,10 @@ pub use self::{
         Column, Grace, Index, Kind, METADATA, NameRule, Names, Scope, Storage, Subresource, Writer,
         check_name, names, verbs,
     },
-    meta::{check_annotations, check_finalizer, check_labels, check_meta},
+    meta::{
+        check_annotations, check_finalizer, check_finalizers, check_labels, check_meta,
+        check_meta_again,
+    },
     normalize::normalize,
     path::Path,
     warnings::Warnings,

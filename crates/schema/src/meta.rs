@@ -20,15 +20,31 @@ const METADATA: Path = Path::Root.field("metadata");
 pub fn check_meta(object: &Value, old: Option<&Value>, scope: Scope, errs: &mut Errors) {
     let meta = Object::view(object).metadata();
     match old {
-        None => check_new(meta, scope, errs),
-        Some(old) => check_changed(meta, Object::view(old).metadata(), errs),
+        None => check_namespace(meta, scope, errs),
+        Some(old) => {
+            let (at, prefix) = (METADATA.field("generateName"), meta.generate_name());
+            errs.complaints(&at, prefix, names::path_segment_prefix(prefix));
+            check_changed(meta, Object::view(old).metadata(), errs);
+        }
     }
+    check_common(meta, true, errs);
+}
+
+/// What is told once more of an update by the few kinds upstream checks thrice.
+pub fn check_meta_again(object: &Value, old: &Value, errs: &mut Errors) {
+    let meta = Object::view(object).metadata();
+    check_changed(meta, Object::view(old).metadata(), errs);
+    check_common(meta, false, errs);
+    check_common(meta, false, errs);
+}
+
+fn check_common(meta: &ObjectMeta, finalizers: bool, errs: &mut Errors) {
     errs.non_negative(&METADATA.field("generation"), meta.generation());
     check_labels(meta.labels(), &METADATA.field("labels"), errs);
     check_annotations(meta.annotations(), &METADATA.field("annotations"), errs);
     check_owners(meta.owner_references(), &METADATA.field("ownerReferences"), errs);
-    if old.is_none() {
-        check_new_finalizers(meta, errs);
+    if finalizers {
+        check_qualified(meta, errs);
     }
     check_managers(meta.managed_fields(), errs);
 }
@@ -65,14 +81,14 @@ fn check_standard(finalizer: &str, at: &Path, errs: &mut Errors) {
 }
 
 /// A finalizer of a built-in kind is a standard one, or names its domain.
-pub(crate) fn check_finalizers(meta: &ObjectMeta, errs: &mut Errors) {
+pub fn check_finalizers(meta: &ObjectMeta, errs: &mut Errors) {
     let all = METADATA.field("finalizers");
     for (at, finalizer) in meta.finalizers().iter().enumerate() {
         check_standard(finalizer, &all.index(at), errs);
     }
 }
 
-fn check_new(meta: &ObjectMeta, scope: Scope, errs: &mut Errors) {
+fn check_namespace(meta: &ObjectMeta, scope: Scope, errs: &mut Errors) {
     let at = METADATA.field("namespace");
     match (scope, meta.namespace()) {
         (Scope::Namespaced, "") => errs.required(&at, ""),
@@ -84,7 +100,7 @@ fn check_new(meta: &ObjectMeta, scope: Scope, errs: &mut Errors) {
     }
 }
 
-fn check_new_finalizers(meta: &ObjectMeta, errs: &mut Errors) {
+fn check_qualified(meta: &ObjectMeta, errs: &mut Errors) {
     let at = METADATA.field("finalizers");
     for finalizer in meta.finalizers().iter() {
         errs.complaints(&at, finalizer, names::qualified_name(finalizer));

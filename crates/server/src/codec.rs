@@ -327,6 +327,7 @@ fn check_type(kinds: &Kinds, object: &Value, definition: &Definition) -> Result<
              ({expected})"
         )));
     }
+    let given = given.strip_prefix('/').unwrap_or(given);
     let (group, version) = given.rsplit_once('/').unwrap_or(("", given));
     let unfit = |why: String| {
         Status::bad_request(format!(

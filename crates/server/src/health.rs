@@ -1,6 +1,7 @@
 //! Whether the server is well, as a whole and check by check.
 
 use std::{
+    collections::BTreeSet,
     fmt::{self, Write as _},
     sync::Arc,
 };
@@ -11,9 +12,19 @@ use crate::{Query, Reply, metrics::Metrics, respond::raw};
 #[derive(Clone)]
 pub struct Check {
     pub name: &'static str,
-    /// Whether a server that fails it should be restarted, or only be left alone.
-    pub live: bool,
+    pub says: Says,
     pub check: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+/// What a check that fails says of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// That it should be left alone for now.
+    Unready,
+    /// That it should be restarted.
+    Dead,
+    /// Both.
+    Either,
 }
 
 impl fmt::Debug for Check {
@@ -25,10 +36,10 @@ impl fmt::Debug for Check {
 impl Check {
     pub fn new(
         name: &'static str,
-        live: bool,
+        says: Says,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self { name, live, check: Arc::new(check) }
+        Self { name, says, check: Arc::new(check) }
     }
 }
 
@@ -42,7 +53,8 @@ pub(crate) fn answer(
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     let root = parts.next()?;
     let root = ["livez", "readyz", "healthz"].into_iter().find(|own| *own == root)?;
-    let of = |check: &&Check| root == "readyz" || check.live;
+    let other = if root == "readyz" { Says::Dead } else { Says::Unready };
+    let of = |check: &&Check| check.says != other;
     let hold = |check: &Check| {
         let held = (check.check)();
         metrics.slis.observe(check.name, root, held.is_ok());
@@ -55,10 +67,12 @@ pub(crate) fn answer(
             Err(why) => raw(500, PLAIN, format!("internal server error: {why}\n").into_bytes()),
         });
     }
-    let excluded = query.all("exclude");
+    let excluded: BTreeSet<&str> = query.all("exclude").into_iter().collect();
+    let mut unknown = excluded.clone();
     let (mut text, mut well) = (String::new(), true);
     for check in checks.iter().filter(of) {
-        if excluded.contains(&check.name) {
+        if excluded.contains(check.name) {
+            unknown.remove(check.name);
             let _ = writeln!(text, "[+]{} excluded: ok", check.name);
             continue;
         }
@@ -68,6 +82,14 @@ pub(crate) fn answer(
             true => writeln!(text, "[+]{} ok", check.name),
             false => writeln!(text, "[-]{} failed: reason withheld", check.name),
         };
+    }
+    if !unknown.is_empty() {
+        let unknown: Vec<String> = unknown.iter().map(|name| format!("{name:?}")).collect();
+        let _ = writeln!(
+            text,
+            "warn: some health checks cannot be excluded: no matches for {}",
+            unknown.join(",")
+        );
     }
     Some(match (well, query.get("verbose").is_some()) {
         (true, false) => raw(200, PLAIN, b"ok".to_vec()),

@@ -66,7 +66,7 @@ pub use self::{
     edge::Edge,
     encryption::{Encryption, EncryptionConfig, Place},
     flow::{Flow, Seat, Seating},
-    health::Check,
+    health::{Check, Says},
     kinds::{Kinds, Served},
     listen::{Listening, Tls},
     metrics::{Histogram, Report},

@@ -25,28 +25,28 @@ pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection,
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    let known = served.definition.hooks.fields();
+    let (known, namespaced) = (served.definition.hooks.fields(), served.definition.is_namespaced());
+    let own = !known.is_empty() || served.definition.custom.is_some();
     for term in &fields.terms {
         let field = &*term.field;
-        let nothing = field.is_empty() && term.value.is_empty();
-        if nothing
-            || matches!(field, "metadata.name" | "metadata.namespace")
-            || known.contains(&field)
-        {
+        let common = match field {
+            "" => term.value.is_empty(),
+            "metadata.name" => true,
+            "metadata.namespace" => namespaced || !own,
+            _ => false,
+        };
+        if common || known.contains(&field) {
             continue;
         }
-        return Err(Status::bad_request(
-            if known.is_empty() && served.definition.custom.is_none() {
-                format!(
-                    "{field:?} is not a known field selector: only \"metadata.name\", \
+        return Err(Status::bad_request(if !own {
+            format!(
+                "{field:?} is not a known field selector: only \"metadata.name\", \
                  \"metadata.namespace\""
-                )
-            } else {
-                format!("field label not supported: {field}")
-            },
-        ));
+            )
+        } else {
+            format!("field label not supported: {field}")
+        }));
     }
-    let namespaced = served.definition.is_namespaced();
     let namespace = if namespaced { request.info.namespace.clone() } else { Text::default() };
     Ok(Selection { namespace, labels, fields })
 }

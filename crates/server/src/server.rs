@@ -37,7 +37,7 @@ use tracing::debug;
 
 use crate::{
     Aggregate, Audit, AuditStage, Authenticate, Authorize, Check, Config, Edge, Flow, Handler,
-    Peer, Query, Registry, Reply, Report, Request, RequestInfo, Seat, Shutdown,
+    Peer, Query, Registry, Reply, Report, Request, RequestInfo, Says, Seat, Shutdown,
     audit::{Trail, recorded},
     bell::Bell,
     body::counted,
@@ -110,10 +110,11 @@ impl Server {
     pub fn new(registry: Arc<Registry>, config: Config) -> Self {
         let ending = Arc::new(AtomicBool::new(false));
         let ends = ending.clone();
-        let shutdown = Check::new("shutdown", false, move || match ends.load(Ordering::Acquire) {
-            false => Ok(()),
-            true => Err("process is shutting down".to_owned()),
-        });
+        let shutdown =
+            Check::new("shutdown", Says::Unready, move || match ends.load(Ordering::Acquire) {
+                false => Ok(()),
+                true => Err("process is shutting down".to_owned()),
+            });
         Self {
             seats: Seats::new(&config.limits),
             registry,

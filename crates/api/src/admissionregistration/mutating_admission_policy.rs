@@ -101,6 +101,16 @@ impl Kind for MutatingAdmissionPolicy {
 
 const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
+/// Nothing can be changed by a deletion.
+pub(super) fn check_operations(matching: Option<&MatchResources>, at: &Path, errs: &mut Errors) {
+    let at = at.field("resourceRules");
+    for rule in matching.iter().flat_map(|matching| matching.resource_rules().iter()) {
+        for operation in rule.rule_with_operations().operations().iter() {
+            errs.one_of(&at.field("operations"), operation, &OPERATIONS);
+        }
+    }
+}
+
 impl MutatingAdmissionPolicySpec {
     fn check(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
         errs.one_of(&at.field("failurePolicy"), self.failure_policy(), &FAILURE);
@@ -109,12 +119,7 @@ impl MutatingAdmissionPolicySpec {
         }
         let here = at.field("matchConstraints");
         MatchResources::check_constraints(self.match_constraints(), &here, errs);
-        for rule in self.match_constraints().iter().flat_map(|it| it.resource_rules().iter()) {
-            for operation in rule.rule_with_operations().operations().iter() {
-                let at = here.field("resourceRules");
-                errs.one_of(&at.field("operations"), operation, &OPERATIONS);
-            }
-        }
+        check_operations(self.match_constraints(), &here, errs);
         let params = self.param_kind().is_some();
         if !old.is_some_and(|old| same(self, old, &["paramKind", "matchConditions"])) {
             let before: Vec<_> = old.iter().flat_map(|old| old.match_conditions().iter()).collect();

@@ -4,7 +4,9 @@ use macros::api;
 use object::ObjectMeta;
 use schema::{Column, Errors, Kind, Names, Path, Scope};
 
-use super::{MatchResources, ParamRef, rules::check_policy_name};
+use super::{
+    MatchResources, ParamRef, mutating_admission_policy::check_operations, rules::check_policy_name,
+};
 use crate::rules::Rules;
 
 /// Where a mutating policy applies, and with which parameters.
@@ -63,6 +65,7 @@ impl Kind for MutatingAdmissionPolicyBinding {
         if let Some(matching) = spec.match_resources() {
             matching.check(&at.field("matchResources"), errs);
         }
+        check_operations(spec.match_resources(), &at.field("matchResources"), errs);
     }
 
     fn validate_update(&self, _: &Self, errs: &mut Errors) {

@@ -1,8 +1,10 @@
 //! apiextensions/v1: CustomResourceDefinition.
 
 use macros::api;
-use object::{Bytes, List, Map, ObjectMeta, OrBool, OrList, OrTexts, Time, Value};
-use schema::{Column, Errors, Kind, Names, Scope, Storage, Subresource, Warnings};
+use object::{Bytes, Lens, List, Map, ObjectMeta, OrBool, OrList, OrTexts, Time, Value};
+use schema::{
+    Column, Errors, Kind, Names, Scope, Storage, Subresource, Warnings, check_meta_again,
+};
 
 use super::{rules, warn};
 use crate::columns::join;
@@ -420,10 +422,12 @@ impl Kind for CustomResourceDefinition {
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        check_meta_again(self.tree(), old.tree(), errs);
         rules::check_changed(self, old, errs);
     }
 
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        check_meta_again(self.tree(), old.tree(), errs);
         rules::check_status(self, errs);
     }
 

@@ -1,9 +1,10 @@
 //! apiregistration/v1: APIService.
 
 use macros::api;
-use object::{Bytes, List, ObjectMeta, Time, names};
+use object::{Bytes, Lens, List, ObjectMeta, Time, names};
 use schema::{
     Column, Errors, Kind, METADATA, NameRule, Names, Path, Scope, Storage, Subresource, Writer,
+    check_meta_again,
 };
 
 use crate::rules::Rules;
@@ -81,6 +82,7 @@ impl Kind for APIService {
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::json("apiregistration.k8s.io/apiservices", "v1");
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("APIService")];
 
@@ -116,11 +118,13 @@ impl Kind for APIService {
         self.spec().check(&Path::Root.field("spec"), errs);
     }
 
-    fn validate_update(&self, _: &Self, errs: &mut Errors) {
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        check_meta_again(self.tree(), old.tree(), errs);
         self.validate(errs);
     }
 
-    fn validate_status(&self, _: &Self, errs: &mut Errors) {
+    fn validate_status(&self, old: &Self, errs: &mut Errors) {
+        check_meta_again(self.tree(), old.tree(), errs);
         let at = Path::Root.field("status");
         let at = at.field("conditions");
         for (i, condition) in self.status().conditions().iter().enumerate() {

@@ -104,6 +104,7 @@ impl Kind for Event {
         }),
     ];
     const NAME: NameRule = names::path_segment;
+    const ANY_FINALIZER: bool = true;
 
     fn validate(&self, errs: &mut Errors) {
         self.check(errs);

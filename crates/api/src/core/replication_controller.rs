@@ -8,7 +8,9 @@ use crate::{
 };
 use macros::api;
 use object::{List, Map, ObjectMeta, Time, selector::Selector};
-use schema::{Column, Errors, Index, Kind, Names, Path, Storage, Subresource, Warnings};
+use schema::{
+    Column, Errors, Index, Kind, NameRule, Names, Path, Storage, Subresource, Warnings, names,
+};
 
 use super::PodTemplateSpec;
 
@@ -85,6 +87,7 @@ impl Kind for ReplicationController {
     .categories(&["all"]);
     const STORAGE: Storage = Storage::new("controllers", "v1");
     const GENERATION: bool = true;
+    const NAME: NameRule = names::long_name;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("scale", "Scale", &["get", "patch", "update"]),
         Subresource::status("ReplicationController"),

@@ -2,7 +2,9 @@
 
 use macros::api;
 use object::{Lens, MicroTime, ObjectMeta, Time, Value, View};
-use schema::{Column, Errors, Index, Kind, Names, Path, Storage, age, check_name};
+use schema::{
+    Column, Errors, Index, Kind, Names, Path, Storage, age, check_finalizers, check_name,
+};
 
 use crate::{
     core::{self, EventSource, ObjectReference},
@@ -91,6 +93,7 @@ impl Kind for Event {
             "reportingController".clone_into(&mut error.path);
         }
         let event = core::Event::view(object);
+        check_finalizers(event.metadata(), errs);
         match old {
             None => {
                 check_name(schema::names::dns_subdomain, event.metadata(), errs);

@@ -66,6 +66,7 @@ impl Kind for PodDisruptionBudget {
     )
     .short(&["pdb"]);
     const BLIND_UPDATES: bool = false;
+    const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PodDisruptionBudget")];
     const NAME: NameRule = names::path_segment;

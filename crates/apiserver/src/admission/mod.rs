@@ -216,6 +216,16 @@ fn all(
     Ok(list.items)
 }
 
+/// Why upstream's client asks for nothing of this name.
+fn unaddressable(name: &str) -> Option<String> {
+    let wrong = object::names::path_segment_name(name);
+    match name {
+        "" => Some("resource name may not be empty".to_owned()),
+        _ if wrong.is_empty() => None,
+        _ => Some(format!("invalid resource name {name:?}: [{}]", wrong.join(" "))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,7 +25,10 @@ impl Admit for Priority {
 }
 
 fn mutate(admission: &mut Admission) -> Result<(), Status> {
-    if admission.operation != Operation::Create {
+    if admission.operation == Operation::Update && admission.is("", "pods") {
+        keep_priority(admission);
+        return Ok(());
+    } else if admission.operation != Operation::Create {
         return Ok(());
     } else if admission.is("", "pods") {
         return mutate_pod(admission);
@@ -70,6 +73,19 @@ fn class_of(admission: &Admission, name: &str) -> Result<(String, i32, String), 
     Ok((name.to_owned(), class.value(), class.preemption_policy().to_owned()))
 }
 
+/// What a pod was given stays, where an update says nothing of it.
+fn keep_priority(admission: &mut Admission) {
+    let Some(old) = admission.old.map(|old| Pod::view(old).spec()) else { return };
+    let spec = Pod::view(&admission.object).spec();
+    let (number, policy) = (spec.priority().is_none(), spec.preemption_policy().is_none());
+    if let Some(old) = old.priority().filter(|_| number) {
+        Pod::ref_cast_mut(&mut admission.object).spec_mut().set_priority(old);
+    }
+    if let Some(old) = old.preemption_policy().filter(|_| policy) {
+        Pod::ref_cast_mut(&mut admission.object).spec_mut().set_preemption_policy(old);
+    }
+}
+
 fn mutate_pod(admission: &mut Admission) -> Result<(), Status> {
     let spec = Pod::view(&admission.object).spec();
     let (name, given, policy) = class_of(admission, spec.priority_class_name())?;
@@ -79,15 +95,19 @@ fn mutate_pod(admission: &mut Admission) -> Result<(), Status> {
              admission controller computed {given} from the given PriorityClass name"
         )));
     }
+    let policy = if policy.is_empty() { "PreemptLowerPriority" } else { &policy };
+    if let Some(asked) = spec.preemption_policy().filter(|asked| *asked != policy) {
+        return Err(admission.forbid(&format!(
+            "the string value of PreemptionPolicy ({asked}) must not be provided in pod spec; \
+             priority admission controller computed {policy} from the given PriorityClass name"
+        )));
+    }
     let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
     if !name.is_empty() {
         spec.set_priority_class_name(name.as_str());
     }
     spec.set_priority(given);
-    if spec.preemption_policy().is_none() {
-        let policy = if policy.is_empty() { "PreemptLowerPriority" } else { &policy };
-        spec.set_preemption_policy(policy);
-    }
+    spec.set_preemption_policy(policy);
     Ok(())
 }
 

@@ -8,6 +8,8 @@ use object::{Lens, Status, Value, View};
 use ref_cast::RefCast;
 use server::{Admission, Admit, Admitting, Operation};
 
+use super::unaddressable;
+
 #[derive(Debug)]
 pub(super) struct RuntimeClass;
 
@@ -37,6 +39,9 @@ fn class(admission: &Admission) -> Result<Option<Class>, Status> {
     let Some(name) = Pod::view(&admission.object).spec().runtime_class_name() else {
         return Ok(None);
     };
+    if let Some(why) = unaddressable(name) {
+        return Err(Status::new().with_status("Failure").with_message(why).with_code(500));
+    }
     let kind = admission.registry.kind("node.k8s.io", "runtimeclasses")?;
     let found = admission
         .registry

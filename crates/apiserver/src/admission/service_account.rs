@@ -8,6 +8,8 @@ use object::{Status, Value, View, from_json};
 use ref_cast::RefCast;
 use server::{Admission, Admit, Admitting, Operation};
 
+use super::unaddressable;
+
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -54,10 +56,10 @@ fn mutate(admission: &mut Admission) -> Result<(), Status> {
     };
     let kind = admission.registry.kind("", "serviceaccounts")?;
     let account = admission.registry.get(&kind, &admission.namespace, &name).map_err(|_| {
-        admission.forbid(&format!(
-            "error looking up service account {}/{name}: serviceaccount {name:?} not found",
-            admission.namespace
-        ))
+        let why = unaddressable(&name);
+        let why = why.unwrap_or_else(|| format!("serviceaccount {name:?} not found"));
+        let namespace = &admission.namespace;
+        admission.forbid(&format!("error looking up service account {namespace}/{name}: {why}"))
     })?;
     let account = Account::view(&account.object);
     let wanted = pod.spec().automount_service_account_token();

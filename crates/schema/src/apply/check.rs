@@ -51,7 +51,12 @@ fn object(form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<Stri
                     self::value(&Type::Text, Form::Leaf, inner, path, errors);
                 }
                 None if shape.open => {}
-                None => complain(path, "field not declared in schema", errors),
+                // Upstream looks no further.
+                None => {
+                    complain(path, "field not declared in schema", errors);
+                    path.pop();
+                    return;
+                }
             },
             Form::Map(item) => self::value(item, Form::of(item, None), inner, path, errors),
             _ => {}
@@ -77,18 +82,15 @@ fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mu
                 complain(path, message, errors);
             }
         }
-        (Type::IntOrString | Type::Quantity, value) => {
+        (Type::IntOrString | Type::Quantity | Type::Time | Type::MicroTime, value) => {
             if value.is_object() || matches!(value, Value::List(_)) {
                 complain(path, format!("expected any scalar, got {}", got()), errors);
             }
         }
         (_, Value::Text(_)) => {}
         (_, value) => {
-            let value = match value {
-                Value::List(_) | Value::Object(_) | Value::Map(_) => got(),
-                plain => format!("&value.valueUnstructured{{Value:{}}}", printed(plain)),
-            };
-            complain(path, format!("expected string, got {value}"), errors);
+            let got = format!("&value.valueUnstructured{{Value:{}}}", in_go(value));
+            complain(path, format!("expected string, got {got}"), errors);
         }
     }
 }
@@ -107,5 +109,37 @@ fn items(ty: &Type, form: Form, list: &Value, path: &mut Vec<Step>, errors: &mut
         path.push(step);
         value(ty, Form::of(ty, None), item, path, errors);
         path.pop();
+    }
+}
+
+/// A value as Go's `%#v` prints it.
+fn in_go(value: &Value) -> String {
+    let joined = |parts: Vec<String>| parts.join(", ");
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::Text(text) => format!("{text:?}"),
+        Value::List(items) => {
+            format!("[]interface {{}}{{{}}}", joined(items.iter().map(in_go).collect()))
+        }
+        Value::Object(_) | Value::Map(_) => {
+            let entries = value.entries().map(|(name, inner)| format!("{name:?}:{}", in_go(inner)));
+            format!("map[string]interface {{}}{{{}}}", joined(entries.collect()))
+        }
+        plain => printed(plain),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::tree;
+
+    #[test]
+    fn values_as_go_prints_them() {
+        assert_eq!(in_go(&tree(r#"[null,"x",5]"#)), r#"[]interface {}{interface {}(nil), "x", 5}"#);
+        assert_eq!(
+            in_go(&tree(r#"{"k":{}}"#)),
+            r#"map[string]interface {}{"k":map[string]interface {}{}}"#
+        );
     }
 }

@@ -2,25 +2,40 @@
 
 use object::{Field, Struct, Type, Value, to_json};
 
+use crate::conform;
+
 /// The patched object in JSON. What the patch has not touched is as Go writes it, field
 /// by field; where it has, names are sorted.
-pub fn as_written(shape: &Struct, before: &Value, given: &Value) -> String {
+/// `whole`: a list that is not the same is the patch's own, as it is after a merge patch.
+pub fn as_written(shape: &Struct, before: &Value, given: &Value, whole: bool) -> String {
     let mut text = String::new();
     let shape = Some(shape).filter(|shape| !shape.module.is_empty()); // Go has no custom types
-    write_object(shape, Some(before), given, &mut text);
+    write_object(shape, Some(before), given, whole, &mut text);
     text
 }
 
-/// What keeps the object from being read back, in the words of who restores objects from
-/// maps. `None`: nothing that it would notice.
-pub fn misfit(shape: &Struct, value: &Value) -> Option<String> {
+/// Makes of an object that was merged from maps what its types are: numbers are cut to size.
+/// The error is in the words of who restores objects from maps.
+pub fn restore(shape: &Struct, value: &mut Value) -> Result<(), String> {
     if !value.is_object() {
-        return Some(format!("cannot restore struct from: {}", go_kind(value)));
+        return Err(format!("cannot restore struct from: {}", go_kind(value)));
     }
-    shape.written().into_iter().find_map(|field| {
-        let inner = value.get(&field.name);
-        if inner.is_null() { None } else { of_type(&field.ty, field.rules.go, inner) }
+    shape.written().into_iter().try_for_each(|field| match value.get(&field.name) {
+        Value::Null => Ok(()),
+        _ => restore_as(&field.ty, field.rules.go, &mut value[&*field.name]),
     })
+}
+
+/// The patch without what it says of itself: of that nothing is left once it is merged.
+pub fn spent(patch: &Value) -> Value {
+    let mut patch = patch.clone();
+    patch.retain(|name, inner| {
+        if inner.is_object() {
+            *inner = spent(inner);
+        }
+        !name.starts_with('$')
+    });
+    patch
 }
 
 /// What is odd about the operations of a JSON patch. `twice`: the paths that it has twice.
@@ -35,14 +50,14 @@ pub fn odd_operations(patch: &Value, twice: &[String]) -> Vec<String> {
     strays.chain(twice).collect()
 }
 
-fn write(ty: Option<&Type>, before: Option<&Value>, value: &Value, text: &mut String) {
+fn write(ty: Option<&Type>, before: Option<&Value>, value: &Value, whole: bool, text: &mut String) {
     match (ty, value) {
         (_, Value::Object(_) | Value::Map(_)) => {
             let shape = match ty {
                 Some(Type::Object(shape)) => Some(&**shape),
                 _ => None,
             };
-            write_object(shape, before, value, text);
+            write_object(shape, before, value, whole, text);
         }
         (_, Value::List(items)) => {
             let item = match ty {
@@ -53,8 +68,8 @@ fn write(ty: Option<&Type>, before: Option<&Value>, value: &Value, text: &mut St
             text.push('[');
             for (i, inner) in items.iter().enumerate() {
                 text.push_str(if i == 0 { "" } else { "," });
-                let old = before.and_then(|before| before.items().get(i));
-                write(item, if same { Some(inner) } else { old }, inner, text);
+                let old = before.and_then(|before| before.items().get(i)).filter(|_| !whole);
+                write(item, if same { Some(inner) } else { old }, inner, whole, text);
             }
             text.push(']');
         }
@@ -62,7 +77,13 @@ fn write(ty: Option<&Type>, before: Option<&Value>, value: &Value, text: &mut St
     }
 }
 
-fn write_object(shape: Option<&Struct>, before: Option<&Value>, value: &Value, text: &mut String) {
+fn write_object(
+    shape: Option<&Struct>,
+    before: Option<&Value>,
+    value: &Value,
+    whole: bool,
+    text: &mut String,
+) {
     let mut entries: Vec<_> = value.entries().collect();
     entries.sort_unstable_by_key(|entry| entry.0);
     if let Some(shape) = shape.filter(|_| before == Some(value)) {
@@ -76,40 +97,63 @@ fn write_object(shape: Option<&Struct>, before: Option<&Value>, value: &Value, t
         text.push_str(&String::from_utf8_lossy(&to_json(&name.into())));
         text.push(':');
         let ty = shape.and_then(|shape| shape.field(name)).map(|field: &Field| &*field.ty);
-        write(ty, before.map(|before| before.get(name)), inner, text);
+        write(ty, before.map(|before| before.get(name)), inner, whole, text);
     }
     text.push('}');
 }
 
-fn of_type(ty: &Type, go: Option<&'static str>, value: &Value) -> Option<String> {
+fn restore_as(ty: &Type, go: Option<&'static str>, value: &mut Value) -> Result<(), String> {
     let kind = go_kind(value);
-    match (ty, value) {
-        (Type::Bytes | Type::Text | Type::Enum(_), Value::Text(_))
+    match (ty, &mut *value) {
+        (Type::Text | Type::Enum(_), Value::Text(_))
         | (Type::Bool, Value::Bool(_))
-        | (Type::Int32 | Type::Int64 | Type::Float, Value::Int(_) | Value::UInt(_))
-        | (Type::Float, Value::Float(_)) => None,
-        (Type::Object(shape), _) => misfit(shape, value),
+        | (Type::Int64 | Type::Float, Value::Int(_) | Value::UInt(_))
+        | (Type::Float, Value::Float(_)) => {}
+        #[expect(clippy::cast_possible_truncation, reason = "as Go converts them")]
+        (Type::Int32, Value::Int(n)) => *value = i64::from(*n as i32).into(),
+        #[expect(clippy::cast_possible_truncation, reason = "as Go converts them")]
+        (Type::Int32 | Type::Int64, Value::Float(n)) if n.fract() == 0.0 => {
+            let whole = *n as i64;
+            let cut = if matches!(ty, Type::Int32) { i64::from(whole as i32) } else { whole };
+            *value = cut.into();
+        }
+        (Type::Object(shape), _) => return restore(shape, value),
         (Type::Map(item), Value::Object(_) | Value::Map(_)) => {
             let go = go.and_then(|go| go.split_once(']')).map(|(_, item)| item);
-            value.entries().find_map(|(_, inner)| of_type(item, go, inner))
+            let mut done = Ok(());
+            value.retain(|_, inner| {
+                if done.is_ok() && !inner.is_null() {
+                    done = restore_as(item, go, inner);
+                }
+                true
+            });
+            return done;
         }
-        (Type::Map(_), _) => Some(format!("cannot restore map from {kind}")),
         (Type::List(item), Value::List(items)) => {
             let go = go.and_then(|go| go.strip_prefix("[]"));
-            items.iter().filter(|item| !item.is_null()).find_map(|inner| of_type(item, go, inner))
+            let mut items = items.make_mut().iter_mut().filter(|item| !item.is_null());
+            return items.try_for_each(|inner| restore_as(item, go, inner));
         }
-        (Type::List(_) | Type::Bytes, _) => Some(format!("cannot restore slice from {kind}")),
+        (Type::Map(_), _) => return Err(format!("cannot restore map from {kind}")),
+        (Type::Bytes, Value::Text(_)) => {
+            return conform::fit_one(ty, value)
+                .map_err(|why| format!("error decoding from json: {why}"));
+        }
+        (Type::List(_) | Type::Bytes, _) => {
+            return Err(format!("cannot restore slice from {kind}"));
+        }
         (Type::Text | Type::Enum(_), Value::Int(_) | Value::UInt(_)) => {
-            Some(format!("cannot convert {kind} to {}", go.unwrap_or("string")))
+            return Err(format!("cannot convert {kind} to {}", go.unwrap_or("string")));
         }
         (Type::Int32 | Type::Int64, Value::Float(_)) => {
-            Some(format!("cannot convert {kind} to {}", plain(ty)))
+            return Err(format!("cannot convert {kind} to {}", plain(ty)));
         }
         (Type::Text | Type::Enum(_) | Type::Bool | Type::Int32 | Type::Int64 | Type::Float, _) => {
-            Some(format!("unrecognized type: {}", plain(ty)))
+            return Err(format!("unrecognized type: {}", plain(ty)));
         }
-        _ => None,
+        _ => return conform::fit_one(ty, value),
     }
+    Ok(())
 }
 
 /// What Go calls a plain type.
@@ -149,7 +193,7 @@ mod tests {
         let mut given = before.clone();
         given["spec"]["replicas"] = "x".into();
         assert_eq!(
-            as_written(Sample::SHAPE, &before, &given),
+            as_written(Sample::SHAPE, &before, &given, false),
             r#"{"spec":{"containers":[{"name":"a","image":"i"}],"replicas":"x"}}"#
         );
     }
@@ -157,13 +201,23 @@ mod tests {
     #[test]
     fn misfits_in_the_words_of_who_restores() {
         for (object, said) in [
-            (r#"{"spec":5}"#, Some("cannot restore struct from: int64")),
-            (r#"{"spec":{"containers":"x"}}"#, Some("cannot restore slice from string")),
-            (r#"{"spec":{"replicas":"x"}}"#, Some("unrecognized type: int32")),
-            (r#"{"spec":{"replicas":1}}"#, None),
+            (r#"{"spec":5}"#, "cannot restore struct from: int64"),
+            (r#"{"spec":{"containers":"x"}}"#, "cannot restore slice from string"),
+            (r#"{"spec":{"replicas":"x"}}"#, "unrecognized type: int32"),
+            (r#"{"spec":{"replicas":1.5}}"#, "cannot convert float64 to int32"),
         ] {
-            assert_eq!(misfit(Sample::SHAPE, &tree(object)).as_deref(), said, "{object}");
+            let done = restore(Sample::SHAPE, &mut tree(object));
+            assert_eq!(done, Err(said.to_owned()), "{object}");
         }
+        let mut wide = tree(r#"{"spec":{"replicas":4294967297}}"#);
+        assert_eq!(restore(Sample::SHAPE, &mut wide), Ok(()));
+        assert_eq!(wide, tree(r#"{"spec":{"replicas":1}}"#));
+    }
+
+    #[test]
+    fn a_spent_patch_says_nothing_of_itself() {
+        let patch = tree(r#"{"spec":{"$patch":"replace","replicas":1},"$retainKeys":["spec"]}"#);
+        assert_eq!(spent(&patch), tree(r#"{"spec":{"replicas":1}}"#));
     }
 
     #[test]

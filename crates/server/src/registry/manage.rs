@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use object::{Object, Status, Time, Value, View};
-use schema::apply::{self, Write, reset};
+use schema::{
+    apply::{self, ApplyError, Write, reset},
+    patch,
+};
 use store::Version;
 
-use super::{Call, Registry, create::default, update::based_on};
+use super::{Call, Registry, create::default, patch::nameless, update::based_on};
 use crate::{
     Query, Served,
     codec::{Twice, fit},
@@ -94,6 +97,9 @@ impl Registry {
                 }
                 let live = shown(served, 0, &old.object);
                 let mut object = self.laid(&asked, served, subresource, Some(&live), &applied)?;
+                if Object::view(&object).metadata().name().is_empty() {
+                    return Err(nameless(key.1));
+                }
                 default(served, &mut object);
                 Ok(object)
             })
@@ -123,11 +129,29 @@ impl Registry {
             reset: reset_of(served, subresource),
             now: &now,
         };
-        let object = apply::apply(&write, live, applied.object, applied.force);
-        let mut object = object.map_err(|error| error.status())?;
+        let laid = || {
+            let object = apply::apply(&write, live, applied.object, applied.force);
+            object.map_err(|error| error.status())
+        };
+        let mut object = laid()?;
         // Custom kinds were checked as they were laid; a `null` is for their rules to see.
         if served.definition.custom.is_none() {
-            fit(&served.definition, &Query::default(), &mut object, &Twice::default())?;
+            let fits = |object: &mut Value| {
+                fit(&served.definition, &Query::default(), object, &Twice::default())
+            };
+            if fits(&mut object).is_err() {
+                object = laid()?;
+                patch::restore(&served.definition.shape, &mut object).map_err(|why| {
+                    let (group, version) = (names.group, names.version);
+                    let of = format!("{group}/{version}, Kind={}", names.kind);
+                    ApplyError::Failed(format!(
+                        "failed to convert new object (/; {of}) to proper version: unable to \
+                         convert unstructured object to {of}: {why}"
+                    ))
+                    .status()
+                })?;
+                fits(&mut object)?;
+            }
         }
         Ok(object)
     }

@@ -7,7 +7,7 @@ use store::Version;
 use super::{Call, Registry, create::default, update::based_on};
 use crate::{
     Query, Served,
-    codec::{Twice, Validation, fit, validation},
+    codec::{Twice, Validation, fit, other_than_object, validation},
     respond::shown,
 };
 
@@ -81,6 +81,7 @@ impl Registry {
         kind.conform(&mut before, &mut Vec::new()).map_err(|error| {
             Status::internal(format!("the stored object is not right: {error}"))
         })?;
+        kind.normalize(&mut before);
         // What is kept as it was written goes through a patch like all else: by name.
         before.retain(|name, value| {
             if let Some(tree) = value.unpack().filter(|_| name != "metadata") {
@@ -92,28 +93,44 @@ impl Registry {
         let misfit = |why: &str| {
             let mut errs = Errors::default();
             let shown = match patch.ty {
-                PatchType::Strategic => patch::printed(patch.patch),
-                _ => patch::as_written(shape, &before, &given),
+                PatchType::Strategic => patch::printed(&patch::spent(patch.patch)),
+                ty => patch::as_written(shape, &before, &given, ty == PatchType::Merge),
             };
             errs.invalid(&Path::Root.field("patch"), shown, why);
             errs.status("", "", "")
         };
-        // A strategic patch is laid over a typed object, which stays what it is.
-        if patch.ty != PatchType::Strategic
-            && let Some(why) = self.another_kind(served, &given)
-        {
+        if let Some(why) = self.another_kind(served, &given, patch.ty) {
             return Err(misfit(&why));
         }
+        // Without a version upstream reads its inner form, which has no such fields.
+        if kind.custom.is_none()
+            && patch.ty != PatchType::Strategic
+            && Object::view(&given).api_version().is_empty()
+        {
+            if validation(patch.query) == Validation::Strict {
+                let names = given.entries().map(|(name, _)| name).filter(|name| *name != "kind");
+                let unknown: Vec<_> = names.map(|name| format!("unknown field {name:?}")).collect();
+                return Err(misfit(&format!("strict decoding error: {}", unknown.join(", "))));
+            }
+            return Err(nameless(Object::view(&before).metadata().name()));
+        }
         let mut object = given.clone();
-        let odd =
-            fit(kind, &Query::default(), &mut object, &Twice::default()).map_err(|status| {
+        let conform = |object: &mut Value| {
+            fit(kind, &Query::default(), object, &Twice::default()).map_err(|status| {
                 let why = status.message();
                 let why = why.split_once(" cannot be handled as a ").map_or(why, |(_, rest)| rest);
-                let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
-                let restored =
-                    (patch.ty == PatchType::Strategic).then(|| patch::misfit(shape, &given));
-                misfit(restored.flatten().as_deref().unwrap_or(why))
-            })?;
+                misfit(why.split_once(": ").map_or(why, |(_, rest)| rest))
+            })
+        };
+        let odd = match conform(&mut object) {
+            // What is merged from maps is restored from maps.
+            Err(_) if patch.ty == PatchType::Strategic => {
+                object = given.clone();
+                patch::restore(shape, &mut object).map_err(|why| misfit(&why))?;
+                conform(&mut object)?
+            }
+            odd => odd?,
+        };
         let mut all = match patch.ty {
             PatchType::Json => patch::odd_operations(patch.patch, patch.twice),
             _ => patch.twice.iter().map(|path| format!("duplicate field {path:?}")).collect(),
@@ -128,11 +145,28 @@ impl Registry {
         }
     }
 
-    /// What is wrong when a patch makes an object of another kind.
-    fn another_kind(&self, served: &Served, given: &Value) -> Option<String> {
+    /// What is wrong when a patch makes an object of another kind, or of none.
+    fn another_kind(&self, served: &Served, given: &Value, ty: PatchType) -> Option<String> {
+        let wrong = |name: &&str| !matches!(given.get(name), Value::Null | Value::Text(_));
+        if let Some(name) = ["kind", "apiVersion"].into_iter().find(wrong) {
+            let (value, what) = (given.get(name), other_than_object(given.get(name)));
+            return Some(match (ty, value) {
+                (PatchType::Strategic, Value::Int(_) | Value::UInt(_)) => {
+                    "cannot convert int64 to string".to_owned()
+                }
+                (PatchType::Strategic, _) => "unrecognized type: string".to_owned(),
+                _ => format!(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into \
+                     Go struct field .{name} of type string",
+                    what.unwrap_or("object")
+                ),
+            });
+        }
         let (names, given) = (&served.definition.names, Object::view(given));
         let (version, kind) = (given.api_version(), given.kind());
+        // A strategic patch is laid over a typed object, which stays what it is.
         if served.definition.custom.is_some()
+            || ty == PatchType::Strategic
             || (version, kind) == (&*names.api_version(), names.kind)
             || version.is_empty()
             || kind.is_empty()
@@ -180,18 +214,14 @@ fn check_identity(
     (namespace, name): (&str, &str),
 ) -> Result<(), Status> {
     let meta = Object::view(object).metadata();
-    if !meta.namespace().is_empty() && meta.namespace() != namespace {
+    let elsewhere = !meta.namespace().is_empty() && meta.namespace() != namespace;
+    if served.definition.is_namespaced() && elsewhere {
         return Err(Status::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
     match meta.name() {
-        "" => {
-            return Err(Status::bad_request(format!(
-                "the name of the object ({name} based on URL) was undeterminable: name must be \
-                 provided"
-            )));
-        }
+        "" => return Err(nameless(name)),
         other if other != name => {
             return Err(Status::bad_request(format!(
                 "the name of the object ({other}) does not match the name on the URL ({name})"
@@ -207,4 +237,11 @@ fn check_identity(
     errs.invalid(&Path::Root.field("metadata").field("uid"), meta.uid(), "field is immutable");
     let names = &served.definition.names;
     Err(errs.status(names.group, names.kind, name))
+}
+
+/// What is sent to a name must say it.
+pub(super) fn nameless(name: &str) -> Status {
+    Status::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    ))
 }

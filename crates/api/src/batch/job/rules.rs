@@ -1,6 +1,6 @@
 //! The rules for jobs.
 
-use object::{Lens, Map, Value, names, selector::Selector};
+use object::{Lens, List, Map, Value, names, selector::Selector};
 use schema::{Errors, Path, Warnings};
 
 use super::{
@@ -60,8 +60,15 @@ fn check_template_kept(job: &Job, old: &Job, errs: &mut Errors) {
     let mut before = old.spec().template().clone();
     let new = job.spec().template();
     let idle = old.status().start_time().is_none() || old.has_condition("Suspended");
-    if old.spec().suspend() == Some(true) && idle && old.status().active() == 0 {
+    let open = old.spec().suspend() == Some(true) && idle && old.status().active() == 0;
+    if open {
         let spec = before.spec_mut();
+        if let Some(resized) = resized(spec.containers(), new.spec().containers()) {
+            spec.set_containers(resized);
+        }
+        if let Some(resized) = resized(spec.init_containers(), new.spec().init_containers()) {
+            spec.set_init_containers(resized);
+        }
         spec.set_node_selector(new.spec().node_selector().clone());
         spec.set_tolerations(new.spec().tolerations().clone());
         spec.set_scheduling_gates(new.spec().scheduling_gates().clone());
@@ -78,9 +85,23 @@ fn check_template_kept(job: &Job, old: &Job, errs: &mut Errors) {
         before.metadata_mut().set_labels(new.metadata().labels().clone());
         before.metadata_mut().set_annotations(new.metadata().annotations().clone());
     }
-    if *new != before {
-        errs.invalid_shown(&SPEC.field("template"), shown(new), "field is immutable");
+    let at = SPEC.field("template");
+    if open && new.spec() != before.spec() {
+        errs.invalid_shown(&at.field("spec"), shown(new.spec()), "field is immutable");
+    } else if !open && *new != before {
+        errs.invalid_shown(&at, shown(new), "field is immutable");
     }
+}
+
+/// The containers with the resources that those of the same names ask for now.
+fn resized(old: &List<Container>, new: &List<Container>) -> Option<List<Container>> {
+    let sized = |(old, new): (&Container, &Container)| match old.name() == new.name() {
+        true => old.clone().with_resources(new.resources().clone()),
+        false => old.clone(),
+    };
+    let same = old.len() != new.len()
+        || old.iter().zip(new.iter()).all(|(old, new)| old.resources() == new.resources());
+    (!same).then(|| old.iter().zip(new.iter()).map(sized).collect())
 }
 
 /// The pods of an indexed job are named by it.

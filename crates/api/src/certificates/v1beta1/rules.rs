@@ -1,6 +1,6 @@
 //! The rules for certificates of pods.
 
-use object::{Bytes, Condition, Time, names};
+use object::{Bytes, Condition, Time};
 use schema::{Errors, Path};
 use x509_parser::{
     certificate::X509Certificate, certification_request::X509CertificationRequest,
@@ -10,7 +10,7 @@ use x509_parser::{
 use super::{PodCertificateRequest, PodCertificateRequestSpec};
 use crate::{
     certificates::{PodCertificateRequestStatus, pem},
-    core::volume::projected::check_signer,
+    core::volume::projected::{check_signer, check_user_annotations},
     rules::Rules,
 };
 
@@ -23,11 +23,11 @@ const MAX_CHAIN: usize = 100 * 1024;
 const SHORTEST: i32 = 3600;
 const LONGEST: i32 = 91 * 86_400;
 const LONGEST_OF_OURS: i32 = 86_400;
-const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 pub(super) fn check_spec(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
     check_signer(&SPEC.field("signerName"), spec.signer_name(), errs);
-    check_annotations(spec, errs);
+    let at = SPEC.field("unverifiedUserAnnotations");
+    check_user_annotations(spec.unverified_user_annotations(), &at, errs);
     for (name, text) in [
         ("podName", spec.pod_name()),
         ("serviceAccountName", spec.service_account_name()),
@@ -65,24 +65,6 @@ pub(super) fn check_spec(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
                        must be set";
             errs.invalid_omitted(&SPEC, why);
         }
-    }
-}
-
-fn check_annotations(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
-    let at = SPEC.field("unverifiedUserAnnotations");
-    let mut size = 0;
-    for (name, value) in spec.unverified_user_annotations().iter() {
-        size += name.len() + value.len();
-        let name = name.to_lowercase();
-        let wrong = names::qualified_name(&name);
-        let fits = wrong.is_empty();
-        errs.complaints(&at, &name, wrong);
-        if fits && !name.contains('/') {
-            errs.invalid(&at, name, "must be a domain-prefixed key (such as \"acme.io/foo\")");
-        }
-    }
-    if size > MAX_ANNOTATIONS {
-        errs.too_long(&at, MAX_ANNOTATIONS);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use object::{List, Value, names};
+use object::{List, Map, Value, names};
 use schema::{Errors, Path};
 
 use super::{
@@ -13,6 +13,7 @@ use crate::rules::{Rules, go_struct, or_null};
 
 const KEY_TYPES: [&str; 6] =
     ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
+const MAX_ANNOTATIONS: usize = 256 * 1024;
 /// How long a certificate may last: 91 days, of Kubernetes' own signers one day.
 const MAX_SECONDS: i32 = 91 * 86_400;
 const MAX_KUBERNETES_SECONDS: i32 = 86_400;
@@ -91,6 +92,7 @@ impl Paths<'_> {
     fn check_certificate(&mut self, it: &PodCertificateProjection, at: &Path, errs: &mut Errors) {
         check_signer(&at.field("signerName"), it.signer_name(), errs);
         errs.user(&at.field("user"), it.user());
+        check_user_annotations(it.user_annotations(), &at.field("userAnnotations"), errs);
         errs.one_of(&at.field("keyType"), it.key_type(), &KEY_TYPES);
         let own = it.signer_name().split('/').next().unwrap_or_default();
         let own = own == "kubernetes.io" || own.ends_with(".kubernetes.io");
@@ -119,6 +121,24 @@ impl Paths<'_> {
                        certificateChainPath";
             errs.required(at, why);
         }
+    }
+}
+
+/// What a pod tells a signer, which is for the signer to read.
+pub(crate) fn check_user_annotations(given: &Map<String>, at: &Path, errs: &mut Errors) {
+    let mut size = 0;
+    for (name, value) in given.iter() {
+        size += name.len() + value.len();
+        let name = name.to_lowercase();
+        let wrong = names::qualified_name(&name);
+        let fits = wrong.is_empty();
+        errs.complaints(at, &name, wrong);
+        if fits && !name.contains('/') {
+            errs.invalid(at, name, "must be a domain-prefixed key (such as \"acme.io/foo\")");
+        }
+    }
+    if size > MAX_ANNOTATIONS {
+        errs.too_long(at, MAX_ANNOTATIONS);
     }
 }
 
