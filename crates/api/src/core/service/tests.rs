@@ -55,3 +55,14 @@ fn several_ports_have_names() {
     assert_eq!(found[0], "spec.ports[0].name: Required value");
     assert!(found[1].starts_with("spec.ports[1]: Duplicate value: "), "{found:?}");
 }
+
+#[test]
+fn an_odd_address_may_stay_but_not_come() {
+    let mut old = web();
+    old.spec_mut().set_external_ips(["01.2.3.4"]);
+    old.spec_mut().set_external_traffic_policy("Cluster");
+    let odd = ["spec.externalIPs[0]: Invalid value: \"01.2.3.4\": must not have leading 0s"];
+    assert_eq!(complaints(&old), odd);
+    assert_eq!(complaints_of_change(&old, &old), [""; 0]);
+    assert_eq!(complaints_of_change(&old, &web()), odd);
+}
