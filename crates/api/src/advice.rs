@@ -2,11 +2,10 @@
 
 use std::net::IpAddr;
 
-use object::{Map, Quantity, names};
+use object::{Map, ObjectMeta, Quantity, names};
 use schema::{Path, Warnings};
 
-/// What the name of a maker of pods is used in.
-pub(crate) const POD_NAMES: &str = "Pod names and hostnames";
+use crate::generation::is_other;
 
 /// Labels of nodes that have been given up, and what to do instead.
 const OLD_NODE_LABELS: [(&str, &str); 8] = [
@@ -41,9 +40,19 @@ pub(crate) trait Advice {
     fn whole_bytes(&mut self, at: &Path, amounts: &Map<Quantity>, name: &str);
     /// A name that pods are made from must be a DNS label, since they are hosts.
     fn hostname(&mut self, name: &str, used_in: &str);
+    /// The same of a new object that pods are named by; and whether it is looked at further,
+    /// since its pods are others.
+    fn names_pods(&mut self, meta: &ObjectMeta, old: Option<&ObjectMeta>) -> bool;
 }
 
 impl Advice for Warnings {
+    fn names_pods(&mut self, meta: &ObjectMeta, old: Option<&ObjectMeta>) -> bool {
+        if old.is_none() {
+            self.hostname(meta.name(), "Pod names and hostnames");
+        }
+        is_other(meta, old)
+    }
+
     fn ip(&mut self, at: &Path, text: &str) {
         let Some(address) = names::sloppy_ip(text) else { return };
         match text.parse::<IpAddr>() {

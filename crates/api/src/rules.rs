@@ -37,9 +37,17 @@ pub(crate) trait Rules {
     fn conditions(&mut self, at: &Path, conditions: &List<Condition>);
     /// An amount, if there is one, that is not negative.
     fn no_less_than_zero(&mut self, at: &Path, amount: &Value);
+    /// What never changes, and how it is shown when it does.
+    fn kept<T: PartialEq>(&mut self, at: &Path, pair: (T, T), shown: impl Fn(T) -> String);
 }
 
 impl Rules for Errors {
+    fn kept<T: PartialEq>(&mut self, at: &Path, (new, old): (T, T), shown: impl Fn(T) -> String) {
+        if new != old {
+            self.invalid_shown(at, shown(new), "field is immutable");
+        }
+    }
+
     fn need(&mut self, at: &Path, name: &str, text: &str) {
         if text.is_empty() {
             self.required(&at.field(name), "");

@@ -6,8 +6,7 @@
 use std::fmt;
 
 use object::{
-    Bytes, Duration, Field, MicroTime, Plain, Quantity, QuantityError, Struct, Text, Time, Type,
-    Value,
+    Bytes, Duration, Field, MicroTime, Plain, Quantity, QuantityError, Struct, Time, Type, Value,
 };
 
 use crate::{Path, openapi::packages::is_meta, patch::json_type};
@@ -44,42 +43,12 @@ pub(crate) fn fit_one(ty: &Type, value: &mut Value) -> Result<(), String> {
 
 /// A value that is not of its type. The path grows on the way out.
 #[derive(Debug)]
-struct Misfit {
-    /// Whether Go reads no further: so do types that read themselves. Of the others it tells
-    /// the first, once it has read all.
-    last: bool,
-    what: What,
-}
-
-#[derive(Debug)]
-enum What {
+enum Misfit {
     Type { found: String, owner: String, path: String, go: String },
     Text(String),
 }
 
-/// What is wrong with the parts of a value.
-#[derive(Debug, Default)]
-struct Parts(Option<Misfit>);
-
-impl Parts {
-    fn add(&mut self, part: Result<(), Misfit>) {
-        let Err(misfit) = part else { return };
-        if self.0.as_ref().is_none_or(|first| misfit.last && !first.last) {
-            self.0 = Some(misfit);
-        }
-    }
-
-    fn end(self) -> Result<(), Misfit> {
-        self.0.map_or(Ok(()), Err)
-    }
-}
-
 impl Misfit {
-    /// What a type that reads itself says.
-    fn own(text: String) -> Self {
-        Self { last: true, what: What::Text(text) }
-    }
-
     fn new(value: &Value, go: String) -> Self {
         let found = match value {
             Value::Int(_) | Value::UInt(_) | Value::Float(_) if is_int(&go) => {
@@ -87,33 +56,32 @@ impl Misfit {
             }
             value => json_type(value).to_owned(),
         };
-        let what = What::Type { found, owner: String::new(), path: String::new(), go };
-        Self { last: false, what }
+        Self::Type { found, owner: String::new(), path: String::new(), go }
     }
 
     /// The same, as seen from the struct whose field it is in.
     fn in_field(self, shape: &Struct, name: &str) -> Self {
-        let What::Type { found, mut owner, mut path, go } = self.what else { return self };
+        let Self::Type { found, mut owner, mut path, go } = self else { return self };
         if owner.is_empty() {
             owner = shape.name.to_string();
         }
         let dot = if path.is_empty() { "" } else { "." };
         path = format!("{}{dot}{path}", embedded(shape, name).unwrap_or_else(|| name.to_owned()));
-        Self { last: self.last, what: What::Type { found, owner, path, go } }
+        Self::Type { found, owner, path, go }
     }
 }
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Type { found, owner, go, .. } if owner.is_empty() => {
+        match self {
+            Self::Type { found, owner, go, .. } if owner.is_empty() => {
                 write!(f, "json: cannot unmarshal {found} into Go value of type {go}")
             }
-            What::Type { found, owner, path, go } => write!(
+            Self::Type { found, owner, path, go } => write!(
                 f,
                 "json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go}"
             ),
-            What::Text(text) => f.write_str(text),
+            Self::Text(text) => f.write_str(text),
         }
     }
 }
@@ -129,7 +97,7 @@ fn embedded(shape: &Struct, name: &str) -> Option<String> {
 }
 
 fn is_int(go: &str) -> bool {
-    matches!(go, "int32" | "int64" | "uint64" | "uint8")
+    matches!(go, "int32" | "int64" | "uint64")
 }
 
 fn fields(
@@ -140,7 +108,7 @@ fn fields(
     unknown: &mut Unknown,
 ) -> Result<(), Misfit> {
     let package = if is_meta(shape) { "v1" } else { package };
-    let mut parts = Parts::default();
+    let mut failed = None;
     let mut stays = |field: Option<&Field>, name: &str, value: &mut Value| {
         let Some(field) = field else {
             let typed = matches!(at, Path::Root) || shape.is_kind();
@@ -150,7 +118,7 @@ fn fields(
             unknown.push(at.field(name).to_string());
             return false;
         };
-        if value.is_null() {
+        if value.is_null() || failed.is_some() {
             return false;
         }
         if field.rules.raw && (value.is_object() || matches!(value, Value::List(_))) {
@@ -158,8 +126,9 @@ fn fields(
             return true;
         }
         let go = Go { name: field.rules.go, package };
-        let fit = fit(&field.ty, go, value, &at.field(name), unknown);
-        parts.add(fit.map_err(|misfit| misfit.in_field(shape, name)));
+        if let Err(misfit) = fit(&field.ty, go, value, &at.field(name), unknown) {
+            failed = Some(misfit.in_field(shape, name));
+        }
         true
     };
     match object {
@@ -172,7 +141,7 @@ fn fields(
             *object = Value::from_entries(left.collect());
         }
     }
-    parts.end()
+    failed.map_or(Ok(()), Err)
 }
 
 /// What Go calls the type of a value.
@@ -251,64 +220,50 @@ fn fit(
             fields(shape, go.inside(), value, at, unknown)
         }
         (Type::List(item), Value::List(items)) => {
-            let mut parts = Parts::default();
             for (i, value) in items.make_mut().iter_mut().enumerate() {
-                match value {
-                    Value::Null => *value = zero(item),
-                    value => parts.add(fit(item, go.item(), value, &at.index(i), unknown)),
+                if value.is_null() {
+                    *value = zero(item);
+                    continue;
                 }
+                fit(item, go.item(), value, &at.index(i), unknown)?;
             }
-            parts.end()
+            Ok(())
         }
         (Type::Map(item), Value::Object(_) | Value::Map(_)) => {
-            let mut parts = Parts::default();
+            let mut failed = None;
             value.retain(|name, value| {
-                match value {
-                    Value::Null => *value = zero(item),
-                    value => parts.add(fit(item, go.entry(), value, &at.field(name), unknown)),
+                if value.is_null() {
+                    *value = zero(item);
+                } else if failed.is_none() {
+                    failed = fit(item, go.entry(), value, &at.field(name), unknown).err();
                 }
                 true
             });
-            parts.end()
+            failed.map_or(Ok(()), Err)
         }
-        (Type::Quantity, _) => quantity(value).map_err(Misfit::own),
+        (Type::Quantity, value) => quantity(value).map_err(Misfit::Text),
         (Type::Time, Value::Text(text)) => {
-            *text = Time::canonical(text).map_err(Misfit::own)?;
+            *text = Time::canonical(text).map_err(Misfit::Text)?;
             Ok(())
         }
         (Type::MicroTime, Value::Text(text)) => {
-            *text = MicroTime::canonical(text).map_err(Misfit::own)?;
+            *text = MicroTime::canonical(text).map_err(Misfit::Text)?;
             Ok(())
         }
         (Type::Duration, Value::Text(text)) => {
-            *text = Duration::text(Duration::nanos(text).map_err(Misfit::own)?);
+            *text = Duration::text(Duration::nanos(text).map_err(Misfit::Text)?);
             Ok(())
         }
         (Type::Bytes, Value::Text(text)) => {
             let Some(bytes) = Bytes::decode(text) else {
-                let text = format!("illegal base64 data at input byte {}", bad_base64(text));
-                return Err(Misfit { last: false, what: What::Text(text) });
+                let at = bad_base64(text);
+                return Err(Misfit::Text(format!("illegal base64 data at input byte {at}")));
             };
             *text = Bytes::text(&bytes);
             Ok(())
         }
-        // Go takes a list of numbers for bytes as well.
-        (Type::Bytes, Value::List(items)) => {
-            let mut bytes = Vec::with_capacity(items.len());
-            for item in items.iter() {
-                let n = if item.is_null() { Some(0) } else { item.as_i64() };
-                let byte = n.and_then(|n| u8::try_from(n).ok());
-                bytes.push(byte.ok_or_else(|| Misfit::new(item, "uint8".to_owned()))?);
-            }
-            *value = Bytes::text(&bytes).into();
-            Ok(())
-        }
         (Type::Either(shape, plain), _) => either(shape, *plain, go, value, at),
-        (ty, value) => {
-            let last =
-                matches!(ty, Type::Time | Type::MicroTime | Type::Duration | Type::IntOrString);
-            Err(Misfit { last, ..Misfit::new(value, go.of(ty)) })
-        }
+        (ty, value) => Err(Misfit::new(value, go.of(ty))),
     }
 }
 
@@ -325,7 +280,7 @@ fn either(
     match (plain, &mut *value) {
         (_, Value::Object(_) | Value::Map(_)) => fields(shape, inside, value, at, untold),
         (Plain::Bool, Value::Bool(_)) => Ok(()),
-        (Plain::Bool, _) => Err(Misfit::own("boolean or JSON schema expected".to_owned())),
+        (Plain::Bool, _) => Err(Misfit::Text("boolean or JSON schema expected".to_owned())),
         (Plain::List, Value::List(items)) => {
             items.make_mut().iter_mut().enumerate().try_for_each(|(i, item)| match item {
                 Value::Null => {
@@ -362,7 +317,7 @@ fn zero(ty: &Type) -> Value {
 }
 
 fn quantity(value: &mut Value) -> Result<(), String> {
-    let text: Text = match &*value {
+    let text = match &*value {
         Value::Text(text) => text.clone(),
         other => String::from_utf8_lossy(&object::to_json(other)).as_ref().into(),
     };

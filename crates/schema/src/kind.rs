@@ -333,8 +333,10 @@ pub trait Kind: Lens {
     }
     /// Rules across fields.
     fn validate(&self, _errs: &mut Errors) {}
-    /// Rules between the old and the new object.
-    fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
+    /// Rules between the old and the new object; where there are none, the new one's own.
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.validate(errs);
+    }
     /// Rules for an update of the status.
     fn validate_status(&self, _old: &Self, _errs: &mut Errors) {}
     /// The same, where the rules depend on the time (seconds since 1970).

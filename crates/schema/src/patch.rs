@@ -22,7 +22,7 @@ pub use self::{
     place::shown as printed,
     strategic::strategic,
     three_way::three_way,
-    told::{as_written, odd_operations, restore, spent},
+    told::{as_written, odd_operations, restore},
 };
 
 /// Why a patch was refused, by what the server answers.

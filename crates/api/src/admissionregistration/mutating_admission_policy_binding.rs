@@ -67,8 +67,4 @@ impl Kind for MutatingAdmissionPolicyBinding {
         }
         check_operations(spec.match_resources(), &at.field("matchResources"), errs);
     }
-
-    fn validate_update(&self, _: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
 }

@@ -84,10 +84,6 @@ impl Kind for ValidatingAdmissionPolicyBinding {
         }
         check_actions(spec.validation_actions(), &at.field("validationActions"), errs);
     }
-
-    fn validate_update(&self, _: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
 }
 
 fn check_actions(actions: &List<String>, at: &Path, errs: &mut Errors) {

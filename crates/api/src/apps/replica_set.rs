@@ -1,11 +1,6 @@
 //! apps/v1: ReplicaSet.
 
-use crate::{
-    advice::{Advice, POD_NAMES},
-    columns,
-    core::PodTemplateSpec,
-    generation::is_other,
-};
+use crate::{advice::Advice, columns, core::PodTemplateSpec};
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Time};
 use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
@@ -98,10 +93,7 @@ impl Kind for ReplicaSet {
     ];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
-        if old.is_none() {
-            warnings.hostname(self.metadata().name(), POD_NAMES);
-        }
-        if is_other(self.metadata(), old.map(Self::metadata)) {
+        if warnings.names_pods(self.metadata(), old.map(Self::metadata)) {
             let at = Path::Root.field("spec");
             self.spec().template().warn(&at.field("template"), warnings);
         }

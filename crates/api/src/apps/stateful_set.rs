@@ -192,11 +192,10 @@ impl Kind for StatefulSet {
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.spec().check(&SPEC, errs);
         check_kept(self.spec().selector(), old.spec().selector(), errs);
-        let claims = self.spec().volume_claim_templates();
-        if claims != old.spec().volume_claim_templates() {
-            let (at, shown) = (SPEC.field("volumeClaimTemplates"), shown_all(claims));
-            errs.invalid_shown(&at, shown, "field is immutable");
-        }
+        let claims = |set: &'_ Self| set.spec().volume_claim_templates().clone();
+        errs.kept(&SPEC.field("volumeClaimTemplates"), (claims(self), claims(old)), |new| {
+            shown_all(&new)
+        });
         for name in ["serviceName", "podManagementPolicy"] {
             let (new, old) = (self.spec().tree().get(name), old.spec().tree().get(name));
             errs.immutable(&SPEC.field(name), new, old);

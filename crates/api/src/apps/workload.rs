@@ -53,11 +53,9 @@ pub(crate) fn check_kept(
     old: Option<&LabelSelector>,
     errs: &mut Errors,
 ) {
-    if new != old {
-        let shown = new.map_or_else(|| "null".to_owned(), shown_selector);
-        let at = Path::Root.field("spec");
-        errs.invalid_shown(&at.field("selector"), shown, "field is immutable");
-    }
+    let at = Path::Root.field("spec");
+    let shown = |new: Option<&LabelSelector>| new.map_or("null".to_owned(), shown_selector);
+    errs.kept(&at.field("selector"), (new, old), shown);
 }
 
 /// The pods made are among those selected.

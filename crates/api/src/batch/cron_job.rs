@@ -1,10 +1,9 @@
 //! batch/v1: CronJob.
 
 use crate::{
-    advice::{Advice, POD_NAMES},
+    advice::Advice,
     columns,
     core::{ObjectReference, PodSpec},
-    generation::is_other,
     rules::shown_selector,
 };
 use macros::api;
@@ -99,10 +98,7 @@ impl Kind for CronJob {
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         let spec = self.spec();
-        if old.is_none() {
-            warnings.hostname(self.metadata().name(), POD_NAMES);
-        }
-        if is_other(self.metadata(), old.map(Self::metadata)) {
+        if warnings.names_pods(self.metadata(), old.map(Self::metadata)) {
             let at = Path::Root.field("spec");
             let at = at.field("jobTemplate");
             spec.job_template().spec().warn(&at.field("spec"), warnings);

@@ -55,10 +55,6 @@ impl Kind for Lease {
         }
     }
 
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
-
     fn prepare_create(&mut self) {
         self.spec_mut().drop_election();
     }

@@ -73,10 +73,6 @@ impl Kind for LimitRange {
         }
     }
 
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
-
     fn default_fields(&mut self) {
         if !self.spec().limits().is_empty() {
             self.spec_mut().limits_mut().iter_mut().for_each(LimitRangeItem::default_fields);

@@ -85,6 +85,8 @@ impl Kind for Namespace {
         }
     }
 
+    fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
+
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
         let (phase, at) = (self.status().phase(), Path::Root.field("status"));
         match (self.is_terminating(), phase) {

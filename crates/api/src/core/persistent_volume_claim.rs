@@ -234,22 +234,26 @@ pub(super) fn access_modes(modes: &List<String>) -> Value {
     columns::join(SHORT.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short)).into()
 }
 
+/// How a volume may be mounted; `none` says what is wrong where nothing is said.
+pub(super) fn check_modes(modes: &List<String>, none: &str, at: &Path, errs: &mut Errors) {
+    if modes.is_empty() {
+        errs.required(at, none);
+    }
+    for mode in modes.iter() {
+        errs.one_of(at, mode, &ACCESS_MODES);
+    }
+    let once = |mode: &str| mode == "ReadWriteOncePod";
+    let other = |mode: &str| ACCESS_MODES.contains(&mode) && !once(mode);
+    if modes.iter().any(once) && modes.iter().any(other) {
+        errs.forbidden(at, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
 impl PersistentVolumeClaimSpec {
     pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
-        let modes = self.access_modes();
-        if modes.is_empty() {
-            errs.required(&at.field("accessModes"), "at least 1 access mode is required");
-        }
+        let (modes, here) = (self.access_modes(), at.field("accessModes"));
+        check_modes(modes, "at least 1 access mode is required", &here, errs);
         errs.selector(&at.field("selector"), self.selector());
-        for mode in modes.iter() {
-            errs.one_of(&at.field("accessModes"), mode, &ACCESS_MODES);
-        }
-        let once = |mode: &str| mode == "ReadWriteOncePod";
-        let other = |mode: &str| ACCESS_MODES.contains(&mode) && !once(mode);
-        if modes.iter().any(once) && modes.iter().any(other) {
-            let why = "may not use ReadWriteOncePod with other access modes";
-            errs.forbidden(&at.field("accessModes"), why);
-        }
         let at_size = at.field("resources");
         match self.resources().requests().get("storage") {
             None => errs.required(&at_size.key("storage"), ""),

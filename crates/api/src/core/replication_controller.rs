@@ -1,10 +1,9 @@
 //! core/v1: ReplicationController.
 
 use crate::{
-    advice::{Advice, POD_NAMES},
+    advice::Advice,
     apps::workload::{check_available, check_counts, check_endless, check_labels},
     columns,
-    generation::is_other,
 };
 use macros::api;
 use object::{List, Map, ObjectMeta, Time, selector::Selector};
@@ -110,10 +109,7 @@ impl Kind for ReplicationController {
         &[Index::field("status.replicas", |this| this.status().replicas().to_string())];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
-        if old.is_none() {
-            warnings.hostname(self.metadata().name(), POD_NAMES);
-        }
-        let is_other = is_other(self.metadata(), old.map(Self::metadata));
+        let is_other = warnings.names_pods(self.metadata(), old.map(Self::metadata));
         // An update is told of what was there before.
         if let Some(template) = old.unwrap_or(self).spec().template().filter(|_| is_other) {
             template.warn(&Path::Root.field("spec").field("template"), warnings);

@@ -181,10 +181,6 @@ impl Kind for FlowSchema {
         self.validate_status(self, errs);
     }
 
-    fn validate_update(&self, _: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
-
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
         let types = self.status().conditions().iter().map(FlowSchemaCondition::type_);
         super::check_conditions(types, errs);

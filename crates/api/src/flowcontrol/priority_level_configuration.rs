@@ -204,11 +204,7 @@ impl PriorityLevelConfigurationSpec {
         let ty = self.type_();
         match (self.limited(), ty) {
             (Some(limited), "Limited") => limited.check(&at.field("limited"), errs),
-            (Some(limited), _) => {
-                errs.forbidden(&at.field("limited"), "");
-                let at = at.field("limited");
-                limited.limit_response().check_members(&at.field("limitResponse"), errs);
-            }
+            (Some(_), _) => errs.forbidden(&at.field("limited"), ""),
             (None, "Limited") => errs.required(&at.field("limited"), ""),
             (None, _) => {}
         }
@@ -241,18 +237,12 @@ impl LimitedPriorityLevelConfiguration {
 }
 
 impl LimitResponse {
-    fn check_members(&self, at: &Path, errs: &mut Errors) {
-        match (self.queuing().is_some(), self.type_() == "Queue") {
-            (true, false) => errs.forbidden(&at.field("queuing"), ""),
-            (false, true) => errs.required(&at.field("queuing"), ""),
-            _ => {}
-        }
-    }
-
     fn check(&self, at: &Path, errs: &mut Errors) {
-        self.check_members(at, errs);
-        if let (Some(queuing), "Queue") = (self.queuing(), self.type_()) {
-            queuing.check(&at.field("queuing"), errs);
+        match (self.queuing(), self.type_()) {
+            (Some(queuing), "Queue") => queuing.check(&at.field("queuing"), errs),
+            (Some(_), _) => errs.forbidden(&at.field("queuing"), ""),
+            (None, "Queue") => errs.required(&at.field("queuing"), ""),
+            (None, _) => {}
         }
         if !matches!(self.type_(), "" | "Queue" | "Reject") {
             errs.not_supported(&at.field("type"), self.type_(), &["Queue", "Reject"]);

@@ -61,10 +61,6 @@ impl Kind for RuntimeClass {
             scheduling.check(&Path::Root.field("scheduling"), errs);
         }
     }
-
-    fn validate_update(&self, _: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
 }
 
 impl Scheduling {

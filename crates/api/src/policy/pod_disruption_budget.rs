@@ -106,10 +106,6 @@ impl Kind for PodDisruptionBudget {
         }
     }
 
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
-
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
         let (status, at) = (self.status(), Path::Root.field("status"));
         errs.conditions(&at.field("conditions"), status.conditions());

@@ -51,8 +51,4 @@ impl Kind for ClusterRole {
             }
         }
     }
-
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
 }

@@ -5,6 +5,7 @@ use object::{List, ObjectMeta};
 use schema::{Column, Errors, Kind, NameRule, Names, Path, Scope, names};
 
 use super::{RoleRef, Subject};
+use crate::rules::Rules;
 
 /// Who has the rights of a role in the whole cluster.
 #[api]
@@ -48,10 +49,8 @@ impl Kind for ClusterRoleBinding {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
-        if self.role_ref() != old.role_ref() {
-            let shown = self.role_ref().shown();
-            errs.invalid_shown(&Path::Root.field("roleRef"), shown, "field is immutable");
-        }
+        let both = (self.role_ref(), old.role_ref());
+        errs.kept(&Path::Root.field("roleRef"), both, RoleRef::shown);
     }
 
     fn default_fields(&mut self) {

@@ -39,10 +39,6 @@ impl Kind for Role {
             rule.check(true, &Path::Root.field("rules").index(i), errs);
         }
     }
-
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
 }
 
 impl PolicyRule {

@@ -68,10 +68,8 @@ impl Kind for RoleBinding {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
-        if self.role_ref() != old.role_ref() {
-            let shown = self.role_ref().shown();
-            errs.invalid_shown(&Path::Root.field("roleRef"), shown, "field is immutable");
-        }
+        let both = (self.role_ref(), old.role_ref());
+        errs.kept(&Path::Root.field("roleRef"), both, RoleRef::shown);
     }
 
     fn default_fields(&mut self) {

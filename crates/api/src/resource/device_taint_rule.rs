@@ -94,10 +94,6 @@ impl Kind for DeviceTaintRule {
         self.spec().taint().check(&at.field("taint"), errs);
     }
 
-    fn validate_update(&self, _: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
-
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
         let at = Path::Root.field("status");
         let (conditions, at) = (self.status().conditions(), at.field("conditions"));

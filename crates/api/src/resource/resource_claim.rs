@@ -350,6 +350,8 @@ impl Kind for ResourceClaim {
         self.spec().devices().check(&at.field("devices"), errs);
     }
 
+    fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
+
     fn validate_status(&self, old: &Self, errs: &mut Errors) {
         check_status(self, old, errs);
     }

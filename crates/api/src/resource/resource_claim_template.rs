@@ -5,7 +5,7 @@ use object::ObjectMeta;
 use schema::{Column, Errors, Kind, Names, Path};
 
 use super::ResourceClaimSpec;
-use crate::{core::volume::sources::check_template_meta, shown::shown};
+use crate::{core::volume::sources::check_template_meta, rules::Rules, shown::shown};
 
 /// What claims are made from, one for each pod.
 #[api]
@@ -51,9 +51,6 @@ impl Kind for ResourceClaimTemplate {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
-        if self.spec() != old.spec() {
-            let shown = shown(self.spec());
-            errs.invalid_shown(&Path::Root.field("spec"), shown, "field is immutable");
-        }
+        errs.kept(&Path::Root.field("spec"), (self.spec(), old.spec()), shown);
     }
 }

@@ -135,6 +135,8 @@ impl Kind for PodGroup {
         }
     }
 
+    fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
+
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
         let at = Path::Root.field("status");
         errs.conditions(&at.field("conditions"), self.status().conditions());

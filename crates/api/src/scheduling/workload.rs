@@ -229,10 +229,6 @@ impl Kind for Workload {
     fn validate(&self, errs: &mut Errors) {
         self.spec().check(&Path::Root.field("spec"), errs);
     }
-
-    fn validate_update(&self, _: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
 }
 
 /// How deep templates may be nested.

@@ -39,10 +39,9 @@ impl Kind for CSIStorageCapacity {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
-        if self.node_topology() != old.node_topology() {
-            let shown = self.node_topology().map_or("null".to_owned(), shown_selector);
-            errs.invalid_shown(&Path::Root.field("nodeTopology"), shown, "field is immutable");
-        }
+        let (at, both) =
+            (Path::Root.field("nodeTopology"), (self.node_topology(), old.node_topology()));
+        errs.kept(&at, both, |new| new.map_or("null".to_owned(), shown_selector));
         let class = |this: &Self| Value::from(this.storage_class_name());
         errs.immutable(&Path::Root.field("storageClassName"), &class(self), &class(old));
     }

@@ -88,10 +88,6 @@ impl Kind for StorageClass {
             seen.push(labels);
         }
     }
-
-    fn validate_update(&self, _: &Self, errs: &mut Errors) {
-        self.validate(errs);
-    }
 }
 
 const MAX_PARAMETERS: usize = 512;

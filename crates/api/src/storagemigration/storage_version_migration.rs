@@ -77,10 +77,7 @@ impl Kind for StorageVersionMigration {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
-        if self.spec() != old.spec() {
-            let shown = shown(self.spec());
-            errs.invalid_shown(&Path::Root.field("spec"), shown, "field is immutable");
-        }
+        errs.kept(&Path::Root.field("spec"), (self.spec(), old.spec()), shown);
     }
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {

@@ -93,7 +93,7 @@ impl Registry {
         let misfit = |why: &str| {
             let mut errs = Errors::default();
             let shown = match patch.ty {
-                PatchType::Strategic => patch::printed(&patch::spent(patch.patch)),
+                PatchType::Strategic => patch::printed(patch.patch),
                 ty => patch::as_written(shape, &before, &given, ty == PatchType::Merge),
             };
             errs.invalid(&Path::Root.field("patch"), shown, why);

@@ -4,10 +4,9 @@ mod rules;
 mod status_rules;
 
 use crate::{
-    advice::{Advice, POD_NAMES},
+    advice::Advice,
     columns,
     core::PodTemplateSpec,
-    generation::is_other,
     scheduling::{
         WorkloadPodGroupDisruptionMode, WorkloadPodGroupResourceClaim,
         WorkloadPodGroupSchedulingConstraints, WorkloadPodGroupSchedulingPolicy,
@@ -226,10 +225,7 @@ impl Kind for Job {
         &[Index::field("status.successful", |job| job.status().succeeded().to_string())];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
-        if old.is_none() {
-            warnings.hostname(self.metadata().name(), POD_NAMES);
-        }
-        if is_other(self.metadata(), old.map(Self::metadata)) {
+        if warnings.names_pods(self.metadata(), old.map(Self::metadata)) {
             self.spec().warn(&Path::Root.field("spec"), warnings);
         }
     }

@@ -44,14 +44,10 @@ pub(super) fn check_changed(job: &Job, old: &Job, errs: &mut Errors) {
     for name in ["completionMode", "backoffLimitPerIndex", "managedBy"] {
         errs.immutable(&SPEC.field(name), new.tree().get(name), before.tree().get(name));
     }
-    if new.pod_failure_policy() != before.pod_failure_policy() {
-        let policy = shown_or_null(new.pod_failure_policy());
-        errs.invalid_shown(&SPEC.field("podFailurePolicy"), policy, "field is immutable");
-    }
-    if new.success_policy() != before.success_policy() {
-        let policy = shown_or_null(new.success_policy());
-        errs.invalid_shown(&SPEC.field("successPolicy"), policy, "field is immutable");
-    }
+    let policies = (new.pod_failure_policy(), before.pod_failure_policy());
+    errs.kept(&SPEC.field("podFailurePolicy"), policies, shown_or_null);
+    let policies = (new.success_policy(), before.success_policy());
+    errs.kept(&SPEC.field("successPolicy"), policies, shown_or_null);
     check_name(job, errs);
 }
 
@@ -86,10 +82,9 @@ fn check_template_kept(job: &Job, old: &Job, errs: &mut Errors) {
         before.metadata_mut().set_annotations(new.metadata().annotations().clone());
     }
     let at = SPEC.field("template");
-    if open && new.spec() != before.spec() {
-        errs.invalid_shown(&at.field("spec"), shown(new.spec()), "field is immutable");
-    } else if !open && *new != before {
-        errs.invalid_shown(&at, shown(new), "field is immutable");
+    match open {
+        true => errs.kept(&at.field("spec"), (new.spec(), before.spec()), shown),
+        false => errs.kept(&at, (new, &before), shown),
     }
 }
 

@@ -8,6 +8,7 @@ use super::rules::{check_spec, check_status};
 use crate::{
     certificates::{self, PodCertificateRequestStatus},
     columns,
+    rules::Rules,
     shown::shown,
 };
 
@@ -95,10 +96,7 @@ impl Kind for PodCertificateRequest {
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        if self.spec() != old.spec() {
-            let shown = shown(self.spec());
-            errs.invalid_shown(&Path::Root.field("spec"), shown, "field is immutable");
-        }
+        errs.kept(&Path::Root.field("spec"), (self.spec(), old.spec()), shown);
     }
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {

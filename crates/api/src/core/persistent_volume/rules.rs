@@ -8,9 +8,10 @@ use super::{CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSource}
 use crate::{
     core::{
         SecretReference,
-        persistent_volume_claim::ACCESS_MODES,
+        persistent_volume_claim::check_modes,
         volume::sources::{
-            DISK_PARTITION, HOST_PATH_TYPES, check_csi_driver, check_flex_options, check_iscsi_name,
+            HOST_PATH_TYPES, check_csi_driver, check_flex_options, check_iscsi_name,
+            check_partition,
         },
     },
     rules::Rules,
@@ -47,7 +48,7 @@ const SOURCES: [(&str, &[&str]); 22] = [
 
 pub(super) fn check(volume: &PersistentVolume, errs: &mut Errors) {
     let spec = volume.spec();
-    check_modes(volume, errs);
+    check_modes(volume.spec().access_modes(), "", &SPEC.field("accessModes"), errs);
     check_capacity(volume, errs);
     let policy = spec.persistent_volume_reclaim_policy();
     if !policy.is_empty() {
@@ -106,21 +107,6 @@ pub(super) fn check_kept(new: &PersistentVolume, old: &PersistentVolume, errs: &
     if class(old) && !class(new) {
         let why = "update from non-nil value to nil is forbidden";
         errs.forbidden(&SPEC.field("volumeAttributesClassName"), why);
-    }
-}
-
-fn check_modes(volume: &PersistentVolume, errs: &mut Errors) {
-    let (modes, at) = (volume.spec().access_modes(), SPEC.field("accessModes"));
-    if modes.is_empty() {
-        errs.required(&at, "");
-    }
-    for mode in modes.iter() {
-        errs.one_of(&at, mode, &ACCESS_MODES);
-    }
-    let once = |mode: &str| mode == "ReadWriteOncePod";
-    let other = |mode: &str| ACCESS_MODES.contains(&mode) && !once(mode);
-    if modes.iter().any(once) && modes.iter().any(other) {
-        errs.forbidden(&at, "may not use ReadWriteOncePod with other access modes");
     }
 }
 
@@ -204,10 +190,7 @@ impl PersistentVolumeSource {
                 }
             }
             "gcePersistentDisk" | "awsElasticBlockStore" => {
-                let partition = self.tree().get(name).get("partition").as_i64().unwrap_or_default();
-                if !(0..=255).contains(&partition) {
-                    errs.invalid(&at.field("partition"), partition, DISK_PARTITION);
-                }
+                check_partition(self.tree().get(name), at, errs);
             }
             "glusterfs" => {
                 let at = at.field("endpointsNamespace");

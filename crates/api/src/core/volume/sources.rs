@@ -1,6 +1,6 @@
 //! The rules for what a volume can be.
 
-use object::{Lens, names};
+use object::{Lens, Value, names};
 use schema::{Errors, Path};
 
 use super::{
@@ -11,7 +11,6 @@ use super::{
 use crate::{core::env, rules::Rules};
 
 const ONLY_ONE: &str = "may not specify more than 1 volume type";
-pub(crate) const DISK_PARTITION: &str = "must be between 1 and 255, inclusive";
 pub(crate) const HOST_PATH_TYPES: [&str; 8] = [
     "",
     "BlockDevice",
@@ -56,6 +55,14 @@ const ORDER: [&str; 30] = [
     "ephemeral",
     "image",
 ];
+
+/// A disk's partition; 0: the disk is not divided.
+pub(crate) fn check_partition(disk: &Value, at: &Path, errs: &mut Errors) {
+    let partition = disk.get("partition").as_i64().unwrap_or_default();
+    if !(0..=255).contains(&partition) {
+        errs.invalid(&at.field("partition"), partition, "must be between 1 and 255, inclusive");
+    }
+}
 
 impl VolumeSource {
     /// `volume` is the name of the volume, `pod` that of its pod, where it is known.
@@ -134,10 +141,7 @@ impl VolumeSource {
             "hostPath" => self.check_host_path(at, errs),
             "secret" | "configMap" => self.check_items(at, errs),
             "gcePersistentDisk" | "awsElasticBlockStore" => {
-                let partition = self.tree().get(name).get("partition").as_i64().unwrap_or_default();
-                if !(0..=255).contains(&partition) {
-                    errs.invalid(&at.field("partition"), partition, DISK_PARTITION);
-                }
+                check_partition(self.tree().get(name), at, errs);
             }
             "gitRepo" => {
                 let repo = self.git_repo().expect("looked at because it is set");
