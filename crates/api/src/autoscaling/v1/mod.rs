@@ -1,6 +1,7 @@
 //! autoscaling/v1.
 
 mod horizontal_pod_autoscaler;
+mod notes;
 mod scale;
 
 pub use self::{
