@@ -24,6 +24,7 @@ pub mod meta;
 pub mod networking;
 pub mod node;
 pub mod policy;
+pub mod possession;
 pub mod rbac;
 pub mod resource;
 mod rules;

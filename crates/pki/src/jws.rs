@@ -161,7 +161,7 @@ mod p521 {
     }
 }
 
-fn verified(
+pub(crate) fn verified(
     how: &'static dyn VerificationAlgorithm,
     key: &[u8],
     message: &[u8],

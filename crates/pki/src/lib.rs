@@ -17,6 +17,7 @@ mod jws;
 mod key;
 mod pair;
 mod pem;
+mod possession;
 mod public_key;
 mod request;
 mod tls;
@@ -34,6 +35,7 @@ pub use self::{
     key::Key,
     pair::Pair,
     pem::{certificates, live_certificates, plain_certificates},
+    possession::possesses,
     public_key::PublicKey,
     request::Request,
     tls::{Rotating, client_config, provider, server_config, server_config_named},

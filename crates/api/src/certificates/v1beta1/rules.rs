@@ -11,6 +11,7 @@ use super::{PodCertificateRequest, PodCertificateRequestSpec};
 use crate::{
     certificates::{PodCertificateRequestStatus, pem},
     core::volume::projected::{check_signer, check_user_annotations},
+    possession,
     rules::Rules,
 };
 
@@ -81,7 +82,16 @@ fn check_stub(stub: &str, errs: &mut Errors) {
     if !check_kind(key, &at, "elliptic public keys must use curve P256, P384, or P521", errs) {
         return;
     }
-    if request.verify_signature().is_err() {
+    let info = &request.certification_request_info;
+    let bits = match request.signature_algorithm.algorithm.to_id_string().as_str() {
+        "1.2.840.10045.4.3.4" => 512, // ecdsa-with-SHA512
+        "1.2.840.10045.4.3.3" => 384,
+        _ => 256,
+    };
+    let (message, signature) = (info.raw, &*request.signature_value.data);
+    if request.verify_signature().is_err()
+        && possession::verifies(key.raw, bits, message, signature) != Some(true)
+    {
         errs.invalid_omitted(&at, "invalid signature");
     }
 }
@@ -101,7 +111,12 @@ fn check_key(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
         let why = "must be a valid PKIX-serialized public key";
         return errs.invalid(&at, spec.pkix_public_key(), why);
     };
-    check_kind(&parsed, &at, "elliptic public keys must use curve P256 or P384", errs);
+    let known = check_kind(&parsed, &at, "elliptic public keys must use curve P256 or P384", errs);
+    let shown = possession::verifies(&key, 256, spec.pod_uid().as_bytes(), &proof);
+    if known && shown == Some(false) {
+        let why = "could not verify proof-of-possession signature";
+        errs.invalid_omitted(&SPEC.field("proofOfPossession"), why);
+    }
 }
 
 /// Whether a key is of a kind that is taken.

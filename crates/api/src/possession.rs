@@ -1,0 +1,18 @@
+//! The seam to cryptography: whoever can tell whether a signature is a key's installs it.
+
+use std::sync::OnceLock;
+
+/// Given a key (a SubjectPublicKeyInfo), how many bits of SHA-2 were signed, the message and
+/// the signature. `None`: it cannot be told of such a key.
+pub type Verify = fn(&[u8], u16, &[u8], &[u8]) -> Option<bool>;
+
+static VERIFY: OnceLock<Verify> = OnceLock::new();
+
+/// From now on signatures are looked at. Only the first counts.
+pub fn install(verify: Verify) {
+    VERIFY.get_or_init(|| verify);
+}
+
+pub(crate) fn verifies(key: &[u8], bits: u16, message: &[u8], signature: &[u8]) -> Option<bool> {
+    VERIFY.get().and_then(|verify| verify(key, bits, message, signature))
+}
