@@ -101,7 +101,8 @@ impl Status {
 
     pub fn conflict(subject: Subject, why: &str) -> Self {
         let (what, name) = (subject.qualified(), subject.name);
-        let message = format!("Operation cannot be fulfilled on {what} {name:?}: {why}");
+        let name = quote(name);
+        let message = format!("Operation cannot be fulfilled on {what} {name}: {why}");
         Self::failure(409, "Conflict", message).with_details(subject.details())
     }
 
@@ -118,7 +119,7 @@ impl Status {
         let message = match (what.as_str(), subject.name) {
             ("", _) => format!("forbidden: {why}"),
             (what, "") => format!("{what} is forbidden: {why}"),
-            (what, name) => format!("{what} {name:?} is forbidden: {why}"),
+            (what, name) => format!("{what} {} is forbidden: {why}", quote(name)),
         };
         Self::failure(403, "Forbidden", message).with_details(subject.details())
     }
