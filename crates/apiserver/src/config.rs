@@ -22,7 +22,7 @@ use crate::{
     authn::OidcFlags,
     authz::MODES,
     features,
-    flags::{AccountFlags, AuditFlags, ConnectionFlags, WholeFlags},
+    flags::{AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, Told, WholeFlags},
     reload,
 };
 
@@ -30,6 +30,9 @@ use crate::{
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Flags {
+    /// All of them, as they were said.
+    #[command(flatten)]
+    pub told: Told,
     /// Where the embedded store, the certificates and the kubeconfigs are.
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
@@ -242,6 +245,8 @@ pub struct Flags {
     pub audit: AuditFlags,
     #[command(flatten)]
     pub whole: WholeFlags,
+    #[command(flatten)]
+    pub absent: AbsentFlags,
 }
 
 impl Flags {
@@ -294,6 +299,8 @@ impl Config {
         flags.connections.check()?;
         flags.accounts.check()?;
         flags.whole.check()?;
+        flags.absent.check()?;
+        flags.audit.check()?;
         issuers(&flags.service_account_issuer)?;
         let event_ttl = flags.whole.events_last()?;
         overlap(&flags)?;

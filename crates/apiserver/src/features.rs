@@ -28,6 +28,7 @@ pub(crate) fn gates(said: &[String], kinds: &[Definition]) -> Result<Gates> {
     let mut chosen: BTreeMap<&'static str, bool> = BTreeMap::new();
     let (mut alpha, mut beta) = (None, None);
     for entry in said.iter().filter(|entry| !entry.is_empty()) {
+        let entry = entry.strip_prefix("kube:").unwrap_or(entry);
         let (name, on) =
             entry.split_once('=').ok_or_else(|| anyhow!("missing bool value for {entry}"))?;
         let on = boolean(name, on)?;
@@ -439,6 +440,7 @@ mod tests {
     fn turns_features_on() {
         assert!(!of("").expect("nothing").is_on("GenericWorkload"));
         assert!(of("GenericWorkload=true").expect("known").is_on("GenericWorkload"));
+        assert!(of("kube:GenericWorkload=true").expect("known").is_on("GenericWorkload"));
         assert!(of("AllAlpha=true").expect("all").is_on("CompositePodGroup"));
         assert!(of("AllAlpha=true").expect("all").is_on(CBOR));
         assert!(

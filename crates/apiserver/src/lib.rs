@@ -34,7 +34,10 @@ pub use self::{
     at_rest::ENCRYPTION,
     authn::OidcFlags,
     config::{Config, Flags},
-    flags::{AccountFlags, AuditFlags, ConnectionFlags, WholeFlags},
+    flags::{
+        ABSENT_FLAGS, AbsentFlag, AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, Told,
+        WholeFlags,
+    },
     ground::{Entry, Ground, Storage},
     start::{Running, start, start_on, start_with},
 };

@@ -34,7 +34,7 @@ use crate::{
     expressions,
     features::CBOR,
     flow::{self, Fairness},
-    handlers::{self, Issuer, Kubelets, Tokens, Tools},
+    handlers::{self, Debug, Issuer, Kubelets, Tokens, Tools},
     health::{Part, Progress},
     identities,
     peers::{Identity, Peer},
@@ -122,6 +122,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let cluster = serving.cluster.clone();
 
     api::expression::install(expressions::compile);
+    api::possession::install(pki::possesses);
     let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
     let opened = storage.open(&config, &clock, &compile)?;
     let registry = opened.registry.clone();
@@ -206,8 +207,10 @@ fn wired(
     let (authorizers, follow_authorizers) = makings.authorizers()?;
     let rights = admission::Rights(authorizers.clone());
     let hooks = Arc::new(admission::HookTally::default());
+    let policies = Arc::new(admission::PolicyTally::default());
     let tools = admission::Tools {
         hooks: hooks.clone(),
+        policies: policies.clone(),
         rbac: rbac.clone(),
         rights: rights.clone(),
         configs: config.plugins.clone(),
@@ -224,7 +227,7 @@ fn wired(
     let mut server = Server::new(registry.clone(), server_config(config, address)?);
     let (authenticators, follow_authenticators) =
         identities::authenticators(config, &serving.believed, accounts.clone(), &slot, clock)?;
-    server.reports.push(hooks);
+    server.reports.extend([hooks as Arc<dyn server::Report>, policies]);
     server.authenticators = authenticators;
     server.authorizers = authorizers;
     let tools = Tools {
@@ -248,7 +251,7 @@ fn wired(
         keys: cluster.service_account_keys.clone(),
         keys_at: keys_at(flags, address),
     };
-    server.paths = handlers::paths(issuer, clock.now());
+    server.paths = handlers::paths(issuer, clock.now(), flags.told.all::<Flags>());
     server.parts = handlers::parts();
     let followers = [follow_authenticators, follow_authorizers];
     Ok((server, followers.into_iter().flatten().collect()))
@@ -257,14 +260,16 @@ fn wired(
 /// Says whose turn it is when more is asked than can be done at once.
 fn share(server: &mut Server, flags: &Flags) {
     let registry = server.registry.clone();
+    let mut debug = Debug { profiling: flags.whole.profiling, fairness: None };
     if flags.enable_priority_and_fairness {
         let seats = flags.max_requests_inflight + flags.max_mutating_requests_inflight;
         let fairness = Arc::new(Fairness::new(&registry, seats));
         server.flow = Some(fairness.clone());
         server.reports.push(fairness.clone());
-        server.paths.insert("debug", Arc::new(flow::Dump(fairness.clone())));
+        debug.fairness = Some(Arc::new(flow::Dump(fairness.clone())));
         server.background(fairness.lend());
     }
+    server.paths.insert("debug", Arc::new(debug));
     server.background(flow::tell_dangling(Arc::downgrade(&registry)));
 }
 
@@ -328,31 +333,38 @@ fn auditor(config: &Config) -> Result<Auditing> {
             megabytes: flags.audit_log_maxsize,
             backups: flags.audit_log_maxbackup,
             days: flags.audit_log_maxage,
+            compress: flags.audit.audit_log_compress,
         };
         let legacy = flags.audit.audit_log_format == "legacy";
         let file = Arc::new(audit::LogFile::open(path, rotation, legacy)?);
-        match flags.audit.log_buffer() {
-            Some(most) => {
-                let (queued, drain) = audit::Queued::new(file, most);
-                sinks.push(queued);
+        let sink: Arc<dyn audit::Sink> = match flags.audit.log_batching()? {
+            Some(batching) => {
+                let (queued, drain) = audit::Queued::new(file, batching);
                 auditing.drain = Some(drain);
+                queued
             }
-            None => sinks.push(file),
-        }
+            None => file,
+        };
+        sinks.push(cut(sink, flags.audit.log_largest()));
     }
     if let Some(path) = &flags.audit_webhook_config_file {
-        let batching = audit::Batching {
-            most: flags.audit_webhook_batch_max_size.max(1),
-            wait: duration(&flags.audit_webhook_batch_max_wait)?,
-            waiting: usize::try_from(flags.audit.audit_webhook_batch_buffer_size)?,
-        };
-        let (webhook, sender) =
-            audit::AuditWebhook::new(crate::remote::from_kubeconfig(path)?, batching);
-        sinks.push(webhook);
+        let wait = duration(&flags.audit_webhook_batch_max_wait)?;
+        let batching = flags.audit.webhook_batching(flags.audit_webhook_batch_max_size, wait)?;
+        let remote = crate::remote::from_kubeconfig(path)?;
+        let (webhook, sender) = audit::AuditWebhook::new(remote, batching, flags.audit.backoff()?);
+        sinks.push(cut(webhook, flags.audit.webhook_largest()));
         auditing.sender = Some(sender);
     }
     auditing.auditor = Some(Arc::new(audit::Auditor::new(policy, sinks)?));
     Ok(auditing)
+}
+
+/// The same, of events that are no larger than they may be.
+fn cut(to: Arc<dyn audit::Sink>, sizes: Option<(usize, usize)>) -> Arc<dyn audit::Sink> {
+    match sizes {
+        Some((_, largest)) => Arc::new(audit::Truncated { to, largest }),
+        None => to,
+    }
 }
 
 /// A folder that nobody else can look into.
@@ -391,6 +403,7 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
         edge: connections.edge()?,
         shutdown: connections.shutdown()?,
         cbor: config.gates.is_on(CBOR),
+        disabled_metrics: config.flags.whole.disabled_metrics.clone(),
         ..server::Config::default()
     })
 }

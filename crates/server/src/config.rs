@@ -59,6 +59,8 @@ pub struct Config {
     pub advertise: String,
     pub edge: Edge,
     pub shutdown: Shutdown,
+    /// Metrics that are not told.
+    pub disabled_metrics: Vec<String>,
     /// Whether CBOR is spoken, and custom objects are stored in it.
     pub cbor: bool,
 }
@@ -73,6 +75,7 @@ impl Default for Config {
             advertise: String::new(),
             edge: Edge::default(),
             shutdown: Shutdown::default(),
+            disabled_metrics: Vec::new(),
             cbor: false,
         }
     }

@@ -3,17 +3,17 @@
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue,
+    HeaderMap, HeaderValue, Method,
     header::{ACCEPT, CACHE_CONTROL},
 };
-use object::Value;
+use object::{Status, Value};
 
 use crate::{
-    Query, RemoteGroup, Reply, Served, Server, cbor,
+    RemoteGroup, Reply, Request, Served, Server, cbor,
     kinds::stored_in,
-    negotiate::{Form, Format, negotiate_failure},
+    negotiate::{Form, Format, Offer, accepted, negotiate, negotiate_failure, not_acceptable},
     object_reply,
-    respond::text_as,
+    respond::{no_method, text_as},
     tagged::{tag, tagged},
 };
 
@@ -21,41 +21,62 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const AGGREGATED_CBOR: &str =
     "application/cbor;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// `None` if that is no path of discovery.
 pub(crate) fn answer(
     server: &Server,
     path: &str,
-    headers: &HeaderMap,
-    query: &Query,
-) -> Option<Reply> {
-    let form = negotiate_failure(headers, query);
-    let answered = |object: &Value| match form.format {
-        Format::Yaml | Format::Cbor => text_as(200, object, form),
-        _ => object_reply(200, object),
-    };
-    let kept = |document: &Value| kept(headers, form, document);
+    request: &Request,
+) -> Option<Result<Reply, Status>> {
+    let (headers, query) = (&request.head.headers, &request.query);
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let kinds = server.registry.kinds().all();
     let others = server.aggregate.as_ref().map(|others| others.groups()).unwrap_or_default();
     let aggregated = wants_aggregated(headers);
-    match &*parts {
-        ["api"] if aggregated => Some(kept(&document(&kinds, &[], str::is_empty))),
-        ["apis"] if aggregated => Some(kept(&document(&kinds, &others, |group| !group.is_empty()))),
-        ["api"] => Some(answered(&versions(server))),
-        ["apis"] => Some(answered(&groups(&kinds, &others))),
-        ["apis", name] => group(&kinds, &others, name).as_ref().map(answered),
-        ["api", version] => resources(&kinds, "", version).as_ref().map(answered),
-        ["apis", group, version] => resources(&kinds, group, version).as_ref().map(answered),
-        _ => None,
+    let document = match &*parts {
+        ["api"] if aggregated => document(&kinds, &[], str::is_empty),
+        ["apis"] if aggregated => document(&kinds, &others, |group| !group.is_empty()),
+        ["api"] => versions(server),
+        ["apis"] => groups(&kinds, &others),
+        ["apis", name] => group(&kinds, &others, name)?,
+        ["api", version] => resources(&kinds, "", version)?,
+        ["apis", group, version] => resources(&kinds, group, version)?,
+        _ => return None,
+    };
+    // Lists of groups are read by any method.
+    let routed = parts[0] == "api" || parts.len() == 3;
+    if routed && request.head.method != Method::GET {
+        return Some(Err(no_method()));
+    } else if aggregated && parts.len() == 1 {
+        return Some(Ok(kept(headers, negotiate_failure(headers, query), &document)));
     }
+    let form = match negotiate(headers, query, Offer::Part) {
+        Ok(form) => form,
+        Err(status) if routed => return Some(Err(status)),
+        Err(_) if takes_any(headers) => Form::JSON,
+        Err(_) => {
+            let accepted = accepted(query);
+            let said = format!("only the following media types are accepted: {accepted}");
+            return Some(Err(not_acceptable(said)));
+        }
+    };
+    Some(Ok(match form.format {
+        Format::Yaml | Format::Cbor => text_as(200, &document, form),
+        _ => object_reply(200, &document),
+    }))
+}
+
+/// Whether any of our forms is good.
+fn takes_any(headers: &HeaderMap) -> bool {
+    let all = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut clauses = all.flat_map(|value| value.split(','));
+    clauses.any(|clause| clause.split(';').next().unwrap_or_default().trim() == "application/*")
 }
 
 fn wants_aggregated(headers: &HeaderMap) -> bool {
     let first = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let first = first.flat_map(|value| value.split(',')).next().unwrap_or_default();
     let has = |part: &str| first.split(';').any(|own| own.trim() == part);
-    has("as=APIGroupDiscoveryList")
-        && has("g=apidiscovery.k8s.io")
-        && (has("v=v2") || has("v=v2beta1"))
+    has("as=APIGroupDiscoveryList") && has("g=apidiscovery.k8s.io") && has("v=v2")
 }
 
 /// Groups in the order of discovery, each with its versions.

@@ -124,7 +124,11 @@ pub(crate) async fn authorize(
 }
 
 /// Why somebody may, or may not. The first opinion decides; nobody's opinion is no.
-async fn decide(server: &Server, user: &User, attributes: &Attributes) -> Result<String, String> {
+pub(crate) async fn decide(
+    server: &Server,
+    user: &User,
+    attributes: &Attributes,
+) -> Result<String, String> {
     let mut reasons = Vec::new();
     for way in &server.authorizers {
         match way.authorize(user, attributes).await {

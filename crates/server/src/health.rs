@@ -50,6 +50,9 @@ pub(crate) fn answer(
     query: &Query,
     metrics: &Metrics,
 ) -> Option<Reply> {
+    if path.ends_with('/') {
+        return None;
+    }
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     let root = parts.next()?;
     let root = ["livez", "readyz", "healthz"].into_iter().find(|own| *own == root)?;

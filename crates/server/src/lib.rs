@@ -70,6 +70,7 @@ pub use self::{
     kinds::{Kinds, Served},
     listen::{Listening, Tls},
     metrics::{Histogram, Report},
+    negotiate::takes,
     outward::Remote,
     query::{Query, unescaped},
     registry::{
@@ -78,7 +79,8 @@ pub use self::{
     },
     request::{Request, RequestInfo},
     respond::{
-        object_reply, plain_reply, reply_as, status_reply, status_reply_as, text_reply, warn,
+        list_as, object_reply, plain_reply, reply_as, status_reply, status_reply_as, text_reply,
+        warn,
     },
     route::{Handle, Handler, Handling},
     server::Server,

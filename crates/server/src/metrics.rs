@@ -1,5 +1,6 @@
 //! Numbers about the server, under upstream's names.
 
+mod admissions;
 mod histogram;
 mod process;
 mod slis;
@@ -16,6 +17,7 @@ use std::{
 
 use object::Text;
 
+pub(crate) use self::admissions::{Admissions, Phase};
 pub use self::histogram::Histogram;
 use crate::{Config, RequestInfo};
 

@@ -112,6 +112,20 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Res
     Ok(Form { include, pretty: pretty || form.pretty, ..form })
 }
 
+/// Refuses a client that does not take the only form that there is.
+pub fn takes(headers: &HeaderMap, media_type: &str) -> Result<(), Status> {
+    let clauses = clauses(headers);
+    let is = |clause: &&str| {
+        let own = clause.split(';').next().unwrap_or_default().trim();
+        own == media_type || own == "*/*"
+    };
+    if clauses.is_empty() || clauses.iter().any(is) {
+        return Ok(());
+    }
+    let said = format!("406: Not Acceptable\n\nAvailable representations: {media_type}");
+    Err(Status::failure(406, "NotAcceptable", said).with_details(StatusDetails::new()))
+}
+
 /// The form of failures: as asked for where that is possible, and never made into anything.
 pub(crate) fn negotiate_failure(headers: &HeaderMap, query: &Query) -> Form {
     let format = clauses(headers)

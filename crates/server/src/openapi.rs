@@ -13,7 +13,7 @@ use object::{Value, to_json};
 use schema::Definition;
 
 use crate::{
-    Query, RemoteDocument, Reply, Server, object_reply,
+    Query, RemoteDocument, Reply, Server,
     respond::raw,
     tagged::{no_form, tag, tagged},
 };
@@ -52,8 +52,8 @@ impl Documents {
         query: &Query,
         headers: &HeaderMap,
     ) -> Option<Reply> {
-        match path.trim_end_matches('/') {
-            "/openapi/v2" => {
+        match path {
+            "/openapi/v2" | "/openapi/v2/" => {
                 let (document, message) = self.older(server);
                 if asks(headers, message::ASKED) {
                     let (media_type, hash) = (message::MEDIA_TYPE, &document.hash);
@@ -61,7 +61,10 @@ impl Documents {
                 }
                 Some(if takes_json(headers) { document.reply(headers) } else { no_form() })
             }
-            "/openapi/v3" => Some(object_reply(200, &self.index(server))),
+            "/openapi/v3" => {
+                let index = object::to_json(&self.index(server));
+                Some(raw(200, "text/plain; charset=utf-8", index))
+            }
             path => {
                 let name = path.strip_prefix("/openapi/v3/")?;
                 let documents = self.documents(server);

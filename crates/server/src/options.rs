@@ -14,6 +14,7 @@ use crate::{
 };
 
 const META: &str = "meta.k8s.io";
+const UNREAD: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 const LONGEST_MANAGER: usize = 128;
 const PROPAGATIONS: &[&str] = &["Foreground", "Background", "Orphan"];
 
@@ -83,6 +84,7 @@ pub(crate) async fn delete(
     }
     let options = DeleteOptions::view(&given);
     let unread = options.ignore_store_read_error_with_cluster_breaking_potential();
+    let unread = unread.unwrap_or_else(|| bytes.is_empty() && query.flag(UNREAD));
     let grace = match options.grace_period_seconds() {
         None => query.integer("gracePeriodSeconds")?,
         some => some,
@@ -91,6 +93,9 @@ pub(crate) async fn delete(
     let said: Vec<&str> = options.dry_run().iter().collect();
     call.dry_run |= dry_run(&said, &mut errs);
     let propagation = propagation(options, &query, &mut errs);
+    if unread {
+        alone(options, &query, &mut errs);
+    }
     if !errs.is_empty() {
         return Err(errs.status(META, "DeleteOptions", ""));
     }
@@ -102,8 +107,38 @@ pub(crate) async fn delete(
         uid: uid.into(),
         revision: revision(version.unwrap_or_default())?,
         propagation: propagation.into(),
-        unread: unread.unwrap_or_default(),
+        unread,
     })
+}
+
+/// What cannot be read has nothing that could be asked for.
+fn alone(options: &DeleteOptions, query: &Query, errs: &mut Errors) {
+    let said = |name: &str| query.get(name).is_some();
+    for (name, is_said) in [
+        ("propagationPolicy", options.propagation_policy().is_some() || said("propagationPolicy")),
+        ("orphanDependents", options.orphan_dependents().is_some() || said("orphanDependents")),
+        (
+            "gracePeriodSeconds",
+            options.grace_period_seconds().is_some() || said("gracePeriodSeconds"),
+        ),
+        ("preconditions", options.preconditions().is_some()),
+    ] {
+        if is_said {
+            let why = format!("cannot be set together with .{name}");
+            errs.invalid(&Path::Root.field(UNREAD), true, why);
+        }
+    }
+}
+
+/// All at once is too much.
+pub(crate) fn no_collection(delete: &Delete) -> Result<(), Status> {
+    if !delete.unread {
+        return Ok(());
+    }
+    let mut errs = Errors::default();
+    let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
+    errs.invalid(&Path::Root.field(UNREAD), true, why);
+    Err(errs.status(META, "DeleteOptions", ""))
 }
 
 fn options(media_type: &str, cbor: bool, bytes: &[u8]) -> Result<Value, Status> {

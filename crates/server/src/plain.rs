@@ -5,12 +5,29 @@ use std::sync::Arc;
 use object::{Status, Text, Value};
 
 use crate::{
-    Reply, Request, Served, Server, discovery, health, object_reply,
+    Reply, Request, Served, Server, discovery, health,
+    negotiate::takes,
+    object_reply,
     respond::{no_method, no_page, raw},
 };
 
 /// The form that Prometheus reads.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// What is always there, beside the API and its health.
+const PATHS: [&str; 11] = [
+    "/.well-known/openid-configuration",
+    "/apis/",
+    "/flagz",
+    "/metrics",
+    "/metrics/slis",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/openid/v1/jwks",
+    "/statusz",
+    "/version",
+];
 
 /// What is no resource.
 pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Reply, Status> {
@@ -20,7 +37,7 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
         return handler.handle(server, request).await;
     }
     let reads = request.info.verb == "get";
-    if let Some(reply) = watch_alone(&path) {
+    if let Some(reply) = prefix_alone(&path) {
         return Ok(reply);
     }
     if path.starts_with("//") {
@@ -29,10 +46,8 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
     if let Some(reply) = health::answer(&server.checks, &path, &request.query, &server.metrics) {
         return Ok(reply);
     }
-    if let Some(reply) = discovery::answer(server, &path, &request.head.headers, &request.query) {
-        let parts = path.split('/').filter(|part| !part.is_empty()).count();
-        let versioned = parts == if first == "api" { 2 } else { 3 };
-        return if versioned && !reads { Err(no_method()) } else { Ok(reply) };
+    if let Some(answer) = discovery::answer(server, &path, &request) {
+        return answer;
     }
     if let Some(reply) =
         server.documents.answer(server, &path, &request.query, &request.head.headers)
@@ -42,10 +57,11 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
     match &*path {
         "/version" | "/version/" if !reads => Err(no_method()),
         "/version" | "/version/" => {
+            takes(&request.head.headers, "application/json")?;
             let text = object::to_json_pretty(&version(server));
             Ok(raw(200, "application/json", text))
         }
-        "/" => Ok(object_reply(200, &index(server))),
+        "/" | "/index.html" => Ok(object_reply(200, &index(server))),
         "/metrics/slis" => Ok(raw(200, METRICS, server.metrics.slis.text())),
         "/metrics" if request.info.verb == "delete" => {
             server.metrics.reset();
@@ -53,7 +69,9 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
         }
         "/metrics" => {
             let mut text = server.metrics.text(&server.config, &stored(server));
+            server.registry.admissions().into_iter().for_each(|times| times.write(&mut text));
             server.reports.iter().for_each(|report| report.report(&mut text));
+            let text = without(text, &server.config.disabled_metrics);
             Ok(raw(200, METRICS, text.into_bytes()))
         }
         path => {
@@ -66,6 +84,21 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
             }
         }
     }
+}
+
+/// The metrics that are told.
+fn without(text: String, disabled: &[String]) -> String {
+    if disabled.is_empty() {
+        return text;
+    }
+    let is_told = |line: &&str| {
+        let named = line.trim_start_matches("# HELP ").trim_start_matches("# TYPE ");
+        let name = named.split([' ', '{']).next().unwrap_or_default();
+        let parts = ["_bucket", "_sum", "_count"];
+        let whole = parts.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
+        !disabled.iter().any(|own| own == name || own == whole)
+    };
+    text.split_inclusive('\n').filter(is_told).collect()
 }
 
 /// How many objects there are, by group and resource.
@@ -82,10 +115,10 @@ fn stored(server: &Server) -> Vec<(Text, Text, usize)> {
     all
 }
 
-/// The old prefix of watches, with nothing behind it.
-fn watch_alone(path: &str) -> Option<Reply> {
+/// An old prefix, of watches or proxies, with nothing behind it.
+fn prefix_alone(path: &str) -> Option<Reply> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    if !matches!(&*parts, ["api", _, "watch"] | ["apis", _, _, "watch"]) {
+    if !matches!(&*parts, ["api", _, "watch" | "proxy"] | ["apis", _, _, "watch" | "proxy"]) {
         return None;
     }
     let said = format!(
@@ -135,9 +168,10 @@ fn index(server: &Server) -> Value {
     }
     for root in ["/healthz", "/livez", "/readyz"] {
         paths.push(root.to_owned());
-        paths.extend(server.checks.iter().map(|check| format!("{root}/{}", check.name)));
+        let own = server.checks.iter().filter(|check| check.live || root == "/readyz");
+        paths.extend(own.map(|check| format!("{root}/{}", check.name)));
     }
-    paths.extend(["/metrics", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
+    paths.extend(PATHS.map(str::to_owned));
     paths.sort();
     paths.dedup();
     let mut index = Value::object();

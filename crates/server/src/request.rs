@@ -55,7 +55,7 @@ impl RequestInfo {
             }
             _ => return info,
         };
-        if rest == ["watch"] {
+        if rest == ["watch"] || rest == ["proxy"] {
             return info; // of nothing
         }
         info.is_resource = true;
@@ -87,12 +87,13 @@ impl RequestInfo {
             self.namespace = self.name.clone();
         }
         self.verb = match (method.as_str(), self.name.is_empty()) {
+            _ if watching => "watch", // and nothing else, whatever the method
             ("POST", _) => "create",
             ("PUT", _) => "update",
             ("PATCH", _) => "patch",
             ("DELETE", true) => "deletecollection",
             ("DELETE", false) => "delete",
-            ("GET" | "HEAD", _) if watching || self.watches(query) => "watch",
+            ("GET" | "HEAD", _) if self.watches(query) => "watch",
             ("GET" | "HEAD", true) => "list",
             ("GET" | "HEAD", false) => "get",
             _ => "",

@@ -335,6 +335,63 @@ pub(crate) fn many(
     Ok(raw(200, form.media_type(), body))
 }
 
+/// Objects that are in no store, as a list in the form that the request asks for.
+pub fn list_as(
+    headers: &HeaderMap,
+    query: &Query,
+    served: &Served,
+    items: &[Value],
+    now: i64,
+) -> Result<Reply, Status> {
+    let form = negotiate(headers, query, Offer::List)?;
+    let (definition, meta) = (&served.definition, Value::object());
+    let (kind, version) = (definition.list_kind(), definition.names.api_version());
+    audit::note_answer(|| listed(served, &meta, items));
+    let body = match (form.into, form.format) {
+        (As::Table, _) => {
+            let rows: Vec<_> = items.iter().map(|item| (0, item)).collect();
+            let mut table = table::table(served, &rows, form, now);
+            table["metadata"] = meta;
+            text(&table, form)
+        }
+        (As::Metadata, format) => {
+            if format == Format::Protobuf {
+                let items = items.iter();
+                let items = items
+                    .map(|item| protobuf::encode_partial(Object::view(item).metadata().tree()));
+                let message = protobuf::encode_list(&meta, items);
+                protobuf::seal(form.version, "PartialObjectMetadataList", &message)
+            } else {
+                let mut object = Value::object();
+                object["kind"] = "PartialObjectMetadataList".into();
+                object["apiVersion"] = form.version.into();
+                object["metadata"] = meta;
+                object["items"] = items.iter().map(|item| partial(item, form)).collect();
+                text(&object, form)
+            }
+        }
+        (As::Object, Format::Protobuf) => {
+            let items = items.iter().map(|item| protobuf::encode(&definition.shape, item));
+            protobuf::seal(&version, &kind, &protobuf::encode_list(&meta, items))
+        }
+        (As::Object, _) => text(&listed(served, &meta, items), form),
+    };
+    Ok(raw(200, form.media_type(), body))
+}
+
+fn listed(served: &Served, meta: &Value, items: &[Value]) -> Value {
+    let mut object = named_list(served);
+    object["metadata"] = meta.clone();
+    let bare = items.iter().map(|item| {
+        let mut item = item.clone();
+        item.remove("apiVersion");
+        item.remove("kind");
+        item
+    });
+    object["items"] = bare.collect();
+    object
+}
+
 fn named_list(served: &Served) -> Value {
     let names = &served.definition.names;
     let mut object = Value::object();

@@ -1,6 +1,6 @@
 //! From a request that has passed the filters to the function that answers it.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
 use http::Method;
 use object::{Object, Status, StatusDetails, Text, Value, View, from_json_strict};
@@ -8,13 +8,13 @@ use schema::{Errors, Path};
 use store::Version;
 
 use crate::{
-    Attributes, Call, Deleted, Reply, Request, Served, Server, aggregate, audit,
+    Attributes, Call, Deleted, Reply, Request, Served, Server, User, aggregate, audit,
     body::read,
     cbor,
     codec::{
         Decoded, Validation, decode_body, media_type, replaced, unsupported_patch, validation,
     },
-    filters::authorize,
+    filters::{authorize, decide},
     list_options::{fresh, newest, page, selection, watch},
     negotiate::{Form, Offer, negotiate},
     options::{self, call},
@@ -75,7 +75,10 @@ pub(crate) async fn route(
     }
     let unnamed = info.name.is_empty() && matches!(&*info.verb, "update" | "patch");
     let named = !info.name.is_empty() && info.verb == "create" && info.subresource.is_empty();
-    let allowed = verbs.contains(&&*info.verb) && request.head.method != Method::HEAD;
+    let reads = request.head.method == Method::GET;
+    let allowed = verbs.contains(&&*info.verb)
+        && request.head.method != Method::HEAD
+        && (info.verb != "watch" || reads);
     if info.subresource != "proxy" && (unnamed || named || !allowed) {
         return Err(no_method());
     }
@@ -201,7 +204,11 @@ async fn answer(
             one(&served, made.0, &made.1, form, now)?
         }
         "delete" => {
+            let asked = request.info.attributes(&request.query);
             let delete = options::delete(server, request, call).await?;
+            if delete.unread {
+                unsafely(server, &served, &call.user, asked).await?;
+            }
             match registry.delete(call, &served, key, &delete).await? {
                 Deleted::Terminating(marked) => one(&served, 200, &marked, form, now)?,
                 Deleted::Gone(gone) => gone_reply(&served, &gone, form, now)?,
@@ -210,11 +217,28 @@ async fn answer(
         "deletecollection" => {
             let selection = selection(&served, &request)?;
             let delete = options::delete(server, request, call).await?;
+            options::no_collection(&delete)?;
             let list = registry.delete_collection(call, &served, &selection, &delete).await?;
             many(&server.encodings, &served, list, form, now)?
         }
         _ => return Err(no_method()),
     })
+}
+
+/// Whether somebody may delete what cannot be read.
+async fn unsafely(
+    server: &Server,
+    served: &Served,
+    user: &User,
+    asked: Attributes,
+) -> Result<(), Status> {
+    let key = "apiserver.k8s.io/unsafe-delete-ignore-read-error";
+    audit::annotate(&BTreeMap::from([(key.to_owned(), String::new())]));
+    let verb = "unsafe-delete-ignore-read-errors";
+    let may = Attributes { verb: verb.into(), ..asked };
+    let Err(reason) = decide(server, user, &may).await else { return Ok(()) };
+    let why = format!("not permitted to do {verb:?}, reason: {reason}");
+    Err(Status::forbidden(served.subject(&may.name), &why))
 }
 
 fn gone_reply(

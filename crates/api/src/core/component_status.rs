@@ -1,10 +1,10 @@
 //! core/v1: ComponentStatus.
 
 use macros::api;
-use object::{List, ObjectMeta};
-use schema::{Kind, Names, Scope, Storage};
+use object::{List, ObjectMeta, Value};
+use schema::{Column, Kind, Names, Scope, Storage};
 
-/// How a part of the control plane is; no longer filled.
+/// How a part of the control plane is, asked when somebody wants to know.
 #[api]
 pub struct ComponentStatus {
     /// Name, labels and the like.
@@ -36,4 +36,26 @@ impl Kind for ComponentStatus {
     const DEPRECATED: &str = "deprecated in v1.19+";
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = &["get", "list"];
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::NAME,
+        Column::text("Status", |component, _| {
+            match component.health().map(ComponentCondition::status) {
+                None => "Unknown".into(),
+                Some("True") => "Healthy".into(),
+                Some(_) => "Unhealthy".into(),
+            }
+        }),
+        Column::text("Message", |component, _| {
+            component.health().map_or_else(|| Value::from(""), |own| own.message().into())
+        }),
+        Column::text("Error", |component, _| {
+            component.health().map_or_else(|| Value::from(""), |own| own.error().into())
+        }),
+    ];
+}
+
+impl ComponentStatus {
+    fn health(&self) -> Option<&ComponentCondition> {
+        self.conditions().find(|condition| condition.type_() == "Healthy")
+    }
 }

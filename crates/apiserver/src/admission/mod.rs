@@ -43,7 +43,11 @@ use object::{Status, Value};
 use server::{Admission, Admit, Attributes, Authorize, Decision, Page, Selection, User};
 use store::Version;
 
-pub(crate) use self::{config::PluginConfigs, policy::HookConditions, webhook::Tally as HookTally};
+pub(crate) use self::{
+    config::PluginConfigs,
+    policy::{HookConditions, PolicyTally},
+    webhook::Tally as HookTally,
+};
 use crate::authz::Rbac;
 
 /// What plugins work with.
@@ -51,6 +55,7 @@ use crate::authz::Rbac;
 pub(crate) struct Tools {
     /// What hooks said.
     pub(crate) hooks: Arc<HookTally>,
+    pub(crate) policies: Arc<PolicyTally>,
     /// How many seconds pods stay on a node that is not ready, or cannot be reached.
     pub(crate) tolerations: [i64; 2],
     pub(crate) rbac: Rbac,
@@ -161,13 +166,13 @@ const PLUGINS: &[Entry] = &[
     }),
     on("PodTopologyLabels", |_| Ok(Arc::new(pod_topology_labels::PodTopologyLabels))),
     on("MutatingAdmissionPolicy", |tools| {
-        Ok(Arc::new(policy::Mutating::new(tools.rights.clone())))
+        Ok(Arc::new(policy::Mutating::new(tools.rights.clone(), tools.policies.clone())))
     }),
     on("MutatingAdmissionWebhook", |tools| {
         Ok(Arc::new(webhook::Mutating(tools.conditions.clone(), tools.hooks.clone())))
     }),
     on("ValidatingAdmissionPolicy", |tools| {
-        Ok(Arc::new(policy::Validating::new(tools.rights.clone())))
+        Ok(Arc::new(policy::Validating::new(tools.rights.clone(), tools.policies.clone())))
     }),
     on("ValidatingAdmissionWebhook", |tools| {
         Ok(Arc::new(webhook::Validating(tools.conditions.clone(), tools.hooks.clone())))

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use flate2::{Compression, write::GzEncoder};
 use object::{Value, to_json};
 use tracing::error;
 
@@ -20,6 +21,8 @@ pub(crate) struct Rotation {
     pub(crate) megabytes: u64,
     pub(crate) backups: usize,
     pub(crate) days: u64,
+    /// Whether what is put aside is compressed.
+    pub(crate) compress: bool,
 }
 
 #[derive(Debug)]
@@ -53,6 +56,9 @@ impl LogFile {
         if most > 0 && *size >= most {
             let aside = self.aside();
             fs::rename(&self.path, &aside)?;
+            if self.rotation.compress {
+                compress(&aside)?;
+            }
             *open = Some(append(&self.path)?);
             self.clean();
         }
@@ -97,6 +103,16 @@ impl LogFile {
     }
 }
 
+/// The same, smaller, under a longer name.
+fn compress(path: &Path) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".gz");
+    let mut packed = GzEncoder::new(append(Path::new(&name))?.0, Compression::default());
+    io::copy(&mut File::open(path)?, &mut packed)?;
+    packed.finish()?.sync_all()?;
+    fs::remove_file(path)
+}
+
 fn append(path: &Path) -> io::Result<(File, u64)> {
     use std::os::unix::fs::OpenOptionsExt;
     if let Some(folder) = path.parent() {
@@ -126,7 +142,7 @@ mod tests {
     fn a_full_file_is_put_aside() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("audit.log");
-        let rotation = Rotation { megabytes: 1, backups: 1, days: 0 };
+        let rotation = Rotation { megabytes: 1, backups: 1, ..Rotation::default() };
         let log = LogFile::open(&path, rotation, false).unwrap();
         let line = vec![b'x'; 600 << 10];
         for _ in 0..4 {

@@ -1,9 +1,11 @@
 //! Audit: a policy says how much of which request is told, a file and a webhook keep it.
 
+mod batches;
 mod file;
 mod line;
 mod policy;
 mod queued;
+mod truncated;
 mod webhook;
 
 use std::{
@@ -20,10 +22,12 @@ use object::Value;
 use server::{Audit, AuditLevel, AuditStage, Report, RequestInfo, User};
 
 pub(crate) use self::{
+    batches::Batching,
     file::{LogFile, Rotation},
     policy::Policy,
     queued::{Drain, Queued},
-    webhook::{AuditWebhook, Batching, Sender},
+    truncated::Truncated,
+    webhook::{AuditWebhook, Sender},
 };
 
 use crate::telemetry::{Counter, Name};

@@ -6,7 +6,7 @@ use object::Value;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::Sink;
+use super::{Batching, Sink, batches::Batches};
 
 #[derive(Debug)]
 pub(crate) struct Queued {
@@ -17,13 +17,13 @@ pub(crate) struct Queued {
 #[derive(Debug)]
 pub(crate) struct Drain {
     to: Arc<dyn Sink>,
-    queue: mpsc::Receiver<Value>,
+    batches: Batches,
 }
 
 impl Queued {
-    pub(crate) fn new(to: Arc<dyn Sink>, most: usize) -> (Arc<Self>, Drain) {
-        let (sender, queue) = mpsc::channel(most);
-        (Arc::new(Self { queue: sender }), Drain { to, queue })
+    pub(crate) fn new(to: Arc<dyn Sink>, batching: Batching) -> (Arc<Self>, Drain) {
+        let (sender, batches) = Batches::new(batching);
+        (Arc::new(Self { queue: sender }), Drain { to, batches })
     }
 }
 
@@ -41,15 +41,13 @@ impl Drain {
         tokio::pin!(ended);
         loop {
             tokio::select! {
-                event = self.queue.recv() => match event {
-                    Some(event) => self.to.keep(&event),
+                batch = self.batches.next() => match batch {
+                    Some(batch) => batch.iter().for_each(|event| self.to.keep(event)),
                     None => return,
                 },
                 () = &mut ended => break,
             }
         }
-        while let Ok(event) = self.queue.try_recv() {
-            self.to.keep(&event);
-        }
+        self.batches.rest().iter().for_each(|event| self.to.keep(event));
     }
 }

@@ -4,22 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use object::{Value, to_json};
 use server::{Remote, Server};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::Sink;
+use super::{Batching, Sink, batches::Batches};
 
 const WITHIN: Duration = Duration::from_secs(30);
 const TRIES: u32 = 5;
-
-/// When a batch is sent: when it is full, or when it has waited long enough.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Batching {
-    pub(crate) most: usize,
-    pub(crate) wait: Duration,
-    /// So many wait to be sent; more are lost.
-    pub(crate) waiting: usize,
-}
+const GROWS: f32 = 1.5;
 
 #[derive(Debug)]
 pub(crate) struct AuditWebhook {
@@ -30,14 +22,19 @@ pub(crate) struct AuditWebhook {
 #[derive(Debug)]
 pub(crate) struct Sender {
     remote: Remote,
-    batching: Batching,
-    queue: mpsc::Receiver<Value>,
+    batches: Batches,
+    /// How long it waits before it tries again, at first.
+    backoff: Duration,
 }
 
 impl AuditWebhook {
-    pub(crate) fn new(remote: Remote, batching: Batching) -> (Arc<Self>, Sender) {
-        let (sender, receiver) = mpsc::channel(batching.waiting);
-        (Arc::new(Self { queue: sender }), Sender { remote, batching, queue: receiver })
+    pub(crate) fn new(
+        remote: Remote,
+        batching: Batching,
+        backoff: Duration,
+    ) -> (Arc<Self>, Sender) {
+        let (sender, batches) = Batches::new(batching);
+        (Arc::new(Self { queue: sender }), Sender { remote, batches, backoff })
     }
 }
 
@@ -55,17 +52,7 @@ impl Sender {
     }
 
     async fn run(mut self) {
-        while let Some(first) = self.queue.recv().await {
-            let mut batch = vec![first];
-            let fill = async {
-                while batch.len() < self.batching.most {
-                    match self.queue.recv().await {
-                        Some(event) => batch.push(event),
-                        None => return,
-                    }
-                }
-            };
-            let _ = timeout(self.batching.wait, fill).await;
+        while let Some(batch) = self.batches.next().await {
             self.send(batch).await;
         }
     }
@@ -77,13 +64,15 @@ impl Sender {
         list["metadata"] = Value::object();
         list["items"] = batch.into_iter().collect();
         let body = to_json(&list);
-        for attempt in 0..TRIES {
+        let mut wait = self.backoff;
+        for _ in 0..TRIES {
             match self.remote.post(body.clone(), WITHIN).await {
                 Ok((code, _)) if code.is_success() => return,
                 Ok((code, _)) => warn!(%code, "the audit webhook refuses events"),
                 Err(error) => warn!(%error, "the audit webhook does not answer"),
             }
-            tokio::time::sleep(Duration::from_secs(1 << attempt)).await;
+            tokio::time::sleep(wait).await;
+            wait = wait.mul_f32(GROWS);
         }
     }
 }

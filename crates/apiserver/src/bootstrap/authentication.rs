@@ -72,7 +72,7 @@ fn own(flags: &Flags, authorities: &Authorities) -> Value {
         ("extra-headers-prefix", &flags.requestheader_extra_headers_prefix),
     ] {
         data[format!("requestheader-{name}").as_str()] =
-            written(values.iter().map(String::as_str).collect());
+            written(&values.iter().map(String::as_str).collect());
     }
     data
 }
@@ -91,7 +91,7 @@ fn combined(there: &Value, own: &Value, now: i64) -> Value {
             let new = listed(&new).into_iter();
             let new: Vec<_> = new.filter(|one| !both.contains(one)).collect();
             both.extend(new);
-            written(both.iter().map(String::as_str).collect())
+            written(&both.iter().map(String::as_str).collect())
         };
     }
     data
@@ -102,8 +102,8 @@ fn listed(text: &str) -> Vec<String> {
     list.items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn written(list: Value) -> Value {
-    String::from_utf8_lossy(&to_json(&list)).into_owned().into()
+fn written(list: &Value) -> Value {
+    String::from_utf8_lossy(&to_json(list)).into_owned().into()
 }
 
 #[cfg(test)]

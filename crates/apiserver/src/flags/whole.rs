@@ -44,12 +44,33 @@ pub struct WholeFlags {
     /// Whether objects wait for what they own to be deleted: they always can.
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub enable_garbage_collector: bool,
-    /// Whether profiles are served: there are none.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    /// Whether profiles are served below /debug/pprof/: there are none.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub profiling: bool,
     /// Whether waiting for locks is profiled: it is not.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub contention_profiling: bool,
+    /// Metrics that are not told, by their full names.
+    #[arg(long, value_delimiter = ',')]
+    pub disabled_metrics: Vec<String>,
+    /// The version before this one, if its metrics shall be told that are no longer: there
+    /// are none.
+    #[arg(long, value_parser = ["", "1.36"], default_value = "")]
+    pub show_hidden_metrics_for_version: String,
+    /// How long the start may take before this server counts as dead. It answers only when
+    /// that is over.
+    #[arg(long, default_value = "0s")]
+    pub livez_grace_period: String,
+    /// How many objects of resources are kept in memory: all are, whatever is said, as
+    /// upstream does; but 0, none, cannot be.
+    #[arg(long, value_delimiter = ',', value_name = "RESOURCE[.GROUP]#SIZE")]
+    pub watch_cache_sizes: Vec<String>,
+    /// Whether versions are served that are newer than the emulated one: there are none.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub emulation_forward_compatible: bool,
+    /// The same, of those that --runtime-config names.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub runtime_config_emulation_forward_compatible: bool,
     /// How much is logged: 0, the usual, to 10.
     #[arg(long, short = 'v', default_value_t = 0, value_name = "LEVEL")]
     pub v: u8,
@@ -70,16 +91,24 @@ impl WholeFlags {
         ] {
             ensure!(on, "--{name}=false is not supported: it cannot be turned off");
         }
-        for (name, on) in
-            [("profiling", self.profiling), ("contention-profiling", self.contention_profiling)]
-        {
-            ensure!(!on, "--{name} is not supported: there are no profiles to serve");
-        }
+        ensure!(
+            !self.contention_profiling,
+            "--contention-profiling is not supported: there are no profiles to serve"
+        );
         let seconds = [
             self.default_not_ready_toleration_seconds,
             self.default_unreachable_toleration_seconds,
         ];
         ensure!(seconds.iter().all(|seconds| *seconds >= 0), "tolerations cannot be negative");
+        for size in &self.watch_cache_sizes {
+            let number = size.split_once('#').and_then(|(_, number)| number.parse::<u32>().ok());
+            ensure!(
+                number.is_some_and(|number| number > 0),
+                "--watch-cache-sizes: {size:?} is not supported: say RESOURCE#SIZE, and no 0, since \
+                 all objects are kept in memory"
+            );
+        }
+        duration(&self.livez_grace_period).context("--livez-grace-period")?;
         self.kubelet_within()?;
         self.events_last().map(drop)
     }

@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
 };
 
-use object::{MicroTime, Status};
-use server::{Handle, Handling, Request, Server, plain_reply};
+use object::MicroTime;
+use server::{Handle, Handling, Request, Server, plain_reply, text_reply};
 
 use super::{Fairness, level::Sight, tally::Refusal};
 
@@ -20,7 +20,7 @@ impl Handle for Dump {
                 "/debug/api_priority_and_fairness/dump_priority_levels" => self.0.levels(),
                 "/debug/api_priority_and_fairness/dump_queues" => self.0.queues(),
                 "/debug/api_priority_and_fairness/dump_requests" => self.0.requests(),
-                _ => return Err(Status::no_resource()),
+                _ => return Ok(text_reply(404, "404 page not found")),
             };
             Ok(plain_reply(aligned(&rows)))
         })

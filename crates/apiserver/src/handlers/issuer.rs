@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use object::{Status, from_json};
+use http::{HeaderValue, Method, header::CONTENT_TYPE};
+use object::{Status, StatusDetails, from_json};
 use pki::PublicKey;
-use server::{Handle, Handling, Request, Server, object_reply};
+use server::{Handle, Handling, Request, Server, object_reply, takes, text_reply};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {
@@ -17,15 +18,28 @@ pub(crate) struct Issuer {
 impl Handle for Issuer {
     fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
-            let text = match &*request.info.path {
+            let (form, text) = match &*request.info.path {
                 "/.well-known/openid-configuration" => {
-                    pki::openid_configuration(&self.name, &self.keys_at, &self.keys)
+                    let text = pki::openid_configuration(&self.name, &self.keys_at, &self.keys);
+                    ("application/json", text)
                 }
-                "/openid/v1/jwks" => pki::key_set(&self.keys),
-                _ => return Err(Status::no_resource()),
+                "/openid/v1/jwks" => ("application/jwk-set+json", pki::key_set(&self.keys)),
+                path if path.starts_with("/openid/v1/jwks/")
+                    || path.starts_with("/.well-known/openid-configuration/") =>
+                {
+                    return Err(Status::no_resource());
+                }
+                _ => return Ok(text_reply(404, "404 page not found")),
             };
+            if request.head.method != Method::GET {
+                let why = "the server does not allow this method on the requested resource";
+                return Err(Status::method_not_allowed(why).with_details(StatusDetails::new()));
+            }
+            takes(&request.head.headers, form)?;
             let document = from_json(text.as_bytes()).map_err(Status::internal)?;
-            Ok(object_reply(200, &document))
+            let mut reply = object_reply(200, &document);
+            reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form));
+            Ok(reply)
         })
     }
 }

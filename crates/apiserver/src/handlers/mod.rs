@@ -2,8 +2,10 @@
 
 mod about;
 mod binding;
+mod component_statuses;
 mod connect;
 mod custom_scale;
+mod debug;
 mod eviction;
 mod issuer;
 mod kubelet;
@@ -13,7 +15,10 @@ mod scale;
 mod token;
 mod why;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use http::HeaderMap;
 use object::{Lens, Object, Status, Struct, Value, View};
@@ -22,7 +27,7 @@ use server::{
     Decoded, Handler, Query, Reply, Request, Served, Server, decode_body, reply_as, status_reply_as,
 };
 
-pub(crate) use self::{issuer::Issuer, kubelet::Kubelets, token::Tokens};
+pub(crate) use self::{debug::Debug, issuer::Issuer, kubelet::Kubelets, token::Tokens};
 use crate::{authn::ServiceAccounts, authz::Rbac};
 
 type Handlers = HashMap<(&'static str, &'static str, &'static str), Handler>;
@@ -46,6 +51,7 @@ pub(crate) fn handlers(tools: &Tools) -> Handlers {
     let binding: Handler = Arc::new(binding::Bindings);
     add("", "pods", "binding", binding.clone());
     add("", "bindings", "", binding);
+    add("", "componentstatuses", "", Arc::new(component_statuses::ComponentStatuses));
     add("", "pods", "eviction", Arc::new(eviction::Evictions));
     add("", "serviceaccounts", "token", Arc::new(tokens.clone()));
     add("*", "*", "scale", Arc::new(scale::Scales));
@@ -70,15 +76,21 @@ pub(crate) fn handlers(tools: &Tools) -> Handlers {
 }
 
 /// By the first part of the path.
-pub(crate) fn paths(issuer: Issuer, since: i64) -> HashMap<&'static str, Handler> {
+pub(crate) fn paths(
+    issuer: Issuer,
+    since: i64,
+    flags: BTreeMap<String, String>,
+) -> HashMap<&'static str, Handler> {
     let issuer: Handler = Arc::new(issuer);
     let why: Handler = Arc::new(why::Why);
-    let about: Handler = Arc::new(about::About { since });
+    let about: Handler = Arc::new(about::Statusz { since });
+    let flags: Handler = Arc::new(about::Flagz { flags });
     HashMap::from([
         ("tiphys", why),
         (".well-known", issuer.clone()),
         ("openid", issuer),
         ("statusz", about),
+        ("flagz", flags),
     ])
 }
 

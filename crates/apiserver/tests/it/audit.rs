@@ -220,6 +220,10 @@ async fn events_are_sent_to_a_webhook() {
         flags.audit_webhook_config_file = Some(config);
         flags.audit_webhook_batch_max_size = 3;
         flags.audit_webhook_batch_max_wait = "60s".to_owned();
+        flags.audit.audit_webhook_batch_throttle_enable = true;
+        flags.audit.audit_webhook_batch_throttle_burst = 5;
+        flags.audit.audit_webhook_truncate_enabled = true;
+        flags.audit.audit_webhook_truncate_max_batch_size = 1_000_000;
     })
     .await;
     let maps = of::<ConfigMap>(&cluster.admin());
@@ -283,4 +287,50 @@ async fn what_is_told_is_counted() {
     };
     assert!(value("apiserver_audit_event_total ") > 0);
     assert!(value("apiserver_audit_level_total{level=\"Metadata\"} ") > 0);
+}
+
+#[tokio::test]
+async fn large_events_lose_their_objects() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (policy, log) = (folder.path().join("policy"), folder.path().join("audit.log"));
+    fs::write(&policy, EVERYTHING.replace("Metadata", "RequestResponse")).unwrap();
+    let cluster = Cluster::start_flags(Arc::new(SystemClock), |flags| {
+        flags.audit_policy_file = Some(policy.clone());
+        flags.audit_log_path = Some(log.clone());
+        flags.audit_log_maxsize = 1;
+        flags.audit.audit_log_mode = "batch".to_owned();
+        flags.audit.audit_log_batch_max_size = 3;
+        flags.audit.audit_log_batch_max_wait = "10ms".to_owned();
+        flags.audit.audit_log_batch_throttle_enable = true;
+        flags.audit.audit_log_batch_throttle_qps = 10_000.0;
+        flags.audit.audit_log_batch_throttle_burst = 100;
+        flags.audit.audit_log_compress = true;
+        flags.audit.audit_log_truncate_enabled = true;
+        flags.audit.audit_log_truncate_max_batch_size = 500_000;
+        flags.audit.audit_log_truncate_max_event_size = 400_000;
+    })
+    .await;
+    let maps = of::<ConfigMap>(&cluster.admin());
+    for at in 0..8 {
+        let mut map = config_map(&format!("m{at}"));
+        map["data"]["k"] = "x".repeat(if at == 0 { 300_000 } else { 150_000 }).into();
+        maps.create(map).await.unwrap();
+    }
+    cluster.stop().await;
+    let names: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert!(names.iter().any(|name| name.ends_with(".log.gz")), "{names:?}");
+    let refused = |change: &dyn Fn(&mut apiserver::Flags)| {
+        let mut flags = apiserver::Flags::new(folder.path());
+        change(&mut flags);
+        apiserver::Config::new(flags).expect_err("it is wrong").to_string()
+    };
+    let said = refused(&|flags| flags.audit.audit_webhook_batch_throttle_qps = 0.0);
+    assert!(said.contains("--audit-webhook-batch-throttle-qps"), "{said}");
+    let said = refused(&|flags| flags.audit.audit_webhook_initial_backoff = "soon".to_owned());
+    assert!(said.contains("--audit-webhook-initial-backoff"), "{said}");
+    let said = refused(&|flags| flags.audit.audit_webhook_truncate_max_event_size = usize::MAX);
+    assert!(said.contains("--audit-webhook-truncate-max-event-size"), "{said}");
 }

@@ -1,11 +1,21 @@
 //! Finalizers, grace, namespaces.
 
-use api::core::{ConfigMap, Namespace, Pod};
-use client::{Delete, Deletion, Patch, Selection};
-use object::Key;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use api::core::{ConfigMap, Namespace, Pod, Secret};
+use apiserver::{Config, Entry, Flags, Ground, Storage, start_with};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use client::{Client, Delete, Deletion, Patch, Selection};
+use http::{HeaderMap, Method};
+use object::{Key, SystemClock};
 use testkit::Cluster;
 
-use crate::{code, config_map, default_account, labelled, of, pod, tree};
+use crate::{code, config_map, default_account, labelled, of, peers::Etcd, pod, tree};
 
 #[tokio::test]
 async fn a_finalizer_holds_an_object_back() {
@@ -83,4 +93,62 @@ async fn a_dry_run_deletes_nothing() {
     assert!(maps.get(&key).await.is_ok());
     maps.asking("dryRun", "All").create(config_map("b")).await.unwrap();
     assert_eq!(code(maps.get(&Key::new("default", "b")).await), 404);
+}
+
+/// Secrets are encrypted with this key, and none other is known.
+fn encryption(folder: &Path, key: u8) -> PathBuf {
+    let secret = STANDARD.encode([key; 32]);
+    let text = format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n\
+         - resources: [secrets]\n  providers: [{{aesgcm: {{keys: [{{name: k{key}, secret: {secret}}}]}}}}]\n"
+    );
+    let path = folder.join(format!("{key}.yaml"));
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_read_can_still_be_deleted() {
+    let (folder, etcd) = (tempfile::TempDir::new().unwrap(), Etcd::start());
+    let start = async |key: u8| {
+        let mut flags = Flags::new(&folder.path().join(format!("data{key}")));
+        flags.advertise_address = Some([192, 0, 2, 10].into());
+        flags.etcd_servers = vec![etcd.url.clone()];
+        flags.encryption_provider_config = Some(encryption(folder.path(), key));
+        let (storage, clock) = (Storage::Disk, Arc::new(SystemClock));
+        let ground = Ground { storage, entry: Entry::Pipes, clock };
+        start_with(Config::new(flags).unwrap(), ground).await.unwrap()
+    };
+    let admin = |running: &apiserver::Running| {
+        let user = server::User::new("admin", &["system:masters"]);
+        Client::new(client::Config::pipe(running.pipe(user)))
+    };
+    // Two servers on one store that do not know each other's keys.
+    let (one, two) = (start(1).await, start(2).await);
+    let secret = tree(r#"{"metadata":{"name":"s"},"stringData":{"k":"v"}}"#);
+    of::<Secret>(&admin(&one)).create(secret).await.unwrap();
+    let admin = admin(&two);
+    let (secrets, key) = (of::<Secret>(&admin), Key::new("default", "s"));
+    let mut tries = 600;
+    while tries > 0 && code(secrets.get(&key).await) == 404 {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tries -= 1;
+    }
+    assert_eq!(code(secrets.get(&key).await), 500, "it is there, and means nothing");
+    assert_eq!(code(secrets.list_all(&Selection::default()).await), 500);
+    assert_eq!(code(secrets.delete(&key, &Delete::default()).await), 500);
+    let path = "/api/v1/namespaces/default/secrets/s";
+    let option = "ignoreStoreReadErrorWithClusterBreakingPotential=true";
+    let delete = async |more: &str| {
+        let path = format!("{path}?{option}{more}");
+        let asked = admin.request(Method::DELETE, &path, HeaderMap::new(), Bytes::new());
+        asked.await.unwrap().status.as_u16()
+    };
+    assert_eq!(delete("&gracePeriodSeconds=1").await, 422, "nothing else can be said");
+    assert_eq!(delete("&dryRun=All").await, 200);
+    assert_eq!(code(secrets.get(&key).await), 500, "that was not serious");
+    assert_eq!(delete("").await, 200);
+    assert_eq!(code(secrets.get(&key).await), 404);
+    assert!(secrets.list_all(&Selection::default()).await.unwrap().items.is_empty());
+    assert_eq!(delete("").await, 404);
 }

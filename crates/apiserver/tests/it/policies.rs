@@ -42,6 +42,20 @@ async fn a_policy_refuses_where_it_is_bound() {
          request: not v"
     );
     maps.create(tree(r#"{"metadata":{"name":"fine"},"data":{"k":"w"}}"#)).await.unwrap();
+    let headers = http::HeaderMap::new();
+    let ask = admin.request(http::Method::GET, "/metrics", headers, bytes::Bytes::new());
+    let text = ask.await.unwrap().bytes().await.unwrap();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    for line in [
+        "apiserver_validating_admission_policy_check_total{enforcement_action=\"deny\",\
+         error_type=\"no_error\",policy=\"p\",policy_binding=\"b\"} 1",
+        "apiserver_admission_controller_admission_duration_seconds_count{\
+         name=\"ValidatingAdmissionPolicy\",operation=\"CREATE\",rejected=\"true\",\
+         type=\"validate\"} 1",
+    ] {
+        assert!(text.contains(line), "{line}");
+    }
+    assert!(text.contains("apiserver_admission_step_admission_duration_seconds_count{"));
 }
 
 #[tokio::test]

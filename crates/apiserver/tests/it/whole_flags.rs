@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use api::core::{Endpoints, Event, Node, Pod, Service};
-use client::Patch;
+use apiserver::{ABSENT_FLAGS, Config, Flags};
+use bytes::Bytes;
+use client::{Client, Patch};
+use http::{HeaderMap, Method};
 use object::{Clock, Key, SystemClock, Value};
 use testkit::Cluster;
 
@@ -121,8 +124,6 @@ fn what_cannot_be_turned_off_or_on_is_refused() {
     assert!(off.contains("--enable-aggregator-routing=false"), "{off}");
     let off = refused(|flags| flags.whole.enable_garbage_collector = false);
     assert!(off.contains("--enable-garbage-collector=false"), "{off}");
-    let on = refused(|flags| flags.whole.profiling = true);
-    assert!(on.contains("--profiling"), "{on}");
     let on = refused(|flags| flags.whole.contention_profiling = true);
     assert!(on.contains("--contention-profiling"), "{on}");
 }
@@ -133,4 +134,95 @@ fn how_much_is_logged() {
     assert_eq!(flags.whole.log_level(), "info");
     flags.whole.v = 5;
     assert_eq!(flags.whole.log_level(), "debug");
+}
+
+/// The flags of a command line with one more.
+fn parsed(flag: &str) -> Flags {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+    let line = ["", "--data-dir", "/tmp/none", flag];
+    <Line as clap::Parser>::try_parse_from(line).expect("it is known").flags
+}
+
+#[test]
+fn what_is_not_there_is_refused_by_name() {
+    for flag in ABSENT_FLAGS {
+        let refused = Config::new(parsed(&format!("--{}=other", flag.name))).expect_err("refused");
+        let said = format!("--{}=other is not supported: {}", flag.name, flag.why);
+        assert_eq!(refused.to_string(), said);
+        for allowed in flag.allowed {
+            let flags = parsed(&format!("--{}={allowed}", flag.name));
+            assert!(Config::new(flags).is_ok(), "{} is so anyway", flag.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_changes_little() {
+    let cluster = with(|flags| {
+        flags.whole.disabled_metrics = vec!["apiserver_request_total".to_owned()];
+        flags.whole.show_hidden_metrics_for_version = "1.36".to_owned();
+        flags.whole.livez_grace_period = "10s".to_owned();
+        flags.whole.watch_cache_sizes = vec!["pods#100".to_owned()];
+        flags.whole.emulation_forward_compatible = true;
+        flags.whole.runtime_config_emulation_forward_compatible = true;
+    })
+    .await;
+    let admin = cluster.admin();
+    let text = text_of(&admin, "/metrics").await;
+    assert!(!text.contains("apiserver_request_total"), "it is disabled");
+    assert!(text.contains("apiserver_request_duration_seconds"));
+    let none = refused(|flags| flags.whole.watch_cache_sizes = vec!["pods#0".to_owned()]);
+    assert!(none.contains("--watch-cache-sizes"), "{none}");
+    let late = refused(|flags| flags.whole.livez_grace_period = "late".to_owned());
+    assert!(late.contains("--livez-grace-period"), "{late}");
+}
+
+async fn text_of(client: &Client, path: &str) -> String {
+    let answer = client.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await.unwrap();
+    String::from_utf8_lossy(&answer.bytes().await.unwrap()).into_owned()
+}
+
+#[tokio::test]
+async fn a_server_tells_its_flags() {
+    let cluster = with(|_| {}).await;
+    let admin = cluster.admin();
+    let text = text_of(&admin, "/flagz").await;
+    assert!(text.contains("\nservice-cluster-ip-range: 10.96.0.0/16\n"), "{text}");
+    assert!(text.contains("\nfeature-gates: []\n"), "{text}");
+    let mut headers = HeaderMap::new();
+    let form = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz";
+    headers.insert("accept", form.parse().unwrap());
+    let answer = admin.request(Method::GET, "/flagz", headers, Bytes::new()).await.unwrap();
+    assert_eq!(answer.status, 200);
+    let object = object::from_json(&answer.bytes().await.unwrap()).unwrap();
+    assert_eq!(object["kind"].as_str(), Some("Flagz"));
+    assert_eq!(object["flags"]["event-ttl"].as_str(), Some("1h0m0s"));
+}
+
+#[tokio::test]
+async fn components_say_how_they_are() {
+    let cluster = with(|_| {}).await;
+    let admin = cluster.admin();
+    let (code, list) = get(&admin, "/api/v1/componentstatuses").await;
+    assert_eq!((code, list["kind"].as_str()), (200, Some("ComponentStatusList")));
+    assert_eq!(list["items"].items().len(), 3);
+    let (_, store) = get(&admin, "/api/v1/componentstatuses/etcd-0").await;
+    assert_eq!(store["conditions"].items()[0].get("status").as_str(), Some("True"));
+    let (code, none) = get(&admin, "/api/v1/componentstatuses/none").await;
+    let said = none["message"].as_str();
+    assert_eq!((code, said), (404, Some("componentstatus \"none\" not found")));
+    let only = "/api/v1/componentstatuses?fieldSelector=metadata.name%3Dscheduler";
+    assert_eq!(get(&admin, only).await.1["items"].items().len(), 1);
+}
+
+#[tokio::test]
+async fn there_are_no_profiles() {
+    for (profiling, said) in [(true, "Unknown profile\n"), (false, "404 page not found\n")] {
+        let cluster = with(|flags| flags.whole.profiling = profiling).await;
+        assert_eq!(text_of(&cluster.admin(), "/debug/pprof/heap").await, said);
+    }
 }

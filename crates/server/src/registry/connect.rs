@@ -32,10 +32,8 @@ impl Registry {
             said: Mutex::default(),
         };
         let mut decided = self.run_mutating(&mut admission).await;
-        for plugin in self.plugins() {
-            if decided.is_ok() {
-                decided = plugin.validate(&admission).await;
-            }
+        if decided.is_ok() {
+            decided = self.run_validating(&admission).await;
         }
         let said = admission.take_said();
         let options = admission.object;

@@ -3,9 +3,9 @@
 use object::{Object, Status, Text, Time, Value, View};
 use ref_cast::RefCast;
 use schema::Grace;
-use store::Version;
+use store::{Version, Write};
 
-use super::{Call, Registry, Selection, list::Page, write::Step};
+use super::{Call, Registry, Selection, list::Page, note::Note, store_status, write::Step};
 use crate::{Operation, Served, claim::Outcome as Came};
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -21,7 +21,7 @@ pub struct Delete {
     pub revision: u64,
     /// Orphan, Background, Foreground, or nothing said.
     pub propagation: Text,
-    /// Only if the stored object cannot be read. All that are served can be.
+    /// Only if the stored object cannot be read.
     pub unread: bool,
 }
 
@@ -51,6 +51,9 @@ impl Registry {
         key: (&str, &str),
         delete: &Delete,
     ) -> Result<Deleted, Status> {
+        if delete.unread {
+            return self.delete_unread(call, served, key).await;
+        }
         let mut tries = TRIES;
         loop {
             let old = self.read(served, key.0, key.1).await?;
@@ -70,9 +73,6 @@ impl Registry {
         old: &Version<Value>,
         delete: &Delete,
     ) -> Result<Deleted, Status> {
-        if delete.unread {
-            return Err(readable(served, &old.object));
-        }
         preconditions(served, old, delete)?;
         let step = Step { served, operation: Operation::Delete, subresource: "", old: Some(old) };
         let nothing = self.mutate(call, step, Value::Null).await?;
@@ -84,6 +84,43 @@ impl Registry {
             Deleted::Terminating(_) => (done, Came::Stored),
         };
         self.settle(claimed, done.map(with)).await
+    }
+
+    /// Deletes what cannot be read, and of which nobody can be asked therefore.
+    async fn delete_unread(
+        &self,
+        call: &Call,
+        served: &Served,
+        (namespace, name): (&str, &str),
+    ) -> Result<Deleted, Status> {
+        let path = served.path(namespace, name);
+        if let Some(found) = served.objects()?.get(&path) {
+            return Err(readable(served, &found.object));
+        } else if super::unread(served, &path).is_none() {
+            return Err(Status::not_found(served.subject(name)));
+        }
+        if !call.dry_run {
+            self.remove_unread(call, path).await.map_err(|error| store_status(&error))?;
+        }
+        let mut object = Value::object();
+        object["metadata"]["name"] = name.into();
+        Ok(Deleted::Gone(Version { revision: 0, object }))
+    }
+
+    /// Only the store knows at what revision a key is that cannot be read: asked to delete it
+    /// at another one, it says so.
+    async fn remove_unread(&self, call: &Call, path: Text) -> Result<u64, store::Error> {
+        let (mut expect, mut tries) = (1, TRIES);
+        loop {
+            let note = Note::of(call, "").to_bytes();
+            let write = Write::delete(path.clone(), expect).with_note(Some(note));
+            match self.engine.write(write).await {
+                Err(store::Error::Conflict { have, .. }) if tries > 1 && have != 0 => {
+                    (expect, tries) = (have, tries - 1);
+                }
+                done => return done,
+            }
+        }
     }
 
     async fn delete_stored(
@@ -117,11 +154,11 @@ impl Registry {
         step: Step<'_>,
         nothing: Value,
     ) -> Result<(), Status> {
-        let admission = self.admission(call, step, nothing);
-        for plugin in self.plugins() {
-            plugin.validate(&admission).await?;
-        }
-        Ok(())
+        let mut admission = self.admission(call, step, nothing);
+        let decided = self.run_validating(&admission).await;
+        let said = admission.take_said();
+        call.hear(said);
+        decided
     }
 
     /// Deletes everything that is selected. One that is gone meanwhile is gone.

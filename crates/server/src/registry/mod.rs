@@ -45,6 +45,7 @@ use crate::{
     Admit, Claim, Kinds, Served, Transform, User,
     admit::Said,
     convert::{self, Convert},
+    metrics::Admissions,
 };
 
 /// Every object, whatever its kind.
@@ -55,7 +56,7 @@ pub struct Registry {
     kinds: Kinds,
     clock: Arc<dyn Clock>,
     transform: Arc<dyn Transform>,
-    admission: OnceLock<Vec<Arc<dyn Admit>>>,
+    admission: OnceLock<(Vec<Arc<dyn Admit>>, Admissions)>,
     converter: OnceLock<Arc<dyn Convert>>,
     claims: OnceLock<Arc<dyn Claim>>,
     siblings: siblings::Siblings,
@@ -133,7 +134,8 @@ impl Registry {
     /// Gives the admission plugins, in the order in which they run. They may need
     /// the registry themselves, so they come after it; once.
     pub fn admit_with(&self, plugins: Vec<Arc<dyn Admit>>) {
-        assert!(self.admission.set(plugins).is_ok(), "admission is set up once");
+        let times = Admissions::new(plugins.iter().map(|plugin| plugin.name()));
+        assert!(self.admission.set((plugins, times)).is_ok(), "admission is set up once");
     }
 
     /// Says who has what writes take for their objects; once.
@@ -159,7 +161,12 @@ impl Registry {
     }
 
     fn plugins(&self) -> &[Arc<dyn Admit>] {
-        self.admission.get().map_or(&[], Vec::as_slice)
+        self.admission.get().map_or(&[], |(plugins, _)| plugins)
+    }
+
+    /// How long plugins take; `None`: there are none.
+    pub(crate) fn admissions(&self) -> Option<&Admissions> {
+        self.admission.get().map(|(_, times)| times)
     }
 
     /// The newest version of an object.
@@ -169,8 +176,12 @@ impl Registry {
         namespace: &str,
         name: &str,
     ) -> Result<Arc<Version<Value>>, Status> {
-        let found = served.objects()?.get(&served.path(namespace, name));
-        let found = found.ok_or_else(|| Status::not_found(served.subject(name)))?;
+        let path = served.path(namespace, name);
+        let found = served.objects()?.get(&path);
+        let found = found.ok_or_else(|| match unread(served, &path) {
+            Some(error) => store_status(&error),
+            None => Status::not_found(served.subject(name)),
+        })?;
         if served.kept.is_none() || served.is_same() || served.asks() {
             return Ok(found);
         }
@@ -217,6 +228,12 @@ impl Registry {
         let cbor = self.cbor.get().is_some();
         self.transform.to_storage(key, crate::kinds::to_bytes(&served.hub, object, cbor))
     }
+}
+
+/// Why what is stored at a key cannot be read, if that is so.
+fn unread(served: &Served, path: &str) -> Option<store::Error> {
+    let error = served.objects.as_ref()?.readable(path).err()?;
+    matches!(&error, store::Error::Corrupt(key) if key == path).then_some(error)
 }
 
 /// What a failure of the store means to a client.

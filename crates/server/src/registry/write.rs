@@ -7,7 +7,9 @@ use schema::{Errors, Warnings, Writer, check_meta};
 use store::{Version, Write};
 
 use super::{Call, Registry, note::Note, store_status};
-use crate::{Admission, Claimed, Operation, Outcome, Reinvocation, Served, User, convert};
+use crate::{
+    Admission, Claimed, Operation, Outcome, Reinvocation, Served, User, convert, metrics::Phase,
+};
 
 /// A write on its way.
 #[derive(Clone, Copy, Debug)]
@@ -48,16 +50,42 @@ impl Registry {
 
     /// All in their order; again, if one of them asks for it.
     pub(super) async fn run_mutating(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
-        for plugin in self.plugins() {
-            plugin.mutate(admission).await?;
-        }
+        self.mutate_once(admission).await?;
         if admission.reinvocation.wanted {
             admission.reinvocation.round = 1;
-            for plugin in self.plugins() {
-                plugin.mutate(admission).await?;
-            }
+            self.mutate_once(admission).await?;
         }
         Ok(())
+    }
+
+    async fn mutate_once(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
+        let mut timer = self.admissions().map(|own| own.begin(admission.operation, Phase::Admit));
+        let mut decided = Ok(());
+        for (at, plugin) in self.plugins().iter().enumerate() {
+            decided = plugin.mutate(admission).await;
+            timer.iter_mut().for_each(|timer| timer.passed(at, decided.is_err()));
+            if decided.is_err() {
+                break;
+            }
+        }
+        timer.into_iter().for_each(|timer| timer.end(decided.is_err()));
+        decided
+    }
+
+    /// All in their order, until one refuses.
+    pub(super) async fn run_validating(&self, admission: &Admission<'_>) -> Result<(), Status> {
+        let phase = Phase::Validate;
+        let mut timer = self.admissions().map(|own| own.begin(admission.operation, phase));
+        let mut decided = Ok(());
+        for (at, plugin) in self.plugins().iter().enumerate() {
+            decided = plugin.validate(admission).await;
+            timer.iter_mut().for_each(|timer| timer.passed(at, decided.is_err()));
+            if decided.is_err() {
+                break;
+            }
+        }
+        timer.into_iter().for_each(|timer| timer.end(decided.is_err()));
+        decided
     }
 
     /// Takes for the object what it needs of what all share.
@@ -132,13 +160,7 @@ impl Registry {
         }
         call.warnings = warnings.0;
         let mut admission = self.admission(call, step, object);
-        let mut decided = Ok(());
-        for plugin in self.plugins() {
-            decided = plugin.validate(&admission).await;
-            if decided.is_err() {
-                break;
-            }
-        }
+        let decided = self.run_validating(&admission).await;
         let said = admission.take_said();
         let object = admission.object;
         call.hear(said);

@@ -5,6 +5,7 @@ mod authorizer;
 mod conditions;
 mod mutating;
 mod params;
+mod tally;
 mod validating;
 
 use std::{
@@ -18,8 +19,8 @@ use schema::{Definition, normalize};
 use server::{Admission, Page, Selection, Served};
 use store::Version;
 
-pub(crate) use self::conditions::HookConditions;
 use self::{authorizer::Asked, params::Param};
+pub(crate) use self::{conditions::HookConditions, tally::Tally as PolicyTally};
 pub(super) use self::{mutating::Mutating, validating::Validating};
 use super::{Rights, matching, review};
 
@@ -177,6 +178,7 @@ fn namespace(admission: &Admission<'_>) -> Result<Option<Arc<Version<Value>>>, S
 struct Evaluation {
     rights: Rights,
     nodes: Nodes,
+    tally: Arc<PolicyTally>,
 }
 
 impl Evaluation {

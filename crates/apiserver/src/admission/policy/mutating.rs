@@ -1,12 +1,14 @@
 //! MutatingAdmissionPolicy.
 
+use std::{sync::Arc, time::Instant};
+
 use cel::policy::{MutatingPolicy, Mutation};
 use object::{Status, StatusCause, StatusDetails, Text};
 use schema::{apply::overlay, conform, normalize, patch};
 use server::{Admission, Admit, Admitting, Served};
 
 use super::{
-    Compiled, Evaluation, Nodes, matches, named,
+    Compiled, Evaluation, Nodes, PolicyTally, matches, named,
     params::{self, Param},
     policies, shown,
 };
@@ -19,8 +21,8 @@ pub(crate) struct Mutating {
 }
 
 impl Mutating {
-    pub(crate) fn new(rights: Rights) -> Self {
-        let evaluation = Evaluation { rights, nodes: Nodes::default() };
+    pub(crate) fn new(rights: Rights, tally: Arc<PolicyTally>) -> Self {
+        let evaluation = Evaluation { rights, nodes: Nodes::default(), tally };
         Self { compiled: Compiled::new(MutatingPolicy::new), evaluation }
     }
 }
@@ -88,7 +90,10 @@ impl Mutating {
                 }
                 let before = admission.object.clone();
                 for param in &params {
+                    let began = Instant::now();
                     let done = self.invoke(&compiled, admission, &served, param)?;
+                    let tally = &self.evaluation.tally;
+                    tally.changed((name, bound), !done.is_empty(), began.elapsed());
                     done.iter().for_each(|why| failed(says(why)));
                 }
                 if before != admission.object {

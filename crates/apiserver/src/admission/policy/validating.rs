@@ -1,11 +1,13 @@
 //! ValidatingAdmissionPolicy.
 
+use std::{sync::Arc, time::Instant};
+
 use cel::policy::{Decision, ValidatingPolicy};
 use object::{Status, StatusCause, StatusDetails, Value, to_json};
 use server::{Admission, Admit, Admitting};
 use store::Version;
 
-use super::{Compiled, Evaluation, Nodes, matches, named, params, policies};
+use super::{Compiled, Evaluation, Nodes, PolicyTally, matches, named, params, policies};
 use crate::admission::Rights;
 
 /// The longest value of an annotation, in bytes.
@@ -18,8 +20,8 @@ pub(crate) struct Validating {
 }
 
 impl Validating {
-    pub(crate) fn new(rights: Rights) -> Self {
-        let evaluation = Evaluation { rights, nodes: Nodes::default() };
+    pub(crate) fn new(rights: Rights, tally: Arc<PolicyTally>) -> Self {
+        let evaluation = Evaluation { rights, nodes: Nodes::default(), tally };
         Self { compiled: Compiled::new(ValidatingPolicy::new), evaluation }
     }
 }
@@ -90,14 +92,21 @@ impl Validating {
                     Err(_) => continue,
                 };
                 for param in params {
+                    let began = Instant::now();
                     let said = self
                         .evaluation
                         .with(admission, &served, &param, |inputs| compiled.evaluate(inputs))?;
-                    let told = tell(admission, (name, binding), &said.decisions, &mut failures);
+                    let (took, tally) = (began.elapsed(), &self.evaluation.tally);
+                    let enforced = |action: &str| {
+                        tally.enforced((name, named(binding)), action, took);
+                    };
+                    let told =
+                        tell(admission, (name, binding, &enforced), &said.decisions, &mut failures);
                     if let Some((message, reason)) = told {
                         denied.get_or_insert_with(|| deny(message, reason));
                     }
                     for failure in &said.failures {
+                        tally.failed((name, named(binding)), took);
                         denied.get_or_insert_with(|| deny(failure, None));
                     }
                     for (key, value) in &said.annotations {
@@ -116,10 +125,13 @@ impl Validating {
     }
 }
 
+/// A policy, one of its bindings, and whom to tell what that does.
+type Bound<'a> = (&'a str, &'a Version<Value>, &'a dyn Fn(&str));
+
 /// Does with decisions what a binding says; gives the first that denies.
 fn tell<'a>(
     admission: &Admission<'_>,
-    (policy, binding): (&str, &Version<Value>),
+    (policy, binding, enforced): Bound<'_>,
     decisions: &'a [Decision],
     failures: &mut Vec<Value>,
 ) -> Option<(&'a str, Option<String>)> {
@@ -128,6 +140,11 @@ fn tell<'a>(
     let mut first = None;
     for (at, decision) in decisions.iter().enumerate() {
         let Some(message) = &decision.denied else { continue };
+        for (action, label) in [("Deny", "deny"), ("Audit", "audit"), ("Warn", "warn")] {
+            if acts(action) {
+                enforced(label);
+            }
+        }
         if acts("Deny") {
             first.get_or_insert_with(|| (message.as_str(), decision.reason.clone()));
         }

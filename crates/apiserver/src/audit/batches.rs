@@ -1,0 +1,145 @@
+//! Events that go away several at a time: gathered until there are enough or until they have
+//! waited long enough, and not too often.
+
+use std::time::Duration;
+
+use object::{Value, to_json};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until, timeout},
+};
+
+/// When a batch goes: when it is full, or when it has waited long enough.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batching {
+    pub(crate) most: usize,
+    pub(crate) wait: Duration,
+    /// So many wait; more are lost.
+    pub(crate) waiting: usize,
+    /// How large it may be, in bytes.
+    pub(crate) largest: Option<usize>,
+    /// How many a second, and how many at once after a pause.
+    pub(crate) pace: Option<(f32, u32)>,
+}
+
+/// Gathers what comes.
+#[derive(Debug)]
+pub(super) struct Batches {
+    batching: Batching,
+    queue: mpsc::Receiver<Value>,
+    /// What did not fit into the last batch.
+    left: Option<Value>,
+    pace: Option<Pace>,
+}
+
+impl Batches {
+    pub(super) fn new(batching: Batching) -> (mpsc::Sender<Value>, Self) {
+        let (sender, queue) = mpsc::channel(batching.waiting);
+        let pace = batching.pace.map(|(rate, burst)| Pace::new(rate, burst));
+        (sender, Self { batching, queue, left: None, pace })
+    }
+
+    /// The next batch; `None` when no more come.
+    pub(super) async fn next(&mut self) -> Option<Vec<Value>> {
+        let first = match self.left.take() {
+            Some(left) => left,
+            None => self.queue.recv().await?,
+        };
+        if let Some(pace) = &mut self.pace {
+            sleep_until(pace.next(Instant::now())).await;
+        }
+        let mut size = self.size(&first);
+        let mut batch = vec![first];
+        let until = Instant::now() + self.batching.wait;
+        while batch.len() < self.batching.most {
+            let wait = until.saturating_duration_since(Instant::now());
+            let next = match self.queue.try_recv() {
+                Ok(event) => event,
+                Err(_) => match timeout(wait, self.queue.recv()).await {
+                    Ok(Some(event)) => event,
+                    _ => break,
+                },
+            };
+            size += self.size(&next);
+            if self.batching.largest.is_some_and(|largest| size > largest) {
+                self.left = Some(next);
+                break;
+            }
+            batch.push(next);
+        }
+        Some(batch)
+    }
+
+    /// All that is there, without waiting.
+    pub(super) fn rest(&mut self) -> Vec<Value> {
+        let mut rest: Vec<Value> = self.left.take().into_iter().collect();
+        while let Ok(event) = self.queue.try_recv() {
+            rest.push(event);
+        }
+        rest
+    }
+
+    fn size(&self, event: &Value) -> usize {
+        self.batching.largest.map_or(0, |_| to_json(event).len())
+    }
+}
+
+/// Lets through so many a second.
+#[derive(Debug)]
+struct Pace {
+    each: Duration,
+    burst: u32,
+    /// When there will be room again, if nothing comes until then.
+    full: Instant,
+}
+
+impl Pace {
+    fn new(rate: f32, burst: u32) -> Self {
+        let each = Duration::from_secs_f32((1.0 / rate).clamp(0.0, 3600.0));
+        Self { each, burst: burst.max(1), full: Instant::now() }
+    }
+
+    /// When the next may go.
+    fn next(&mut self, now: Instant) -> Instant {
+        let room = self.each * (self.burst - 1);
+        let at = (self.full.max(now)).checked_sub(room).map_or(now, |at| at.max(now));
+        self.full = self.full.max(now) + self.each;
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batching(most: usize) -> Batching {
+        Batching { most, wait: Duration::ZERO, waiting: 10, largest: None, pace: None }
+    }
+
+    #[tokio::test]
+    async fn batches_are_no_larger_than_they_may_be() {
+        let (sender, mut batches) = Batches::new(batching(2));
+        for text in ["a", "b", "c"] {
+            sender.try_send(text.into()).expect("room");
+        }
+        assert_eq!(batches.next().await.expect("two").len(), 2);
+        assert_eq!(batches.next().await.expect("one").len(), 1);
+        let (sender, mut batches) = Batches::new(Batching { largest: Some(7), ..batching(9) });
+        for text in ["aaa", "bbb", "ccc"] {
+            sender.try_send(text.into()).expect("room");
+        }
+        drop(sender);
+        for _ in 0..3 {
+            assert_eq!(batches.next().await.expect("each alone").len(), 1);
+        }
+        assert_eq!(batches.next().await, None);
+    }
+
+    #[test]
+    fn batches_keep_a_pace() {
+        let now = Instant::now() + Duration::from_secs(60);
+        let mut pace = Pace::new(2.0, 3);
+        let waits: Vec<_> = (0..6).map(|_| (pace.next(now) - now).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 0, 500, 1000, 1500], "three at once, then two a second");
+    }
+}

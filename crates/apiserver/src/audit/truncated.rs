@@ -1,0 +1,55 @@
+//! Events that are too large lose the objects in them; those that are still too large are
+//! left out.
+
+use std::sync::Arc;
+
+use object::{Value, to_json};
+use tracing::warn;
+
+use super::Sink;
+
+#[derive(Debug)]
+pub(crate) struct Truncated {
+    pub(crate) to: Arc<dyn Sink>,
+    /// In bytes.
+    pub(crate) largest: usize,
+}
+
+impl Sink for Truncated {
+    fn keep(&self, event: &Value) {
+        if let Some(event) = fitting(event, self.largest) {
+            self.to.keep(&event);
+        } else {
+            warn!("an audit event is too large, and lost");
+        }
+    }
+}
+
+fn fitting(event: &Value, largest: usize) -> Option<Value> {
+    if to_json(event).len() <= largest {
+        return Some(event.clone());
+    }
+    let mut event = event.clone();
+    event.remove("requestObject");
+    event.remove("responseObject");
+    event["annotations"]["audit.k8s.io/truncated"] = "true".into();
+    (to_json(&event).len() <= largest).then_some(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_go_first() {
+        let mut event = Value::object();
+        event["auditID"] = "a".into();
+        assert_eq!(fitting(&event, 100), Some(event.clone()));
+        event["requestObject"]["data"] = "x".repeat(200).into();
+        let cut = fitting(&event, 100).expect("without its object it is small");
+        assert!(cut.get("requestObject").is_null());
+        assert_eq!(cut["annotations"]["audit.k8s.io/truncated"].as_str(), Some("true"));
+        event["requestURI"] = "x".repeat(200).into();
+        assert_eq!(fitting(&event, 100), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! componentstatuses: the scheduler and the controller manager of this machine are asked
+//! how they are, and so is the store. Old, and still what `kubectl get cs` shows.
+
+use std::{sync::Arc, time::Duration};
+
+use api::core::ComponentStatus;
+use client::{Tcp, Tls};
+use http::HeaderMap;
+use object::{
+    Object, Status, Subject, Value, View,
+    selector::{FieldSelector, Selector},
+};
+use server::{Handle, Handling, Remote, Request, Server, list_as};
+
+use super::{Asked, served, typed};
+
+const WITHIN: Duration = Duration::from_secs(5);
+/// Where upstream looks for them, whatever port they really have.
+const PROBED: [(&str, u16); 2] = [("scheduler", 10_259), ("controller-manager", 10_257)];
+const STORE: &str = "etcd-0";
+
+#[derive(Debug)]
+pub(super) struct ComponentStatuses;
+
+impl Handle for ComponentStatuses {
+    fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
+        Box::pin(async move {
+            let (asked, name) = (Asked::of(&request), request.info.name.clone());
+            let kind = served(server, &request)?;
+            if !name.is_empty() {
+                let found = component(server, &name).await.ok_or_else(|| {
+                    let resource = "componentstatus";
+                    Status::not_found(Subject { group: "", resource, name: &name })
+                })?;
+                return asked.reply(server, &kind.definition, (200, &found));
+            }
+            let (scheduler, manager, store) = tokio::join!(
+                component(server, PROBED[0].0),
+                component(server, PROBED[1].0),
+                component(server, STORE)
+            );
+            let mut all: Vec<Value> = [scheduler, manager, store].into_iter().flatten().collect();
+            let selects = selects(&request)?;
+            all.retain(|component| selects(component));
+            let now = server.registry.clock().now();
+            list_as(&asked.headers, &asked.query, &kind, &all, now)
+        })
+    }
+}
+
+/// Whether the request wants to hear of a component.
+fn selects(request: &Request) -> Result<impl Fn(&Value) -> bool, Status> {
+    let said = |name: &str| request.query.get(name).unwrap_or_default().to_owned();
+    let labels = Selector::parse(&said("labelSelector"))
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    let fields = FieldSelector::parse(&said("fieldSelector"))
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    Ok(move |component: &Value| {
+        let meta = Object::view(component).metadata();
+        let field = |name: &str| match name {
+            "metadata.name" => meta.name().into(),
+            _ => object::Text::default(),
+        };
+        labels.matches(meta.labels()) && (fields.is_empty() || fields.matches(field))
+    })
+}
+
+/// How a component is; `None`: nobody knows one of that name.
+async fn component(server: &Server, name: &str) -> Option<Value> {
+    let health = match PROBED.iter().find(|(own, _)| *own == name) {
+        Some((_, port)) => probe(*port).await,
+        None if name == STORE => {
+            let health = server.registry.engine().health();
+            health.map(|()| "ok".to_owned()).map_err(|error| error.to_string())
+        }
+        None => return None,
+    };
+    let mut status = Value::object();
+    status["metadata"]["name"] = name.into();
+    let mut condition = Value::object();
+    condition["type"] = "Healthy".into();
+    condition["status"] = if health.is_ok() { "True" } else { "False" }.into();
+    condition["message"] = health.unwrap_or_else(|why| why).into();
+    status["conditions"] = [condition].into_iter().collect();
+    Some(typed::<ComponentStatus>(status))
+}
+
+/// What a component of this machine says of itself.
+async fn probe(port: u16) -> Result<String, String> {
+    let tls = Tls { insecure: true, ..Tls::default() };
+    let to = Tcp::new("127.0.0.1", port, Some(Arc::new(tls)));
+    let remote = Remote { to, host: None, path: "/healthz".to_owned(), headers: HeaderMap::new() };
+    let asked = format!("Get \"{}\"", remote.url());
+    let (code, body) = remote.get(WITHIN).await.map_err(|why| format!("{asked}: {why}"))?;
+    let said = String::from_utf8_lossy(&body).into_owned();
+    if code.is_success() { Ok(said) } else { Err(format!("{asked}: {code}: {said}")) }
+}
