@@ -504,7 +504,7 @@ pub(crate) fn read(source: &str, text: &str) -> Result<Vec<(String, Value)>> {
     let wrong = |why: String| Fail::Plain(format!("error parsing {source}: {why}"));
     let mut objects = Vec::new();
     if text.trim_start().starts_with('{') {
-        let mut rest = text.as_bytes();
+        let mut rest = text;
         while let Some(object) = from_json_next(&mut rest) {
             objects.push(object.map_err(|error| wrong(format!("json: {error}")))?);
         }

@@ -227,6 +227,7 @@ fn fit(
                 }
                 fit(item, go.item(), value, &at.index(i), unknown)?;
             }
+            value.share();
             Ok(())
         }
         (Type::Map(item), Value::Object(_) | Value::Map(_)) => {

@@ -240,6 +240,11 @@ impl Definition {
 
     /// A kind that has no resource of its own: what some subresources take and give.
     pub fn bare(names: Names, shape: &'static Struct) -> Self {
+        Self::plain(names, Link::Static(shape))
+    }
+
+    /// A kind with this name and shape, and nothing else.
+    pub(crate) fn plain(names: Names, shape: Link<Struct>) -> Self {
         Self {
             names,
             scope: Scope::Namespaced,
@@ -257,7 +262,7 @@ impl Definition {
             created_by_update: false,
             subresources: &[],
             custom: None,
-            shape: Link::Static(shape),
+            shape,
             columns: Arc::new([]),
             hooks: Arc::new(NoHooks),
         }

@@ -18,7 +18,7 @@ fn object_of(shape: &Struct, object: &Value) -> Option<Value> {
     if matches!(object, Value::Map(_)) {
         let known = object.entries();
         let words = known.filter_map(|(name, value)| Some((Word::find(name)?, value.clone())));
-        let words = Value::from_fields(&mut words.collect(), 0);
+        let words = Value::from_fields(words.collect());
         return object_of(shape, &words).or(Some(words));
     } else if known.is_empty() {
         return (!missing.is_empty()).then(|| Value::Object(index.filled.clone()));
@@ -53,7 +53,7 @@ fn object_of(shape: &Struct, object: &Value) -> Option<Value> {
         new.get_or_insert_with(|| known.to_vec()).extend_from_slice(missing);
     }
     match new {
-        Some(mut new) => Some(Value::from_fields(&mut new, 0)),
+        Some(new) => Some(Value::from_fields(new)),
         None => object.renewed(|_| None),
     }
 }

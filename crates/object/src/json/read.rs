@@ -69,17 +69,19 @@ pub fn raw_json(text: &[u8]) -> Result<Value, JsonError> {
 }
 
 /// Reads the value that the text begins with, and leaves the rest; `None` at the end.
-pub fn from_json_next(text: &mut &[u8]) -> Option<Result<Value, JsonError>> {
-    let mut reader = Reader::new(text, None);
+pub fn from_json_next(text: &mut &str) -> Option<Result<Value, JsonError>> {
+    let mut reader = Reader { text: text.as_bytes(), valid: text, at: 0, depth: 0, odd: None };
     reader.space();
     reader.peek().ok()?;
     let value = reader.value(&Path::Root, Expect::Anything);
-    *text = &text[reader.at..];
+    *text = text.get(reader.at..).unwrap_or_default();
     Some(value)
 }
 
 fn whole(text: &[u8], expect: Expect, odd: Option<&mut Vec<Odd>>) -> Result<Value, JsonError> {
-    let mut reader = Reader::new(text, odd);
+    let valid = str::from_utf8(text).or_else(|wrong| str::from_utf8(&text[..wrong.valid_up_to()]));
+    let valid = valid.unwrap_or_default();
+    let mut reader = Reader { text, valid, at: 0, depth: 0, odd };
     let value = reader.value(&Path::Root, expect)?;
     reader.space();
     match reader.text.get(reader.at) {
@@ -90,14 +92,18 @@ fn whole(text: &[u8], expect: Expect, odd: Option<&mut Vec<Odd>>) -> Result<Valu
 
 struct Reader<'a> {
     text: &'a [u8],
+    /// As much of the text as is UTF-8: mostly all.
+    valid: &'a str,
     at: usize,
     depth: usize,
     odd: Option<&'a mut Vec<Odd>>,
-    /// What has been read of nodes that are not complete: a node is made when it is known how
-    /// large it must be.
+}
+
+/// What has been read of an object.
+struct Read {
     fields: Vec<(Word, Value)>,
+    /// Those whose names are no words.
     entries: Vec<(Text, Value)>,
-    items: Vec<Value>,
 }
 
 /// What is known of a value before it is read.
@@ -149,19 +155,13 @@ impl fmt::Display for Path<'_> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(text: &'a [u8], odd: Option<&'a mut Vec<Odd>>) -> Self {
-        let (fields, entries, items) = (Vec::new(), Vec::new(), Vec::new());
-        Self { text, at: 0, depth: 0, odd, fields, entries, items }
-    }
-
     fn value(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
         self.space();
         match self.peek()? {
             b'{' | b'[' if matches!(expect, Expect::Raw) => {
                 let from = self.at;
                 self.skip()?;
-                let text = str::from_utf8(&self.text[from..self.at]);
-                Ok(Value::Raw(compact(text.map_err(|_| JsonError::Encoding)?)))
+                Ok(Value::Raw(compact(self.since(from)?)))
             }
             b'{' => self.nested(|this| this.object(path, expect)),
             b'[' => self.nested(|this| this.list(path, expect.item())),
@@ -241,15 +241,14 @@ impl<'a> Reader<'a> {
     }
 
     fn list(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
-        let from = self.items.len();
         self.space();
         if self.peek()? == b']' {
             self.at += 1;
             return Ok(Value::List([].into()));
         }
+        let mut items = Vec::new();
         loop {
-            let item = self.value(&Path::Index(path, self.items.len() - from), expect)?;
-            self.items.push(item);
+            items.push(self.value(&Path::Index(path, items.len()), expect)?);
             self.space();
             match self.peek()? {
                 b',' => self.at += 1,
@@ -258,19 +257,19 @@ impl<'a> Reader<'a> {
             }
         }
         self.at += 1;
-        Ok(Value::from_items(&mut self.items, from))
+        Ok(Value::List(items.into()))
     }
 
     fn object(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
-        let (fields, entries) = (self.fields.len(), self.entries.len());
         self.space();
         if self.peek()? == b'}' {
             self.at += 1;
             return Ok(Value::object());
         }
+        let mut read = Read { fields: Vec::with_capacity(8), entries: Vec::new() };
         loop {
             let name = self.name()?;
-            self.entry(&name, path, expect, fields)?;
+            self.entry(&name, path, expect, &mut read)?;
             self.space();
             match self.peek()? {
                 b',' => self.at += 1,
@@ -279,30 +278,28 @@ impl<'a> Reader<'a> {
             }
         }
         self.at += 1;
-        if self.entries.len() == entries {
-            return Ok(Value::Object(sorted(&mut self.fields, fields, |_| ())));
+        let Read { fields, mut entries } = read;
+        if entries.is_empty() {
+            return Ok(Value::from_fields(fields));
         }
-        let words = self.fields.drain(fields..);
-        self.entries.extend(words.map(|(word, value)| (word.as_str().into(), value)));
+        entries.extend(fields.into_iter().map(|(word, value)| (word.as_str().into(), value)));
         let mut twice = Vec::new();
-        let map = sorted(&mut self.entries, entries, |name| twice.push(name.clone()));
+        let map = sorted(entries, |name| twice.push(name.clone()));
         for name in twice.iter().filter(|_| !matches!(expect, Expect::Untold)) {
             self.tell(Odd::Twice, &Path::Name(path, name));
         }
         Ok(Value::Map(map))
     }
 
-    /// An entry of an object whose fields begin at `from`.
     fn entry(
         &mut self,
         name: &str,
         path: &Path,
         expect: Expect,
-        from: usize,
+        read: &mut Read,
     ) -> Result<(), JsonError> {
         let (word, path) = (Word::find(name), Path::Name(path, name));
-        let before =
-            word.and_then(|word| self.fields[from..].iter().position(|field| field.0 == word));
+        let before = word.and_then(|word| read.fields.iter().position(|field| field.0 == word));
         let mut told = !matches!(expect, Expect::Untold);
         let expect = match expect {
             Expect::Struct(shape, whole) => match word.and_then(|word| shape.field_of(word)) {
@@ -324,9 +321,9 @@ impl<'a> Reader<'a> {
         }
         let value = self.value(&path, expect)?;
         match (word, before) {
-            (Some(_), Some(at)) => self.fields[from + at].1 = value,
-            (Some(word), None) => self.fields.push((word, value)),
-            (None, _) => self.entries.push((name.into(), value)),
+            (Some(_), Some(at)) => read.fields[at].1 = value,
+            (Some(word), None) => read.fields.push((word, value)),
+            (None, _) => read.entries.push((name.into(), value)),
         }
         Ok(())
     }
@@ -342,18 +339,21 @@ impl<'a> Reader<'a> {
     fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.at += 1;
         let from = self.at;
-        let rest = &self.text[from..];
-        let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
-        self.at += rest.iter().position(special).unwrap_or(rest.len());
+        self.at += plain(&self.text[from..]);
         match self.peek()? {
             b'"' => {
-                let text = &self.text[from..self.at];
+                let text = self.since(from)?;
                 self.at += 1;
-                str::from_utf8(text).map(Cow::Borrowed).map_err(|_| JsonError::Encoding)
+                Ok(Cow::Borrowed(text))
             }
             b'\\' => self.escaped(from).map(Cow::Owned),
             _ => Err(self.unexpected("in string literal")),
         }
+    }
+
+    /// What has been read since.
+    fn since(&self, from: usize) -> Result<&'a str, JsonError> {
+        self.valid.get(from..self.at).ok_or(JsonError::Encoding)
     }
 
     fn escaped(&mut self, from: usize) -> Result<String, JsonError> {
@@ -444,7 +444,7 @@ impl<'a> Reader<'a> {
             }
             self.digit("in exponent of numeric literal")?;
         }
-        let text = std::str::from_utf8(&self.text[from..self.at]).expect("digits are ASCII");
+        let text = self.since(from)?;
         if whole {
             if let Ok(n) = text.parse::<i64>() {
                 return Ok(Value::Int(n));
@@ -487,12 +487,14 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
+    #[inline]
     fn space(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.text.get(self.at) {
             self.at += 1;
         }
     }
 
+    #[inline]
     fn peek(&self) -> Result<u8, JsonError> {
         self.text.get(self.at).copied().ok_or(JsonError::End)
     }
@@ -501,6 +503,24 @@ impl<'a> Reader<'a> {
         let found = self.text.get(self.at).copied().unwrap_or_default();
         JsonError::Character { found: char::from(found), context }
     }
+}
+
+/// How many bytes of a string stand for themselves. Eight are looked at together: a byte that is
+/// sought is the first to borrow from its top bit.
+fn plain(text: &[u8]) -> usize {
+    const EACH: u64 = u64::from_le_bytes([1; 8]);
+    let below = |bytes: u64, limit: u64| bytes.wrapping_sub(EACH * limit) & !bytes;
+    let (eights, rest) = text.as_chunks();
+    for (eight, at) in eights.iter().zip((0..).step_by(8)) {
+        let bytes = u64::from_le_bytes(*eight);
+        let (quotes, slashes) = (bytes ^ (EACH * 0x22), bytes ^ (EACH * 0x5c));
+        let found = (below(bytes, 0x20) | below(quotes, 1) | below(slashes, 1)) & (EACH * 0x80);
+        if found != 0 {
+            return at + (found.trailing_zeros() / 8) as usize;
+        }
+    }
+    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+    text.len() - rest.len() + rest.iter().position(special).unwrap_or(rest.len())
 }
 
 /// A character as Go quotes it in such messages.
@@ -590,7 +610,7 @@ mod tests {
 
     #[test]
     fn reads_one_after_the_other() {
-        let mut text = &b"{} [1]\n2 x"[..];
+        let mut text = "{} [1]\n2 x";
         let mut next = || from_json_next(&mut text);
         assert_eq!(next(), Some(Ok(Value::object())));
         assert_eq!(next(), Some(Ok([1].into_iter().collect())));

@@ -160,40 +160,21 @@ impl Writer {
     fn double_quoted(&mut self, text: &str) {
         self.text.push('"');
         for c in text.chars() {
-            let escape = match c {
-                '\0' => '0',
-                '\u{7}' => 'a',
-                '\u{8}' => 'b',
-                '\t' => 't',
-                '\n' => 'n',
-                '\u{b}' => 'v',
-                '\u{c}' => 'f',
-                '\r' => 'r',
-                '\u{1b}' => 'e',
-                '"' => '"',
-                '\\' => '\\',
-                '\u{85}' => 'N',
-                '\u{2028}' => 'L',
-                '\u{2029}' => 'P',
-                c if is_printable(c) => {
-                    self.text.push(c);
-                    continue;
-                }
-                c => {
-                    self.print(match c as u32 {
-                        n @ 0..=0xff => format!("\\x{n:02X}"),
-                        n @ 0..=0xffff => format!("\\u{n:04X}"),
-                        n => format!("\\U{n:08X}"),
-                    });
-                    continue;
-                }
-            };
-            self.text.push('\\');
-            self.text.push(escape);
+            match (ESCAPED.chars().position(|escaped| escaped == c), c as u32) {
+                (Some(at), _) => self.text.extend(['\\', char::from(ESCAPES[at])]),
+                (_, _) if is_printable(c) => self.text.push(c),
+                (_, n @ 0..=0xff) => self.print(format_args!("\\x{n:02X}")),
+                (_, n @ 0..=0xffff) => self.print(format_args!("\\u{n:04X}")),
+                (_, n) => self.print(format_args!("\\U{n:08X}")),
+            }
         }
         self.text.push('"');
     }
 }
+
+/// Characters that have an escape of their own, and those.
+const ESCAPED: &str = "\0\u{7}\u{8}\t\n\u{b}\u{c}\r\u{1b}\"\\\u{85}\u{2028}\u{2029}";
+const ESCAPES: &[u8; 14] = b"0abtnvfre\"\\NLP";
 
 /// In which ways a text can be written.
 struct About {

@@ -19,8 +19,8 @@ use super::{
     shape::shape_of,
 };
 use crate::{
-    Definition, ErrorType, Errors, FieldError, Gates, Hooks, Names, Path, Scope, Storage,
-    Subresource, Unknown, Warnings, kind::check_name, names, normalize, verbs,
+    Definition, ErrorType, Errors, FieldError, Hooks, Names, Path, Scope, Storage, Subresource,
+    Unknown, Warnings, kind::check_name, names, normalize, verbs,
 };
 
 /// The versions of one CRD.
@@ -98,28 +98,18 @@ fn definition(
     let custom = Arc::new(custom);
     let prefix = intern::text(&format!("{}/{}", names.group, names.plural))?;
     Ok(Definition {
-        names,
         scope: match spec.get("scope").as_str() {
             Some("Namespaced") => Scope::Namespaced,
             _ => Scope::Cluster,
         },
         verbs: verbs::CUSTOM,
         storage: Storage::json(prefix, intern::text(stored)?),
-        default_on: true,
-        deprecated: "",
-        gate: None,
-        gates: Gates::default(),
-        checked: false,
-        served: true,
         generation: true,
-        ttl: None,
-        shows_deleted: false,
-        created_by_update: false,
         subresources: intern::subresources(custom.subresources(names.kind))?,
-        shape,
         columns: columns.into(),
         hooks: custom.clone(),
         custom: Some(custom),
+        ..Definition::plain(names, shape)
     })
 }
 

@@ -44,89 +44,135 @@ pub fn open(bytes: &[u8]) -> Result<Opened<'_>, Malformed> {
 
 /// Decodes an object. Fields with an unknown number are skipped.
 pub fn decode(shape: &Struct, message: &[u8]) -> Result<Value, Malformed> {
-    Decoder::default().object(shape, message, DEPTH)
+    Decoder { message, known: "" }.object(shape, message, DEPTH)
 }
 
-/// What has been read of nodes that are not complete: a node is made when it is known how large
-/// it must be.
-#[derive(Default)]
-struct Decoder {
-    fields: Vec<(Word, Value)>,
-    items: Vec<Value>,
+struct Decoder<'a> {
+    message: &'a [u8],
+    /// A part of it that is known to be text.
+    known: &'a str,
 }
 
-impl Decoder {
-    fn object(&mut self, shape: &Struct, message: &[u8], depth: usize) -> Result<Value, Malformed> {
-        let from = self.fields.len();
-        self.read(shape, message, from, depth)?;
-        Ok(Value::from_fields(&mut self.fields, from))
+impl<'a> Decoder<'a> {
+    fn object(
+        &mut self,
+        shape: &Struct,
+        message: &'a [u8],
+        depth: usize,
+    ) -> Result<Value, Malformed> {
+        let mut fields = Vec::with_capacity(8);
+        self.read(shape, message, &mut fields, depth)?;
+        Ok(Value::from_fields(fields))
     }
 
-    /// Reads the fields of the object whose first stands at `from`.
+    /// Reads the fields of an object.
     fn read(
         &mut self,
         shape: &Struct,
-        mut message: &[u8],
-        from: usize,
+        mut message: &'a [u8],
+        fields: &mut Vec<(Word, Value)>,
         depth: usize,
     ) -> Result<(), Malformed> {
         let depth = depth.checked_sub(1).ok_or(Malformed)?;
+        let Some(index) = shape.index() else { return Ok(()) }; // a CRD's fields have no numbers
         let mut last = 0;
         while !message.is_empty() {
             let (tag, wire) = Wire::take(&mut message)?;
-            let Some(field) = shape.tagged(tag) else { continue };
-            let value = match (&*field.ty, wire) {
-                (Type::Object(inner), Wire::Bytes(bytes)) if field.rules.inline => {
-                    self.read(inner, bytes, from, depth)?;
+            let Some(slot) = index.tagged(tag) else { continue };
+            let Some(word) = slot.word else {
+                let (Type::Object(inner), Wire::Bytes(bytes)) = (slot.ty, wire) else {
+                    return Err(Malformed);
+                };
+                self.read(inner, bytes, fields, depth)?;
+                continue;
+            };
+            match (slot.ty, wire) {
+                // Most fields of a message are these: nobody has set them.
+                (Type::Text | Type::Enum(_), Wire::Bytes([])) if slot.omits_zero => continue,
+                (Type::Bool | Type::Int32 | Type::Int64, Wire::Number(0)) if slot.omits_zero => {
                     continue;
                 }
-                (Type::List(item), wire) => {
-                    let items = self.items.len();
-                    let mut next = Some(wire);
-                    while let Some(wire) = next {
-                        let value = self.value(item, wire, depth)?;
-                        self.items.push(value);
-                        next = same(tag, &mut message);
-                    }
-                    Value::from_items(&mut self.items, items)
+                (Type::Text | Type::Enum(_), Wire::Bytes(bytes)) => {
+                    let text = self.text(bytes)?;
+                    fields.push((word, Value::Text(Text::new(text))));
                 }
-                (Type::Map(item), wire) => {
-                    let (mut entries, mut next) = (Vec::new(), Some(wire));
-                    while let Some(wire) = next {
-                        let Wire::Bytes(bytes) = wire else { return Err(Malformed) };
-                        entries.push(self.entry(item, bytes, depth)?);
-                        next = same(tag, &mut message);
-                    }
-                    Value::from_entries(entries)
+                (Type::Bool, Wire::Number(n)) => fields.push((word, Value::Bool(n != 0))),
+                (Type::Int32 | Type::Int64, Wire::Number(n)) => {
+                    fields.push((word, Value::Int(n.cast_signed())));
                 }
-                (Type::Any, Wire::Bytes(bytes)) if field.rules.raw => match part(bytes, 1)? {
-                    "" => Value::Null,
-                    json => raw_json(json.as_bytes()).map_err(|_| Malformed)?,
+                (Type::Object(inner), Wire::Bytes(bytes)) => {
+                    fields.push((word, self.object(inner, bytes, depth)?));
+                }
+                (Type::List(_) | Type::Map(_), wire) => {
+                    let mut first = Some(wire);
+                    let next = || Ok(first.take().or_else(|| same(tag, &mut message)));
+                    fields.push((word, self.several(slot.ty, depth, next)?));
+                }
+                (Type::Any, Wire::Bytes(bytes)) if slot.raw => match self.part(bytes, 1)? {
+                    "" => continue,
+                    json => {
+                        let raw = raw_json(json.as_bytes()).map_err(|_| Malformed)?;
+                        fields.push((word, raw));
+                    }
                 },
-                (ty, wire) => self.value(ty, wire, depth)?,
-            };
-            let (Some(word), false) = (field.word, field.omits(&value)) else { continue };
+                (ty, wire) => match self.value(ty, wire, depth)? {
+                    value if value.is_null() || slot.omits_zero && value.is_zero() => continue,
+                    value => fields.push((word, value)),
+                },
+            }
             // Numbers go up, unless somebody is up to something.
-            let known = if tag <= last { &mut self.fields[from..] } else { &mut [] };
-            match known.iter_mut().find(|field| field.0 == word) {
-                Some(field) => add(&mut field.1, value),
-                None => self.fields.push((word, value)),
+            if tag <= last {
+                again(fields);
             }
             last = last.max(tag);
         }
         Ok(())
     }
 
+    /// A list or a map of what comes.
+    fn several(
+        &mut self,
+        ty: &Type,
+        depth: usize,
+        next: impl FnMut() -> Result<Option<Wire<'a>>, Malformed>,
+    ) -> Result<Value, Malformed> {
+        match ty {
+            Type::Map(item) => {
+                let entries = self.all(next, |this, wire| this.entry(item, wire, depth))?;
+                Ok(Value::from_entries(entries))
+            }
+            Type::List(item) => {
+                let items = self.all(next, |this, wire| this.value(item, wire, depth))?;
+                Ok(Value::List(items.into()))
+            }
+            _ => Err(Malformed),
+        }
+    }
+
+    /// What each that comes says.
+    fn all<T>(
+        &mut self,
+        mut next: impl FnMut() -> Result<Option<Wire<'a>>, Malformed>,
+        one: impl Fn(&mut Self, Wire<'a>) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        let mut all = Vec::new();
+        while let Some(wire) = next()? {
+            all.push(one(self, wire)?);
+        }
+        Ok(all)
+    }
+
     fn entry(
         &mut self,
         item: &Type,
-        mut bytes: &[u8],
+        wire: Wire<'a>,
         depth: usize,
     ) -> Result<(Text, Value), Malformed> {
+        let Wire::Bytes(mut bytes) = wire else { return Err(Malformed) };
         let (mut key, mut content) = (Text::default(), Value::Null);
         while !bytes.is_empty() {
             match Wire::take(&mut bytes)? {
-                (1, Wire::Bytes(bytes)) => key = text(bytes)?.into(),
+                (1, Wire::Bytes(bytes)) => key = self.text(bytes)?.into(),
                 (2, wire) => content = self.value(item, wire, depth)?,
                 _ => {}
             }
@@ -137,17 +183,17 @@ impl Decoder {
         Ok((key, content))
     }
 
-    fn value(&mut self, ty: &Type, wire: Wire, depth: usize) -> Result<Value, Malformed> {
+    fn value(&mut self, ty: &Type, wire: Wire<'a>, depth: usize) -> Result<Value, Malformed> {
         match (ty, wire) {
             (Type::Bool, Wire::Number(n)) => Ok(Value::Bool(n != 0)),
             (Type::Int32 | Type::Int64, Wire::Number(n)) => Ok(Value::Int(n.cast_signed())),
             (Type::UInt64, Wire::Number(n)) => Ok(n.into()),
             (Type::Float, Wire::Double(bits)) => Ok(Value::Float(f64::from_bits(bits))),
-            (Type::Text | Type::Enum(_), Wire::Bytes(bytes)) => Ok(text(bytes)?.into()),
+            (Type::Text | Type::Enum(_), Wire::Bytes(bytes)) => Ok(self.text(bytes)?.into()),
             (Type::Bytes, Wire::Bytes(bytes)) => Ok(Bytes::text(bytes).into()),
             (Type::Object(shape), Wire::Bytes(bytes)) => self.object(shape, bytes, depth),
-            (Type::Quantity, Wire::Bytes(bytes)) => Ok(part(bytes, 1)?.into()),
-            (Type::Any, Wire::Bytes(bytes)) => match part(bytes, 1)? {
+            (Type::Quantity, Wire::Bytes(bytes)) => Ok(self.part(bytes, 1)?.into()),
+            (Type::Any, Wire::Bytes(bytes)) => match self.part(bytes, 1)? {
                 "" => Ok(Value::Null),
                 json => from_json(json.as_bytes()).map_err(|_| Malformed),
             },
@@ -164,29 +210,13 @@ impl Decoder {
                 Ok(Duration::text(nanos).into())
             }
             (Type::IntOrString, Wire::Bytes(bytes)) => match numbers(bytes)? {
-                [_, 1, _] => Ok(part(bytes, 3)?.into()),
+                [_, 1, _] => Ok(self.part(bytes, 3)?.into()),
                 [_, _, n] => Ok(Value::Int(n.cast_signed())),
             },
             // A list within a map or a list is a message of its own.
-            (Type::List(item), Wire::Bytes(mut bytes)) => {
+            (Type::List(_) | Type::Map(_), Wire::Bytes(mut bytes)) => {
                 let depth = depth.checked_sub(1).ok_or(Malformed)?;
-                let mut items = Vec::new();
-                while !bytes.is_empty() {
-                    if let (1, wire) = Wire::take(&mut bytes)? {
-                        items.push(self.value(item, wire, depth)?);
-                    }
-                }
-                Ok(items.into_iter().collect())
-            }
-            (Type::Map(item), Wire::Bytes(mut bytes)) => {
-                let depth = depth.checked_sub(1).ok_or(Malformed)?;
-                let mut entries = Vec::new();
-                while !bytes.is_empty() {
-                    if let (1, Wire::Bytes(bytes)) = Wire::take(&mut bytes)? {
-                        entries.push(self.entry(item, bytes, depth)?);
-                    }
-                }
-                Ok(Value::from_entries(entries))
+                self.several(ty, depth, || next(1, &mut bytes))
             }
             (Type::Either(shape, plain), Wire::Bytes(bytes)) => {
                 self.either(shape, *plain, bytes, depth)
@@ -200,7 +230,7 @@ impl Decoder {
         &mut self,
         shape: &Struct,
         plain: Plain,
-        mut bytes: &[u8],
+        mut bytes: &'a [u8],
         depth: usize,
     ) -> Result<Value, Malformed> {
         let mut found = match plain {
@@ -220,12 +250,54 @@ impl Decoder {
                 (Plain::List, (2, Wire::Bytes(bytes))) => {
                     items.push(self.object(shape, bytes, depth)?);
                 }
-                (Plain::Texts, (2, Wire::Bytes(bytes))) => items.push(text(bytes)?.into()),
+                (Plain::Texts, (2, Wire::Bytes(bytes))) => items.push(self.text(bytes)?.into()),
                 _ => {}
             }
         }
         Ok(if items.is_empty() { found } else { items.into_iter().collect() })
     }
+
+    /// The text that field `tag` holds.
+    fn part(&mut self, mut bytes: &'a [u8], tag: u64) -> Result<&'a str, Malformed> {
+        let mut found = "";
+        while let Some(wire) = next(tag, &mut bytes)? {
+            if let Wire::Bytes(bytes) = wire {
+                found = self.text(bytes)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// What these bytes of the message say. A message is text for long stretches: one look at a
+    /// stretch does for all the texts in it.
+    #[inline]
+    fn text(&mut self, bytes: &'a [u8]) -> Result<&'a str, Malformed> {
+        let at = bytes.as_ptr().addr().wrapping_sub(self.known.as_ptr().addr());
+        match self.known.get(at..at.wrapping_add(bytes.len())) {
+            Some(known) => Ok(known),
+            None => self.look(bytes),
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, bytes: &'a [u8]) -> Result<&'a str, Malformed> {
+        let at = bytes.as_ptr().addr().wrapping_sub(self.message.as_ptr().addr());
+        let rest = self.message.get(at..).unwrap_or(bytes);
+        let ascii = rest.chunks(32).take_while(|part| part.is_ascii()).map(<[u8]>::len).sum();
+        self.known = text(&rest[..bytes.len().max(ascii)])?;
+        self.known.get(..bytes.len()).ok_or(Malformed)
+    }
+}
+
+/// The next field with this number, if there is one.
+fn next<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<Wire<'a>>, Malformed> {
+    while !message.is_empty() {
+        let (found, wire) = Wire::take(message)?;
+        if found == tag {
+            return Ok(Some(wire));
+        }
+    }
+    Ok(None)
 }
 
 /// The next field of the message, if it has this number.
@@ -238,14 +310,17 @@ fn same<'a>(tag: u64, message: &mut &'a [u8]) -> Option<Wire<'a>> {
     })
 }
 
-/// A field that comes again: lists and maps grow, of all else the last counts.
-fn add(known: &mut Value, more: Value) {
-    match (known, more) {
-        (Value::List(items), Value::List(more)) => items.extend(more),
-        (known, more) if known.is_object() && more.is_object() => {
+/// The last field may come again: lists and maps grow, of all else the last counts.
+#[cold]
+fn again(fields: &mut Vec<(Word, Value)>) {
+    let Some((word, more)) = fields.pop() else { return };
+    match (fields.iter_mut().find(|field| field.0 == word).map(|field| &mut field.1), more) {
+        (None, new) => fields.push((word, new)),
+        (Some(Value::List(items)), Value::List(more)) => items.extend(more),
+        (Some(known), more) if known.is_object() && more.is_object() => {
             more.entries().for_each(|(name, value)| *known.get_mut(name) = value.clone());
         }
-        (known, more) => *known = more,
+        (Some(known), more) => *known = more,
     }
 }
 
@@ -269,18 +344,32 @@ fn numbers(mut bytes: &[u8]) -> Result<[u64; 3], Malformed> {
     Ok(found)
 }
 
-/// The text that field `tag` holds.
-fn part(mut bytes: &[u8], tag: u64) -> Result<&str, Malformed> {
-    let mut found = "";
-    while !bytes.is_empty() {
-        match Wire::take(&mut bytes)? {
-            (n, Wire::Bytes(bytes)) if n == tag => found = text(bytes)?,
-            _ => {}
-        }
-    }
-    Ok(found)
-}
-
 fn text(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{Lens, ObjectMeta};
+
+    use super::*;
+
+    #[test]
+    fn texts_are_text_by_themselves() {
+        let read = |message: &[u8]| decode(<ObjectMeta as Lens>::SHAPE, message);
+        let meta = read(b"\x0a\x03a\xc3\xa9\x1a\x01b").unwrap();
+        assert_eq!((meta["name"].as_str(), meta["namespace"].as_str()), (Some("aé"), Some("b")));
+        // The last byte of the name and the first of the next field are one character.
+        assert_eq!(read(b"\x0a\x02a\xc3\x9a\x01\x01b"), Err(Malformed));
+        assert_eq!(read(b"\x0a\x02a\xff"), Err(Malformed));
+        assert_eq!(read(b"\x0a\x7fa"), Err(Malformed));
+    }
+
+    #[test]
+    fn of_a_field_that_comes_again_the_last_counts() {
+        let read = |message: &[u8]| decode(<ObjectMeta as Lens>::SHAPE, message).unwrap();
+        let meta = read(b"\x72\x01a\x0a\x01x\x72\x01b\x0a\x01y");
+        assert_eq!(meta["name"].as_str(), Some("y"));
+        assert_eq!(meta["finalizers"], ["a", "b"].into_iter().collect());
+    }
 }

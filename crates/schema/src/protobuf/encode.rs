@@ -1,8 +1,8 @@
 //! From tree to message.
 
 use object::{
-    Bytes, Duration, Field, Lens, ListMeta, MicroTime, ObjectMeta, Plain, Struct, Time, Type,
-    Value, to_json,
+    Bytes, Duration, Lens, ListMeta, MicroTime, ObjectMeta, Plain, Struct, Time, Type, Value,
+    to_json,
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 
 /// Encodes an object without its envelope.
 pub fn encode(shape: &Struct, object: &Value) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512);
+    let mut out = Vec::with_capacity(4096);
     fields(shape, object, &mut out);
     out
 }
@@ -90,34 +90,28 @@ fn envelope(api_version: &str, kind: &str, out: &mut Vec<u8>) {
 }
 
 fn fields(shape: &Struct, object: &Value, out: &mut Vec<u8>) {
-    for field in &*shape.fields {
-        let value = if field.rules.inline { object } else { field.of(object) };
-        match &*field.ty {
-            _ if field.rules.tag == 0 => {}
-            Type::List(item) => {
-                for value in value.items() {
-                    put(field.rules.tag, item, value, out);
-                }
-            }
-            Type::Map(item) => {
-                for (key, value) in value.entries() {
-                    put_message(field.rules.tag, out, |out| {
-                        put_bytes(1, key.as_bytes(), out);
-                        put(2, item, value, out);
-                    });
-                }
-            }
-            ty if !value.is_null() || written(field) => put(field.rules.tag, ty, value, out),
-            _ => {}
+    let Some(index) = shape.index() else { return }; // what a CRD declares has no numbers
+    for (slot, value) in index.slots(object) {
+        match slot.ty {
+            _ if value.is_null() && !slot.always => {}
+            Type::List(item) => items(slot.tag, item, value, out),
+            Type::Map(item) => entries(slot.tag, item, value, out),
+            ty => put(slot.tag, ty, value, out),
         }
     }
 }
 
-/// Whether the field is written though it is absent.
-fn written(field: &Field) -> bool {
-    !field.rules.optional
-        && field.default.is_null()
-        && !matches!(*field.ty, Type::Bytes | Type::List(_) | Type::Map(_))
+fn items(tag: u32, item: &Type, list: &Value, out: &mut Vec<u8>) {
+    list.items().iter().for_each(|value| put(tag, item, value, out));
+}
+
+fn entries(tag: u32, item: &Type, map: &Value, out: &mut Vec<u8>) {
+    for (key, value) in map.entries() {
+        put_message(tag, out, |out| {
+            put_bytes(1, key.as_bytes(), out);
+            put(2, item, value, out);
+        });
+    }
 }
 
 fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
@@ -167,19 +161,8 @@ fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
             put_message(tag, out, |out| either(shape, *plain, value, out));
         }
         // A list within a map or a list is a message of its own.
-        Type::List(item) => put_message(tag, out, |out| {
-            for value in value.items() {
-                put(1, item, value, out);
-            }
-        }),
-        Type::Map(item) => put_message(tag, out, |out| {
-            for (key, value) in value.entries() {
-                put_message(1, out, |out| {
-                    put_bytes(1, key.as_bytes(), out);
-                    put(2, item, value, out);
-                });
-            }
-        }),
+        Type::List(item) => put_message(tag, out, |out| items(1, item, value, out)),
+        Type::Map(item) => put_message(tag, out, |out| entries(1, item, value, out)),
     }
 }
 

@@ -20,28 +20,35 @@ pub(super) enum Wire<'a> {
 
 impl<'a> Wire<'a> {
     /// The next field's number and content.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "what it gives then stays in registers")]
     pub(super) fn take(from: &mut &'a [u8]) -> Result<(u64, Self), Malformed> {
         let header = take_varint(from)?;
         let wire = match header & 7 {
-            VARINT => Self::Number(take_varint(from)?),
-            FIXED64 => {
-                let bytes = take(from, 8)?.try_into().map_err(|_| Malformed)?;
-                Self::Double(u64::from_le_bytes(bytes))
-            }
-            FIXED32 => {
-                let bytes = take(from, 4)?.try_into().map_err(|_| Malformed)?;
-                Self::Double(u64::from(u32::from_le_bytes(bytes)))
-            }
             BYTES => {
                 let length = usize::try_from(take_varint(from)?).map_err(|_| Malformed)?;
                 Self::Bytes(take(from, length)?)
             }
-            _ => return Err(Malformed),
+            VARINT => Self::Number(take_varint(from)?),
+            kind => Self::fixed(kind, from)?,
         };
         Ok((header >> 3, wire))
     }
+
+    #[cold]
+    fn fixed(kind: u64, from: &mut &'a [u8]) -> Result<Self, Malformed> {
+        let mut bytes = [0; 8];
+        let size = match kind {
+            FIXED64 => 8,
+            FIXED32 => 4,
+            _ => return Err(Malformed),
+        };
+        bytes[..size].copy_from_slice(take(from, size)?);
+        Ok(Self::Double(u64::from_le_bytes(bytes)))
+    }
 }
 
+#[inline]
 fn take<'a>(from: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
     let (bytes, rest) = from.split_at_checked(length).ok_or(Malformed)?;
     *from = rest;
@@ -59,6 +66,7 @@ fn take_varint(from: &mut &[u8]) -> Result<u64, Malformed> {
     }
 }
 
+#[cold]
 fn take_long(from: &mut &[u8]) -> Result<u64, Malformed> {
     let mut n = 0;
     for shift in (0..64).step_by(7) {
@@ -82,8 +90,19 @@ pub(super) fn put_varint(mut n: u64, out: &mut Vec<u8>) {
 }
 
 pub(super) fn put_number(tag: u32, n: u64, out: &mut Vec<u8>) {
-    put_varint(u64::from(tag) << 3 | VARINT, out);
-    put_varint(n, out);
+    put_head(tag, VARINT, n, out);
+}
+
+/// A field's number and kind, and the number behind it: mostly two bytes.
+#[inline]
+fn put_head(tag: u32, kind: u64, n: u64, out: &mut Vec<u8>) {
+    let head = u64::from(tag) << 3 | kind;
+    if (head | n) < 0x80 {
+        out.extend_from_slice(&[head.to_le_bytes()[0], n.to_le_bytes()[0]]);
+    } else {
+        put_varint(head, out);
+        put_varint(n, out);
+    }
 }
 
 pub(super) fn put_double(tag: u32, n: f64, out: &mut Vec<u8>) {
@@ -98,16 +117,14 @@ pub(super) fn put_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
 
 /// What stands before so many bytes.
 pub(super) fn put_length(tag: u32, length: usize, out: &mut Vec<u8>) {
-    put_varint(u64::from(tag) << 3 | BYTES, out);
-    put_varint(length as u64, out);
+    put_head(tag, BYTES, length as u64, out);
 }
 
 /// A nested message, written in place. Its length is known only afterwards: there is room for
 /// a short one in front, and a longer one moves the message.
 pub(super) fn put_message(tag: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    put_varint(u64::from(tag) << 3 | BYTES, out);
-    let begin = out.len();
-    out.push(0);
+    put_length(tag, 0, out);
+    let begin = out.len() - 1;
     write(out);
     let end = out.len();
     let length = end - begin - 1;
