@@ -14,11 +14,13 @@ mod manager;
 mod merge;
 mod scale;
 
+use std::mem;
+
 use object::{Struct, Text, Value};
 
 use self::{
-    compare::{Change, compare, fields_of, with_parents},
-    fields::{Name, of_names, shown},
+    compare::{Change, compare, fields_of, is_hollow, with_parents},
+    fields::{Name, Node, of_names, shown},
     form::Form,
     last_applied::{keep_last_applied, not_last_applied},
     manager::{Entry, Manager, Managers, Operation},
@@ -45,6 +47,10 @@ pub struct Write<'a> {
     pub now: &'a str,
 }
 
+/// The kinds whose status brings metadata with it.
+const OLD: &str = "CronJob DaemonSet HorizontalPodAutoscaler Ingress Job Namespace Node PersistentVolume \
+    PersistentVolumeClaim PodDisruptionBudget ReplicaSet ReplicationController ResourceQuota Service StatefulSet";
+
 /// The fields that a kind does not take through a path. A status brings no metadata
 /// with it, but for the kinds that are older than this rule.
 pub fn reset(kind: &str, subresource: &str) -> &'static [&'static [&'static str]] {
@@ -56,24 +62,7 @@ pub fn reset(kind: &str, subresource: &str) -> &'static [&'static [&'static str]
         ("Pod", "status") => {
             &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
         }
-        (
-            "CronJob"
-            | "DaemonSet"
-            | "HorizontalPodAutoscaler"
-            | "Ingress"
-            | "Job"
-            | "Namespace"
-            | "Node"
-            | "PersistentVolume"
-            | "PersistentVolumeClaim"
-            | "PodDisruptionBudget"
-            | "ReplicaSet"
-            | "ReplicationController"
-            | "ResourceQuota"
-            | "Service"
-            | "StatefulSet",
-            "status",
-        ) => &[&["spec"]],
+        (kind, "status") if OLD.split(' ').any(|old| old == kind) => &[&["spec"]],
         (_, "status") => &[&["metadata"], &["spec"]],
         (_, "scale") => &[],
         _ => &[&["status"]],
@@ -258,9 +247,9 @@ fn record_update(write: &Write, old: &Value, new: &Value, managers: Managers) ->
 fn settle(mut managers: Managers, change: &Change, me: Option<&Manager>) -> Managers {
     let taken = change.all();
     for entry in managers.0.iter_mut().filter(|entry| Some(&entry.manager) != me) {
-        let left = entry.fields.difference(&taken);
-        if left != entry.fields {
-            (entry.fields, entry.text) = (left, None);
+        if entry.fields.meets(&taken) {
+            entry.fields = mem::take(&mut entry.fields).difference(&taken);
+            entry.text = None;
         }
     }
     managers.tidy();
@@ -297,7 +286,7 @@ fn lay(
         let mut others: Vec<_> = managers.0.iter().collect();
         others.sort_by(|a, b| a.manager.cmp(&b.manager));
         for entry in others {
-            for path in entry.fields.intersection(&changed).paths() {
+            for path in changed.clone().intersection(&entry.fields).paths() {
                 let (manager, field) = (entry.manager.shown(), shown(&path));
                 conflicts.push(Conflict { manager, field, path });
             }
@@ -329,16 +318,45 @@ fn lay(
     Ok((object, managers))
 }
 
-/// Removes what the manager applied the `last` time, unless somebody holds it now.
+/// Removes what the manager applied the `last` time, unless somebody holds it now: field by field,
+/// as most are held as before.
 fn prune(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) -> Value {
+    let mut pruned = merged.clone();
+    for (step, node) in &last.0 {
+        let Some(name) = step.name() else { continue };
+        let (inner, named) = form.entry(name);
+        let held = everybodys.get(step).filter(|held| !held.is_empty());
+        let left = match held {
+            Some(held) if node.is_within(held) => continue,
+            None if named => Value::Null,
+            Some(held) if named && matches!(inner, Form::Struct { .. }) => {
+                prune(inner, merged.get(name.text), &node.below, &held.below)
+            }
+            _ => {
+                let alone = |node: &Node| Fields(vec![(step.clone(), node.clone())]);
+                let one = [(name.text.into(), merged.get(name.text).clone())];
+                let held = held.map(alone).unwrap_or_default();
+                let one = prune_whole(form, &Value::from_entries(one.into()), &alone(node), &held);
+                one.get(name.text).clone()
+            }
+        };
+        if is_hollow(&left) {
+            pruned.remove(name.text);
+        } else {
+            pruned[name.text] = left;
+        }
+    }
+    pruned
+}
+
+fn prune_whole(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) -> Value {
     let all = with_parents(form, &fields_of(form, merged));
     let last = with_parents(form, last);
-    let left = |object: Option<Value>| object.unwrap_or_else(Value::object);
     let fields = |object: &Value| with_parents(form, &fields_of(form, object));
-    let pruned = left(without(form, merged, &last));
-    let kept = fields(&pruned).union(&with_parents(form, everybodys));
-    let pruned = left(without(form, merged, &all.difference(&kept)));
-    left(without(form, merged, &all.difference(&fields(&pruned)).intersection(&last)))
+    let left = |fields: &Fields| without(form, merged, fields).unwrap_or_else(Value::object);
+    let kept = fields(&left(&last)).union(&with_parents(form, everybodys));
+    let pruned = left(&all.clone().difference(&kept));
+    left(&all.difference(&fields(&pruned)).intersection(&last))
 }
 
 #[cfg(test)]

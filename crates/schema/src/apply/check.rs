@@ -1,6 +1,6 @@
 //! Whether what somebody applies fits the shape. The words are upstream's.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use object::{Type, Value};
 
@@ -96,7 +96,7 @@ fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mu
 }
 
 fn items(ty: &Type, form: Form, list: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
-    let mut seen = HashSet::new();
+    let mut seen = BTreeSet::new();
     for (at, item) in list.items().iter().enumerate() {
         let step = match if form.is_list() { form.step(item) } else { Ok(Step::index(at)) } {
             Ok(step) => step,

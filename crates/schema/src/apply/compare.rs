@@ -42,11 +42,12 @@ pub(super) fn compare(form: Form, old: &Value, new: &Value) -> Change {
 
 impl Change {
     /// Without certain fields and what is below them.
-    pub(super) fn cut(&self, fields: &Fields) -> Self {
+    pub(super) fn cut(self, fields: &Fields) -> Self {
+        let Self { added, modified, removed } = self;
         Self {
-            added: self.added.cut(fields),
-            modified: self.modified.cut(fields),
-            removed: self.removed.cut(fields),
+            added: added.cut(fields),
+            modified: modified.cut(fields),
+            removed: removed.cut(fields),
         }
     }
 
@@ -153,6 +154,7 @@ fn node_of(form: Form, value: &Value) -> Node {
     }
     let mut below = Vec::new();
     if form.is_list() {
+        below.reserve(value.items().len());
         for item in value.items() {
             let Ok(step) = form.step(item) else { continue };
             below.push((step, Node { member: true, ..node_of(form.item(), item) }));
@@ -167,6 +169,7 @@ fn node_of(form: Form, value: &Value) -> Node {
         });
         return Node { member: false, below: Fields(below) };
     }
+    below.reserve(value.entries().len());
     for (name, inner) in named(value) {
         let (form, named) = form.entry(name);
         let mut node = node_of(form, inner);
@@ -180,7 +183,7 @@ fn node_of(form: Form, value: &Value) -> Node {
 }
 
 /// Nothing, or something with nothing in it.
-fn is_hollow(value: &Value) -> bool {
+pub(super) fn is_hollow(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::List(items) => items.is_empty(),

@@ -8,9 +8,9 @@
 //! its value. Something without anything below it is in the set; what has something
 //! below it is in the set itself only if it says `"."`.
 
-use std::{borrow::Cow, cmp::Ordering, fmt::Write, iter::Peekable, slice};
+use std::{borrow::Cow, cmp::Ordering, fmt::Write, iter::Peekable, mem, slice};
 
-use object::{Text, Value, Word, from_json, quote::quote, to_json, write_json_text};
+use object::{Text, Value, Word, from_json, quote::quote, to_json, write_json, write_json_text};
 
 /// The name of an entry.
 #[derive(Clone, Copy, Debug)]
@@ -42,22 +42,25 @@ impl Step {
 
     /// The step to the item of a list that has these keys, which come by name.
     pub(super) fn keys<'a>(keys: impl Iterator<Item = (&'a str, &'a Value)>) -> Self {
-        let mut text = b"k:{".to_vec();
+        let mut text = Vec::with_capacity(64);
+        text.extend_from_slice(b"k:{");
         for (name, value) in keys {
             if text.len() > 3 {
                 text.push(b',');
             }
             write_json_text(name, &mut text);
             text.push(b':');
-            object::write_json(value, &mut text);
+            write_json(value, &mut text);
         }
         text.push(b'}');
-        Self::Text(String::from_utf8_lossy(&text).into())
+        Self::Text(json(&text).into())
     }
 
     /// The step to the item of a set that is this value.
     pub(super) fn value(value: &Value) -> Self {
-        Self::Text(format!("v:{}", String::from_utf8_lossy(&to_json(value))).into())
+        let mut text = b"v:".to_vec();
+        write_json(value, &mut text);
+        Self::Text(json(&text).into())
     }
 
     pub(super) fn index(at: usize) -> Self {
@@ -124,11 +127,15 @@ impl PartialOrd for Step {
 
 /// Whether this is an object of one name and text, written as we write it: nearly all are.
 fn is_plain(keys: &str) -> bool {
-    let plain = |text: &str| {
-        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'/'))
-    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'/');
     let inner = keys.strip_prefix("{\"").and_then(|keys| keys.strip_suffix("\"}"));
-    inner.and_then(|inner| inner.split_once("\":\"")).is_some_and(|(a, b)| plain(a) && plain(b))
+    let parts = inner.and_then(|inner| inner.split_once("\":\""));
+    parts.is_some_and(|(name, value)| name.bytes().chain(value.bytes()).all(plain))
+}
+
+/// JSON that has been written.
+fn json(text: &[u8]) -> &str {
+    str::from_utf8(text).expect("JSON is text")
 }
 
 /// A set of paths, as a tree of steps, by step.
@@ -146,6 +153,10 @@ impl Node {
     pub(super) fn is_empty(&self) -> bool {
         !self.member && self.below.is_empty()
     }
+
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        (other.member || !self.member) && self.below.is_within(&other.below)
+    }
 }
 
 impl Fields {
@@ -160,9 +171,9 @@ impl Fields {
 
     /// What `fieldsV1` holds.
     pub fn encode(&self) -> Value {
-        let mut text = Vec::with_capacity(256);
+        let mut text = Vec::with_capacity(1024);
         self.write(false, &mut text);
-        Value::Raw(String::from_utf8_lossy(&text).into())
+        Value::Raw(json(&text).into())
     }
 
     fn write(&self, member: bool, out: &mut Vec<u8>) {
@@ -217,9 +228,14 @@ impl Fields {
     pub(super) fn is_within(&self, other: &Self) -> bool {
         let mut others = Others(other.0.iter().peekable());
         self.0.iter().all(|(step, node)| match others.seek(step) {
-            Some(other) => (other.member || !node.member) && node.below.is_within(&other.below),
+            Some(other) => node.is_within(other),
             None => node.is_empty(),
         })
+    }
+
+    /// Whether there is a path in both; best asked with few others.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        !other.clone().intersection(self).is_empty()
     }
 
     pub(super) fn union(self, other: &Self) -> Self {
@@ -242,38 +258,41 @@ impl Fields {
         Self(all)
     }
 
-    pub(super) fn intersection(&self, other: &Self) -> Self {
-        self.with(other, |mine, other| Node {
-            member: mine.member && other.is_some_and(|other| other.member),
-            below: other.map(|other| mine.below.intersection(&other.below)).unwrap_or_default(),
+    pub(super) fn intersection(self, other: &Self) -> Self {
+        self.with(other, |node, other| {
+            node.member &= other.is_some_and(|other| other.member);
+            let below = mem::take(&mut node.below);
+            node.below = other.map(|other| below.intersection(&other.below)).unwrap_or_default();
         })
     }
 
     /// Without the paths of `other`; what is below them stays.
-    pub(super) fn difference(&self, other: &Self) -> Self {
-        self.with(other, |mine, other| match other {
-            None => mine.clone(),
-            Some(other) => Node {
-                member: mine.member && !other.member,
-                below: mine.below.difference(&other.below),
-            },
+    pub(super) fn difference(self, other: &Self) -> Self {
+        self.with(other, |node, other| {
+            if let Some(other) = other {
+                node.member &= !other.member;
+                node.below = mem::take(&mut node.below).difference(&other.below);
+            }
         })
     }
 
     /// Without the paths of `other` and all that is below them.
-    pub(super) fn cut(&self, other: &Self) -> Self {
-        self.with(other, |mine, other| match other {
-            None => mine.clone(),
-            Some(other) if other.member => Node::default(),
-            Some(other) => Node { member: mine.member, below: mine.below.cut(&other.below) },
+    pub(super) fn cut(self, other: &Self) -> Self {
+        self.with(other, |node, other| match other {
+            None => {}
+            Some(other) if other.member => *node = Node::default(),
+            Some(other) => node.below = mem::take(&mut node.below).cut(&other.below),
         })
     }
 
-    fn with(&self, other: &Self, new: impl Fn(&Node, Option<&Node>) -> Node) -> Self {
+    /// With each node changed, beside the one of `other` that the same step leads to.
+    fn with(mut self, other: &Self, change: impl Fn(&mut Node, Option<&Node>)) -> Self {
         let mut others = Others(other.0.iter().peekable());
-        let nodes = self.0.iter().map(|(step, node)| (step, new(node, others.seek(step))));
-        let nodes = nodes.filter(|(_, node)| !node.is_empty());
-        Self(nodes.map(|(step, node)| (step.clone(), node)).collect())
+        self.0.retain_mut(|(step, node)| {
+            change(node, others.seek(step));
+            !node.is_empty()
+        });
+        self
     }
 
     /// All paths, in their order.
@@ -348,10 +367,13 @@ impl<'a> Reader<'a> {
         }
         let (text, whole) = (&rest[..end], &self.rest[..end + 2]);
         self.rest = rest[end + 1..].strip_prefix(b":")?;
-        match escaped {
-            false => str::from_utf8(text).ok().map(Cow::Borrowed),
-            true => from_json(whole).ok()?.as_str().map(|text| Cow::Owned(text.to_owned())),
+        let text = str::from_utf8(text).ok()?;
+        if !escaped {
+            return Some(Cow::Borrowed(text));
+        } else if text.split('\\').skip(1).all(|part| part.starts_with('"')) {
+            return Some(Cow::Owned(text.replace('\\', "")));
         }
+        from_json(whole).ok()?.as_str().map(|text| Cow::Owned(text.to_owned()))
     }
 }
 
@@ -460,8 +482,8 @@ mod tests {
             left.clone().union(&right),
             fields(r#"{"f:a":{".":{},"f:b":{}},"f:c":{},"f:d":{}}"#)
         );
-        assert_eq!(left.intersection(&right), fields(r#"{"f:a":{}}"#));
-        assert_eq!(left.difference(&right), fields(r#"{"f:a":{"f:b":{}},"f:c":{}}"#));
+        assert_eq!(left.clone().intersection(&right), fields(r#"{"f:a":{}}"#));
+        assert_eq!(left.clone().difference(&right), fields(r#"{"f:a":{"f:b":{}},"f:c":{}}"#));
         assert_eq!(left.cut(&right), fields(r#"{"f:c":{}}"#));
     }
 }

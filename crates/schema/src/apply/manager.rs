@@ -199,19 +199,16 @@ fn decode_entry(at: usize, encoded: &Value) -> Result<Entry, String> {
 }
 
 fn encode_entry(entry: &Entry) -> Value {
-    let mut encoded = Value::object();
-    for (name, text) in [
+    let texts = [
         ("manager", entry.manager.name.as_str()),
         ("operation", entry.manager.operation.name()),
         ("apiVersion", entry.version.as_str()),
         ("time", entry.time.as_str()),
         ("fieldsType", "FieldsV1"),
         ("subresource", entry.manager.subresource.as_str()),
-    ] {
-        if !text.is_empty() {
-            encoded[name] = text.into();
-        }
-    }
-    encoded["fieldsV1"] = entry.text.clone().unwrap_or_else(|| entry.fields.encode());
-    encoded
+    ];
+    let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
+    let texts = texts.map(|(name, text)| (name.into(), text.into()));
+    let fields = entry.text.clone().unwrap_or_else(|| entry.fields.encode());
+    Value::from_entries(texts.chain([("fieldsV1".into(), fields)]).collect())
 }

@@ -50,13 +50,17 @@ pub(super) fn without(form: Form, object: &Value, fields: &Fields) -> Option<Val
 
 fn merged(form: Form, live: Option<&Value>, applied: Option<&Value>) -> Option<Value> {
     let (Some(old), Some(new)) = (live, applied) else { return applied.or(live).cloned() };
+    // What was there before stays, if it is the same: later steps then need not look into it.
+    if old == new {
+        return Some(old.clone());
+    }
     let form = form.for_value(new);
     if form.is_leaf() || empty(old) && empty(new) {
         return Some(new.clone());
     }
     if form.is_list() {
         let items = merged_items(form, old.items(), new.items());
-        return (!items.is_empty()).then(|| shared(items.into_iter().collect(), old));
+        return (!items.is_empty()).then(|| shared(Value::List(items.into()), old));
     }
     let entries = both(live, applied).filter_map(|(name, live, applied)| {
         Some((name.text.into(), merged(form.entry(name).0, live, applied)?))
@@ -65,7 +69,6 @@ fn merged(form: Form, live: Option<&Value>, applied: Option<&Value>) -> Option<V
     (!entries.is_empty()).then(|| shared(Value::from_entries(entries), old))
 }
 
-/// What was there before, if that is the same: later steps then need not look into it.
 fn shared(new: Value, old: &Value) -> Value {
     if new == *old { old.clone() } else { new }
 }
@@ -81,6 +84,10 @@ fn merged_items(form: Form, old: &[Value], new: &[Value]) -> Vec<Value> {
         items.iter().map(|item| form.step(item).unwrap_or(Step::Text("".into()))).collect()
     };
     let (old_steps, new_steps) = (steps(old), steps(new));
+    if old_steps == new_steps {
+        let merge = |(old, new)| merged(form.item(), Some(old), Some(new)).unwrap_or_default();
+        return old.iter().zip(new).map(merge).collect();
+    }
     let before: HashMap<_, _> = old_steps.iter().zip(old).collect();
     let after: HashSet<_> = new_steps.iter().collect();
     let both = |step: &Step, item: &Value| {

@@ -4,7 +4,7 @@
 use object::{Text, Value};
 
 use super::{
-    fields::{Fields, of_names},
+    fields::of_names,
     manager::{Entry, Manager, Managers, Operation},
 };
 
@@ -15,7 +15,7 @@ const REPLICAS: &[&[&str]] = &[&["spec", "replicas"]];
 pub fn to_scale(books: &Value, path: &[&str]) -> Value {
     let held = of_names(&[path]);
     let managers = Managers::decode(books).unwrap_or_default().0;
-    let managers = managers.into_iter().filter(|entry| holds(&entry.fields, &held));
+    let managers = managers.into_iter().filter(|entry| entry.fields.meets(&held));
     Managers(managers.map(|entry| seen(entry, SCALE, REPLICAS)).collect()).encode()
 }
 
@@ -25,21 +25,17 @@ pub fn from_scale(books: &Value, scale: &Value, path: &[&str], api_version: &str
     let mut scalers = Managers::decode(scale).unwrap_or_default();
     let mut managers = Managers::default();
     for entry in Managers::decode(books).unwrap_or_default().0 {
-        if !holds(&entry.fields, &held) || scalers.take(&entry.manager).is_some() {
+        if !entry.fields.meets(&held) || scalers.take(&entry.manager).is_some() {
             managers.0.push(entry);
         } else {
             let fields = entry.fields.difference(&held);
             managers.put(Entry { fields, text: None, ..entry });
         }
     }
-    let new = scalers.0.into_iter().filter(|entry| holds(&entry.fields, &replicas));
+    let new = scalers.0.into_iter().filter(|entry| entry.fields.meets(&replicas));
     let new = new.map(|entry| Entry { time: Text::default(), ..seen(entry, api_version, &[path]) });
     managers.0.extend(new);
     managers.encode()
-}
-
-fn holds(fields: &Fields, what: &Fields) -> bool {
-    !fields.intersection(what).is_empty()
 }
 
 /// The entry with these fields of that version.

@@ -101,6 +101,35 @@ fn what_is_no_longer_applied_goes_unless_others_want_it() {
 }
 
 #[test]
+fn field_by_field_the_same_goes_as_from_the_whole() {
+    let parts = [
+        r#"{"metadata":{"labels":{"x":"1"}}}"#,
+        r#"{"metadata":{"labels":{"y":"1"}}}"#,
+        r#"{"metadata":{"annotations":{"z":"1"}}}"#,
+        r#"{"spec":{"replicas":1}}"#,
+        r#"{"spec":{"accessModes":["r"]}}"#,
+        r#"{"spec":{"accessModes":["w"]}}"#,
+        r#"{"spec":{"containers":[{"name":"c"}]}}"#,
+        r#"{"spec":{"containers":[{"name":"c","image":"1"}]}}"#,
+        r#"{"spec":{"containers":[{"name":"d","image":"1"}]}}"#,
+    ]
+    .map(tree);
+    let form = Form::root(Sample::SHAPE);
+    let some = |mask: u32| {
+        let chosen = parts.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1);
+        chosen.fold(Value::object(), |all, (_, part)| merge(form, &all, part))
+    };
+    for n in 0..3000_u32 {
+        let mask = n.wrapping_mul(0x9E37_79B1) >> 5;
+        let (last, held, nobodys) = (mask & 511, mask >> 9 & 511, mask >> 18 & 511);
+        let (merged, last) = (some(last | held | nobodys), fields_of(form, &some(last)));
+        let held = fields_of(form, &some(held));
+        let whole = prune_whole(form, &merged, &last, &held);
+        assert_eq!(prune(form, &merged, &last, &held), whole, "{merged:?} {last:?} {held:?}");
+    }
+}
+
+#[test]
 fn items_come_in_the_order_of_who_applies() {
     let live = update(&by("u"), None, tree(r#"{"spec":{"accessModes":["b","a","z"]}}"#));
     let wanted = applied(r#"{"spec":{"accessModes":["a","b","n"]}}"#);
