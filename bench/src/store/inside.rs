@@ -25,7 +25,7 @@ const PREFIX: &str = "/registry/things/";
 struct Bare;
 
 impl Resident<Bytes> for Bare {
-    fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, Error> {
+    fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
         Ok(bytes.clone())
     }
 

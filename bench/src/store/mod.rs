@@ -1,4 +1,5 @@
-//! The store beside etcd, each in a process of its own, in one run on one machine.
+//! The store beside etcd, each in a process of its own, in one run on one machine. The two take
+//! turns, so that what else the machine does hits both; of several turns the median counts.
 
 mod inside;
 mod servers;
@@ -17,7 +18,9 @@ use store::wire::pb;
 use self::{servers::Server, watch::Crowd, wire::Connection};
 
 const SIZE: usize = 1_024;
-const LASTS: Duration = Duration::from_secs(4);
+const LASTS: Duration = Duration::from_secs(2);
+/// How many turns each has.
+const TURNS: usize = 5;
 /// How many connections clients share.
 const CONNECTIONS: usize = 8;
 /// How many puts a second both can keep up with.
@@ -30,7 +33,7 @@ pub(crate) struct Arguments {
     /// The program etcd; without it there are no ratios.
     #[arg(long)]
     etcd: Option<PathBuf>,
-    /// Only what has this in its name: put, range, watch, inside, open.
+    /// Only what has this in its name: put, paced, range, watch, inside, open.
     #[arg(long)]
     only: Option<String>,
     /// How many keys there are in the end, to see what a write costs and how long opening takes.
@@ -44,16 +47,39 @@ pub(crate) struct Arguments {
     serve: Option<String>,
 }
 
-/// One line of the table.
+/// One line of the table: what was seen of each server, turn by turn.
 struct Line {
     what: String,
-    value: f64,
     more: bool,
+    seen: [Vec<f64>; 2],
 }
 
-fn line(what: impl Into<String>, value: f64, more: bool) -> Line {
-    Line { what: what.into(), value, more }
+impl Line {
+    fn median(&self, server: usize) -> f64 {
+        let mut seen = self.seen[server].clone();
+        seen.sort_unstable_by(f64::total_cmp);
+        seen.get(seen.len() / 2).copied().unwrap_or(f64::NAN)
+    }
 }
+
+/// What is measured in one turn.
+#[derive(Clone, Copy)]
+enum Part {
+    Paced,
+    Puts(usize),
+    Range,
+    Watch(Crowd),
+}
+
+const PARTS: &[(&str, usize, Part)] = &[
+    ("paced put", TURNS, Part::Paced),
+    ("put", TURNS, Part::Puts(1)),
+    ("put", TURNS, Part::Puts(64)),
+    ("put", TURNS, Part::Puts(1_000)),
+    ("range", TURNS, Part::Range),
+    ("watch", 1, Part::Watch(Crowd { watchers: 10_000, distinct: true, writes: 2_000 })),
+    ("watch", 1, Part::Watch(Crowd { watchers: 1_000, distinct: false, writes: 20 })),
+];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let scratch = tempfile::tempdir()?;
@@ -63,23 +89,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let wanted = |what: &str| arguments.only.as_ref().is_none_or(|only| what.contains(only));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let both = ["put", "range", "watch"].into_iter().any(wanted);
-    let mut ours = Vec::new();
-    let mut theirs = Vec::new();
-    if both {
-        let server = Server::ours(&folder.join("ours"))?;
-        ours = runtime.block_on(measure(&server, &wanted))?;
-        drop(server);
+    let mut lines = Vec::new();
+    if PARTS.iter().any(|(name, ..)| wanted(name)) {
+        let mut servers = vec![Server::ours(&folder.join("ours"))?];
         if let Some(program) = &arguments.etcd {
-            let server = Server::etcd(program, &folder.join("etcd"))?;
-            theirs = runtime.block_on(measure(&server, &wanted))?;
+            servers.push(Server::etcd(program, &folder.join("etcd"))?);
         }
+        lines = runtime.block_on(measure(&servers, &wanted))?;
+        print(&lines);
     }
-    print(&ours, &theirs);
     drop(runtime);
     let runtime = tokio::runtime::Runtime::new()?;
     if wanted("inside") {
-        runtime.block_on(inside(&folder, &theirs))?;
+        runtime.block_on(inside(&folder, &lines))?;
     }
     if wanted("open") {
         let steps: Vec<_> = [1_000, 10_000, 100_000, 1_000_000]
@@ -98,40 +120,69 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-async fn measure(server: &Server, wanted: &impl Fn(&str) -> bool) -> Result<Vec<Line>> {
+async fn measure(servers: &[Server], wanted: &impl Fn(&str) -> bool) -> Result<Vec<Line>> {
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let mut lines = vec![line("idle memory, MB", server.memory(), false)];
-    if wanted("put") {
-        let what = format!("puts of 1 KiB at {PACE} a second, p99 ms");
-        lines.push(line(what, paced(server).await?, false));
+    let mut lines = Vec::new();
+    for (nth, server) in servers.iter().enumerate() {
+        note(&mut lines, nth, [("idle memory, MB".to_owned(), server.memory(), false)]);
+        if wanted("range") {
+            fill(server).await?;
+        }
     }
-    for clients in [1, 64, 1_000].into_iter().filter(|_| wanted("put")) {
-        let before = server.cpu();
-        let (rate, p99, count) = puts(server, clients).await?;
-        let each = (server.cpu() - before) * 1e6 / count;
-        lines.push(line(format!("puts of 1 KiB, {clients} clients, /s"), rate, true));
-        lines.push(line(format!("puts of 1 KiB, {clients} clients, p99 ms"), p99, false));
-        lines.push(line(format!("puts of 1 KiB, {clients} clients, CPU us"), each, false));
-    }
-    if wanted("range") {
-        fill(server).await?;
-        let before = server.cpu();
-        let (took, times) = ranges(server).await?;
-        let each = (server.cpu() - before) * 1e3 / times;
-        lines.push(line("range of 10,000 keys of 1 KiB, ms", took, false));
-        lines.push(line("range of 10,000 keys of 1 KiB, CPU ms", each, false));
-    }
-    for (watchers, distinct, writes) in
-        [(10_000, true, 2_000), (1_000, false, 20)].into_iter().filter(|_| wanted("watch"))
-    {
-        let before = server.cpu();
-        let p99 = watch::delivery(server, Crowd { watchers, distinct, writes }).await?;
-        let of = if distinct { "distinct keys" } else { "one prefix" };
-        let what = format!("{watchers} watchers of {of}, {writes} writes/s");
-        lines.push(line(format!("{what}: p99 ms"), p99, false));
-        lines.push(line(format!("{what}: CPU s"), server.cpu() - before, false));
+    for (_, turns, part) in PARTS.iter().filter(|(name, ..)| wanted(name)) {
+        for _ in 0..*turns {
+            for (nth, server) in servers.iter().enumerate() {
+                note(&mut lines, nth, part.once(server).await?);
+            }
+        }
     }
     Ok(lines)
+}
+
+type Seen = (String, f64, bool);
+
+fn note(lines: &mut Vec<Line>, server: usize, seen: impl IntoIterator<Item = Seen>) {
+    for (what, value, more) in seen {
+        let known = lines.iter().position(|line| line.what == what);
+        let nth = known.unwrap_or_else(|| {
+            lines.push(Line { what, more, seen: Default::default() });
+            lines.len() - 1
+        });
+        lines[nth].seen[server].push(value);
+    }
+}
+
+impl Part {
+    async fn once(self, server: &Server) -> Result<Vec<Seen>> {
+        let before = server.cpu();
+        match self {
+            Self::Paced => {
+                let what = format!("puts of 1 KiB at {PACE} a second, p99 ms");
+                Ok(vec![(what, paced(server).await?, false)])
+            }
+            Self::Puts(clients) => {
+                let (rate, p99, count) = puts(server, clients).await?;
+                let each = (server.cpu() - before) * 1e6 / count;
+                let what = |unit| format!("puts of 1 KiB, {clients} clients, {unit}");
+                let (rate, p99) = ((what("/s"), rate, true), (what("p99 ms"), p99, false));
+                Ok(vec![rate, p99, (what("CPU us"), each, false)])
+            }
+            Self::Range => {
+                let (took, times) = ranges(server).await?;
+                let each = (server.cpu() - before) * 1e3 / times;
+                let what = |unit| format!("range of 10,000 keys of 1 KiB, {unit}");
+                Ok(vec![(what("ms"), took, false), (what("CPU ms"), each, false)])
+            }
+            Self::Watch(crowd) => {
+                let Crowd { watchers, distinct, writes } = crowd;
+                let p99 = watch::delivery(server, crowd).await?;
+                let of = if distinct { "distinct keys" } else { "one prefix" };
+                let what = format!("{watchers} watchers of {of}, {writes} writes/s");
+                let used = (format!("{what}: CPU s"), server.cpu() - before, false);
+                Ok(vec![(format!("{what}: p99 ms"), p99, false), used])
+            }
+        }
+    }
 }
 
 /// How many a second, how long the slowest hundredth took, and how many.
@@ -205,13 +256,13 @@ async fn ranges(server: &Server) -> Result<(f64, f64)> {
     Ok((begun.elapsed().as_secs_f64() * 1e3 / times, times))
 }
 
-async fn inside(folder: &Path, theirs: &[Line]) -> Result<()> {
+async fn inside(folder: &Path, lines: &[Line]) -> Result<()> {
     for writers in [1, 64, 1_000] {
         let folder = folder.join(format!("inside{writers}"));
         let (rate, _) = inside::puts(&folder, writers, 1, SIZE, LASTS).await?;
         let name = format!("puts of 1 KiB, {writers} clients, /s");
-        let other =
-            theirs.iter().find(|line| line.what == name).map_or(f64::NAN, |line| line.value);
+        let other = lines.iter().find(|line| line.what == name);
+        let other = other.map_or(f64::NAN, |line| line.median(1));
         println!(
             "in process, {writers:>4} writers, /s {rate:>24.1} {other:>12.1} {:>8.1}",
             rate / other
@@ -224,11 +275,11 @@ fn message(request: &impl prost::Message) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-fn print(ours: &[Line], theirs: &[Line]) {
+fn print(lines: &[Line]) {
     println!("{:<56} {:>12} {:>12} {:>8}", "", "ours", "etcd", "ratio");
-    for (nth, Line { what, value, more }) in ours.iter().enumerate() {
-        let other = theirs.get(nth).map_or(f64::NAN, |line| line.value);
-        let ratio = if *more { value / other } else { other / value };
-        println!("{what:<56} {value:>12.1} {other:>12.1} {ratio:>8.1}");
+    for line in lines {
+        let (ours, etcd) = (line.median(0), line.median(1));
+        let ratio = if line.more { ours / etcd } else { etcd / ours };
+        println!("{:<56} {ours:>12.2} {etcd:>12.2} {ratio:>8.2}", line.what);
     }
 }

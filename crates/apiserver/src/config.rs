@@ -197,6 +197,9 @@ pub struct Flags {
     /// Where etcd is, if it keeps the data; without it the embedded store does.
     #[arg(long, value_delimiter = ',', value_name = "URL")]
     pub etcd_servers: Vec<String>,
+    /// Where etcd is that keeps a resource apart: group/resource#URL;URL.
+    #[arg(long, value_delimiter = ',', value_name = "RESOURCE#URLS", requires = "etcd_servers")]
+    pub etcd_servers_overrides: Vec<String>,
     /// What all keys in etcd begin with.
     #[arg(long, default_value = "/registry")]
     pub etcd_prefix: String,

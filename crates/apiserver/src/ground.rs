@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result};
 use object::{Clock, SystemClock, Value};
 use schema::custom::CompileRules;
 use server::{Identity, Registry, Report, Transform};
-use store::{Bounds, DiskLog, Embedded, Engine, EtcdEngine, Folder, Mirror, Options};
+use store::{Bounds, DiskLog, Embedded, Engine, Folder, Mirror, Options};
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::{Config, at_rest::AtRest, crds::with_rules, metered::Metered};
+use crate::{Config, at_rest::AtRest, crds::with_rules, etcd, metered::Metered};
 
 /// Usually what the flags say; tests and supervisors bring their own.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Storage {
         let engine: Arc<dyn Engine<Value>> = match self {
             Self::Memory => Arc::new(Embedded::memory(mirror.clone(), clock.clone())),
             Self::Disk if !config.flags.etcd_servers.is_empty() => {
-                let etcd = Arc::new(EtcdEngine::connect(&config.etcd()?, clock.clone())?);
+                let etcd = etcd::connect(config, clock)?;
                 let (metered, tally) = Metered::new(etcd);
                 reports.push(tally);
                 Arc::new(metered)

@@ -13,6 +13,7 @@ mod client_config;
 mod condition;
 mod config;
 mod crds;
+mod etcd;
 mod expressions;
 mod features;
 mod flags;

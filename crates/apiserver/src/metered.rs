@@ -93,8 +93,8 @@ impl<V: std::fmt::Debug + Send + Sync> Engine<V> for Metered<V> {
         self.engine.is_shared()
     }
 
-    fn newest(&self) -> Writing<'_> {
-        self.engine.newest()
+    fn newest(&self, prefix: &str) -> Writing<'_> {
+        self.engine.newest(prefix)
     }
 
     fn durable(&self) -> u64 {

@@ -41,6 +41,11 @@ impl Check {
     ) -> Self {
         Self { name, says, check: Arc::new(check) }
     }
+
+    /// Whether it is asked below `root`: livez, readyz or healthz.
+    pub(crate) fn is_of(&self, root: &str) -> bool {
+        self.says != if root == "readyz" { Says::Dead } else { Says::Unready }
+    }
 }
 
 /// Answers `/livez`, `/readyz`, `/healthz` and what is below them.
@@ -56,8 +61,7 @@ pub(crate) fn answer(
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     let root = parts.next()?;
     let root = ["livez", "readyz", "healthz"].into_iter().find(|own| *own == root)?;
-    let other = if root == "readyz" { Says::Dead } else { Says::Unready };
-    let of = |check: &&Check| check.says != other;
+    let of = |check: &&Check| check.is_of(root);
     let hold = |check: &Check| {
         let held = (check.check)();
         metrics.slis.observe(check.name, root, held.is_ok());

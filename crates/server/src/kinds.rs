@@ -12,7 +12,7 @@ use object::{Key, Object, Status, Subject, Text, Value, View, from_json, to_json
 use schema::{Definition, protobuf};
 use store::{Engine, Error, Mirror, Resident, Resource, Topic};
 
-use crate::{Transform, cbor};
+use crate::{Transform, cbor, registry::corrupt::SEALED};
 
 /// A kind in one of its versions, and its objects.
 #[derive(Clone, Debug)]
@@ -279,14 +279,15 @@ pub(crate) fn to_bytes(hub: &Definition, object: &Value, cbor: bool) -> Bytes {
     protobuf::seal(&hub.names.api_version(), hub.names.kind, &message).into()
 }
 
-fn from_bytes(hub: &Definition, bytes: &[u8]) -> Option<Value> {
+/// The error says why not.
+fn from_bytes(hub: &Definition, bytes: &[u8]) -> Result<Value, String> {
     let mut object = if bytes.starts_with(protobuf::MAGIC) {
-        let opened = protobuf::open(bytes).ok()?;
-        protobuf::decode(&hub.shape, opened.message).ok()?
+        let opened = protobuf::open(bytes).map_err(|error| error.to_string())?;
+        protobuf::decode(&hub.shape, opened.message).map_err(|error| error.to_string())?
     } else if bytes.starts_with(cbor::MAGIC) {
-        cbor::read(None, bytes).ok()?.tree
+        cbor::read(None, bytes).map_err(|error| error.to_string())?.tree
     } else {
-        let mut object = from_json(bytes).ok()?;
+        let mut object = from_json(bytes).map_err(|error| error.to_string())?;
         if object.get("apiVersion").as_str() != Some(&hub.names.api_version()) {
             hub.hooks.from_stored(&mut object); // upstream stores some kinds in another version
         }
@@ -295,11 +296,11 @@ fn from_bytes(hub: &Definition, bytes: &[u8]) -> Option<Value> {
     let version = Object::view(&object).api_version();
     let foreign = version != hub.names.api_version();
     if foreign && hub.custom.as_ref().is_some_and(|custom| custom.conversion.is_some()) {
-        return Some(object); // whoever converts it knows its version
+        return Ok(object); // whoever converts it knows its version
     }
     hub.restore(&mut object);
     let named = Object::from(object).with_api_version(hub.names.api_version());
-    Some(named.with_kind(hub.names.kind).into())
+    Ok(named.with_kind(hub.names.kind).into())
 }
 
 /// What the mirror must know about the objects of a kind.
@@ -310,10 +311,10 @@ struct Trees {
 }
 
 impl Resident<Value> for Trees {
-    fn decode(&self, key: &str, bytes: &Bytes) -> Result<Value, Error> {
-        let corrupt = || Error::Corrupt(key.to_owned());
-        let plain = self.transform.from_storage(key, bytes).map_err(|_| corrupt())?;
-        from_bytes(&self.definition, &plain).ok_or_else(corrupt)
+    fn decode(&self, key: &str, bytes: &Bytes) -> Result<Value, String> {
+        let sealed = |status: Status| format!("{SEALED}: {}", status.message());
+        let plain = self.transform.from_storage(key, bytes).map_err(sealed)?;
+        from_bytes(&self.definition, &plain)
     }
 
     fn topics(&self, _: &str, object: &Value) -> Vec<Topic> {

@@ -73,7 +73,8 @@ pub(crate) async fn newest(
 ) -> Result<(), Status> {
     let any = query.get("resourceVersion").unwrap_or_default().is_empty();
     if any && registry.engine().is_shared() {
-        let revision = registry.engine().newest().await.map_err(|error| store_status(&error))?;
+        let revision = registry.engine().newest(&served.prefix("")).await;
+        let revision = revision.map_err(|error| store_status(&error))?;
         fresh(served, revision).await?;
     }
     Ok(())

@@ -166,10 +166,10 @@ fn index(server: &Server) -> Value {
             paths.push(format!("/apis/{}/{}", names.group, names.version));
         }
     }
-    for root in ["/healthz", "/livez", "/readyz"] {
-        paths.push(root.to_owned());
-        let own = server.checks.iter().filter(|check| check.live || root == "/readyz");
-        paths.extend(own.map(|check| format!("{root}/{}", check.name)));
+    for root in ["healthz", "livez", "readyz"] {
+        paths.push(format!("/{root}"));
+        let own = server.checks.iter().filter(|check| check.is_of(root));
+        paths.extend(own.map(|check| format!("/{root}/{}", check.name)));
     }
     paths.extend(PATHS.map(str::to_owned));
     paths.sort();

@@ -19,7 +19,7 @@ use crate::{
     negotiate::{Form, Offer, negotiate},
     options::{self, call},
     plain::plain,
-    registry::{Applied, Patch, PatchType, revision},
+    registry::{Applied, Patch, PatchType, corrupt, revision},
     respond::{many, no_method, no_page, one, status_as, stored},
     socket::Socket,
 };
@@ -212,6 +212,7 @@ async fn answer(
             match registry.delete(call, &served, key, &delete).await? {
                 Deleted::Terminating(marked) => one(&served, 200, &marked, form, now)?,
                 Deleted::Gone(gone) => gone_reply(&served, &gone, form, now)?,
+                Deleted::Unread => status_as(&corrupt::deleted(&served, key.1), form),
             }
         }
         "deletecollection" => {
@@ -282,7 +283,7 @@ async fn update(
     let registry = &server.registry;
     let missing = served.hub.created_by_update
         && info.subresource.is_empty()
-        && registry.get(served, key.0, key.1).is_err();
+        && registry.get(served, key.0, key.1).is_err_and(|status| status.code() == 404);
     if missing {
         authorize(server, &call.user, &create).await?;
         return registry.create_by_update(call, served, key, object).await;

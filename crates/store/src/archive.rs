@@ -62,7 +62,10 @@ impl Archive {
             let what = "its sum is not that of its content";
             return Err(Error::Damaged { file: name, offset: size - SUM, what });
         }
-        let wrong = |error: bolt::Malformed| Error::Corrupt(format!("{}: {error}", path.display()));
+        let wrong = |error: bolt::Malformed| {
+            let (key, why) = (path.display().to_string(), error.to_string());
+            Error::Corrupt { key, revision: 0, why }
+        };
         let bolt = Bolt::new(file).map_err(wrong)?;
         let mut this = Self {
             revision: FIRST,

@@ -37,7 +37,7 @@ impl fmt::Debug for Subject {
 pub struct Plain;
 
 impl Resident<Bytes> for Plain {
-    fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, Error> {
+    fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
         Ok(bytes.clone())
     }
 

@@ -160,8 +160,8 @@ pub trait Engine<V>: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The newest revision of all, also of what others wrote.
-    fn newest(&self) -> Writing<'_> {
+    /// The newest revision of where the keys under `prefix` are, also of what others wrote.
+    fn newest(&self, _prefix: &str) -> Writing<'_> {
         let durable = self.durable();
         Box::pin(async move { Ok(durable) })
     }

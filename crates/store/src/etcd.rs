@@ -29,7 +29,10 @@ use std::{
 use bytes::Bytes;
 use object::{Clock, Text};
 use rustls::ClientConfig;
-use tokio::runtime::Runtime;
+use tokio::{
+    runtime::Runtime,
+    time::{Instant, timeout_at},
+};
 use tonic::{Code, Status};
 
 pub use self::transfer::{restore, save};
@@ -41,7 +44,8 @@ use crate::{
     wire::{KeyValue, mvccpb, pb, prefix_end, signed},
 };
 
-/// How long etcd may take for anything.
+/// How long etcd may take for anything: a write with all that belongs to it, an answer to a
+/// question.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many keys are asked for at once.
@@ -172,7 +176,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
         true
     }
 
-    fn newest(&self) -> Writing<'_> {
+    fn newest(&self, _: &str) -> Writing<'_> {
         Box::pin(self.shared.newest())
     }
 
@@ -233,9 +237,9 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
 
     async fn write(&self, write: Write<V>) -> Result<u64, Error> {
         let Write { key, expect, put, ttl, note } = write;
-        let there = self.there(&key);
+        let (there, until) = (self.there(&key), Instant::now() + PATIENCE);
         let lease = match ttl.filter(|_| put.is_some()) {
-            Some(ttl) => self.leases.get(&self.endpoints, ttl, self.clock.now()).await?,
+            Some(ttl) => self.leases.get(&self.endpoints, until, ttl, self.clock.now()).await?,
             None => 0,
         };
         if expect == 0 && put.is_none() {
@@ -250,7 +254,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
             let delete = pb::DeleteRangeRequest { key: key_there, ..Default::default() };
             pb::request_op::Request::RequestDeleteRange(delete)
         };
-        let answer = self.transact(&there, expect, change).await;
+        let answer = self.transact(&there, expect, change, until).await;
         if !matches!(answer, Ok((_, None))) {
             self.values.forget(&key);
         }
@@ -258,11 +262,11 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
         if let Some(follower) = self.follower(&key) {
             // What it lost against, or what it wrote, can be read then. A deletion that it
             // lost against has no revision here: all must be seen that etcd had seen.
-            let until = conflict.filter(|have| *have > 0).unwrap_or(revision);
+            let revision = conflict.filter(|have| *have > 0).unwrap_or(revision);
             if conflict == Some(0) {
                 follower.nudge();
             }
-            let seen = tokio::time::timeout(PATIENCE, follower.resource.wait_for(until)).await;
+            let seen = timeout_at(until, follower.resource.wait_for(revision)).await;
             if seen.is_err() && conflict.is_none() {
                 return Err(Error::Unavailable(format!(
                     "written at {revision}, and not seen since"
@@ -286,6 +290,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
         key: &Bytes,
         expect: u64,
         change: pb::request_op::Request,
+        until: Instant,
     ) -> Result<(u64, Option<u64>), Error> {
         let compare = pb::Compare {
             result: pb::compare::CompareResult::Equal.into(),
@@ -301,7 +306,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> Shared<V> {
             success: vec![operation(change)],
             failure: vec![operation(pb::request_op::Request::RequestRange(look))],
         };
-        let answer = self.endpoints.write(|mut kv| {
+        let answer = self.endpoints.write(until, |mut kv| {
             let request = request.clone();
             async move { kv.txn(request).await }
         });

@@ -24,13 +24,16 @@ mod mailbox;
 mod maintenance;
 mod member;
 mod metrics;
+mod pages;
 mod range;
 mod requests;
 mod service;
 mod state;
 mod watch;
 
-use std::{fmt, path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    collections::VecDeque, fmt, path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration,
+};
 
 use object::Clock;
 use tracing::error;
@@ -42,6 +45,9 @@ pub use self::{
 };
 use self::{member::Member, service::Service};
 use crate::{Error, Log};
+
+/// How often old revisions are forgotten at least, where they are kept for long.
+const HOURLY: Duration = Duration::from_hours(1);
 
 /// What a member is made of.
 #[derive(Debug)]
@@ -93,20 +99,30 @@ impl Etcd {
         }
     }
 
-    /// Forgets what is old, for ever.
+    /// Forgets what is old, for ever. Of a long time the revisions are noted now and then.
     async fn forget(&self) {
         let member = &self.service.member;
         let newest = || member.read(|state| state.durable);
-        let (pause, keep) = match self.compaction {
+        let (pause, ages) = match self.compaction {
             Compaction::Never => return std::future::pending().await,
-            Compaction::Periodic(age) => (age, None),
-            Compaction::Revisions(count) => (Duration::from_mins(5), Some(count)),
+            Compaction::Periodic(age) => {
+                let ages = age.as_secs().div_ceil(HOURLY.as_secs()).max(1);
+                (age / u32::try_from(ages).unwrap_or(u32::MAX), ages)
+            }
+            Compaction::Revisions(_) => (Duration::from_mins(5), 0),
         };
-        let mut before = newest();
+        let mut noted = VecDeque::from([newest()]);
         loop {
             tokio::time::sleep(pause).await;
-            let floor = keep.map_or(before, |count| newest().saturating_sub(count));
-            before = newest();
+            noted.push_back(newest());
+            if noted.len() as u64 <= ages {
+                continue;
+            }
+            let old = noted.pop_front().unwrap_or_default();
+            let floor = match self.compaction {
+                Compaction::Revisions(count) => newest().saturating_sub(count),
+                _ => old,
+            };
             // Refused if it is forgotten already, or nothing has happened.
             let _ = member.write(|state| state.compact(floor)).await;
         }

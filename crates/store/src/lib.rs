@@ -27,6 +27,7 @@ mod mirror;
 mod progress;
 mod resource;
 mod ring;
+mod split;
 pub mod wire;
 
 pub use self::{
@@ -41,6 +42,7 @@ pub use self::{
     mirror::{Mirror, Resident},
     resource::{Pinned, Resource},
     ring::{Bounds, Event, Topic},
+    split::Split,
 };
 
 /// An object as it was from one write to the next. The object does not contain
@@ -78,9 +80,9 @@ pub enum Error {
     /// The log has failed, and what it holds is unknown: restart.
     #[error("the log takes no more writes")]
     Broken,
-    /// The bytes of this key are not what was written.
-    #[error("{0} cannot be decoded")]
-    Corrupt(String),
+    /// Delete the key by its revision, or write it anew.
+    #[error("{key} cannot be decoded: {why}")]
+    Corrupt { key: String, revision: u64, why: String },
     /// Restore a snapshot: what was acknowledged cannot be read any more.
     #[error("{file} is damaged at byte {offset}: {what}")]
     Damaged { file: String, offset: u64, what: &'static str },

@@ -14,7 +14,8 @@ use crate::{Bounds, Engine, Error, Record, Resource, Topic, progress::Progress};
 
 /// What a mirror must be told about the values of one resource.
 pub trait Resident<V>: fmt::Debug + Send + Sync {
-    fn decode(&self, key: &str, bytes: &Bytes) -> Result<V, Error>;
+    /// The error says why not.
+    fn decode(&self, key: &str, bytes: &Bytes) -> Result<V, String>;
 
     /// What the object is found under, and watched by.
     fn topics(&self, key: &str, object: &V) -> Vec<Topic>;
@@ -67,7 +68,8 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
             let resource = Resource::new(resident.clone(), self.bounds, progress.clone());
             engine.replay(prefix, room, &mut |replay| {
                 (through, now) = (replay.through, replay.now);
-                resource.fill(replay)
+                resource.fill(replay);
+                Ok(())
             })?;
             Ok::<_, Error>((resource, through, now))
         };
@@ -76,11 +78,14 @@ impl<V: fmt::Debug + Send + Sync> Mirror<V> {
         let mut resources = self.resources.write().expect("not poisoned");
         match engine.replay_after(prefix, through) {
             // Those that come again by `apply` are skipped.
-            Ok(since) => resource.go_on(&since.iter().collect::<Vec<_>>(), 0, now)?,
+            Ok(since) => resource.go_on(&since.iter().collect::<Vec<_>>(), 0, now),
             Err(Error::Compacted { .. }) => {
                 (resource, ..) = filled()?;
             }
             Err(error) => return Err(error),
+        }
+        for error in resource.unreadable("") {
+            error!(%error, "it is there, and nobody can read it");
         }
         let resource = Arc::new(resource);
         if let Some(earlier) = resources.insert(prefix.into(), resource.clone()) {

@@ -1,7 +1,7 @@
 //! One resource in memory: an index of what is, a ring of what happened.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     fmt,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
@@ -38,7 +38,7 @@ pub struct Resource<V> {
 pub(crate) struct State<V> {
     index: Index<V>,
     /// What was written, and could not be decoded: of these the index has what was before.
-    unreadable: BTreeSet<Text>,
+    unreadable: BTreeMap<Text, Error>,
     pub(crate) ring: Ring<V>,
 }
 
@@ -56,7 +56,7 @@ impl<V> Resource<V> {
     ) -> Self {
         let state = State {
             index: OrdMap::new(),
-            unreadable: BTreeSet::new(),
+            unreadable: BTreeMap::new(),
             ring: Ring::begin(bounds, 0),
         };
         let (state, ended, past) = (Mutex::new(state), Notify::new(), Mutex::new(None));
@@ -65,6 +65,13 @@ impl<V> Resource<V> {
 
     pub fn get(&self, key: &str) -> Option<Arc<Version<V>>> {
         self.state().index.get(key).cloned()
+    }
+
+    /// The same; but what is there and cannot be decoded is an error, and not what was before.
+    pub fn look(&self, key: &str) -> Result<Option<Arc<Version<V>>>, Error> {
+        let state = self.state();
+        state.unreadable.get(key).cloned().map_or(Ok(()), Err)?;
+        Ok(state.index.get(key).cloned())
     }
 
     /// Everything there is, now. To pin it copies one pointer; writers go on.
@@ -108,10 +115,10 @@ impl<V> Resource<V> {
             return Ok(known);
         }
         let mut index = OrdMap::new();
-        for Record { revision, key, bytes, .. } in engine.past(prefix, revision)? {
-            let Some(bytes) = bytes else { continue };
-            let object = self.resident.decode(&key, &bytes)?;
-            index.insert(key.as_str().into(), Arc::new(Version { revision, object }));
+        for record in engine.past(prefix, revision)? {
+            let Some(object) = self.decode(&record)? else { continue };
+            let version = Version { revision: record.revision, object };
+            index.insert(record.key.as_str().into(), Arc::new(version));
         }
         let pinned = Pinned { revision, index };
         *self.past.lock().expect("not poisoned") = Some(pinned.clone());
@@ -153,15 +160,14 @@ impl<V> Resource<V> {
 
     /// Takes in a record, and decodes it if nobody has handed over its value.
     pub(crate) fn apply(&self, record: Record, value: Option<V>, now: i64) -> Result<(), Error> {
-        let Record { revision, key, bytes, .. } = record;
-        let object = match (value, bytes) {
-            (_, None) => None,
-            (Some(value), _) => Some(value),
-            (None, Some(bytes)) => match self.resident.decode(&key, &bytes) {
-                Ok(object) => Some(object),
-                Err(error) => return Err(self.break_off(key, error)),
+        let object = match value.filter(|_| record.bytes.is_some()) {
+            Some(value) => Some(value),
+            None => match self.decode(&record) {
+                Ok(object) => object,
+                Err(error) => return Err(self.break_off(record.key, error)),
             },
         };
+        let Record { revision, key, .. } = record;
         let new = object.map(|object| Arc::new(Version { revision, object }));
         let mut state = self.state();
         // Several keys may be written at one revision.
@@ -175,7 +181,7 @@ impl<V> Resource<V> {
             Some(new) => state.index.insert(key.as_str().into(), new.clone()),
             None => state.index.remove(key.as_str()),
         };
-        if state.unreadable.remove(&key) && state.unreadable.is_empty() {
+        if state.unreadable.remove(&key).is_some() && state.unreadable.is_empty() {
             state.ring.mend(revision); // nobody can be told what came between
             return Ok(());
         }
@@ -191,16 +197,28 @@ impl<V> Resource<V> {
     /// Whether everything under a prefix, or at a key, is as it was last written; if not, the
     /// error names what cannot be decoded.
     pub fn readable(&self, prefix: &str) -> Result<(), Error> {
+        self.unreadable(prefix).into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// What cannot be decoded under a prefix, in order of keys.
+    pub fn unreadable(&self, prefix: &str) -> Vec<Error> {
         let state = self.state();
-        let found = state.unreadable.iter().find(|key| key.starts_with(prefix));
-        found.map_or(Ok(()), |key| Err(Error::Corrupt(key.to_string())))
+        let under = state.unreadable.iter().filter(|(key, _)| key.starts_with(prefix));
+        under.map(|(_, error)| error.clone()).collect()
+    }
+
+    /// What a record means; `None`: deleted.
+    fn decode(&self, record: &Record) -> Result<Option<V>, Error> {
+        let Record { key, revision, bytes, .. } = record;
+        let object = bytes.as_ref().map(|bytes| self.resident.decode(key, bytes)).transpose();
+        object.map_err(|why| Error::Corrupt { key: key.to_string(), revision: *revision, why })
     }
 
     /// What was written to a key cannot be decoded. Who watches is told, and nothing after it
     /// until the key is written again: else he would believe that he has seen all.
     fn break_off(&self, key: Text, error: Error) -> Error {
         let mut state = self.state();
-        state.unreadable.insert(key);
+        state.unreadable.insert(key, error.clone());
         let wake = state.ring.break_off(error.clone());
         drop(state);
         wake.into_iter().for_each(Waker::wake);
@@ -272,63 +290,66 @@ impl<V> Resource<V> {
 }
 
 impl<V: Send + Sync> Resource<V> {
-    /// Takes in what an engine knows. What cannot be decoded is an error, unless it was
+    /// Takes in what an engine knows. What cannot be decoded is known to be so, unless it was
     /// replaced since: then the ring begins behind that.
-    pub(crate) fn fill(&self, replay: Replay<'_>) -> Result<(), Error> {
+    pub(crate) fn fill(&self, replay: Replay<'_>) {
         let Replay { floor, state, events, now, .. } = replay;
-        let (mut index, mut begin) = (Index::default(), 0);
-        for (record, object) in state.iter().zip(self.decode(&state)) {
+        let (mut index, mut begin, mut unreadable) = (Index::default(), 0, BTreeMap::new());
+        for (record, object) in state.iter().zip(self.decode_all(&state)) {
             match object {
                 Ok(Some(object)) => {
                     let version = Arc::new(Version { revision: record.revision, object });
                     index.insert(record.key.as_str().into(), version);
                 }
                 Ok(None) => {}
-                Err(error) => begin = begin.max(replaced(record, &events).ok_or(error)?),
+                Err(error) => match replaced(record, &events) {
+                    Some(passed) => begin = begin.max(passed),
+                    None => drop(unreadable.insert(record.key.clone(), error)),
+                },
             }
         }
-        (self.state().index, self.state().ring) = (index, Ring::begin(self.bounds, floor));
-        self.go_on(&events, begin, now)
+        *self.state() = State { index, unreadable, ring: Ring::begin(self.bounds, floor) };
+        self.go_on(&events, begin, now);
     }
 
     /// Takes in what happened since. The ring begins behind as many of the events.
-    pub(crate) fn go_on(
-        &self,
-        events: &[&Record],
-        mut begin: usize,
-        now: i64,
-    ) -> Result<(), Error> {
-        let news = self.decode(events);
+    pub(crate) fn go_on(&self, events: &[&Record], mut begin: usize, now: i64) {
+        let news = self.decode_all(events);
         for (nth, new) in news.iter().enumerate() {
-            if let Err(error) = new {
-                let later = nth + 1;
-                let mended = replaced(events[nth], &events[later..]).ok_or(error.clone())?;
+            let later = nth + 1;
+            if new.is_err()
+                && let Some(mended) = replaced(events[nth], &events[later..])
+            {
                 begin = begin.max(later + mended);
             }
         }
-        let mut events = events.iter().zip(news.into_iter().map(Result::ok));
+        let mut events = events.iter().zip(news);
         for (record, new) in events.by_ref().take(begin) {
             let (revision, key) = (record.revision, &record.key);
             let mut state = self.state();
-            match new.flatten() {
-                Some(object) => {
+            state.unreadable.remove(key);
+            match new {
+                Ok(Some(object)) => {
                     let version = Arc::new(Version { revision, object });
-                    state.index.insert(key.as_str().into(), version)
+                    drop(state.index.insert(key.as_str().into(), version));
                 }
-                None => state.index.remove(key.as_str()),
-            };
+                Ok(None) => drop(state.index.remove(key.as_str())),
+                Err(error) => drop(state.unreadable.insert(key.clone(), error)),
+            }
             state.ring = Ring::begin(self.bounds, revision);
         }
-        events.try_for_each(|(record, new)| self.apply(Record::clone(record), new.flatten(), now))
+        for (record, new) in events {
+            let _ = self.apply(Record::clone(record), new.ok().flatten(), now); // it is known then
+        }
+        let mut state = self.state();
+        if let Some(error) = state.unreadable.values().next().cloned() {
+            state.ring.break_off(error);
+        }
     }
 
     /// What the records mean, by all hands if there are many.
-    fn decode(&self, records: &[&Record]) -> Vec<Result<Option<V>, Error>> {
-        let decode = |record: &&Record| {
-            let object =
-                record.bytes.as_ref().map(|bytes| self.resident.decode(&record.key, bytes));
-            object.transpose()
-        };
+    fn decode_all(&self, records: &[&Record]) -> Vec<Result<Option<V>, Error>> {
+        let decode = |record: &&Record| self.decode(record);
         let parts: Vec<_> = records.chunks(MANY).collect();
         let parts = side_by_side(hands(), &parts, |part| part.iter().map(decode).collect());
         parts.into_iter().flat_map(|part: Vec<_>| part).collect()

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::{config_map, of};
 
-async fn start(folder: &Path, etcd: &str, address: [u8; 4], port: u16) -> Running {
+pub(crate) async fn start(folder: &Path, etcd: &str, address: [u8; 4], port: u16) -> Running {
     let mut flags = Flags::new(folder);
     flags.etcd_servers = vec![etcd.to_owned()];
     flags.advertise_address = Some(address.into());
@@ -32,7 +32,7 @@ async fn start(folder: &Path, etcd: &str, address: [u8; 4], port: u16) -> Runnin
     start_with(Config::new(flags).unwrap(), ground).await.unwrap()
 }
 
-fn admin(running: &Running) -> Client {
+pub(crate) fn admin(running: &Running) -> Client {
     let user = User::new("admin", &["system:masters"]);
     Client::new(client::Config::pipe(running.pipe(user)).user_agent("test"))
 }
@@ -197,4 +197,47 @@ async fn what_is_asked_of_etcd_is_counted() {
     let name = "etcd_requests_total{group=\"\",operation=\"create\",resource=\"configmaps\"} ";
     assert!(text.lines().any(|line| line.starts_with(name)), "{name}");
     running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resource_can_be_kept_apart() {
+    let folder = TempDir::new().unwrap();
+    let (etcd, apart) = (Etcd::start(), Etcd::start());
+    let mut flags = Flags::new(folder.path());
+    flags.etcd_servers = vec![etcd.url.clone()];
+    flags.etcd_servers_overrides = vec![format!("/configmaps#{}", apart.url)];
+    flags.advertise_address = Some([192, 0, 2, 10].into());
+    let ground =
+        Ground { storage: Storage::Disk, entry: Entry::Pipes, clock: Arc::new(SystemClock) };
+    let running = start_with(Config::new(flags).unwrap(), ground).await.unwrap();
+    let (one, keys) = (admin(&running), [etcd.url.clone(), apart.url.clone()]);
+    let made = of::<ConfigMap>(&one).create(config_map("a")).await.unwrap();
+    assert!(of::<ConfigMap>(&one).get(&Key::new("default", "a")).await.is_ok());
+    let list = of::<ConfigMap>(&one).list_all(&client::Selection::default()).await.unwrap();
+    assert!(list.items.iter().any(|map| crate::name(map) == "a"));
+    let secret = crate::tree(r#"{"metadata":{"name":"s"}}"#);
+    of::<api::core::Secret>(&one).create(secret).await.unwrap();
+    let held = tokio::task::spawn_blocking(move || {
+        keys.map(|url| {
+            let remote = store::Remote {
+                endpoints: vec![url],
+                tls: None,
+                prefix: "/registry".into(),
+                compaction: None,
+            };
+            let engine =
+                store::EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock)).unwrap();
+            ["/registry/configmaps/", "/registry/secrets/"].map(|prefix| {
+                let mut count = 0;
+                let take = &mut |replay: store::Replay<'_>| {
+                    count = replay.state.len();
+                    Ok(())
+                };
+                store::Engine::replay(&engine, prefix, usize::MAX, take).unwrap();
+                count > 0
+            })
+        })
+    });
+    assert_eq!(held.await.unwrap(), [[false, true], [true, false]]);
+    drop(made);
 }

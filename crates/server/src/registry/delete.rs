@@ -31,6 +31,8 @@ pub enum Deleted {
     /// Still there, marked.
     Terminating(Version<Value>),
     Gone(Version<Value>),
+    /// Gone too, and nobody knows what it was.
+    Unread,
 }
 
 enum Outcome {
@@ -80,7 +82,7 @@ impl Registry {
         let (_, claimed) = self.claim(call, step, Value::Null).await?;
         let done = self.delete_stored(call, served, old, delete).await;
         let with = |done: Deleted| match done {
-            Deleted::Gone(_) => (done, Came::Gone),
+            Deleted::Gone(_) | Deleted::Unread => (done, Came::Gone),
             Deleted::Terminating(_) => (done, Came::Stored),
         };
         self.settle(claimed, done.map(with)).await
@@ -94,33 +96,18 @@ impl Registry {
         (namespace, name): (&str, &str),
     ) -> Result<Deleted, Status> {
         let path = served.path(namespace, name);
-        if let Some(found) = served.objects()?.get(&path) {
-            return Err(readable(served, &found.object));
-        } else if super::unread(served, &path).is_none() {
-            return Err(Status::not_found(served.subject(name)));
-        }
+        let revision = match served.objects()?.look(&path) {
+            Ok(Some(found)) => return Err(readable(served, &found.object)),
+            Ok(None) => return Err(Status::not_found(served.subject(name))),
+            Err(store::Error::Corrupt { revision, .. }) => revision,
+            Err(error) => return Err(store_status(&error)),
+        };
         if !call.dry_run {
-            self.remove_unread(call, path).await.map_err(|error| store_status(&error))?;
-        }
-        let mut object = Value::object();
-        object["metadata"]["name"] = name.into();
-        Ok(Deleted::Gone(Version { revision: 0, object }))
-    }
-
-    /// Only the store knows at what revision a key is that cannot be read: asked to delete it
-    /// at another one, it says so.
-    async fn remove_unread(&self, call: &Call, path: Text) -> Result<u64, store::Error> {
-        let (mut expect, mut tries) = (1, TRIES);
-        loop {
             let note = Note::of(call, "").to_bytes();
-            let write = Write::delete(path.clone(), expect).with_note(Some(note));
-            match self.engine.write(write).await {
-                Err(store::Error::Conflict { have, .. }) if tries > 1 && have != 0 => {
-                    (expect, tries) = (have, tries - 1);
-                }
-                done => return done,
-            }
+            let write = Write::delete(path, revision).with_note(Some(note));
+            self.engine.write(write).await.map_err(|error| store_status(&error))?;
         }
+        Ok(Deleted::Unread)
     }
 
     async fn delete_stored(

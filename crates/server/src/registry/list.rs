@@ -5,7 +5,7 @@ use std::sync::Arc;
 use object::{Object, Status, Text, Value, View};
 use store::{Pinned, Version};
 
-use super::{Registry, Selection, continuation::Continuation, store_status};
+use super::{Registry, Selection, continuation::Continuation, corrupt, store_status};
 use crate::Served;
 
 /// So many objects are asked for at once, at least, where a page wants only some of them.
@@ -39,8 +39,12 @@ impl Registry {
         selection: &Selection,
         page: &Page,
     ) -> Result<List, Status> {
-        let (pinned, after) = self.pin(served, page)?;
         let (prefix, base) = (served.prefix(&selection.namespace), served.prefix(""));
+        let unreadable = served.objects()?.unreadable(&prefix);
+        if !unreadable.is_empty() {
+            return Err(corrupt::list(served, &unreadable));
+        }
+        let (pinned, after) = self.pin(served, page)?;
         let after = after.map(|after| format!("{base}{after}"));
         let mut items = Vec::new();
         let mut last = None;
@@ -132,7 +136,6 @@ impl Registry {
     /// The objects as of the page's revision, and the key behind which it begins.
     fn pin(&self, served: &Served, page: &Page) -> Result<(Pinned<Value>, Option<String>), Status> {
         let objects = served.objects()?;
-        objects.readable("").map_err(|error| store_status(&error))?;
         let at = |revision| objects.pin_past(&*self.engine, &served.prefix(""), revision);
         if !page.token.is_empty() {
             let Continuation { revision, after } = Continuation::decode(&page.token)?;

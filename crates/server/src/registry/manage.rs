@@ -78,7 +78,8 @@ impl Registry {
         applied: Applied<'_>,
     ) -> Result<(u16, Version<Value>), Status> {
         call.applies = true;
-        let exists = self.get(served, key.0, key.1).is_ok();
+        let found = self.get(served, key.0, key.1);
+        let exists = !found.is_err_and(|status| status.code() == 404);
         if !exists && subresource.is_empty() {
             let mut object = self.laid(call, served, subresource, None, &applied)?;
             object["metadata"]["name"] = key.1.into();

@@ -4,6 +4,7 @@
 mod begin;
 mod connect;
 mod continuation;
+pub(crate) mod corrupt;
 mod create;
 mod delete;
 mod list;
@@ -176,12 +177,9 @@ impl Registry {
         namespace: &str,
         name: &str,
     ) -> Result<Arc<Version<Value>>, Status> {
-        let path = served.path(namespace, name);
-        let found = served.objects()?.get(&path);
-        let found = found.ok_or_else(|| match unread(served, &path) {
-            Some(error) => store_status(&error),
-            None => Status::not_found(served.subject(name)),
-        })?;
+        let found = served.objects()?.look(&served.path(namespace, name));
+        let found = found.map_err(|error| corrupt::read(&error))?;
+        let found = found.ok_or_else(|| Status::not_found(served.subject(name)))?;
         if served.kept.is_none() || served.is_same() || served.asks() {
             return Ok(found);
         }
@@ -228,12 +226,6 @@ impl Registry {
         let cbor = self.cbor.get().is_some();
         self.transform.to_storage(key, crate::kinds::to_bytes(&served.hub, object, cbor))
     }
-}
-
-/// Why what is stored at a key cannot be read, if that is so.
-fn unread(served: &Served, path: &str) -> Option<store::Error> {
-    let error = served.objects.as_ref()?.readable(path).err()?;
-    matches!(&error, store::Error::Corrupt(key) if key == path).then_some(error)
 }
 
 /// What a failure of the store means to a client.

@@ -7,6 +7,7 @@ use store::Version;
 use super::{
     Call, Registry,
     begin::{count_change, distinct_owners, keep_identity},
+    corrupt,
     create::default,
     part::with_part,
     write::Step,
@@ -62,6 +63,8 @@ impl Registry {
     ) -> Result<Version<Value>, Status> {
         let mut tries = TRIES;
         loop {
+            let there = served.objects()?.look(&served.path(key.0, key.1));
+            there.map_err(|error| corrupt::change(&error))?;
             let old = self.read(served, key.0, key.1).await?;
             let new = change(&old)?;
             match self.replace(call, served, subresource, &old, new).await {

@@ -182,7 +182,7 @@ pub(super) async fn a_list_can_be_asked_to_be_new_enough(on: &Subject) {
     let things = on.serve();
     for nth in 0..5 {
         let made = on.put(&format!("a/{nth}"), 0, "x").await.expect("absent");
-        let newest = on.engine.newest().await.expect("it can be asked");
+        let newest = on.engine.newest(PREFIX).await.expect("it can be asked");
         things.wait_for(newest).await;
         let pinned = things.pin();
         assert!(pinned.revision >= made && pinned.get(&key(&format!("a/{nth}"))).is_some());
@@ -193,9 +193,15 @@ pub(super) async fn a_list_can_be_asked_to_be_new_enough(on: &Subject) {
 /// What cannot be read is named, and nobody takes it for something else.
 pub(super) async fn what_cannot_be_decoded_is_named(on: &Subject) {
     on.put("a/good", 0, "good").await.expect("absent");
-    on.put("a/bad", 0, "bad").await.expect("absent");
-    let served = on.mirror.serve(PREFIX, Arc::new(Picky), &*on.engine).map(drop);
-    assert_eq!(served, Err(Error::Corrupt(key("a/bad"))));
+    let was = on.put("a/bad", 0, "well").await.expect("absent");
+    let revision = on.put("a/bad", was, "bad").await.expect("as expected");
+    let things = on.mirror.serve(PREFIX, Arc::new(Picky), &*on.engine).expect("the rest is");
+    let corrupt = unread("a/bad", revision);
+    assert_eq!(things.readable(&key("a/")), Err(corrupt.clone()));
+    assert_eq!(things.look(&key("a/bad")), Err(corrupt.clone()), "and not what was before");
+    let good = things.look(&key("a/good")).expect("readable").expect("there");
+    assert_eq!(&*good.object, b"good");
+    assert_eq!(Cursor::open(&things, Topic::All, revision).map(drop), Err(corrupt));
     assert_eq!(texts(&on.serve().pin()).len(), 2, "nothing was changed by that");
 }
 
@@ -310,13 +316,22 @@ pub(super) async fn keys_of_any_shape_are_kept_apart(on: &Subject) {
 pub(super) async fn what_cannot_be_decoded_can_be_deleted(on: &Subject) {
     let good = on.put("a/good", 0, "good").await.expect("absent");
     let bad = on.put("a/bad", 0, "bad").await.expect("absent");
-    let serve = || on.mirror.serve(PREFIX, Arc::new(Picky), &*on.engine);
-    assert_eq!(serve().map(drop), Err(Error::Corrupt(key("a/bad"))));
+    let things = on.mirror.serve(PREFIX, Arc::new(Picky), &*on.engine).expect("the rest is");
+    assert_eq!(things.unreadable(&key("a/")), [unread("a/bad", bad)]);
     let stale = on.delete("a/bad", good).await;
     assert_eq!(stale, Err(Error::Conflict { want: good, have: bad }), "not by another revision");
-    on.delete("a/bad", bad).await.expect("nobody has to read it for that");
-    let things = serve().expect("nothing else is wrong");
-    assert_eq!(texts(&things.pin()), [("a/good".to_owned(), "good".into())]);
+    let gone = on.delete("a/bad", bad).await.expect("nobody has to read it for that");
+    assert_eq!(things.readable(PREFIX), Ok(()), "nothing else is wrong");
+    assert_eq!(things.look(&key("a/bad")), Ok(None));
+    assert!(Cursor::open(&things, Topic::All, gone).is_ok(), "watches go on from there");
+    let again = on.mirror.serve(PREFIX, Arc::new(Picky), &*on.engine).expect("readable");
+    for things in [things, again] {
+        assert_eq!(texts(&things.pin()), [("a/good".to_owned(), "good".into())]);
+    }
+}
+
+fn unread(name: &str, revision: u64) -> Error {
+    Error::Corrupt { key: key(name), revision, why: "it is bad".to_owned() }
 }
 
 /// Reads nothing that begins with `bad`.
@@ -324,12 +339,8 @@ pub(super) async fn what_cannot_be_decoded_can_be_deleted(on: &Subject) {
 struct Picky;
 
 impl Resident<Bytes> for Picky {
-    fn decode(&self, key: &str, bytes: &Bytes) -> Result<Bytes, Error> {
-        if bytes.starts_with(b"bad") {
-            Err(Error::Corrupt(key.to_owned()))
-        } else {
-            Ok(bytes.clone())
-        }
+    fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
+        if bytes.starts_with(b"bad") { Err("it is bad".to_owned()) } else { Ok(bytes.clone()) }
     }
 
     fn topics(&self, _: &str, _: &Bytes) -> Vec<Topic> {

@@ -48,7 +48,7 @@ pub(super) async fn progress_moves_though_nothing_happens_here(on: &Subject) {
     let elsewhere = Write::put("/registry/others/x", 0, Bytes::new(), Bytes::new());
     let written = on.engine.write(elsewhere).await.expect("absent");
     assert!(written > before);
-    let newest = on.engine.newest().await.expect("it can be asked");
+    let newest = on.engine.newest(super::PREFIX).await.expect("it can be asked");
     assert!(newest >= written, "{newest} is older than {written}");
     let patience = std::time::Duration::from_secs(30);
     tokio::time::timeout(patience, things.wait_for(newest)).await.expect("a bookmark can be sent");
@@ -212,7 +212,7 @@ pub(super) async fn a_list_and_then_a_watch_miss_nothing(on: Subject) {
     }
     let watching = watching.join_all().await;
     writing.join_all().await;
-    let newest = on.engine.newest().await.expect("it can be asked");
+    let newest = on.engine.newest(super::PREFIX).await.expect("it can be asked");
     things.wait_for(newest).await;
     let last = things.pin();
     for (listed, mut watch) in watching {

@@ -3,9 +3,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::Shared;
+use super::{PATIENCE, Shared};
 use crate::{
     Error,
     wire::pb::{self, compare, request_op::Request, response_op::Response},
@@ -65,7 +66,7 @@ async fn once<V: fmt::Debug + Send + Sync + 'static>(
         success: operation(Request::RequestPut(put)),
         failure: operation(Request::RequestRange(look)),
     };
-    let answer = shared.endpoints.write(|mut kv| {
+    let answer = shared.endpoints.write(Instant::now() + PATIENCE, |mut kv| {
         let request = request.clone();
         async move { kv.txn(request).await }
     });
@@ -80,8 +81,9 @@ async fn once<V: fmt::Debug + Send + Sync + 'static>(
     }
     if revision > 0 {
         let request = pb::CompactionRequest { revision, physical: false };
-        let done = shared.endpoints.write(|mut kv| async move { kv.compact(request).await }).await;
-        match done {
+        let until = Instant::now() + PATIENCE;
+        let done = shared.endpoints.write(until, |mut kv| async move { kv.compact(request).await });
+        match done.await {
             Ok(_) => info!(revision, "compacted"),
             Err(error) => warn!(revision, %error, "cannot compact"), // somebody may have done so
         }

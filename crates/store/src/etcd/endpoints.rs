@@ -13,7 +13,10 @@ use std::{
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, pki_types::ServerName};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
 use tokio_rustls::TlsConnector;
 use tonic::{
     Code, Response, Status,
@@ -86,7 +89,7 @@ impl Endpoints {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.ask(call, |status| {
+        self.ask(Instant::now() + PATIENCE * 3, call, |status| {
             matches!(
                 status.code(),
                 Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded
@@ -95,19 +98,22 @@ impl Endpoints {
         .await
     }
 
-    /// The same; but what may have been done is not asked for again.
+    /// The same; but what may have been done is not asked for again, and all attempts
+    /// together end in time.
     pub(super) async fn write<T, F>(
         &self,
+        until: Instant,
         call: impl FnMut(KvClient<Channel>) -> F,
     ) -> Result<T, Error>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.ask(call, not_sent).await
+        self.ask(until, call, not_sent).await
     }
 
     async fn ask<T, F>(
         &self,
+        until: Instant,
         mut call: impl FnMut(KvClient<Channel>) -> F,
         again: impl Fn(&Status) -> bool,
     ) -> Result<T, Error>
@@ -118,7 +124,8 @@ impl Endpoints {
         loop {
             let (nth, channel) = self.current();
             let client = KvClient::new(channel).max_decoding_message_size(usize::MAX);
-            let answer = timeout(PATIENCE, call(client)).await;
+            let attempt = until.min(Instant::now() + PATIENCE);
+            let answer = timeout_at(attempt, call(client)).await;
             let status = match answer {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
                 Ok(Err(status)) => status,
@@ -128,7 +135,7 @@ impl Endpoints {
                 self.leave(nth);
             }
             left -= 1;
-            if left == 0 || !again(&status) {
+            if left == 0 || Instant::now() >= until || !again(&status) {
                 return Err(failed(&status));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -234,5 +241,29 @@ where
 
     fn call(&mut self, uri: Uri) -> T {
         (self.0)(uri)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_is_of_all_attempts_together() {
+        let urls = ["http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"];
+        let endpoints = Endpoints::new(&urls.map(str::to_owned), None).unwrap();
+        let (begun, mut attempts) = (Instant::now(), 0);
+        let done = endpoints.write(begun + PATIENCE, |_| {
+            attempts += 1;
+            async {
+                tokio::time::sleep(PATIENCE * 2 / 5).await; // as long as a member that is cut off
+                let error = NotConnected(io::ErrorKind::TimedOut.into());
+                Err::<Response<()>, _>(Status::from_error(Box::new(error)))
+            }
+        });
+        assert!(matches!(done.await, Err(Error::Unavailable(_))));
+        let over = begun.elapsed().checked_sub(PATIENCE).expect("not before");
+        assert!(over < Duration::from_millis(10), "{over:?}"); // of a clock that the test owns
+        assert_eq!(attempts, 3);
     }
 }

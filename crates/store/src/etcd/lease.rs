@@ -2,9 +2,9 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
-use super::{PATIENCE, endpoints::Endpoints, failed};
+use super::{endpoints::Endpoints, failed};
 use crate::{Error, wire::pb};
 
 /// For how long a lease is given to further keys, in seconds: so much later they may go.
@@ -26,6 +26,7 @@ impl Pool {
     pub(super) async fn get(
         &self,
         endpoints: &Endpoints,
+        until: Instant,
         ttl: Duration,
         now: i64,
     ) -> Result<i64, Error> {
@@ -39,7 +40,7 @@ impl Pool {
         }
         let request = pb::LeaseGrantRequest { ttl: ttl + shares, id: 0 };
         let mut client = endpoints.lease();
-        let granted = timeout(PATIENCE, client.lease_grant(request)).await;
+        let granted = timeout_at(until, client.lease_grant(request)).await;
         let late = |_| Error::Unavailable("etcd did not answer in time".to_owned());
         let id = granted.map_err(late)?.map_err(|status| failed(&status))?.into_inner().id;
         *self.0.lock().expect("not poisoned") = Some(Granted { id, ttl, at: now });

@@ -1,9 +1,9 @@
 //! Snapshots to and from a running etcd.
 
-use std::{fs::File, io::Write as _, time::Duration};
+use std::{fs::File, io::Write as _};
 
 use bytes::Bytes;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_stream::StreamExt as _;
 
 use super::{PATIENCE, Remote, endpoints::Endpoints, failed};
@@ -73,10 +73,9 @@ async fn put(endpoints: &Endpoints, batch: Vec<pb::PutRequest>) -> Result<(), Er
         success: batch.into_iter().map(operation).collect(),
         ..Default::default()
     };
-    let done = endpoints.write(|mut kv| {
+    let done = endpoints.write(Instant::now() + PATIENCE, |mut kv| {
         let request = request.clone();
         async move { kv.txn(request).await }
     });
-    let late = |_| Error::Unavailable("etcd did not answer in time".to_owned());
-    timeout(PATIENCE + Duration::from_secs(5), done).await.map_err(late)?.map(drop)
+    done.await.map(drop)
 }

@@ -3,20 +3,18 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::{Buf as _, Bytes};
-use prost::{
-    Message,
-    encoding::{encode_varint, encoded_len_varint},
-};
+use bytes::Bytes;
+use prost::Message;
 use tonic::Status;
 
 use super::{
     fault::Fault,
+    http2::Out,
     member::Turn,
     requests::{self, check},
     service::Service,
 };
-use crate::wire::{KeyValue, pb};
+use crate::wire::pb;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Method {
@@ -76,7 +74,7 @@ pub(super) struct Reply {
     at: usize,
     /// What follows.
     value: Bytes,
-    kvs: std::vec::IntoIter<KeyValue>,
+    entries: std::vec::IntoIter<Bytes>,
     last: Vec<u8>,
 }
 
@@ -87,25 +85,24 @@ impl Reply {
         Self::of(spare, encoded.len(), encoded, Vec::new(), Vec::new())
     }
 
-    /// A range is not encoded before it is sent: it may be large, and wait for long.
-    fn range(response: pb::RangeResponse) -> Self {
-        let kvs = response.kvs;
-        let first = pb::RangeResponse { header: response.header, ..Default::default() };
-        let last =
-            pb::RangeResponse { more: response.more, count: response.count, ..Default::default() };
-        let wrapped = |kv: &KeyValue| {
-            let length = kv.encoded_len();
-            1 + encoded_len_varint(length as u64) + length
-        };
-        let (first, last) = (first.encode_to_vec(), last.encode_to_vec());
-        let length = first.len() + kvs.iter().map(wrapped).sum::<usize>() + last.len();
+    /// A range: what was encoded when it was written is sent from where it lies.
+    fn range(
+        header: Option<pb::ResponseHeader>,
+        entries: Vec<Bytes>,
+        count: i64,
+        more: bool,
+    ) -> Self {
+        let first = pb::RangeResponse { header, ..Default::default() }.encode_to_vec();
+        let last = pb::RangeResponse { more, count, ..Default::default() }.encode_to_vec();
+        let length = first.len() + entries.iter().map(Bytes::len).sum::<usize>() + last.len();
         let mut encoded = begin(length);
         encoded.extend_from_slice(&first);
-        Self::of(false, 5 + length, encoded, kvs, last)
+        Self::of(false, 5 + length, encoded, entries, last)
     }
 
-    fn of(spare: bool, left: usize, encoded: Vec<u8>, kvs: Vec<KeyValue>, last: Vec<u8>) -> Self {
-        Self { spare, left, encoded, at: 0, value: Bytes::new(), kvs: kvs.into_iter(), last }
+    fn of(spare: bool, left: usize, encoded: Vec<u8>, entries: Vec<Bytes>, last: Vec<u8>) -> Self {
+        let (value, entries) = (Bytes::new(), entries.into_iter());
+        Self { spare, left, encoded, at: 0, value, entries, last }
     }
 
     /// How much there is still to write.
@@ -114,52 +111,26 @@ impl Reply {
     }
 
     /// Writes that much of it.
-    pub(super) fn write(&mut self, out: &mut Vec<u8>, count: usize) {
-        let end = out.len() + count.min(self.left);
-        self.left -= count.min(self.left);
-        while out.len() < end {
-            let room = end - out.len();
+    pub(super) fn write(&mut self, out: &mut Out, count: usize) {
+        let mut room = count.min(self.left);
+        self.left -= room;
+        while room > 0 {
             if self.at < self.encoded.len() {
                 let part = &self.encoded[self.at..];
                 let part = &part[..part.len().min(room)];
-                out.extend_from_slice(part);
+                out.bytes.extend_from_slice(part);
                 self.at += part.len();
+                room -= part.len();
             } else if !self.value.is_empty() {
-                let length = self.value.len().min(room);
-                out.extend_from_slice(&self.value[..length]);
-                self.value.advance(length);
-            } else if let Some(kv) = self.kvs.next() {
-                self.next(kv);
+                let part = self.value.split_to(self.value.len().min(room));
+                room -= part.len();
+                out.value(part);
+            } else if let Some(entry) = self.entries.next() {
+                self.value = entry;
             } else {
                 (self.encoded, self.at) = (std::mem::take(&mut self.last), 0);
             }
         }
-    }
-
-    /// Encodes all of the next but its value, which is sent from where it lies.
-    fn next(&mut self, kv: KeyValue) {
-        let out = &mut self.encoded;
-        out.clear();
-        self.at = 0;
-        out.push(0x12); // kvs
-        encode_varint(kv.encoded_len() as u64, out);
-        let KeyValue { key, create_revision, mod_revision, version, value, lease } = kv;
-        if !key.is_empty() {
-            out.push(0x0a);
-            encode_varint(key.len() as u64, out);
-            out.extend_from_slice(&key);
-        }
-        let numbers =
-            [(0x10, create_revision), (0x18, mod_revision), (0x20, version), (0x30, lease)];
-        for (tag, number) in numbers.into_iter().filter(|(_, number)| *number != 0) {
-            out.push(tag);
-            encode_varint(number.cast_unsigned(), out);
-        }
-        if !value.is_empty() {
-            out.push(0x2a); // the order of fields is free: the value comes last
-            encode_varint(value.len() as u64, out);
-        }
-        self.value = value;
     }
 }
 
@@ -187,10 +158,9 @@ impl Service {
             Call::Range(request) => {
                 check::range(request)?;
                 counted(&metrics.ranges);
-                let state = turn.state();
-                let mut response = requests::range(state, request, state.durable)?;
-                response.header = self.header_at(state.durable);
-                Ok((Reply::range(response), None))
+                let state = turn.state_mut();
+                let (entries, count, more) = requests::entries(state, request)?;
+                Ok((Reply::range(self.header_at(state.durable), entries, count, more), None))
             }
             Call::Put(request) => {
                 check::put(request)?;
@@ -242,27 +212,33 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::KeyValue;
 
     #[test]
     fn a_range_is_encoded_as_others_do_it_in_pieces_of_any_size() {
-        let kv = |nth: i64| KeyValue {
+        let kv = |nth: usize| KeyValue {
             key: format!("/k/{nth}").into(),
-            create_revision: nth,
-            mod_revision: nth + 200,
-            version: nth % 3,
-            value: vec![7; usize::try_from(nth * 40).unwrap()].into(),
-            lease: -nth,
+            mod_revision: 7,
+            value: vec![7; nth * 400].into(),
+            ..Default::default()
         };
         let header =
             Some(pb::ResponseHeader { revision: 9, cluster_id: 1 << 60, ..Default::default() });
-        let whole =
-            pb::RangeResponse { header, kvs: (0..20).map(kv).collect(), more: true, count: 77 };
-        for size in [1, 2, 7, 100, 1_000, 1 << 20] {
-            let mut reply = Reply::range(whole.clone());
-            let (mut out, length) = (Vec::new(), reply.len());
+        let kvs: Vec<_> = (0..20).map(kv).collect();
+        let entry = |kv: &KeyValue| {
+            let one = pb::RangeResponse { kvs: vec![kv.clone()], ..Default::default() };
+            Bytes::from(one.encode_to_vec())
+        };
+        let entries: Vec<_> = kvs.iter().map(entry).collect();
+        let whole = pb::RangeResponse { header, kvs, more: true, count: 77 };
+        for size in [1, 2, 7, 1_000, 1 << 20] {
+            let mut reply = Reply::range(header, entries.clone(), 77, true);
+            let (mut parts, mut out, length) = (Out::default(), Vec::new(), reply.len());
             while reply.len() > 0 {
-                reply.write(&mut out, size);
+                reply.write(&mut parts, size);
             }
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(parts.write(std::pin::Pin::new(&mut out), &mut cx).unwrap());
             assert_eq!((out.len(), &out[..1]), (length, &[0][..]));
             assert_eq!(out[1..5], u32::try_from(length - 5).unwrap().to_be_bytes());
             assert_eq!(pb::RangeResponse::decode(&out[5..]).unwrap(), whole);

@@ -77,12 +77,12 @@ fn go_on(member: &Member, from: u64) -> u64 {
         let text = Bytes::from(format!("{turn:03}{}", "x".repeat(60)));
         let written: Result<(), Fault> = wait(member.write(|state| {
             for name in ["a", "b", "c"] {
-                state.put(&key(name), text.clone(), 0)?;
+                state.put(&key(name), &text, 0)?;
             }
             if turn % 5 == 0 {
                 state.delete(&Range::new(key("d"), Bytes::new()));
             } else {
-                state.put(&key("d"), text.clone(), 0)?;
+                state.put(&key("d"), &text, 0)?;
             }
             Ok(())
         }));
@@ -154,7 +154,7 @@ fn a_full_disk_takes_deletions_and_goes_on_when_there_is_room() {
         let mut there = Vec::new();
         for nth in 0..1_000 {
             let (name, text) = (Bytes::from(format!("{round}-{nth}")), Bytes::from(vec![1; 300]));
-            match wait(member.write(|state| state.put(&name, text.clone(), 0).map(drop))) {
+            match wait(member.write(|state| state.put(&name, &text, 0).map(drop))) {
                 Ok(()) => there.push(name),
                 Err(fault) => {
                     assert_eq!(fault, Fault::NoSpace);
@@ -174,6 +174,6 @@ fn a_full_disk_takes_deletions_and_goes_on_when_there_is_room() {
         let newest = member.read(|state| state.durable);
         wait(member.write(|state| state.compact(newest))).expect("so is for this");
     }
-    let made = wait(member.write(|state| state.put(&key("x"), key("1"), 0).map(drop)));
+    let made = wait(member.write(|state| state.put(&key("x"), b"1", 0).map(drop)));
     assert_eq!(made, Ok(()), "there is room again");
 }

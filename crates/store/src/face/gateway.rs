@@ -61,6 +61,13 @@ where
         }
         "cluster/member/list" => call.one("MemberList", |r| service.member_list(r)).await,
         "cluster/member/add" => call.one("MemberAdd", |r| service.member_add(r)).await,
+        "cluster/member/remove" => call.one("MemberRemove", |r| service.member_remove(r)).await,
+        "cluster/member/update" => call.one("MemberUpdate", |r| service.member_update(r)).await,
+        "cluster/member/promote" => call.one("MemberPromote", |r| service.member_promote(r)).await,
+        "maintenance/downgrade" => call.one("Downgrade", |r| service.downgrade(r)).await,
+        "maintenance/transfer-leadership" => {
+            call.one("MoveLeader", |r| service.move_leader(r)).await
+        }
         "maintenance/alarm" => call.one("Alarm", |r| service.alarm(r)).await,
         "maintenance/status" => call.one("Status", |r| service.status(r)).await,
         "maintenance/defragment" => call.one("Defragment", |r| service.defragment(r)).await,

@@ -12,8 +12,9 @@ mod connection;
 mod frame;
 mod hpack;
 mod huffman;
+mod out;
 mod receive;
 mod stream;
 mod upload;
 
-pub(super) use self::{connection::Connection, frame::PREFACE};
+pub(super) use self::{connection::Connection, frame::PREFACE, out::Out};

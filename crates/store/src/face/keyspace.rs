@@ -9,11 +9,18 @@
 //! Versions past the durable revision are there too, and are not shown: they are
 //! what the next transaction is judged by, and can be taken back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+};
 
 use bytes::Bytes;
+use prost::encoding::{encode_varint, encoded_len_varint};
 
-use super::range::Range;
+use super::{
+    pages::{PAGE, Page, Pages},
+    range::Range,
+};
 use crate::{
     Lineage,
     wire::{KeyValue, signed},
@@ -29,6 +36,8 @@ pub(super) struct Version {
     pub(super) lineage: Lineage,
     /// `None`: deleted.
     pub(super) value: Option<Bytes>,
+    /// All that clients see of it, encoded once as an entry of a range; the value is a part.
+    pub(super) encoded: Bytes,
 }
 
 /// That something happened, in order.
@@ -44,6 +53,7 @@ pub(super) struct Change {
 pub(super) struct Keyspace {
     keys: BTreeMap<Bytes, Vec<Version>>,
     changes: VecDeque<Change>,
+    pages: Pages,
     /// Keys that are there, and the bytes of all versions.
     pub(super) count: usize,
     pub(super) bytes: u64,
@@ -61,11 +71,55 @@ impl Keyspace {
     /// The keys of a range as of a revision, in order.
     pub(super) fn range<'a>(
         &'a self,
-        range: &'a Range,
+        range: &Range,
         revision: u64,
-    ) -> impl Iterator<Item = (&'a Bytes, &'a Version)> {
+    ) -> impl Iterator<Item = (&'a Bytes, &'a Version)> + use<'a> {
         let under = self.keys.range::<[u8], _>(range.bounds());
         under.filter_map(move |(key, versions)| Some((key, seen(versions, revision)?)))
+    }
+
+    /// All entries of a range as of a revision that is newer than all before, in as few pieces as
+    /// there can be, and how many there are.
+    pub(super) fn entries(&mut self, range: &Range, now: u64) -> (Vec<Bytes>, usize) {
+        let Self { keys, pages, .. } = self;
+        let (mut entries, mut count, mut draft) = (Vec::new(), 0, Draft::default());
+        let (from, until) = range.bounds();
+        let mut rest = keys.range::<[u8], _>((from, until));
+        while let Some((key, versions)) = rest.next() {
+            if let Some(page) = pages.get(key, now).filter(|page| range.contains(&page.last)) {
+                entries.push(page.entries.clone());
+                count += page.count;
+                draft = Draft::after(&entries);
+                rest = keys.range::<[u8], _>((Bound::Excluded(&*page.last), until));
+                continue;
+            }
+            let settled = versions.last().is_none_or(|last| last.lineage.revision <= now);
+            if let Some(version) = seen(versions, now) {
+                entries.push(version.encoded.clone());
+                count += 1;
+                draft.size += version.encoded.len();
+            }
+            if !settled {
+                draft = Draft::after(&entries); // what is on its way belongs to no page
+            } else if draft.size >= PAGE {
+                let first = draft.first.take().unwrap_or_else(|| key.clone());
+                let page = entries[draft.from..].concat();
+                let (count, page) = (entries.len() - draft.from, Bytes::from(page));
+                entries.truncate(draft.from);
+                entries.push(page.clone());
+                pages.insert(first, Page { last: key.clone(), at: now, count, entries: page });
+                draft = Draft::after(&entries);
+            } else if draft.size > 0 {
+                draft.first.get_or_insert_with(|| key.clone());
+            }
+        }
+        (entries, count)
+    }
+
+    /// The keys that end with a lease, and which.
+    pub(super) fn leased(&self) -> impl Iterator<Item = (&Bytes, i64)> {
+        let newest = self.keys.iter().filter_map(|(key, versions)| Some((key, versions.last()?)));
+        newest.map(|(key, version)| (key, version.lineage.lease)).filter(|(_, lease)| *lease != 0)
     }
 
     /// How many keys a range has.
@@ -76,6 +130,7 @@ impl Keyspace {
     /// Takes in a version, the newest of all. Gives the one that it replaces.
     pub(super) fn push(&mut self, key: &Bytes, version: Version) -> Option<Version> {
         let size = weight(key, &version);
+        self.pages.changed(key);
         let there = version.value.is_some();
         let change = change(key, &version);
         let versions = match self.keys.get_mut(key) {
@@ -173,6 +228,22 @@ impl Keyspace {
 }
 
 impl Version {
+    /// One that is kept for as long as it can be asked for.
+    pub(super) fn new(
+        key: &[u8],
+        place: (u64, u32),
+        lineage: Lineage,
+        value: Option<&[u8]>,
+    ) -> Self {
+        let (position, sub) = place;
+        let Some(value) = value else {
+            return Self { position, sub, lineage, value: None, encoded: Bytes::new() };
+        };
+        let encoded = Bytes::from(encode(key, lineage, value));
+        let value = encoded.slice(encoded.len() - value.len()..);
+        Self { position, sub, lineage, value: Some(value), encoded }
+    }
+
     /// As clients see it; a deletion is a key and a revision.
     pub(super) fn shown(&self, key: &Bytes) -> KeyValue {
         let Lineage { revision, created, version, lease } = self.lineage;
@@ -187,6 +258,50 @@ impl Version {
             lease,
         }
     }
+}
+
+/// A page in the making.
+#[derive(Default)]
+struct Draft {
+    first: Option<Bytes>,
+    /// Where it begins among the entries, and how long it is.
+    from: usize,
+    size: usize,
+}
+
+impl Draft {
+    fn after(entries: &[Bytes]) -> Self {
+        Self { from: entries.len(), ..Self::default() }
+    }
+}
+
+/// The message `KeyValue` as an entry of a range. The order of fields is free: the value comes
+/// last.
+fn encode(key: &[u8], lineage: Lineage, value: &[u8]) -> Vec<u8> {
+    let Lineage { revision, created, version, lease } = lineage;
+    let numbers =
+        [(0x10, created), (0x18, revision), (0x20, version), (0x30, lease.cast_unsigned())];
+    let numbers = numbers.into_iter().filter(|(_, number)| *number != 0);
+    let text = |length: usize| 1 + encoded_len_varint(length as u64) + length;
+    let value_size = if value.is_empty() { 0 } else { text(value.len()) };
+    let size = numbers.clone().map(|(_, number)| 1 + encoded_len_varint(number)).sum::<usize>();
+    let size = text(key.len()) + size + value_size;
+    let mut out = Vec::with_capacity(text(size));
+    out.push(0x12); // kvs
+    encode_varint(size as u64, &mut out);
+    out.push(0x0a);
+    encode_varint(key.len() as u64, &mut out);
+    out.extend_from_slice(key);
+    for (tag, number) in numbers {
+        out.push(tag);
+        encode_varint(number, &mut out);
+    }
+    if !value.is_empty() {
+        out.push(0x2a);
+        encode_varint(value.len() as u64, &mut out);
+        out.extend_from_slice(value);
+    }
+    out
 }
 
 fn change(key: &Bytes, version: &Version) -> Change {
@@ -209,11 +324,12 @@ fn weight(key: &Bytes, version: &Version) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::pb::RangeResponse;
 
     fn put(keys: &mut Keyspace, key: &'static str, revision: u64, value: Option<&'static str>) {
         let lineage = Lineage::new(revision);
-        let version =
-            Version { position: revision, sub: 0, lineage, value: value.map(Bytes::from) };
+        let value = value.map(str::as_bytes);
+        let version = Version::new(key.as_bytes(), (revision, 0), lineage, value);
         keys.push(&key.into(), version);
     }
 
@@ -239,6 +355,62 @@ mod tests {
         keys.compact(6);
         assert_eq!((at(&keys, 6), keys.count, keys.floor_position), (states[2].clone(), 2, 6));
         assert!(!keys.keys.contains_key(&b"b"[..]), "nothing is left of what is gone");
+    }
+
+    #[test]
+    fn what_is_encoded_is_what_is_shown() {
+        use prost::Message as _;
+        let lineages = [
+            Lineage::new(1),
+            Lineage { revision: u64::MAX >> 1, created: 300, version: 0, lease: -7 },
+        ];
+        for (lineage, value) in lineages.into_iter().zip(["", "value"]) {
+            let version = Version::new(b"/k", (1, 0), lineage, Some(value.as_bytes()));
+            let shown = version.shown(&"/k".into());
+            let range = RangeResponse::decode(version.encoded.clone()).unwrap();
+            assert_eq!(shown.value, value.as_bytes());
+            assert_eq!(range.kvs, [shown]);
+        }
+    }
+
+    /// Whatever is written, taken back and deleted: pages show what there is.
+    #[test]
+    fn pages_are_what_their_keys_are() {
+        use prost::Message as _;
+        let (mut keys, mut durable, mut dice, mut paged) = (Keyspace::default(), 1, 7_u64, 0);
+        let mut next = || {
+            dice = dice
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            dice >> 33
+        };
+        for turn in 0..3_000 {
+            let revision = durable + 1;
+            let key = Bytes::from(format!("/k/{:03}", next() % 400));
+            let value =
+                vec![u8::try_from(turn % 251).unwrap(); usize::try_from(next() % 2_000).unwrap()];
+            let value = Some(&*value).filter(|_| next() % 5 > 0);
+            keys.push(&key, Version::new(&key, (revision, 0), Lineage::new(revision), value));
+            let (from, to) = (next() % 400, next() % 500);
+            let range = Range::new(format!("/k/{from:03}").into(), format!("/k/{to:03}").into());
+            for look in 0..3 {
+                let (entries, count) = keys.entries(&range, durable);
+                let told = RangeResponse::decode(&*entries.concat()).unwrap().kvs;
+                let there: Vec<_> =
+                    keys.range(&range, durable).map(|(key, version)| version.shown(key)).collect();
+                assert!(told == there && count == there.len(), "turn {turn}");
+                paged += there.len() - entries.len();
+                match (look, next() % 4) {
+                    (0, 0) => drop(keys.pop()),
+                    (0, _) => durable = revision,
+                    _ => {}
+                }
+                if look == 0 && durable < revision {
+                    break;
+                }
+            }
+        }
+        assert!(paged > 100_000, "{paged} entries were in pages");
     }
 
     #[test]

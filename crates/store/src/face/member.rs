@@ -77,8 +77,8 @@ impl Member {
                 wrong.get_or_insert(what);
             }
         })?;
-        if let Some(what) = wrong {
-            return Err(Error::Corrupt(what));
+        if let Some(why) = wrong {
+            return Err(Error::Corrupt { key: "the log".to_owned(), revision: 0, why });
         }
         state.ready(&base);
         let (hub, waiting) = (Hub::default(), Vec::new());
@@ -236,8 +236,8 @@ impl Drop for Fall<'_> {
 }
 
 impl Turn<'_> {
-    pub(super) fn state(&self) -> &State {
-        &self.inner().state
+    pub(super) fn state_mut(&mut self) -> &mut State {
+        &mut self.inner.as_mut().expect("until it is dropped").state
     }
 
     /// What was done, and where the log must have come before that may be told: with

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
+use prost::Message as _;
 
 use super::{fault::Fault, keyspace::Version, range::Range, state::State};
 use crate::wire::{
@@ -14,42 +15,84 @@ use crate::wire::{
 /// How deep transactions may lie in each other.
 const DEPTH: usize = 16;
 
+/// What a range has found, where it lies.
+struct Found<'a> {
+    versions: Vec<(&'a Bytes, &'a Version)>,
+    count: i64,
+    more: bool,
+}
+
 /// As of a revision, which a request may ask for itself.
-pub(super) fn range(
-    state: &State,
-    request: &pb::RangeRequest,
-    now: u64,
-) -> Result<pb::RangeResponse, Fault> {
+fn find<'a>(state: &'a State, request: &pb::RangeRequest, now: u64) -> Result<Found<'a>, Fault> {
     let at = revision(state, request.revision, now)?;
     let range = Range::new(request.key.clone(), request.range_end.clone());
     if request.count_only {
         let count = i64::try_from(state.keys.count(&range, at)).unwrap_or(i64::MAX);
-        return Ok(pb::RangeResponse { count, ..pb::RangeResponse::default() });
+        return Ok(Found { versions: Vec::new(), count, more: false });
     }
     let sorts = sorts(request);
     let limit =
         usize::try_from(request.limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-    let shown = |key: &Bytes, version: &Version| {
-        let kv = version.shown(key);
-        if request.keys_only { KeyValue { value: Bytes::new(), ..kv } } else { kv }
-    };
-    let (mut kvs, mut count, mut more) = (Vec::new(), 0, false);
-    for (key, version) in state.keys.range(&range, at) {
+    let (mut versions, mut count, mut more) = (Vec::new(), 0, false);
+    for found in state.keys.range(&range, at) {
         count += 1;
-        if within(request, version) {
-            if kvs.len() < limit || sorts {
-                kvs.push(shown(key, version));
+        if within(request, found.1) {
+            if versions.len() < limit || sorts {
+                versions.push(found);
             } else {
                 more = true;
             }
         }
     }
     if sorts {
-        sort(request, &mut kvs);
-        more = kvs.len() > limit;
-        kvs.truncate(limit);
+        sort(request, &mut versions);
+        more = versions.len() > limit;
+        versions.truncate(limit);
     }
-    Ok(pb::RangeResponse { kvs, more, count, ..pb::RangeResponse::default() })
+    Ok(Found { versions, count, more })
+}
+
+/// The same as a message has it, encoded; how many there are, and whether there are more.
+pub(super) fn entries(
+    state: &mut State,
+    request: &pb::RangeRequest,
+) -> Result<(Vec<Bytes>, i64, bool), Fault> {
+    let pb::RangeRequest { key, range_end, .. } = request;
+    let plain = pb::RangeRequest {
+        key: key.clone(),
+        range_end: range_end.clone(),
+        serializable: request.serializable,
+        ..Default::default()
+    };
+    let now = state.durable;
+    if *request == plain && !range_end.is_empty() {
+        let (entries, count) = state.keys.entries(&Range::new(plain.key, plain.range_end), now);
+        return Ok((entries, i64::try_from(count).unwrap_or(i64::MAX), false));
+    }
+    let Found { versions, count, more } = find(state, request, now)?;
+    let entry = |(key, version): (&Bytes, &Version)| {
+        if !request.keys_only {
+            return version.encoded.clone();
+        }
+        let kvs = vec![KeyValue { value: Bytes::new(), ..version.shown(key) }];
+        pb::RangeResponse { kvs, ..Default::default() }.encode_to_vec().into()
+    };
+    Ok((versions.into_iter().map(entry).collect(), count, more))
+}
+
+/// The same as a message.
+pub(super) fn range(
+    state: &State,
+    request: &pb::RangeRequest,
+    now: u64,
+) -> Result<pb::RangeResponse, Fault> {
+    let Found { versions, count, more } = find(state, request, now)?;
+    let shown = |(key, version): (&Bytes, &Version)| {
+        let kv = version.shown(key);
+        if request.keys_only { KeyValue { value: Bytes::new(), ..kv } } else { kv }
+    };
+    let kvs = versions.into_iter().map(shown).collect();
+    Ok(pb::RangeResponse { header: None, kvs, more, count })
 }
 
 pub(super) fn put(state: &mut State, request: pb::PutRequest) -> Result<pb::PutResponse, Fault> {
@@ -63,7 +106,7 @@ pub(super) fn put(state: &mut State, request: pb::PutRequest) -> Result<pb::PutR
             lease = before.lineage.lease;
         }
     }
-    let before = state.put(&key, value, lease)?;
+    let before = state.put(&key, &value, lease)?;
     let prev_kv = before.filter(|_| prev_kv).map(|before| before.shown(&key));
     Ok(pb::PutResponse { header: None, prev_kv })
 }
@@ -284,16 +327,16 @@ fn sorts(request: &pb::RangeRequest) -> bool {
     request.sort_order() == SortOrder::Descend || request.sort_target() != SortTarget::Key
 }
 
-fn sort(request: &pb::RangeRequest, kvs: &mut [KeyValue]) {
+fn sort(request: &pb::RangeRequest, found: &mut [(&Bytes, &Version)]) {
     use pb::range_request::{SortOrder, SortTarget};
     match request.sort_target() {
-        SortTarget::Key => kvs.sort_by(|a, b| a.key.cmp(&b.key)),
-        SortTarget::Version => kvs.sort_by_key(|kv| kv.version),
-        SortTarget::Create => kvs.sort_by_key(|kv| kv.create_revision),
-        SortTarget::Mod => kvs.sort_by_key(|kv| kv.mod_revision),
-        SortTarget::Value => kvs.sort_by(|a, b| a.value.cmp(&b.value)),
+        SortTarget::Key => found.sort_by(|a, b| a.0.cmp(b.0)),
+        SortTarget::Version => found.sort_by_key(|(_, version)| version.lineage.version),
+        SortTarget::Create => found.sort_by_key(|(_, version)| version.lineage.created),
+        SortTarget::Mod => found.sort_by_key(|(_, version)| version.lineage.revision),
+        SortTarget::Value => found.sort_by(|a, b| a.1.value.cmp(&b.1.value)),
     }
     if request.sort_order() == SortOrder::Descend {
-        kvs.reverse();
+        found.reverse();
     }
 }

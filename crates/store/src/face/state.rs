@@ -112,7 +112,7 @@ impl State {
     pub(super) fn put(
         &mut self,
         key: &Bytes,
-        value: Bytes,
+        value: &[u8],
         lease: i64,
     ) -> Result<Option<Version>, Fault> {
         if self.alarm || self.spare {
@@ -254,9 +254,7 @@ impl State {
             }
             None => {
                 let key = aside::from_text(&key).ok_or_else(|| format!("{key:?} is no key"))?;
-                // A copy: what was read holds many values, of which few may stay for long.
-                let value = bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
-                let version = Version { position, sub: self.subs, lineage, value };
+                let version = Version::new(&key, (position, self.subs), lineage, bytes.as_deref());
                 let before = self.keys.push(&key, version);
                 self.attach(&key, before.map_or(0, |before| before.lineage.lease), lineage.lease);
             }
@@ -271,6 +269,10 @@ impl State {
         if self.keys.floor > 0 {
             self.keys.compact(self.keys.floor);
         }
+        // Where a snapshot was restored, leases come behind the keys that have them.
+        if !self.leases.0.is_empty() {
+            self.keys.leased().for_each(|(key, lease)| self.leases.attach(lease, key));
+        }
         (self.durable, self.durable_position) = (self.revision, self.position);
     }
 
@@ -282,9 +284,10 @@ impl State {
         self.revision
     }
 
-    fn change(&mut self, key: &Bytes, value: Option<Bytes>, lineage: Lineage) -> Option<Version> {
-        let record = self.record(aside::to_text(key), value.clone(), lineage);
-        let version = Version { position: record.revision, sub: self.subs, lineage, value };
+    fn change(&mut self, key: &Bytes, value: Option<&[u8]>, lineage: Lineage) -> Option<Version> {
+        let place = (self.position + 1, self.subs);
+        let version = Version::new(key, place, lineage, value);
+        let record = self.record(aside::to_text(key), version.value.clone(), lineage);
         self.subs += 1;
         let before = self.keys.push(key, version);
         self.attach(key, before.as_ref().map_or(0, |before| before.lineage.lease), lineage.lease);

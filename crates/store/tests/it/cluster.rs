@@ -11,6 +11,7 @@
 
 use std::{
     env,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -32,22 +33,24 @@ use tonic::transport::Endpoint;
 
 use crate::{
     linear::{Operation, What, check},
-    remote,
+    real,
 };
 
 const KEYS: usize = 5;
 const WRITERS: usize = 6;
 const READERS: usize = 3;
 const PREFIX: &str = "/registry/things/";
-/// No write may take longer: three attempts of ten seconds, and some more.
-const DEADLINE: Duration = Duration::from_mins(1);
+/// No write may take longer: the engine's deadline is ten seconds, whatever it tries; the rest
+/// is for a machine that has no time. `endpoints::tests` has the bound itself, by a clock of its own.
+const DEADLINE: Duration = Duration::from_secs(30);
 
-/// `cargo test -p store -- --ignored three_members`, as root, with etcd on the path or in
-/// the variable ETCD.
+/// One round; in the long run as many as CLUSTER_ROUNDS says.
 #[test]
-#[ignore = "needs root and the program etcd"]
 fn three_members_in_namespaces() {
-    let etcd = remote::program().expect("etcd is on the path, or in the variable ETCD");
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let Some(etcd) = real::etcd().filter(|_| root) else {
+        return println!("left out: it takes root, and etcd");
+    };
     let spaces = Namespaces::make();
     let inside = Command::new("nsenter")
         .arg(format!("--net=/run/netns/{}", spaces.name(0)))
@@ -195,7 +198,7 @@ fn inside() {
     let rounds = env::var_os("CLUSTER_ROUNDS").and_then(|text| text.to_str()?.parse().ok());
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("threads").block_on(faults(rounds.unwrap_or(3)));
+    runtime.expect("threads").block_on(faults(rounds.unwrap_or(1)));
 }
 
 async fn faults(rounds: usize) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use store::{Engine, Error, Simulated, Topic, Write};
 
-use crate::fixture::{PODS, Store, cursor, delete, on_disk, put, small, wait};
+use crate::fixture::{PODS, Store, cursor, delete, on_disk, part, put, small, wait};
 
 /// So many writes, over so few keys.
 const WRITES: u64 = 120;
@@ -123,7 +123,7 @@ fn whatever_moment_the_power_goes() {
 #[ignore = "takes many minutes"]
 fn a_hundred_thousand_images() {
     let (mut images, mut from) = (0, 4);
-    while images < 100_000 {
+    while images < 100_000 / part() {
         images += every_moment(from..from + 20);
         from += 20;
     }
@@ -190,7 +190,7 @@ fn what_has_rotted_is_refused_and_never_served() {
 #[test]
 #[ignore = "takes many minutes"]
 fn every_byte_rots() {
-    let (refused, all) = rot(1);
+    let (refused, all) = rot(usize::try_from(part()).expect("small"));
     println!("{all} bytes turned over, {refused} refused, nothing served that was not written");
 }
 

@@ -29,6 +29,10 @@ pub(crate) struct Running {
 }
 
 pub(crate) fn start(log: Arc<dyn Log>, quota: u64) -> Running {
+    start_with(log, quota, Compaction::Never)
+}
+
+pub(crate) fn start_with(log: Arc<dyn Log>, quota: u64, compaction: Compaction) -> Running {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     listener.set_nonblocking(true).expect("a socket");
@@ -43,7 +47,7 @@ pub(crate) fn start(log: Arc<dyn Log>, quota: u64) -> Running {
         limits: Limits { progress: Duration::from_millis(100), ..Limits::default() },
         quota,
         scratch: std::env::temp_dir(),
-        compaction: Compaction::Never,
+        compaction,
     };
     let thread = thread::spawn(move || {
         let runtime =

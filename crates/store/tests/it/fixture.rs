@@ -70,6 +70,13 @@ pub(crate) fn memory(bounds: Bounds) -> Store {
     open(Arc::new(store::MemoryLog::default()), bounds).expect("an empty log")
 }
 
+/// Long runs do a so manieth part of it: to see that they can be run at all.
+pub(crate) fn part() -> u64 {
+    let part = std::env::var_os("ROBUSTNESS_PART");
+    let part = part.and_then(|part| part.to_str()?.parse().ok());
+    part.filter(|part| *part > 0).unwrap_or(1)
+}
+
 /// Small files, so that everything happens soon.
 pub(crate) fn small() -> Options {
     let retain = Duration::from_secs(75);

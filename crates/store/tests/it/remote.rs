@@ -1,12 +1,6 @@
-//! The contract suite on an etcd: ours, and the real one where there is one.
+//! The contract suite on an etcd: ours, and the real one.
 
-use std::{
-    env,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use object::SystemClock;
@@ -15,7 +9,7 @@ use store::{
     contract::{self, Subject},
 };
 
-use crate::face;
+use crate::{face, real::Real};
 
 fn subject(url: &str, nth: usize) -> Subject {
     let remote = Remote {
@@ -49,12 +43,8 @@ async fn the_contract_on_our_etcd() {
 struct Picky;
 
 impl Resident<Bytes> for Picky {
-    fn decode(&self, key: &str, bytes: &Bytes) -> Result<Bytes, Error> {
-        if bytes.starts_with(b"bad") {
-            Err(Error::Corrupt(key.to_owned()))
-        } else {
-            Ok(bytes.clone())
-        }
+    fn decode(&self, _: &str, bytes: &Bytes) -> Result<Bytes, String> {
+        if bytes.starts_with(b"bad") { Err("it is bad".to_owned()) } else { Ok(bytes.clone()) }
     }
 
     fn topics(&self, _: &str, _: &Bytes) -> Vec<Topic> {
@@ -76,7 +66,7 @@ async fn what_others_write_and_nobody_can_read_ends_watches(url: &str) {
     let good = write("a/x", 0, "good").await;
     let patience = Duration::from_mins(2);
     let in_time = async |revision| {
-        let newest = here.engine.newest().await.expect("it can be asked");
+        let newest = here.engine.newest(PREFIX).await.expect("it can be asked");
         assert!(newest >= revision);
         tokio::time::timeout(patience, things.wait_for(newest)).await.expect("it comes");
     };
@@ -85,7 +75,8 @@ async fn what_others_write_and_nobody_can_read_ends_watches(url: &str) {
     let bad = write("a/x", good, "bad").await;
     let other = write("a/y", 0, "good").await;
     let told = tokio::time::timeout(patience, watch.next()).await.expect("it comes");
-    let corrupt = Error::Corrupt(format!("{PREFIX}a/x"));
+    let (key, why) = (format!("{PREFIX}a/x"), "it is bad".to_owned());
+    let corrupt = Error::Corrupt { key, revision: bad, why };
     assert_eq!(told.map(drop), Err(corrupt.clone()));
     in_time(other).await;
     assert_eq!(watch.next().await.map(drop), Err(corrupt.clone()), "nor what came behind it");
@@ -105,54 +96,9 @@ async fn what_others_write_and_nobody_can_read_ends_watches(url: &str) {
     assert_eq!((event.revision, things.len()), (last, 2));
 }
 
-/// The real one, which ends with the test.
-struct Etcd(Child);
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The program etcd: of the variable ETCD, or on the path.
-pub(crate) fn program() -> Option<PathBuf> {
-    if let Some(given) = env::var_os("ETCD") {
-        return Some(given.into());
-    }
-    env::split_paths(&env::var_os("PATH")?)
-        .map(|folder| folder.join("etcd"))
-        .find(|path| path.is_file())
-}
-
-/// With etcd on the path, or in the variable ETCD; without, there is nothing to compare.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_contract_on_the_real_etcd() {
-    let Some(program) = program() else {
-        println!("no etcd: not on the path, and not in the variable ETCD");
-        return;
-    };
-    let folder = tempfile::tempdir().expect("a folder");
-    let free = || {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("bound").to_string()
-    };
-    let (address, peer) = (free(), free());
-    let (url, peer) = (format!("http://{address}"), format!("http://{peer}"));
-    let child = Command::new(program)
-        .args(["--data-dir", folder.path().to_str().expect("plain"), "--log-level", "error"])
-        .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
-        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-        .args(["--initial-cluster", &format!("default={peer}")])
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("it can be started");
-    let _etcd = Etcd(child);
-    let begun = Instant::now();
-    while std::net::TcpStream::connect(&address).is_err() {
-        assert!(begun.elapsed() < Duration::from_mins(2), "etcd does not listen");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    suite(&url).await;
-    what_others_write_and_nobody_can_read_ends_watches(&url).await;
+    let Some(etcd) = Real::start() else { return };
+    suite(&etcd.url).await;
+    what_others_write_and_nobody_can_read_ends_watches(&etcd.url).await;
 }

@@ -1,6 +1,5 @@
 //! What clients are answered, as much at once as they take.
 
-use bytes::Buf as _;
 use http::{HeaderMap, Response};
 use hyper::body::Body as _;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -69,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn reply(&mut self, stream: u32, mut reply: Reply) {
         let Some(open) = self.streams.get_mut(&stream) else { return };
         let length = reply.len();
-        frame::headers(&mut self.out, stream, GOOD, false);
+        frame::headers(&mut self.out.bytes, stream, GOOD, false);
         let fits = length <= self.frame
             && i64::try_from(length).is_ok_and(|length| length <= open.window.min(self.window));
         if !fits {
@@ -77,9 +76,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return self.enqueue(stream);
         }
         self.window -= i64::try_from(length).unwrap_or_default();
-        frame::head(&mut self.out, frame::DATA, 0, stream, length);
+        frame::head(&mut self.out.bytes, frame::DATA, 0, stream, length);
         reply.write(&mut self.out, length);
-        frame::headers(&mut self.out, stream, WELL, true);
+        frame::headers(&mut self.out.bytes, stream, WELL, true);
         self.close(stream);
     }
 
@@ -113,12 +112,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let trailers = part.into_trailers().unwrap_or_default();
                     let mut block = Vec::new();
                     write(&mut block, &trailers);
-                    frame::headers(&mut self.out, stream, &block, true);
+                    frame::headers(&mut self.out.bytes, stream, &block, true);
                     self.close(stream);
                 }
             },
             Done::Part(None, _) => {
-                frame::head(&mut self.out, frame::DATA, frame::END_STREAM, stream, 0);
+                frame::head(&mut self.out.bytes, frame::DATA, frame::END_STREAM, stream, 0);
                 self.close(stream);
             }
             Done::Part(Some(Err(_)), _) => self.reset(stream, Reason::Closed),
@@ -128,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Sends of what is ready as much as may be sent, each stream in its turn.
     pub(super) fn pump(&mut self) {
         while self.window > 0
-            && self.waiting() < OUT
+            && self.out.len() < OUT
             && let Some(stream) = self.ready.pop_front()
         {
             self.pump_one(stream);
@@ -158,13 +157,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         open.window -= i64::try_from(count).unwrap_or_default();
         self.window -= i64::try_from(count).unwrap_or_default();
-        frame::head(&mut self.out, frame::DATA, 0, stream, count);
+        frame::head(&mut self.out.bytes, frame::DATA, 0, stream, count);
         match &mut open.outgoing {
             Outgoing::Reply(reply) => reply.write(&mut self.out, count),
-            Outgoing::Part(part, _) => {
-                self.out.extend_from_slice(&part[..count]);
-                part.advance(count);
-            }
+            Outgoing::Part(part, _) => self.out.value(part.split_to(count)),
             Outgoing::Nothing | Outgoing::Waiting(..) => {}
         }
         if count < length {
@@ -173,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Outgoing::Part(_, body) = std::mem::replace(&mut open.outgoing, Outgoing::Nothing) {
             return self.ask(stream, body);
         }
-        frame::headers(&mut self.out, stream, WELL, true);
+        frame::headers(&mut self.out.bytes, stream, WELL, true);
         self.close(stream);
     }
 
@@ -181,7 +177,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut block = Vec::with_capacity(128);
         hpack::write_status(&mut block, response.status().as_u16());
         write(&mut block, response.headers());
-        frame::headers(&mut self.out, stream, &block, end);
+        frame::headers(&mut self.out.bytes, stream, &block, end);
     }
 
     /// All is said. Who has not said all himself need not go on.

@@ -24,6 +24,7 @@ use tonic::{Status, body::Body};
 use super::{
     frame::{self, LARGEST, Reason, WINDOW},
     hpack::Decoder,
+    out::Out,
     stream::Stream,
     upload::Upload,
 };
@@ -63,8 +64,7 @@ pub(in crate::face) struct Connection<S> {
     pub(super) serve: Serve,
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) input: BytesMut,
-    pub(super) out: Vec<u8>,
-    sent: usize,
+    pub(super) out: Out,
     pub(super) decoder: Decoder,
     /// Headers that are not whole yet: of which stream, and whether they are all of it.
     pub(super) block: Option<(u32, bool, Vec<u8>)>,
@@ -93,10 +93,10 @@ pub(in crate::face) struct Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// `input` is what has come behind the preface.
     pub(in crate::face) fn new(io: S, service: Service, serve: Serve, input: BytesMut) -> Self {
-        let mut out = Vec::with_capacity(4 << 10);
+        let mut out = Out::default();
         let settings = [(frame::STREAMS, STREAMS), (frame::INITIAL_WINDOW, STREAM_WINDOW)];
-        frame::settings(&mut out, &settings);
-        frame::number(&mut out, frame::WINDOW_UPDATE, 0, ALL_WINDOW - 65_535);
+        frame::settings(&mut out.bytes, &settings);
+        frame::number(&mut out.bytes, frame::WINDOW_UPDATE, 0, ALL_WINDOW - 65_535);
         Self {
             io,
             service,
@@ -104,7 +104,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             mailbox: Arc::default(),
             input,
             out,
-            sent: 0,
             decoder: Decoder::default(),
             block: None,
             streams: HashMap::new(),
@@ -128,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         std::future::poll_fn(|cx| {
             if !self.leaving && ending.as_mut().poll(cx).is_ready() {
                 self.leaving = true;
-                frame::go_away(&mut self.out, self.last, Reason::Over);
+                frame::go_away(&mut self.out.bytes, self.last, Reason::Over);
             }
             self.poll(cx)
         })
@@ -148,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             let read = self.read(cx)?;
             if let Err(reason) = self.receive() {
-                frame::go_away(&mut self.out, self.last, reason);
+                frame::go_away(&mut self.out.bytes, self.last, reason);
                 let _ = self.flush(cx); // it ends in any case
                 return Poll::Ready(Err(io::Error::other(reason)));
             }
@@ -169,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// How many bytes have come; 0: the client has gone.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<usize>> {
-        if self.waiting() > CROWDED {
+        if self.out.len() > CROWDED {
             return Ok(Poll::Pending); // woken when it is written
         }
         self.input.reserve(READ);
@@ -206,20 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Writes what there is; true: all of it.
     fn flush(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        while self.sent < self.out.len() {
-            match Pin::new(&mut self.io).poll_write(cx, &self.out[self.sent..])? {
-                Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(count) => self.sent += count,
-                Poll::Pending => return Ok(false),
-            }
-        }
-        self.out.clear();
-        self.sent = 0;
-        Ok(!matches!(Pin::new(&mut self.io).poll_flush(cx)?, Poll::Pending))
-    }
-
-    /// How much waits to be written.
-    pub(super) fn waiting(&self) -> usize {
-        self.out.len() - self.sent
+        let all = self.out.write(Pin::new(&mut self.io), cx)?;
+        Ok(all && !matches!(Pin::new(&mut self.io).poll_flush(cx)?, Poll::Pending))
     }
 }

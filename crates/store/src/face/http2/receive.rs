@@ -34,7 +34,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         input.advance(at);
         self.input = input;
         if self.owed > ALL_WINDOW / 4 {
-            frame::number(&mut self.out, frame::WINDOW_UPDATE, 0, std::mem::take(&mut self.owed));
+            frame::number(
+                &mut self.out.bytes,
+                frame::WINDOW_UPDATE,
+                0,
+                std::mem::take(&mut self.owed),
+            );
         }
         Ok(())
     }
@@ -76,8 +81,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             frame::SETTINGS => self.settings(head, payload),
             frame::PING if payload.len() != 8 => Err(Reason::FrameSize),
             frame::PING if !head.has(frame::ACK) => {
-                frame::head(&mut self.out, frame::PING, frame::ACK, 0, payload.len());
-                self.out.extend_from_slice(payload);
+                frame::head(&mut self.out.bytes, frame::PING, frame::ACK, 0, payload.len());
+                self.out.bytes.extend_from_slice(payload);
                 Ok(())
             }
             frame::WINDOW_UPDATE => self.widen(head.stream, frame::to_number(payload)?),
@@ -115,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 _ => {}
             }
         }
-        frame::head(&mut self.out, frame::SETTINGS, frame::ACK, 0, 0);
+        frame::head(&mut self.out.bytes, frame::SETTINGS, frame::ACK, 0, 0);
         Ok(())
     }
 
@@ -201,7 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         open.owed += length;
         if open.owed > STREAM_WINDOW / 4 {
             let owed = std::mem::take(&mut open.owed);
-            frame::number(&mut self.out, frame::WINDOW_UPDATE, stream, owed);
+            frame::number(&mut self.out.bytes, frame::WINDOW_UPDATE, stream, owed);
         }
     }
 
@@ -294,7 +299,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The stream is over, whatever was said so far.
     pub(super) fn reset(&mut self, stream: u32, reason: Reason) {
-        frame::number(&mut self.out, frame::RESET, stream, reason as u32);
+        frame::number(&mut self.out.bytes, frame::RESET, stream, reason as u32);
         self.forget(stream);
     }
 

@@ -1,0 +1,101 @@
+//! The programs of etcd itself: given, on the path, or built once from Go's modules.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// A member of its own, which ends with the test.
+pub(crate) struct Real {
+    pub(crate) url: String,
+    process: Child,
+    folder: Option<TempDir>,
+}
+
+impl Real {
+    /// `None`: there is no such program, and it cannot be built; that was said.
+    pub(crate) fn start() -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut this = Self::start_in(&folder.path().join("data"), &free_url())?;
+        this.folder = Some(folder);
+        Some(this)
+    }
+
+    /// The same in a folder that may be there already, made for that URL of the member.
+    pub(crate) fn start_in(data: &Path, peer: &str) -> Option<Self> {
+        let (program, url) = (etcd()?, free_url());
+        let process = Command::new(program)
+            .arg("--data-dir")
+            .arg(data)
+            .args(["--log-level", "error"])
+            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it can be started");
+        let this = Self { url, process, folder: None };
+        let begun = Instant::now();
+        while std::net::TcpStream::connect(&this.url["http://".len()..]).is_err() {
+            assert!(begun.elapsed() < Duration::from_mins(2), "etcd does not listen");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(this)
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Where nobody listens.
+pub(crate) fn free_url() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    format!("http://{}", listener.local_addr().expect("bound"))
+}
+
+/// The program etcd.
+pub(crate) fn etcd() -> Option<PathBuf> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOUND.get_or_init(|| program("etcd", "ETCD")).clone()
+}
+
+/// What makes a folder of etcd out of a snapshot.
+pub(crate) fn etcdutl() -> Option<PathBuf> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOUND.get_or_init(|| program("etcdutl", "ETCDUTL")).clone()
+}
+
+fn program(name: &str, variable: &str) -> Option<PathBuf> {
+    if let Some(given) = env::var_os(variable) {
+        return Some(given.into());
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let there = |name: &str| {
+        let found = env::split_paths(&path).map(|folder| folder.join(name));
+        found.into_iter().find(|path| path.is_file())
+    };
+    there(name).or_else(|| {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/program");
+        there("go")
+            .or_else(|| say(&format!("{name} is neither there nor can it be built: no Go")))?;
+        let built = Command::new(script).arg(name).stderr(Stdio::inherit()).output().ok()?;
+        if !built.status.success() {
+            return say(&format!("{name} cannot be built"));
+        }
+        Some(String::from_utf8(built.stdout).ok()?.trim().into())
+    })
+}
+
+fn say(what: &str) -> Option<PathBuf> {
+    println!("left out: {what}");
+    None
+}
