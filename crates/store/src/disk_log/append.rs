@@ -16,9 +16,9 @@ use crate::{Failure, Record, disk::full};
 const SMALLEST: u64 = 16;
 /// And so is the reserve.
 const TIGHT: u64 = 4;
-/// How much is filled ahead of what is written: so much that fewer than one small write in a
+/// How much is filled ahead of what is written: so much that far fewer than one small write in a
 /// hundred waits for it, with those that come meanwhile.
-const AHEAD: u64 = 1 << 20;
+const AHEAD: u64 = 4 << 20;
 
 impl Inner {
     /// Cuts off a torn tail, and sees to it that there is something to write to.
