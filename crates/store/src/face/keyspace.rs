@@ -101,6 +101,8 @@ impl Keyspace {
             }
             if !settled {
                 draft = Draft::after(&entries); // what is on its way belongs to no page
+            } else if draft.size >= PAGE && (entries.len() < draft.from + 2 || !pages.has_room()) {
+                draft = Draft::after(&entries);
             } else if draft.size >= PAGE {
                 let first = draft.first.take().unwrap_or_else(|| key.clone());
                 let page = entries[draft.from..].concat();

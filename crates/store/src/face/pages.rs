@@ -8,8 +8,10 @@ use bytes::Bytes;
 
 /// About how long a page is.
 pub(super) const PAGE: usize = 64 << 10;
-/// How much all of them take at most.
+/// How much all of them take at most, but for the last.
 const ALL: usize = 32 << 20;
+/// After so much that had no room all begin anew: those that are there may be read no more.
+const REFUSED: usize = ALL * 8;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Page {
@@ -27,6 +29,7 @@ pub(super) struct Page {
 pub(super) struct Pages {
     pages: BTreeMap<Bytes, Page>,
     size: usize,
+    refused: usize,
 }
 
 impl Pages {
@@ -35,10 +38,18 @@ impl Pages {
         self.pages.get(first).filter(|page| page.at <= at)
     }
 
-    pub(super) fn insert(&mut self, first: Bytes, page: Page) {
-        if self.size + page.entries.len() > ALL {
+    /// Whether there is room for another.
+    pub(super) fn has_room(&mut self) -> bool {
+        if self.size >= ALL {
+            self.refused += PAGE;
+        }
+        if self.refused > REFUSED {
             *self = Self::default();
         }
+        self.size < ALL
+    }
+
+    pub(super) fn insert(&mut self, first: Bytes, page: Page) {
         self.changed(&first);
         let within = (Bound::Included(&first), Bound::Included(&page.last));
         let met: Vec<_> =
@@ -100,10 +111,11 @@ mod tests {
     #[test]
     fn they_take_no_more_than_they_may() {
         let mut pages = Pages::default();
-        for first in ["a", "b", "c"] {
+        for first in ["a", "b"] {
+            assert!(pages.has_room());
             pages.insert(first.into(), page(first, ALL / 2));
-            assert!(pages.size <= ALL);
         }
-        assert!(pages.get(b"c", 5).is_some());
+        let refused = (0..).take_while(|_| !pages.has_room()).count();
+        assert_eq!((refused, pages.size), (REFUSED / PAGE, 0), "they have had their time");
     }
 }
