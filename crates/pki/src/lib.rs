@@ -18,6 +18,7 @@ mod key;
 mod pair;
 mod pem;
 mod possession;
+mod pss;
 mod public_key;
 mod request;
 mod tls;

@@ -8,9 +8,11 @@ use ring::{
         ECDSA_P384_SHA384_ASN1, ED25519, VerificationAlgorithm,
     },
 };
-use x509_parser::{oid_registry, prelude::FromDer, x509::SubjectPublicKeyInfo};
+use x509_parser::{
+    oid_registry, prelude::FromDer, public_key::PublicKey, x509::SubjectPublicKeyInfo,
+};
 
-use crate::jws::verified;
+use crate::{jws::verified, pss};
 
 /// The size of a number of P-521, in bytes.
 const P521: usize = 66;
@@ -23,6 +25,8 @@ pub fn possesses(spki: &[u8], bits: u16, message: &[u8], signature: &[u8]) -> Op
     let kind = &info.algorithm.algorithm;
     if *kind == oid_registry::OID_SIG_ED25519 {
         return Some(verified(&ED25519, key, message, signature));
+    } else if let Ok(PublicKey::RSA(key)) = info.parsed() {
+        return (bits == 256).then(|| pss::verifies(&key, message, signature));
     } else if *kind != oid_registry::OID_KEY_TYPE_EC_PUBLIC_KEY {
         return None;
     }
@@ -73,7 +77,7 @@ mod tests {
             assert_eq!(possesses(&spki, bits, b"other", &signed), Some(false));
         }
         let rsa = Key::from_pem(RSA_PKCS1.as_bytes()).expect("a key");
-        assert_eq!(possesses(&rsa.public().to_der(), 256, b"uid", b""), None);
+        assert_eq!(possesses(&rsa.public().to_der(), 256, b"uid", b""), Some(false));
     }
 
     /// Made by openssl: a key of P-521, and what it has signed of SHA-256.
