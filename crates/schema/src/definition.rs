@@ -272,6 +272,13 @@ impl Definition {
         self.subresources.iter().find(|sub| sub.name == name)
     }
 
+    /// Whether the same error is told as often as it is found: so it is of kinds that
+    /// upstream's other servers serve.
+    pub fn repeats(&self) -> bool {
+        let other = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+        self.custom.is_some() || other.contains(&self.names.group)
+    }
+
     pub fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }

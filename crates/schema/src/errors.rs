@@ -220,6 +220,15 @@ impl Errors {
         }
     }
 
+    /// Forgets what was said already.
+    pub fn distinct(&mut self) {
+        for error in std::mem::take(&mut self.0) {
+            if !self.0.contains(&error) {
+                self.0.push(error);
+            }
+        }
+    }
+
     /// All of it as one answer: 422, with every error as a cause; the message has each once.
     pub fn status(&self, group: &str, kind: &str, name: &str) -> Status {
         let causes = self.0.iter().map(|error| {
@@ -267,5 +276,17 @@ mod tests {
         );
         let causes = status.details().expect("given").causes().len();
         assert_eq!((status.code(), causes), (422, 2));
+    }
+
+    #[test]
+    fn what_was_said_is_said_once() {
+        let mut errs = Errors::default();
+        for name in ["a", "b", "a"] {
+            errs.required(&Path::Root.field(name), "");
+        }
+        assert_eq!(errs.0.len(), 3);
+        errs.distinct();
+        let paths: Vec<_> = errs.0.iter().map(|error| &*error.path).collect();
+        assert_eq!(paths, ["a", "b"]);
     }
 }

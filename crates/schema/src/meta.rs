@@ -280,6 +280,15 @@ mod tests {
     }
 
     #[test]
+    fn an_update_is_looked_at_as_a_new_object_is() {
+        let old = ObjectMeta::new().with_name("a");
+        let new = old.clone().with_finalizers([""]).with_generate_name("a%");
+        let found = complaints(new, Some(old), Scope::Cluster);
+        assert_eq!(found[0], "metadata.generateName: Invalid value: \"a%\": may not contain '%'");
+        assert!(found[1].starts_with("metadata.finalizers: Invalid value: \"\""), "{found:?}");
+    }
+
+    #[test]
     fn what_is_going_takes_no_new_finalizers() {
         let old = ObjectMeta::new().with_deletion_timestamp("2026-01-01T00:00:00Z");
         let new = ObjectMeta::from(old.tree().clone()).with_finalizers(["a/b"]);

@@ -167,14 +167,25 @@ fn parse(
     if object.is_object() {
         let named = Object::view(&object);
         let (version, kind) = (named.api_version().is_empty(), named.kind().is_empty());
-        if definition.custom.is_some() && (version || kind) {
-            let missing = if kind { "Kind" } else { "apiVersion" };
+        if definition.custom.is_some() && version && !kind {
+            if validation(query) == Validation::Strict {
+                let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+                return Err(Status::bad_request(why));
+            }
+            return Ok((object, twice));
+        } else if definition.custom.is_some() && kind {
             let text = match body.starts_with(cbor::MAGIC) {
                 true => String::from_utf8_lossy(&object::to_json(&object)).into_owned(),
                 false => String::from_utf8_lossy(body).into_owned(),
             };
-            let why = format!("Object '{missing}' is missing in '{text}'");
-            return Err(unrecognized(names.kind, &why, body));
+            let why = format!("Object 'Kind' is missing in '{text}'");
+            return Err(match validation(query) {
+                Validation::Ignore => Status::bad_request(format!(
+                    "{0} in version {1:?} cannot be handled as a {0}: {why}",
+                    names.kind, names.version
+                )),
+                _ => unrecognized(names.kind, &why, body),
+            });
         }
         if version {
             object["apiVersion"] = names.api_version().into();
@@ -317,7 +328,14 @@ fn check_type(kinds: &Kinds, object: &Value, definition: &Definition) -> Result<
         return Ok(());
     }
     let (kind, wanted) = (named.kind(), names.kind);
+    let given = given.strip_prefix('/').unwrap_or(given);
     if definition.custom.is_some() && given == expected {
+        definition.conform(&mut object.clone(), &mut Vec::new()).map_err(|why| {
+            let version = names.version;
+            Status::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {wanted}: {why}"
+            ))
+        })?;
         let mut errs = Errors::default();
         errs.invalid(&Path::Root.field("kind"), kind, format!("must be {wanted}"));
         return Err(errs.status(names.group, kind, named.metadata().name()));
@@ -327,7 +345,6 @@ fn check_type(kinds: &Kinds, object: &Value, definition: &Definition) -> Result<
              ({expected})"
         )));
     }
-    let given = given.strip_prefix('/').unwrap_or(given);
     let (group, version) = given.rsplit_once('/').unwrap_or(("", given));
     let unfit = |why: String| {
         Status::bad_request(format!(

@@ -106,3 +106,26 @@ pub(crate) fn answer(
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_is_where_it_says_something() {
+        let checks = [
+            Check::new("ping", Says::Either, || Ok(())),
+            Check::new("certificate", Says::Dead, || Ok(())),
+            Check::new("shutdown", Says::Unready, || Err("ends".to_owned())),
+        ];
+        let code = |path: &str, query: &str| {
+            let reply = answer(&checks, path, &Query::parse(query), &Metrics::default());
+            reply.map(|reply| reply.status().as_u16())
+        };
+        assert_eq!(code("/livez", ""), Some(200));
+        assert_eq!(code("/readyz", ""), Some(500));
+        assert_eq!(code("/readyz", "exclude=shutdown"), Some(200));
+        assert_eq!(code("/readyz/certificate", ""), None);
+        assert_eq!(code("/livez/certificate", ""), Some(200));
+    }
+}

@@ -28,6 +28,7 @@ pub struct CustomResourceDefinitionSpec {
     #[api(tag = 3)]
     names: Must<CustomResourceDefinitionNames>,
     /// Whether its objects live in namespaces: Namespaced or Cluster.
+    #[api(go = "v1.ResourceScope")]
     scope: Must<String>,
     /// The versions of the new kind.
     #[api(tag = 7)]
@@ -42,6 +43,7 @@ pub struct CustomResourceDefinitionSpec {
 #[api]
 pub struct CustomResourceConversion {
     /// None changes the version only; Webhook asks a server.
+    #[api(go = "v1.ConversionStrategyType")]
     strategy: Must<String>,
     /// The server that converts.
     webhook: Option<WebhookConversion>,
@@ -139,7 +141,7 @@ pub struct JSONSchemaProps {
     /// Not used.
     id: String,
     /// Not used.
-    #[api(name = "$schema")]
+    #[api(name = "$schema", go = "v1.JSONSchemaURL")]
     schema: String,
     /// Not allowed.
     #[api(name = "$ref")]
@@ -202,10 +204,12 @@ pub struct JSONSchemaProps {
     /// Not allowed.
     pattern_properties: Map<JSONSchemaProps>,
     /// Not allowed.
+    #[api(go = "v1.JSONSchemaDependencies")]
     dependencies: Map<OrTexts<JSONSchemaProps>>,
     /// Not allowed.
     additional_items: Option<OrBool<JSONSchemaProps>>,
     /// Not allowed.
+    #[api(go = "v1.JSONSchemaDefinitions")]
     definitions: Map<JSONSchemaProps>,
     /// Where more is written about it.
     external_docs: Option<ExternalDocumentation>,
@@ -232,7 +236,8 @@ pub struct JSONSchemaProps {
     #[api(name = "x-kubernetes-map-type")]
     x_kubernetes_map_type: Option<String>,
     /// Expressions that must hold of the value.
-    #[api(name = "x-kubernetes-validations", keys("rule"), merge, merge_key = "rule")]
+    #[api(name = "x-kubernetes-validations", go = "v1.ValidationRules")]
+    #[api(keys("rule"), merge, merge_key = "rule")]
     x_kubernetes_validations: List<ValidationRule>,
 }
 
@@ -251,6 +256,7 @@ pub struct ValidationRule {
         "FieldValueInvalid",
         "FieldValueRequired"
     ))]
+    #[api(go = "v1.FieldValueErrorReason")]
     reason: Option<String>,
     /// The field that is to blame, below the value.
     field_path: String,

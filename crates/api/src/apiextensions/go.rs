@@ -139,9 +139,6 @@ pub(super) fn rule(tree: &Value) -> String {
 
 /// Versions, without what all of them have alike: `hoisted` names it.
 pub(super) fn versions(tree: &Value, hoisted: &[&str]) -> String {
-    if tree.items().is_empty() {
-        return "null".to_owned();
-    }
     list(tree, |version| {
         let mut version = version.clone();
         hoisted.iter().for_each(|name| version.remove(name));

@@ -150,11 +150,14 @@ async fn body<K: schema::Kind>(server: &Server, request: Request) -> Result<Valu
 
 /// Reads the body as an object of this kind.
 async fn body_of(server: &Server, request: Request, kind: &Definition) -> Result<Value, Status> {
+    Ok(noted(server, request, kind).await?.object)
+}
+
+/// The same, with what is odd about it.
+async fn noted(server: &Server, request: Request, kind: &Definition) -> Result<Decoded, Status> {
     let asked = Asked::of(&request);
     let bytes = bytes_of(server, request).await?;
-    let kinds = server.registry.kinds();
-    let Decoded { object, .. } = decode_body(kinds, kind, &asked.headers, &asked.query, &bytes)?;
-    Ok(object)
+    decode_body(server.registry.kinds(), kind, &asked.headers, &asked.query, &bytes)
 }
 
 /// Nothing is made in a namespace that is not there, whatever else is missing.

@@ -9,11 +9,13 @@ use api::{
         SubjectAccessReview, SubjectAccessReviewStatus,
     },
 };
-use object::{List, Map, Object, Status, Time, Value, View};
+use object::{Lens, List, Map, Object, Status, Time, Value, View};
 use schema::{Errors, apply::Write};
-use server::{Attributes, Decision, Handle, Handling, Peer, Request, Server, User};
+use server::{
+    Attributes, Call, Decision, Decoded, Handle, Handling, Peer, Request, RequestInfo, Server, User,
+};
 
-use super::{Asked, body, call, served, typed};
+use super::{Asked, call, noted, served, typed};
 use crate::{authn::ServiceAccounts, authz::Rbac};
 
 const GROUP: &str = "authorization.k8s.io";
@@ -29,26 +31,28 @@ impl Handle for Reviews {
         Box::pin(async move {
             let (user, asked) = (request.user.clone(), Asked::of(&request));
             let kind = served(server, &request)?.definition;
-            let answer = match &*request.info.resource {
-                "tokenreviews" => {
-                    self.token(server, body::<TokenReview>(server, request).await?).await?
-                }
+            let (call, info) = (call(&request), request.info.clone());
+            let Decoded { object: given, warnings } = noted(server, request, &kind).await?;
+            let checked = |check: fn(&Server, Asking<'_>, Value) -> Result<Value, Status>| {
+                check(server, (&call, &info), given.clone())
+            };
+            let answer = match &*info.resource {
+                "tokenreviews" => self.token(server, given).await?,
                 "selfsubjectreviews" => {
-                    let mut review =
-                        SelfSubjectReview::from(body::<SelfSubjectReview>(server, request).await?);
-                    review.status_mut().set_user_info(info(&user));
+                    let mut review = SelfSubjectReview::new();
+                    review.status_mut().set_user_info(told(&user));
                     let now = Time::text(server.registry.clock().now());
                     review.metadata_mut().set_creation_timestamp(now);
                     typed::<SelfSubjectReview>(review)
                 }
                 "selfsubjectaccessreviews" => {
-                    let given = checked::<SelfSubjectAccessReview>(server, request).await?;
+                    let given = checked(check::<SelfSubjectAccessReview>)?;
                     let status = decide(server, &user, given.get("spec")).await?;
                     let review = SelfSubjectAccessReview::from(given).with_status(status);
                     typed::<SelfSubjectAccessReview>(review)
                 }
                 "subjectaccessreviews" => {
-                    let given = checked::<SubjectAccessReview>(server, request).await?;
+                    let given = checked(check::<SubjectAccessReview>)?;
                     let status =
                         decide(server, &subject(given.get("spec")), given.get("spec")).await?;
                     typed::<SubjectAccessReview>(
@@ -56,29 +60,31 @@ impl Handle for Reviews {
                     )
                 }
                 "localsubjectaccessreviews" => {
-                    let given = checked::<LocalSubjectAccessReview>(server, request).await?;
+                    let given = checked(check::<LocalSubjectAccessReview>)?;
                     let status =
                         decide(server, &subject(given.get("spec")), given.get("spec")).await?;
                     let review = LocalSubjectAccessReview::from(given).with_status(status);
                     typed::<LocalSubjectAccessReview>(review)
                 }
-                "selfsubjectrulesreviews" => {
-                    self.rules(&user, body::<SelfSubjectRulesReview>(server, request).await?)?
-                }
+                "selfsubjectrulesreviews" => self.rules(&user, given)?,
                 _ => return Err(Status::no_resource()),
             };
             let mut answer = answer;
             if answer.get("metadata").is_null() {
                 answer["metadata"] = Value::object();
             }
-            asked.reply(server, &kind, (201, &answer))
+            let mut reply = asked.reply(server, &kind, (201, &answer))?;
+            server::warn(reply.headers_mut(), &warnings);
+            Ok(reply)
         })
     }
 }
 
 impl Reviews {
     /// Asks all who know tokens, as for a request that shows it.
-    async fn token(&self, server: &Server, given: Value) -> Result<Value, Status> {
+    async fn token(&self, server: &Server, mut given: Value) -> Result<Value, Status> {
+        given.remove("status");
+        schema::normalize(TokenReview::SHAPE, &mut given);
         let mut review = TokenReview::from(given);
         let token = review.spec().token().to_owned();
         if token.is_empty() {
@@ -95,7 +101,7 @@ impl Reviews {
         let status = review.status_mut();
         match known {
             Ok((user, audiences)) => {
-                let mut info = info(&user);
+                let mut info = told(&user);
                 if !user.is_in("system:authenticated") {
                     info.groups_mut().push("system:authenticated");
                 }
@@ -142,6 +148,7 @@ impl Reviews {
         status.set_incomplete(false);
         let mut answer = typed::<SelfSubjectRulesReview>(review);
         answer["spec"] = Value::object(); // as upstream answers
+        answer.remove("metadata");
         Ok(answer)
     }
 }
@@ -158,7 +165,7 @@ async fn other_token(server: &Server, token: &str) -> Option<User> {
     None
 }
 
-fn info(user: &User) -> UserInfo {
+fn told(user: &User) -> UserInfo {
     let mut extra = Value::object();
     for (name, values) in &user.extra {
         extra[name.as_str()] = values.iter().map(String::as_str).collect();
@@ -174,10 +181,15 @@ fn info(user: &User) -> UserInfo {
     info
 }
 
-/// Reads a review of access, and checks it.
-async fn checked<K: schema::Kind>(server: &Server, request: Request) -> Result<Value, Status> {
-    let (call, info) = (call(&request), request.info.clone());
-    let mut given = body::<K>(server, request).await?;
+/// Who asks, and where.
+type Asking<'a> = (&'a Call, &'a RequestInfo);
+
+/// Checks a review of access.
+fn check<K: schema::Kind>(
+    server: &Server,
+    (call, info): Asking<'_>,
+    mut given: Value,
+) -> Result<Value, Status> {
     schema::normalize(K::SHAPE, &mut given);
     let meta = Object::view(&given).metadata();
     if !meta.namespace().is_empty() && meta.namespace() != info.namespace {
@@ -224,6 +236,11 @@ async fn decide(
     spec: &Value,
 ) -> Result<SubjectAccessReviewStatus, Status> {
     let (resource, plain) = (spec.get("resourceAttributes"), spec.get("nonResourceAttributes"));
+    let unread = unread(resource);
+    let told = |status: SubjectAccessReviewStatus| match &*unread {
+        "" => status,
+        unread => status.with_evaluation_error(unread),
+    };
     let text =
         |tree: &Value, name: &str| object::Text::from(tree.get(name).as_str().unwrap_or_default());
     let wanted = if resource.is_object() {
@@ -246,15 +263,59 @@ async fn decide(
         match way.authorize(user, &wanted).await {
             Decision::Allow(why) => {
                 let status = SubjectAccessReviewStatus::new().with_allowed(true);
-                return Ok(status.with_reason(why));
+                return Ok(told(status.with_reason(why)));
             }
             Decision::Deny(why) => {
                 let status = SubjectAccessReviewStatus::new().with_allowed(false).with_denied(true);
-                return Ok(status.with_reason(why));
+                return Ok(told(status.with_reason(why)));
             }
             Decision::NoOpinion(why) => reasons.push(why),
         }
     }
     reasons.retain(|why| !why.is_empty());
-    Ok(SubjectAccessReviewStatus::new().with_allowed(false).with_reason(reasons.join(", ")))
+    Ok(told(SubjectAccessReviewStatus::new().with_allowed(false).with_reason(reasons.join(", "))))
+}
+
+/// What of the selectors that a review names cannot be understood, and so does not narrow it.
+fn unread(resource: &Value) -> String {
+    let by_field = |one: &Value| {
+        matches!(one.get("operator").as_str(), Some("In" | "NotIn"))
+            && one.get("values").items().len() == 1
+    };
+    let by_label = |one: &Value| {
+        let operator = one.get("operator").as_str();
+        matches!(operator, Some("In" | "NotIn" | "Exists" | "DoesNotExist"))
+    };
+    let of = |name: &str, fits: &dyn Fn(&Value) -> bool| {
+        let all = resource.get(name).get("requirements").items();
+        let read = all.iter().filter(|one| fits(one)).count();
+        let how = match read {
+            read if read == all.len() => return None,
+            0 => "ignored",
+            _ => "partially ignored",
+        };
+        Some(format!("spec.resourceAttributes.{name} {how} due to parse error"))
+    };
+    let both = [of("fieldSelector", &by_field), of("labelSelector", &by_label)];
+    both.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+
+    use super::*;
+
+    #[test]
+    fn selectors_that_cannot_be_read_are_told() {
+        let told = |text: &str| unread(&from_json(text.as_bytes()).expect("JSON"));
+        assert_eq!(told("{}"), "");
+        let fields = r#"{"fieldSelector":{"requirements":[{"operator":"In","values":["a"]},
+            {"operator":"Exists"}]}}"#;
+        let said = "spec.resourceAttributes.fieldSelector partially ignored due to parse error";
+        assert_eq!(told(fields), said);
+        let labels = r#"{"labelSelector":{"requirements":[{"operator":"Near"}]}}"#;
+        let said = "spec.resourceAttributes.labelSelector ignored due to parse error";
+        assert_eq!(told(labels), said);
+    }
 }

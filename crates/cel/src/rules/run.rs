@@ -154,7 +154,7 @@ impl Run<'_> {
 
     fn rules(&mut self, set: &RuleSet, at: &Path<'_>, spot: Spot<'_>) {
         let Spot { object, old, .. } = spot;
-        for rule in &set.rules {
+        for rule in set.rules.iter().filter(|rule| !rule.source.rule.trim().is_empty()) {
             let Some(budget) = self.budget else { return };
             if rule.uses_old && old.is_none() && !rule.takes_none() {
                 continue;

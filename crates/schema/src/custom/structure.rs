@@ -273,15 +273,16 @@ fn covered(clause: &Schema, schema: Option<&Schema>, at: &Path, said: &str, errs
 
 /// Whether the clauses are exactly: an integer, or a string.
 fn is_int_or_string(schema: &Schema, list: &str) -> bool {
-    let types: Vec<_> = schema
-        .all(list)
-        .map(|clause| {
-            let only =
-                clause.tree().entries().all(|(name, value)| name == "type" || value.is_null());
-            if only { clause.ty() } else { "" }
-        })
-        .collect();
-    types == ["integer", "string"]
+    let types = schema.all(list).map(|clause| {
+        let only = clause.tree().entries().all(|(name, value)| match name {
+            // What no clause may have is told elsewhere.
+            "type" | "$ref" | "definitions" | "dependencies" | "patternProperties" => true,
+            "allOf" | "anyOf" | "oneOf" | "enum" => value.items().is_empty(),
+            _ => value.is_null(),
+        });
+        if only { clause.ty() } else { "" }
+    });
+    types.eq(["integer", "string"])
 }
 
 fn first_is_int_or_string(schema: &Schema) -> bool {
@@ -297,6 +298,18 @@ mod tests {
         let mut errs = Errors::default();
         check_structure(&Schema::from(tree(schema)), &Path::Root.field("s"), &mut errs);
         errs.0.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn clauses_of_a_number_or_text_may_have_empty_lists() {
+        let schema = |clause: &str| {
+            complaints(&format!(
+                r#"{{"type":"object","properties":{{"port":{{"x-kubernetes-int-or-string":true,
+                    "anyOf":[{{"type":"integer",{clause}}},{{"type":"string"}}]}}}}}}"#
+            ))
+        };
+        assert!(schema(r#""allOf":[]"#).is_empty());
+        assert!(!schema(r#""required":[]"#).is_empty());
     }
 
     #[test]

@@ -148,6 +148,9 @@ impl Registry {
             served.definition.hooks.validate_version(&object, old, &mut errs);
         }
         if !errs.is_empty() {
+            if !served.hub.repeats() {
+                errs.distinct();
+            }
             let name = Object::view(&object).metadata().name();
             let names = &served.hub.names;
             return Err(errs.status(names.group, names.kind, name));

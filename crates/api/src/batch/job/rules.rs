@@ -470,6 +470,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_suspended_job_may_be_given_other_resources() {
+        let job = |container: &str| {
+            let text = format!(
+                r#"{{"spec":{{"suspend":true,"template":{{"spec":{{"containers":[{container}]}}}}}}}}"#
+            );
+            Job::from(object::from_json(text.as_bytes()).expect("JSON"))
+        };
+        let kept = |new: &str| {
+            let mut errs = Errors::default();
+            check_template_kept(&job(new), &job(r#"{"name":"c","image":"i"}"#), &mut errs);
+            errs.0.iter().map(|error| error.path.to_string()).collect::<Vec<_>>()
+        };
+        let sized = r#"{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}"#;
+        assert!(kept(sized).is_empty());
+        assert_eq!(kept(r#"{"name":"c","image":"j"}"#), ["spec.template.spec"]);
+    }
+
+    #[test]
     fn indexes_are_counted_and_in_order() {
         assert_eq!(count_indexes("", 5), Ok(0));
         assert_eq!(count_indexes("0,2-4", 5), Ok(4));
