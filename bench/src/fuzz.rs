@@ -9,10 +9,9 @@ use std::{
 
 use anyhow::{Result, bail};
 use cel::{Bindings, Environment, Type};
+use jsonpath::Template;
 use object::{
-    Quantity, from_json, from_json_strict,
-    jsonpath::Template,
-    raw_json,
+    Quantity, from_json, from_json_strict, raw_json,
     selector::{FieldSelector, Selector},
     to_json, yaml,
 };

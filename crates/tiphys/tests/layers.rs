@@ -14,6 +14,7 @@ use object::{Value, from_json};
 /// only where `BESIDE` says so.
 const LAYERS: &[&[&str]] = &[
     &["macros", "object"],
+    &["jsonpath"],
     &["schema"],
     &["api", "cel"],
     &["store", "client", "pki", "sys"],
@@ -46,6 +47,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("client", &["api"], "the client knows no kind by name"),
     ("runtime", &["api"], "the runtime knows no kind by name"),
     ("object", IO, "words do no I/O"),
+    ("jsonpath", IO, "paths do no I/O"),
     ("schema", IO, "shapes do no I/O"),
     ("cel", IO, "expressions do no I/O"),
     ("api", IO, "kinds do no I/O"),

@@ -1,7 +1,7 @@
 //! Templates in JSONPath, rendered as kubectl shows them.
 
+pub(crate) use ::jsonpath::{Template, text};
 use object::Value;
-pub(crate) use object::jsonpath::{Template, text};
 
 use super::json;
 

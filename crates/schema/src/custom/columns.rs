@@ -1,6 +1,7 @@
 //! The columns that a CRD says its objects have in tables.
 
-use object::{Object, Text, Time, Value, View, jsonpath::Template};
+use jsonpath::Template;
+use object::{Object, Text, Time, Value, View};
 
 use super::number;
 use crate::{ColumnInfo, age};
@@ -77,7 +78,7 @@ impl Cell {
 fn text(value: &Value) -> String {
     match value {
         Value::Float(n) => number::shown(*n),
-        value => object::jsonpath::text(value),
+        value => jsonpath::text(value),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use object::{Lens, Object, ObjectMeta, Text, Value, View, jsonpath::Template};
+use jsonpath::Template;
+use object::{Lens, Object, ObjectMeta, Text, Value, View};
 use ref_cast::RefCast;
 
 use super::{
@@ -294,8 +295,8 @@ pub(super) fn replicas(object: &Value, path: &str) -> Result<Option<i64>, String
                 Value::Text(text) => (text.to_string(), "string"),
                 Value::Bool(b) => (b.to_string(), "bool"),
                 Value::Float(n) => (super::number::shown(*n), "float64"),
-                Value::List(_) => (object::jsonpath::text(other), "[]interface {}"),
-                _ => (object::jsonpath::text(other), "map[string]interface {}"),
+                Value::List(_) => (jsonpath::text(other), "[]interface {}"),
+                _ => (jsonpath::text(other), "map[string]interface {}"),
             };
             Err(format!("{path} accessor error: {shown} is of the type {ty}, expected int64"))
         }
@@ -417,7 +418,7 @@ impl Hooks for Custom {
         let found = path.find(object).ok()?.into_iter().next()?.into_iter().next();
         Some(match found {
             None | Some(Value::Null) => Text::default(),
-            Some(value) => object::jsonpath::text(&value).into(),
+            Some(value) => jsonpath::text(&value).into(),
         })
     }
 

@@ -1,7 +1,8 @@
 //! From text to the nodes of a template.
 
+use object::Value;
+
 use super::{Node, Slice};
-use crate::Value;
 
 pub(super) struct Parser<'a> {
     text: &'a str,

@@ -3,8 +3,9 @@
 
 mod parse;
 
+use object::{Value, to_json};
+
 use self::parse::Parser;
-use crate::{Value, to_json};
 
 /// A template, read.
 #[derive(Clone, Debug)]
@@ -332,7 +333,7 @@ mod tests {
     use super::*;
 
     fn render(template: &str) -> String {
-        let value = crate::from_json(
+        let value = object::from_json(
             br#"{"kind":"List","items":[{"metadata":{"name":"a","labels":{"x.y/z":"1"}},"n":1,"ok":true},
                 {"metadata":{"name":"b"},"n":2,"list":[1,2,3]}]}"#,
         );
