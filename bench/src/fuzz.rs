@@ -3,29 +3,51 @@
 
 use std::{
     hint::black_box,
+    io::Cursor,
+    path::Path,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{self, Instant},
 };
 
 use anyhow::{Result, bail};
 use cel::{Bindings, Environment, Type};
+use client::Kubeconfig;
 use jsonpath::Template;
 use object::{
-    Quantity, from_json, from_json_strict, raw_json,
+    Duration, MicroTime, Quantity, Text, Time, from_json, from_json_strict, raw_json,
     selector::{FieldSelector, Selector},
     to_json, yaml,
 };
-use schema::{Definition, apply::Fields, patch, protobuf};
+use schema::{
+    Definition, Errors,
+    apply::Fields,
+    custom::{NoRules, definitions},
+    patch, protobuf,
+};
+use store::bolt::{self, Bolt};
 
 /// What is read.
-pub(crate) const TARGETS: &[&str] =
-    &["json", "yaml", "protobuf", "quantity", "selector", "jsonpath", "cel", "patch", "apply"];
+pub(crate) const TARGETS: &[&str] = &[
+    "json",
+    "yaml",
+    "protobuf",
+    "quantity",
+    "time",
+    "selector",
+    "jsonpath",
+    "cel",
+    "patch",
+    "apply",
+    "definition",
+    "kubeconfig",
+    "snapshot",
+];
 
 /// No input of a few kilobytes may take longer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: time::Duration = time::Duration::from_secs(5);
 
 /// Feeds one target for some time.
-pub(crate) fn run(target: &str, time: Duration, seed: u64) -> Result<()> {
+pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
     if !TARGETS.contains(&target) {
         bail!("no such target: {target}; there are {}", TARGETS.join(", "));
     }
@@ -81,14 +103,29 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
             }
             true
         }),
-        "protobuf" => protobuf::decode(&kind.shape, input)
-            .is_ok_and(|tree| protobuf::encode(&kind.shape, &tree).len() < 1 << 24),
+        "protobuf" => protobuf::decode(&kind.shape, input).is_ok_and(|tree| {
+            let message = protobuf::encode(&kind.shape, &tree);
+            let again = protobuf::decode(&kind.shape, &message);
+            let again = again.map(|tree| protobuf::encode(&kind.shape, &tree));
+            assert_eq!(again.as_ref(), Ok(&message), "{} from {input:?}", kind.names.kind);
+            message.len() < 1 << 24
+        }),
         "quantity" => text.parse::<Quantity>().is_ok_and(|quantity| {
             let printed = quantity.to_string();
             let again = printed.parse::<Quantity>();
             assert_eq!(again.ok().map(|again| again.to_string()), Some(printed), "{text}");
             true
         }),
+        "time" => {
+            let again = |canonical: fn(&str) -> Result<Text, String>| {
+                canonical(&text).is_ok_and(|one| {
+                    assert_eq!(canonical(&one).as_ref(), Ok(&one), "{text}");
+                    true
+                })
+            };
+            let length = |text: &str| Duration::nanos(text).map(Duration::text);
+            again(Time::canonical) | again(MicroTime::canonical) | again(length)
+        }
         "selector" => {
             let labels = Selector::parse(&text).is_ok_and(|selector| {
                 let again = Selector::parse(&selector.to_string());
@@ -125,8 +162,43 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
             patch::merge(&mut merged, &change);
             true
         }),
+        "definition" => definition(kinds, input),
+        "kubeconfig" => {
+            let mut config = Kubeconfig::default();
+            config.add(Path::new("/nowhere/config"), &text).is_ok() && config.config(None).is_ok()
+        }
+        "snapshot" => Bolt::new(input).is_ok_and(|file| {
+            let mut count = 0;
+            let _ = file.each("key", &mut |key, value| {
+                count += key.len() + value.len();
+                Ok(())
+            });
+            black_box(count) > 0
+        }),
         _ => apply(kind, input, &text),
     }
+}
+
+/// A definition of custom resources, and an object of the kind that it declares.
+fn definition(kinds: &[Definition], input: &[u8]) -> bool {
+    let known = kinds.iter().find(|kind| kind.names.kind == "CustomResourceDefinition");
+    let (Some(kind), Ok(mut crd)) = (known, from_json(input)) else { return false };
+    if kind.conform(&mut crd, &mut Vec::new()).is_err() {
+        return false;
+    }
+    kind.fill(&mut crd);
+    let mut errs = Errors::default();
+    schema::check(&kind.shape, &crd, None, &mut errs);
+    kind.hooks.validate(&crd, None, &mut errs);
+    if !errs.is_empty() {
+        return false;
+    }
+    let Ok(Some(declared)) = definitions(&crd, &NoRules) else { return false };
+    let mut object = from_json(CUSTOM).unwrap_or_default();
+    let _ = declared.hub.conform(&mut object, &mut Vec::new());
+    declared.hub.fill(&mut object);
+    declared.hub.hooks.validate(&object, None, &mut errs);
+    true
 }
 
 /// A set of managed fields, and an object that is applied.
@@ -155,6 +227,25 @@ const POD: &[u8] = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","l
     "spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":80,"protocol":"TCP"}],
     "env":[{"name":"E","value":"v"}],"resources":{"limits":{"cpu":"1"}}}],"volumes":[{"name":"v","emptyDir":{}}]}}"#;
 
+const CUSTOM: &[u8] = br#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},
+    "spec":{"size":3,"port":"http","tags":["a","b"],"parts":[{"name":"x","n":1.5}],"more":{"a":{"b":null}}}}"#;
+
+const DEFINITION: &[u8] = br#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+    "metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+    "names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"},
+    "versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{},
+    "scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size"}},
+    "additionalPrinterColumns":[{"name":"Size","type":"integer","jsonPath":".spec.size"}],
+    "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","required":["size"],
+    "properties":{"size":{"type":"integer","minimum":1,"maximum":9,"default":2},
+    "port":{"x-kubernetes-int-or-string":true},"tags":{"type":"array","x-kubernetes-list-type":"set",
+    "items":{"type":"string","pattern":"^[a-z]+$","maxLength":5}},
+    "parts":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],
+    "items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},
+    "n":{"type":"number","nullable":true}}}},
+    "more":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}},
+    "status":{"type":"object","properties":{"size":{"type":"integer"},"at":{"type":"string","format":"date-time"}}}}}}}]}}"#;
+
 const SET: &[u8] = br#"{"set":{"f:a":{},"f:b":{".":{},"k:{\"n\":\"x\",\"p\":80}":{"f:c":{}}},"f:s":{"v:\"w\"":{}}}}"#;
 
 fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
@@ -168,6 +259,19 @@ fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
         "quantity" => {
             &["1", "100m", "1.5Gi", "-3e6", "12E", "0.000000001", "1e-10", "9223372036854775808Ki"]
         }
+        "time" => &[
+            "2024-01-02T03:04:05Z",
+            "2024-02-29T23:59:59.123456+02:00",
+            "0001-01-01T00:00:00Z",
+            "1h30m0.5s",
+            "-3m20\u{b5}s",
+        ],
+        "kubeconfig" => &["apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+            contexts: [{name: a, context: {cluster: c, user: u, namespace: n}}]\n\
+            clusters: [{name: c, cluster: {server: 'https://10.0.0.1:6443/p', tls-server-name: x, \
+            insecure-skip-tls-verify: true, proxy-url: 'socks5://b:1'}}]\n\
+            users: [{name: u, user: {token: t, as: x, as-groups: [g], exec: {command: c, args: [a], \
+            apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}}}]\n"],
         "selector" => &[
             "a=b,c!=d",
             "x in (a,b),y notin (c)",
@@ -204,6 +308,8 @@ fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
     match target {
         "json" => corpus.push(POD.to_vec()),
         "apply" => corpus.extend([POD.to_vec(), SET.to_vec()]),
+        "definition" => corpus.push(DEFINITION.to_vec()),
+        "snapshot" => corpus.push(snapshot()),
         "yaml" => corpus.extend(from_json(POD).map(|pod| yaml::to_yaml(&pod).into_bytes())),
         "protobuf" => {
             let pod = from_json(POD).unwrap_or_default();
@@ -212,6 +318,17 @@ fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
         _ => {}
     }
     corpus
+}
+
+/// A file of a few pages, as snapshots have them.
+fn snapshot() -> Vec<u8> {
+    let mut file = Cursor::new(Vec::new());
+    let entries = (0..100_u64).map(|n| (n.to_be_bytes(), vec![0; 80]));
+    let wide = [(0_u64.to_be_bytes(), vec![7; 9000])];
+    let buckets: [(_, Box<dyn Iterator<Item = _>>); 2] =
+        [("key", Box::new(entries)), ("meta", Box::new(wide.into_iter()))];
+    bolt::write(&mut file, buckets).expect("memory takes every write");
+    file.into_inner()
 }
 
 /// A small generator of numbers, the same every time.

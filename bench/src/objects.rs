@@ -1,7 +1,10 @@
 //! What objects cost: a pod of 7 KB read, written, patched, applied and checked, beside
 //! `serde_json::Value` where that does the same; and what pods take in memory.
 
-use std::{fs, hint::black_box, time::Duration};
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, anyhow};
 use object::{Value, from_json, to_json};
@@ -11,7 +14,8 @@ use schema::{
     check_meta, patch, protobuf,
 };
 
-const TIMES: u32 = 20_000;
+const ROUNDS: u32 = 200;
+const TIMES: u32 = 50;
 const NOW: &str = "2024-01-02T03:04:05Z";
 
 /// Measures everything, and prints a line for each.
@@ -39,16 +43,18 @@ fn speed(pods: &Definition, json: &[u8]) -> Result<()> {
     let pod = read(pods, json)?;
     steps(pods, json, &pod);
     let message = protobuf::encode(&pods.shape, &pod);
-    let ours = each(|| drop(black_box(to_json(&read(pods, json).expect("read before")))));
-    let theirs = each(|| {
-        let value: serde_json::Value = serde_json::from_slice(json).expect("read before");
-        drop(black_box(serde_json::to_vec(&value)));
-    });
-    let binary = each(|| {
-        let pod = protobuf::decode(&pods.shape, &message).expect("written above");
-        drop(black_box(protobuf::encode(&pods.shape, &pod)));
-    });
-    let plain = each(|| drop(black_box(to_json(&from_json(json).expect("read before")))));
+    let [plain, ours, theirs, binary] = beside([
+        &|| drop(black_box(to_json(&from_json(json).expect("read before")))),
+        &|| drop(black_box(to_json(&read(pods, json).expect("read before")))),
+        &|| {
+            let value: serde_json::Value = serde_json::from_slice(json).expect("read before");
+            drop(black_box(serde_json::to_vec(&value)));
+        },
+        &|| {
+            let pod = protobuf::decode(&pods.shape, &message).expect("written above");
+            drop(black_box(protobuf::encode(&pods.shape, &pod)));
+        },
+    ]);
     line("JSON, read and written", plain);
     line("the same, with types checked", ours);
     line("serde_json::Value", theirs);
@@ -271,23 +277,26 @@ fn grown<T>(make: impl FnOnce() -> Result<Vec<T>>) -> Result<usize> {
     Ok(held)
 }
 
-/// The best of five rounds, in time of the processor: others share the machine.
+/// The best of some rounds.
 fn each(work: impl Fn()) -> Duration {
-    let round = || {
-        let began = spent();
-        for _ in 0..TIMES / 5 {
-            work();
-        }
-        spent().saturating_sub(began) / (TIMES / 5)
-    };
-    (0..5).map(|_| round()).min().unwrap_or_default()
+    let [best] = beside([&work]);
+    best
 }
 
-/// How long this thread has run, as the kernel counts it.
-fn spent() -> Duration {
-    let counted = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = counted.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
-    Duration::from_nanos(nanos.unwrap_or_default())
+/// The best of many short rounds of each, in turns: others share the machine, but do not
+/// interrupt every round.
+fn beside<const N: usize>(works: [&dyn Fn(); N]) -> [Duration; N] {
+    let mut best = [Duration::MAX; N];
+    for _ in 0..ROUNDS {
+        for (work, best) in works.iter().zip(&mut best) {
+            let began = Instant::now();
+            for _ in 0..TIMES {
+                work();
+            }
+            *best = began.elapsed().min(*best);
+        }
+    }
+    best.map(|best| best / TIMES)
 }
 
 fn line(name: &str, time: Duration) {
