@@ -6,7 +6,7 @@ use http::{HeaderMap, header::CONTENT_TYPE};
 use object::{
     Object, Odd, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_noting,
 };
-use schema::{Definition, Errors, Path, protobuf};
+use schema::{Definition, Errors, Names, Path, protobuf};
 
 use crate::{Kinds, Query, audit, cbor, negotiate::accepted, respond::shape_of};
 
@@ -167,25 +167,9 @@ fn parse(
     if object.is_object() {
         let named = Object::view(&object);
         let (version, kind) = (named.api_version().is_empty(), named.kind().is_empty());
-        if definition.custom.is_some() && version && !kind {
-            if validation(query) == Validation::Strict {
-                let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
-                return Err(Status::bad_request(why));
-            }
+        if definition.custom.is_some() && (version || kind) {
+            unnamed(names, query, (kind, &object), body)?;
             return Ok((object, twice));
-        } else if definition.custom.is_some() && kind {
-            let text = match body.starts_with(cbor::MAGIC) {
-                true => String::from_utf8_lossy(&object::to_json(&object)).into_owned(),
-                false => String::from_utf8_lossy(body).into_owned(),
-            };
-            let why = format!("Object 'Kind' is missing in '{text}'");
-            return Err(match validation(query) {
-                Validation::Ignore => Status::bad_request(format!(
-                    "{0} in version {1:?} cannot be handled as a {0}: {why}",
-                    names.kind, names.version
-                )),
-                _ => unrecognized(names.kind, &why, body),
-            });
         }
         if version {
             object["apiVersion"] = names.api_version().into();
@@ -195,6 +179,34 @@ fn parse(
         }
     }
     Ok((object, twice))
+}
+
+/// What of a custom object's kind and version cannot be left out: of the version only some.
+fn unnamed(
+    names: &Names,
+    query: &Query,
+    (kind, object): (bool, &Value),
+    body: &[u8],
+) -> Result<(), Status> {
+    let validation = validation(query);
+    if !kind && validation == Validation::Strict {
+        let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+        return Err(Status::bad_request(why));
+    } else if !kind {
+        return Ok(());
+    }
+    let text = match body.starts_with(cbor::MAGIC) {
+        true => String::from_utf8_lossy(&object::to_json(object)).into_owned(),
+        false => String::from_utf8_lossy(body).into_owned(),
+    };
+    let why = format!("Object 'Kind' is missing in '{text}'");
+    let (own, version) = (names.kind, names.version);
+    Err(match validation {
+        Validation::Ignore => Status::bad_request(format!(
+            "{own} in version {version:?} cannot be handled as a {own}: {why}"
+        )),
+        _ => unrecognized(own, &why, body),
+    })
 }
 
 fn from_message(definition: &Definition, body: &[u8]) -> Result<Value, Status> {

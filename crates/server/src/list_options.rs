@@ -38,13 +38,12 @@ pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection,
         if common || known.contains(&field) {
             continue;
         }
-        return Err(Status::bad_request(if !own {
-            format!(
+        return Err(Status::bad_request(match own {
+            true => format!("field label not supported: {field}"),
+            false => format!(
                 "{field:?} is not a known field selector: only \"metadata.name\", \
                  \"metadata.namespace\""
-            )
-        } else {
-            format!("field label not supported: {field}")
+            ),
         }));
     }
     let namespace = if namespaced { request.info.namespace.clone() } else { Text::default() };

@@ -480,7 +480,7 @@ mod tests {
         let kept = |new: &str| {
             let mut errs = Errors::default();
             check_template_kept(&job(new), &job(r#"{"name":"c","image":"i"}"#), &mut errs);
-            errs.0.iter().map(|error| error.path.to_string()).collect::<Vec<_>>()
+            errs.0.iter().map(|error| error.path.clone()).collect::<Vec<_>>()
         };
         let sized = r#"{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}"#;
         assert!(kept(sized).is_empty());
