@@ -2,7 +2,7 @@
 
 use client::cause_from_header;
 use http::header::USER_AGENT;
-use object::{DeleteOptions, Status, Value, View, from_json};
+use object::{DeleteOptions, Status, Value, View, from_json, quote::quote};
 use schema::{ErrorType, Errors, Path};
 
 use crate::{
@@ -36,8 +36,17 @@ pub(crate) fn call(request: &Request) -> Result<Call, Status> {
     if let Some(name) = manager.filter(|_| writes) {
         if name.len() > LONGEST_MANAGER {
             errs.too_long(&field, LONGEST_MANAGER);
-        } else if name.chars().any(char::is_control) {
-            errs.invalid(&field, name, "should not contain control characters");
+        }
+        // What has no sign of its own is quoted by a number.
+        let odd =
+            |c: char| !matches!(c, '"' | '\\') && quote(c.encode_utf8(&mut [0; 4])).contains('\\');
+        for (at, c) in name.char_indices().filter(|(_, c)| odd(*c)) {
+            let number = u32::from(c);
+            errs.invalid(
+                &field,
+                name,
+                format!("invalid character U+{number:04X} (at position {at})"),
+            );
         }
     }
     let validation = query.get("fieldValidation").unwrap_or_default();

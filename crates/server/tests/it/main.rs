@@ -2,5 +2,6 @@
 
 mod floods;
 mod hostile;
+mod paths;
 mod raw;
 mod watches;
