@@ -121,8 +121,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let serving = Serving::open(&config, names, listener.is_some().then_some(port), &clock)?;
     let cluster = serving.cluster.clone();
 
-    api::expression::install(expressions::compile);
-    api::possession::install(pki::possesses);
+    install();
     let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
     let opened = storage.open(&config, &clock, &compile)?;
     let registry = opened.registry.clone();
@@ -186,6 +185,12 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     server.background(serving.run(Arc::downgrade(&registry)));
     progress.done(&[Part::ProxyCertificate]);
     Ok(Running { server, cluster, advertise, port, service_ip, peer })
+}
+
+/// Gives the kinds what their rules need of others.
+fn install() {
+    api::expression::install(expressions::compile);
+    api::possession::install(pki::possesses);
 }
 
 /// A server with all who decide on its requests, and what follows their files.

@@ -111,7 +111,7 @@ mod tests {
         assert!(refused(&[0xa1, 0x41, b'a', 0xf9, 0x7e, 0]).ends_with("floating-point NaN"));
         assert!(refused(&[0xa1, 0x41, b'a', 0xc2, 0x41, 1]).ends_with("bignum"));
         assert!(refused(&[0xa1, 0x41, b'a', 0xf7]).ends_with("simple value 23 is not recognized"));
-        let deep = [&[0x81; 100_000][..], &[1]].concat();
+        let deep = [vec![0x81; 100_000], vec![1]].concat();
         assert!(refused(&deep).starts_with("cbor: exceeded max nested level"));
         let huge = [0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
         assert_eq!(refused(&huge), "unexpected EOF");

@@ -223,7 +223,7 @@ async fn declare_hosts(client: &Client, backend: &Backend) {
 }
 
 /// Answers a review: `hostPort` of v1 is `host` and `port` of v2.
-fn split_hosts(_: &str, review: Value) -> Value {
+fn split_hosts(review: &Value) -> Value {
     let request = &review["request"];
     let wanted = request["desiredAPIVersion"].as_str().unwrap_or_default().to_owned();
     let convert = |object: &Value| {
@@ -256,7 +256,7 @@ fn split_hosts(_: &str, review: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fields_are_selected_in_the_version_that_is_asked_for() {
-    let backend = Backend::start(split_hosts).await;
+    let backend = Backend::start(|_, review| split_hosts(&review)).await;
     let cluster = Cluster::start().await;
     let admin = cluster.admin();
     declare_hosts(&admin, &backend).await;
@@ -284,7 +284,7 @@ async fn fields_are_selected_in_the_version_that_is_asked_for() {
     second.patch(&Key::new("default", "a"), &moved).await.unwrap();
     let mut late = Vec::new();
     while late.len() < 3 {
-        let next = timeout(Duration::from_secs(60), watch.next()).await.expect("an event");
+        let next = timeout(Duration::from_mins(1), watch.next()).await.expect("an event");
         match next.unwrap().expect("the watch goes on") {
             Notice::Added(object) => late.push(format!("+{}", name(&object))),
             Notice::Deleted(object) => late.push(format!("-{}", name(&object))),
