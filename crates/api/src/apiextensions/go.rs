@@ -139,6 +139,9 @@ pub(super) fn rule(tree: &Value) -> String {
 
 /// Versions, without what all of them have alike: `hoisted` names it.
 pub(super) fn versions(tree: &Value, hoisted: &[&str]) -> String {
+    if tree.is_null() {
+        return "null".to_owned();
+    }
     list(tree, |version| {
         let mut version = version.clone();
         hoisted.iter().for_each(|name| version.remove(name));
