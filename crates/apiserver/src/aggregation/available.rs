@@ -1,10 +1,11 @@
-//! Who answers: each server behind this one is asked now and then what it serves.
+//! Who answers: each server behind this one is asked what it serves, now and then and when an
+//! APIService has changed.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use api::apiregistration::APIService;
 use object::{Status, from_json};
-use server::Remote;
+use server::{Remote, Selection, Start, Watch};
 use tokio::time::sleep;
 use tracing::warn;
 
@@ -12,6 +13,8 @@ use super::{Aggregation, Described, GROUP, Known, local};
 use crate::condition::Condition;
 
 const AGAIN: Duration = Duration::from_secs(5);
+/// Several changes at once are one.
+const SOON: Duration = Duration::from_millis(100);
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a service is available or not: status, reason, message.
@@ -19,7 +22,11 @@ type Verdict = (&'static str, &'static str, String);
 
 /// Keeps the conditions of all APIServices true.
 pub(crate) async fn run(aggregation: Arc<Aggregation>) {
+    let mut changes = None;
     loop {
+        if changes.is_none() {
+            changes = aggregation.changes().ok();
+        }
         if let Err(status) = local::follow(&aggregation.registry).await {
             warn!(error = status.message(), "local API services cannot be kept");
         }
@@ -31,11 +38,37 @@ pub(crate) async fn run(aggregation: Arc<Aggregation>) {
                 warn!(error = status.message(), "the state of an API service cannot be kept");
             }
         }
-        sleep(AGAIN).await;
+        rest(&mut changes).await;
+    }
+}
+
+/// Until an APIService has changed, or a while has passed.
+async fn rest(changes: &mut Option<Watch>) {
+    let change = async {
+        match changes {
+            Some(watch) => watch.next().await.is_some_and(|change| change.is_ok()),
+            None => pending().await,
+        }
+    };
+    let goes_on = tokio::select! {
+        () = sleep(AGAIN) => true,
+        goes_on = change => {
+            sleep(SOON).await;
+            goes_on
+        }
+    };
+    if !goes_on {
+        *changes = None;
     }
 }
 
 impl Aggregation {
+    fn changes(&self) -> Result<Watch, Status> {
+        let kind = self.registry.kind(GROUP, "apiservices")?;
+        let start = Start::After(kind.objects()?.complete_through());
+        self.registry.watch(&kind, Selection::default(), start)
+    }
+
     async fn check(&self, service: &APIService) -> Verdict {
         let spec = service.spec();
         let (group, version) = (spec.group(), spec.version());
