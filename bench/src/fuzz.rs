@@ -94,15 +94,7 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
                 true
             })
         }
-        "yaml" => yaml::from_yaml(&text).is_ok_and(|tree| {
-            // A number may come back as a whole one, but it is written as before.
-            let written = yaml::to_yaml(&tree);
-            for text in [&written, &yaml::to_kyaml(&tree)] {
-                let again = yaml::from_yaml(text).ok().map(|again| yaml::to_yaml(&again));
-                assert_eq!(again.as_ref(), Some(&written), "{text}");
-            }
-            true
-        }),
+        "yaml" => document(&text),
         "protobuf" => protobuf::decode(&kind.shape, input).is_ok_and(|tree| {
             let message = protobuf::encode(&kind.shape, &tree);
             let again = protobuf::decode(&kind.shape, &message);
@@ -116,16 +108,7 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
             assert_eq!(again.ok().map(|again| again.to_string()), Some(printed), "{text}");
             true
         }),
-        "time" => {
-            let again = |canonical: fn(&str) -> Result<Text, String>| {
-                canonical(&text).is_ok_and(|one| {
-                    assert_eq!(canonical(&one).as_ref(), Ok(&one), "{text}");
-                    true
-                })
-            };
-            let length = |text: &str| Duration::nanos(text).map(Duration::text);
-            again(Time::canonical) | again(MicroTime::canonical) | again(length)
-        }
+        "time" => moment(&text),
         "selector" => {
             let labels = Selector::parse(&text).is_ok_and(|selector| {
                 let again = Selector::parse(&selector.to_string());
@@ -143,17 +126,7 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
                 true
             })
         }
-        "cel" => {
-            let environment = Arc::new(Environment::new().with_variable("self", Type::Dyn));
-            let tree =
-                from_json(br#"{"a":5,"b":"12","list":["a"],"m":{"k":[1]}}"#).unwrap_or_default();
-            environment.compile(&text).is_ok_and(|program| {
-                if let Ok(bindings) = Bindings::new().tree("self", &tree, None) {
-                    let _ = black_box(program.evaluate(&bindings, 100_000));
-                }
-                true
-            })
-        }
+        "cel" => expression(&text),
         "patch" => from_json(input).is_ok_and(|change| {
             let object = from_json(POD).unwrap_or_default();
             let _ = black_box(patch::json(&object, &change));
@@ -177,6 +150,41 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
         }),
         _ => apply(kind, input, &text),
     }
+}
+
+fn document(text: &str) -> bool {
+    yaml::from_yaml(text).is_ok_and(|tree| {
+        // A number may come back as a whole one, but it is written as before.
+        let written = yaml::to_yaml(&tree);
+        for text in [&written, &yaml::to_kyaml(&tree)] {
+            let again = yaml::from_yaml(text).ok().map(|again| yaml::to_yaml(&again));
+            assert_eq!(again.as_ref(), Some(&written), "{text}");
+        }
+        true
+    })
+}
+
+/// A moment or a length of time.
+fn moment(text: &str) -> bool {
+    let again = |canonical: fn(&str) -> Result<Text, String>| {
+        canonical(text).is_ok_and(|one| {
+            assert_eq!(canonical(&one).as_ref(), Ok(&one), "{text}");
+            true
+        })
+    };
+    let length = |text: &str| Duration::nanos(text).map(Duration::text);
+    again(Time::canonical) | again(MicroTime::canonical) | again(length)
+}
+
+fn expression(text: &str) -> bool {
+    let environment = Arc::new(Environment::new().with_variable("self", Type::Dyn));
+    let tree = from_json(br#"{"a":5,"b":"12","list":["a"],"m":{"k":[1]}}"#).unwrap_or_default();
+    environment.compile(text).is_ok_and(|program| {
+        if let Ok(bindings) = Bindings::new().tree("self", &tree, None) {
+            let _ = black_box(program.evaluate(&bindings, 100_000));
+        }
+        true
+    })
 }
 
 /// A definition of custom resources, and an object of the kind that it declares.

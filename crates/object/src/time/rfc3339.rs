@@ -83,9 +83,9 @@ impl Reader<'_> {
         let (Some(zone), Some(rest)) = (whole.get(..6), whole.get(6..)) else {
             return Err(unreadable(self));
         };
-        let east = match &zone[..1] {
-            "+" => 1,
-            "-" => -1,
+        let east = match zone.get(..1) {
+            Some("+") => 1,
+            Some("-") => -1,
             _ => return Err(unreadable(self)),
         };
         let number = |text: Option<&str>| {
@@ -159,6 +159,10 @@ mod tests {
             ("2024-13-01T00:00:00Z", ": month out of range"),
             ("2024-02-30T00:00:00Z", ": day out of range"),
             ("2024-01-01T24:00:00Z", ": hour out of range"),
+            (
+                "2024-01-01T00:00:00é3456",
+                " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"é3456\" as \"Z07:00\"",
+            ),
             ("2024-01-01T00:00:00Zx", ": extra text: \"x\""),
             ("2024-01-01", " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"T\""),
             (
