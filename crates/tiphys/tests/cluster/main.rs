@@ -9,5 +9,6 @@ mod kills;
 mod node;
 mod other_names;
 mod second_node;
+mod snapshots;
 mod wishes;
 mod world;
