@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, fmt};
 
-use super::write::compact;
 use crate::{Struct, Text, Type, Value, Word, quote::quote, value::sorted};
 
 /// Deeper than any object that means something; Go gives up at the same depth.
@@ -161,7 +160,7 @@ impl<'a> Reader<'a> {
             b'{' | b'[' if matches!(expect, Expect::Raw) => {
                 let from = self.at;
                 self.skip()?;
-                Ok(Value::Raw(compact(self.since(from)?)))
+                Ok(Value::Raw(self.since(from)?.into()))
             }
             b'{' => self.nested(|this| this.object(path, expect)),
             b'[' => self.nested(|this| this.list(path, expect.item())),
@@ -597,6 +596,7 @@ mod tests {
         let text = "{\"b\" : [1.0, \"x <\\\"\\u00e9> y\"],\n \"a\":{ },\"b\":null}";
         let kept = "{\"b\":[1.0,\"x \\u003c\\\"\\u00e9\\u003e y\"],\"a\":{},\"b\":null}";
         assert_eq!(raw(text).unwrap(), kept.as_bytes());
+        assert!(matches!(raw_json(text.as_bytes()), Ok(Value::Raw(whole)) if *whole == *text));
         assert_eq!(raw_json(b"null"), Ok(Value::Null));
         for wrong in ["{", "{\"a\"}", "[1,]", "[1 2]", "{\"a\":1,}", "{}x", "[\"\n\"]"] {
             assert_eq!(

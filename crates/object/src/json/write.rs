@@ -1,6 +1,6 @@
 //! From tree to text, escaped as Go escapes.
 
-use std::{io::Write, sync::Arc};
+use std::io::Write;
 
 use crate::Value;
 
@@ -26,7 +26,7 @@ pub fn write_json(value: &Value, out: &mut Vec<u8>) {
         Value::UInt(n) => number(*n, out),
         Value::Float(n) => float(*n, out),
         Value::Text(text) => write_json_text(text, out),
-        Value::Raw(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Raw(text) => compact(text, out),
         Value::List(items) => {
             out.push(b'[');
             for (at, item) in items.iter().enumerate() {
@@ -67,13 +67,15 @@ pub fn to_json_pretty(value: &Value) -> Vec<u8> {
 }
 
 /// JSON that is known to be well formed as Go writes it: without white space, and escaped.
-pub(super) fn compact(text: &str) -> Arc<str> {
+fn compact(text: &str, out: &mut Vec<u8>) {
     let special =
         |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'<' | b'>' | b'&' | 0xe2);
-    if !text.bytes().any(special) {
-        return text.into();
+    // Nearly always there is nothing to do, and a look at many bytes at once says so.
+    let plain = |part: &[u8]| !part.iter().fold(false, |found, byte| found | special(*byte));
+    if text.as_bytes().chunks(64).all(plain) {
+        return out.extend_from_slice(text.as_bytes());
     }
-    let (mut out, mut quoted, mut rest) = (Vec::with_capacity(text.len()), false, text.as_bytes());
+    let (mut quoted, mut rest) = (false, text.as_bytes());
     while let [byte, ..] = *rest {
         let mut taken = 1;
         match byte {
@@ -85,13 +87,12 @@ pub(super) fn compact(text: &str) -> Arc<str> {
                 quoted = !quoted;
                 out.push(byte);
             }
-            byte if quoted && special(byte) && byte != b' ' => taken = escape(rest, &mut out),
+            byte if quoted && special(byte) && byte != b' ' => taken = escape(rest, out),
             byte if quoted || !special(byte) => out.push(byte),
             _ => {}
         }
         rest = &rest[taken..];
     }
-    String::from_utf8_lossy(&out).into()
 }
 
 fn pretty(value: &Value, depth: usize, out: &mut Vec<u8>) {

@@ -162,10 +162,12 @@ impl Node {
 impl Fields {
     /// Reads what `fieldsV1` holds.
     pub fn decode(encoded: &Value) -> Result<Self, String> {
+        let read = |text: &[u8]| Reader { rest: text }.fields().map(|node| node.below);
         match encoded {
             Value::Null => Ok(Self::default()),
-            Value::Raw(text) => Reader { rest: text.as_bytes() }.fields().map(|node| node.below),
-            other => Reader { rest: &to_json(other) }.fields().map(|node| node.below),
+            // Somebody may have written it with white space.
+            Value::Raw(text) => read(text.as_bytes()).or_else(|_| read(&to_json(encoded))),
+            other => read(&to_json(other)),
         }
     }
 
