@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use super::write::compact;
 use crate::{Struct, Text, Type, Value, Word, quote::quote, value::sorted};
 
 /// Deeper than any object that means something; Go gives up at the same depth.
@@ -116,6 +117,8 @@ enum Expect<'a> {
     Untold,
     /// Nobody looks into it: it is kept as it is written.
     Raw,
+    /// The same, without white space: managed fields are compared as they are.
+    Tight,
 }
 
 impl<'a> Expect<'a> {
@@ -157,10 +160,12 @@ impl<'a> Reader<'a> {
     fn value(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
         self.space();
         match self.peek()? {
-            b'{' | b'[' if matches!(expect, Expect::Raw) => {
+            b'{' | b'[' if matches!(expect, Expect::Raw | Expect::Tight) => {
                 let from = self.at;
                 self.skip()?;
-                Ok(Value::Raw(self.since(from)?.into()))
+                let text = self.since(from)?;
+                let tight = matches!(expect, Expect::Tight);
+                Ok(Value::Raw(if tight { compact(text) } else { text.into() }))
             }
             b'{' => self.nested(|this| this.object(path, expect)),
             b'[' => self.nested(|this| this.list(path, expect.item())),
@@ -302,6 +307,7 @@ impl<'a> Reader<'a> {
         let mut told = !matches!(expect, Expect::Untold);
         let expect = match expect {
             Expect::Struct(shape, whole) => match word.and_then(|word| shape.field_of(word)) {
+                Some(field) if field.rules.raw && name == "fieldsV1" => Expect::Tight,
                 Some(field) if field.rules.raw => Expect::Raw,
                 Some(field) => Expect::of(&field.ty),
                 None if matches!(name, "apiVersion" | "kind") && (whole || shape.is_kind()) => {

@@ -1,6 +1,6 @@
 //! From tree to text, escaped as Go escapes.
 
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 
 use crate::Value;
 
@@ -26,7 +26,7 @@ pub fn write_json(value: &Value, out: &mut Vec<u8>) {
         Value::UInt(n) => number(*n, out),
         Value::Float(n) => float(*n, out),
         Value::Text(text) => write_json_text(text, out),
-        Value::Raw(text) => compact(text, out),
+        Value::Raw(text) => write_compact(text, out),
         Value::List(items) => {
             out.push(b'[');
             for (at, item) in items.iter().enumerate() {
@@ -67,12 +67,27 @@ pub fn to_json_pretty(value: &Value) -> Vec<u8> {
 }
 
 /// JSON that is known to be well formed as Go writes it: without white space, and escaped.
-fn compact(text: &str, out: &mut Vec<u8>) {
-    let special =
-        |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'<' | b'>' | b'&' | 0xe2);
-    // Nearly always there is nothing to do, and a look at many bytes at once says so.
-    let plain = |part: &[u8]| !part.iter().fold(false, |found, byte| found | special(*byte));
-    if text.as_bytes().chunks(64).all(plain) {
+pub(super) fn compact(text: &str) -> Arc<str> {
+    if is_compact(text) {
+        return text.into();
+    }
+    let mut out = Vec::with_capacity(text.len());
+    write_compact(text, &mut out);
+    String::from_utf8_lossy(&out).into()
+}
+
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'<' | b'>' | b'&' | 0xe2)
+}
+
+/// Many bytes are looked at together: nearly always there is nothing to find.
+fn is_compact(text: &str) -> bool {
+    let plain = |part: &[u8]| !part.iter().fold(false, |found, byte| found | is_special(*byte));
+    text.as_bytes().chunks(64).all(plain)
+}
+
+fn write_compact(text: &str, out: &mut Vec<u8>) {
+    if is_compact(text) {
         return out.extend_from_slice(text.as_bytes());
     }
     let (mut quoted, mut rest) = (false, text.as_bytes());
@@ -87,8 +102,8 @@ fn compact(text: &str, out: &mut Vec<u8>) {
                 quoted = !quoted;
                 out.push(byte);
             }
-            byte if quoted && special(byte) && byte != b' ' => taken = escape(rest, out),
-            byte if quoted || !special(byte) => out.push(byte),
+            byte if quoted && is_special(byte) && byte != b' ' => taken = escape(rest, out),
+            byte if quoted || !is_special(byte) => out.push(byte),
             _ => {}
         }
         rest = &rest[taken..];
