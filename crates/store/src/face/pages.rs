@@ -115,7 +115,7 @@ mod tests {
             assert!(pages.has_room());
             pages.insert(first.into(), page(first, ALL / 2));
         }
-        let refused = (0..).take_while(|_| !pages.has_room()).count();
+        let refused = (0..=REFUSED).take_while(|_| !pages.has_room()).count();
         assert_eq!((refused, pages.size), (REFUSED / PAGE, 0), "they have had their time");
     }
 }
