@@ -62,7 +62,9 @@ pub fn reply_as(
     (code, object): (u16, &Value),
     now: i64,
 ) -> Result<Reply, Status> {
-    let offer = if definition.columns.is_empty() { Offer::Part } else { Offer::Object };
+    // What is only ever answered, as reviews are, has no rows.
+    let has_rows = !definition.columns.is_empty() && definition.verbs.contains(&"get");
+    let offer = if has_rows { Offer::Object } else { Offer::Part };
     let form = negotiate(headers, query, offer)?;
     audit::note_answer(|| object.clone());
     Ok(match form.into {

@@ -69,3 +69,18 @@ async fn each_path_has_its_forms() {
     let (_, found, _) = ask(&cluster, "GET", "/apis", &new).await;
     assert_eq!(found, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
 }
+
+#[tokio::test]
+async fn a_review_is_no_row_of_a_table() {
+    let cluster = Cluster::start().await;
+    let body = r#"{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}"#;
+    for (accept, code) in [("application/json;as=Table;v=v1;g=meta.k8s.io", 406), ("*/*", 201)] {
+        let request = format!(
+            "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1\r\nhost: localhost\r\n\
+             connection: close\r\ncontent-type: application/json\r\naccept: {accept}\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        assert_eq!(send(&cluster, request.as_bytes()).await.code, code, "{accept}");
+    }
+}
