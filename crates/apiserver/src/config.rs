@@ -34,7 +34,7 @@ pub struct Flags {
     #[command(flatten)]
     pub told: Told,
     /// Where the embedded store, the certificates and the kubeconfigs are.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/tiphys/kube-apiserver")]
     pub data_dir: PathBuf,
     /// The port for HTTPS.
     #[arg(long, default_value_t = 6443)]

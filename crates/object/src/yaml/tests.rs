@@ -90,6 +90,14 @@ fn lays_out_as_upstream_does() {
 }
 
 #[test]
+fn a_text_alone_comes_back() {
+    for text in ["\n", "\n\n", "a\n", "a\nb", "a"] {
+        let printed = to_yaml(&Value::from(text));
+        assert_eq!(from_yaml(&printed), Ok(Value::from(text)), "{printed:?}");
+    }
+}
+
+#[test]
 fn numbers_print_as_in_go() {
     for (n, printed) in [
         (1.5, "1.5"),

@@ -14,7 +14,9 @@ pub(super) fn write(value: &Value) -> String {
         value if value.entries().len() > 0 => out.object(value, 0, false),
         value => {
             out.scalar(value, 2, false);
-            out.text.push('\n');
+            if !out.text.ends_with('\n') {
+                out.text.push('\n');
+            }
         }
     }
     out.text
