@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Bytes, Condition, List, Map, ObjectMeta, Time, Value};
-use schema::{Column, Kind, METADATA, Names, Storage, Subresource};
+use schema::{Column, Index, Kind, METADATA, Names, Storage, Subresource};
 
 use super::v1beta1;
 use crate::columns;
@@ -88,6 +88,11 @@ impl Kind for PodCertificateRequest {
         Column::text("UnverifiedUserAnnotations", |this, _| {
             columns::labels(this.spec().unverified_user_annotations())
         }),
+    ];
+    const INDEXES: &'static [Index<Self>] = &[
+        Index::field("spec.signerName", |this| this.spec().signer_name().into()),
+        Index::field("spec.podName", |this| this.spec().pod_name().into()),
+        Index::topic("spec.nodeName", |this| this.spec().node_name().into()),
     ];
 
     fn from_stored(object: &mut Value) {
