@@ -5,3 +5,4 @@ mod generate;
 mod openapi;
 mod properties;
 mod protobuf;
+mod versions;
