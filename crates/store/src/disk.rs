@@ -1,11 +1,12 @@
 //! A folder of files: all that the log asks of an operating system, so that tests
 //! can take the disk away at any moment.
 
+mod direct;
 mod failpoints;
 mod folder;
 mod simulated;
 
-use std::{fmt, io, sync::Arc};
+use std::{borrow::Cow, fmt, io, sync::Arc};
 
 pub use self::{
     failpoints::{Failpoints, Harm, POINTS},
@@ -43,6 +44,11 @@ pub trait File: fmt::Debug + Send + Sync {
     /// All of it, or an error after any part of it.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
+    /// The same where there are only zeros behind it, and some of those as well.
+    fn append(&self, bytes: &[u8], zeros: usize, offset: u64) -> io::Result<()> {
+        self.write_at(&with_zeros(bytes, zeros), offset)
+    }
+
     /// Grows to that size, with zeros for which room is set aside, or stays as it is.
     fn allocate(&self, size: u64) -> io::Result<()>;
 
@@ -54,6 +60,16 @@ pub trait File: fmt::Debug + Send + Sync {
 /// Whether there is no room: the one failure after which one can go on.
 pub(crate) fn full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn with_zeros(bytes: &[u8], zeros: usize) -> Cow<'_, [u8]> {
+    if zeros == 0 {
+        return bytes.into();
+    }
+    let mut all = Vec::with_capacity(bytes.len() + zeros);
+    all.extend_from_slice(bytes);
+    all.resize(bytes.len() + zeros, 0);
+    all.into()
 }
 
 /// The first `size` bytes of a file.

@@ -190,6 +190,11 @@ impl File for Wrapped {
         self.file.write_at(bytes, offset)
     }
 
+    fn append(&self, bytes: &[u8], zeros: usize, offset: u64) -> io::Result<()> {
+        self.points.pass(self.role, "write")?;
+        self.file.append(bytes, zeros, offset)
+    }
+
     fn allocate(&self, size: u64) -> io::Result<()> {
         self.points.pass(self.role, "allocate")?;
         self.file.allocate(size)

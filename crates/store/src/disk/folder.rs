@@ -12,7 +12,7 @@ use rustix::{
     io::{Errno, pread, pwrite},
 };
 
-use super::{Disk, File};
+use super::{Disk, File, direct::Direct, with_zeros};
 
 const LOCK: &str = "lock";
 
@@ -43,6 +43,12 @@ impl Folder {
         let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         Ok(fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?)
     }
+
+    fn opened(&self, name: &str, flags: OFlags) -> io::Result<Opened> {
+        let fd = self.file(name, flags)?;
+        let direct = self.file(name, OFlags::DIRECT).ok(); // or else through the cache
+        Ok(Opened { fd, direct: direct.map(Direct::new) })
+    }
 }
 
 impl Disk for Folder {
@@ -55,7 +61,7 @@ impl Disk for Folder {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(Opened(self.file(name, OFlags::empty())?)))
+        Ok(Arc::new(self.opened(name, OFlags::empty())?))
     }
 
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
@@ -63,8 +69,7 @@ impl Disk for Folder {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let fd = self.file(name, OFlags::CREATE | OFlags::EXCL)?;
-        let file = Opened(fd);
+        let file = self.opened(name, OFlags::CREATE | OFlags::EXCL)?;
         if size > 0
             && let Err(error) = file.allocate(size)
         {
@@ -100,16 +105,19 @@ impl Disk for Folder {
 }
 
 #[derive(Debug)]
-struct Opened(OwnedFd);
+struct Opened {
+    fd: OwnedFd,
+    direct: Option<Direct>,
+}
 
 impl File for Opened {
     fn size(&self) -> io::Result<u64> {
-        u64::try_from(fs::fstat(&self.0)?.st_size).map_err(io::Error::other)
+        u64::try_from(fs::fstat(&self.fd)?.st_size).map_err(io::Error::other)
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         loop {
-            match pread(&self.0, &mut *into, offset) {
+            match pread(&self.fd, &mut *into, offset) {
                 Err(Errno::INTR) => {}
                 other => return Ok(other?),
             }
@@ -118,7 +126,7 @@ impl File for Opened {
 
     fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
-            match pwrite(&self.0, bytes, offset) {
+            match pwrite(&self.fd, bytes, offset) {
                 Err(Errno::INTR) => {}
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
@@ -131,19 +139,58 @@ impl File for Opened {
         Ok(())
     }
 
+    fn append(&self, bytes: &[u8], zeros: usize, offset: u64) -> io::Result<()> {
+        match &self.direct {
+            Some(direct) if direct.append(bytes, zeros, offset, &self.fd)? => Ok(()),
+            _ => self.write_at(&with_zeros(bytes, zeros), offset),
+        }
+    }
+
     fn allocate(&self, size: u64) -> io::Result<()> {
-        match fs::fallocate(&self.0, FallocateFlags::empty(), 0, size) {
+        match fs::fallocate(&self.fd, FallocateFlags::empty(), 0, size) {
             // No promise of room then, and a write may find none.
-            Err(Errno::OPNOTSUPP) => Ok(fs::ftruncate(&self.0, size)?),
+            Err(Errno::OPNOTSUPP) => Ok(fs::ftruncate(&self.fd, size)?),
             other => Ok(other?),
         }
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {
-        Ok(fs::ftruncate(&self.0, size)?)
+        Ok(fs::ftruncate(&self.fd, size)?)
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(fs::fdatasync(&self.0)?)
+        Ok(fs::fdatasync(&self.fd)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::read;
+
+    #[test]
+    fn what_is_appended_in_any_pieces_is_read() {
+        let path = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(path.path()).expect("a folder");
+        let size = 1 << 20;
+        let mut file = folder.create("log", size).expect("room");
+        file.write_at(b"a header", 0).expect("room");
+        let (mut expected, mut end) = (vec![0; 1 << 20], 8);
+        expected[..8].copy_from_slice(b"a header");
+        for nth in 0..150_usize {
+            let piece = vec![u8::try_from(nth + 1).expect("small"); nth * 977 % 9_000 + 1];
+            let zeros = if nth % 11 == 0 { 50_000 } else { 0 };
+            file.append(&piece, zeros, end as u64).expect("room");
+            expected[end..end + piece.len()].copy_from_slice(&piece);
+            end += piece.len();
+            if nth % 7 == 0 {
+                file.sync().expect("a disk");
+                assert!(read(&*file, size).expect("a file") == expected, "after {nth}");
+            }
+            if nth % 13 == 0 {
+                file = folder.open("log").expect("a file");
+            }
+        }
+        assert!(read(&*file, size).expect("a file") == expected);
     }
 }

@@ -47,16 +47,15 @@ impl Inner {
             self.rotate(files, length, deletions)?;
         }
         let segment = files.end();
-        let mut bytes = frame.finish(segment.salt, first.revision);
+        let bytes = frame.finish(segment.salt, first.revision);
         // Room that is set aside and was never written takes a change of the file system's own
         // books with every sync. So a part of it is filled ahead, where little comes at a time.
-        let end = segment.end + length;
+        let (end, mut zeros) = (segment.end + length, 0);
         if end > segment.filled && length < AHEAD {
             segment.filled = (end + AHEAD).min(segment.size);
-            let zeros = usize::try_from(segment.filled - end).unwrap_or_default();
-            bytes.resize(bytes.len() + zeros, 0);
+            zeros = usize::try_from(segment.filled - end).unwrap_or_default();
         }
-        match segment.file.write_at(&bytes, segment.end) {
+        match segment.file.append(&bytes, zeros, segment.end) {
             Ok(()) => {}
             Err(error) if full(&error) => {
                 // Room was set aside, and yet there is none. Nothing was promised so far.

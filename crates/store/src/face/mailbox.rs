@@ -1,7 +1,8 @@
 //! How many requests of one connection hear of their outcome at once.
 
 use std::{
-    sync::{Mutex, MutexGuard},
+    fmt,
+    sync::{Mutex, MutexGuard, OnceLock, Weak},
     task::{Context, Waker},
 };
 
@@ -15,34 +16,64 @@ pub(super) enum Outcome {
     Broken,
 }
 
+/// Takes what is in its mailbox, and answers for it, on whichever thread.
+pub(super) trait Owner: Send + Sync {
+    /// False: `task` must be woken.
+    fn answer(&self, task: &Waker) -> bool;
+}
+
 /// Outcomes by stream, until the connection takes them.
-#[derive(Debug, Default)]
-pub(super) struct Mailbox(Mutex<Mail>);
+#[derive(Default)]
+pub(super) struct Mailbox {
+    mail: Mutex<Mail>,
+    owner: OnceLock<Weak<dyn Owner>>,
+}
 
 #[derive(Debug, Default)]
 struct Mail {
     outcomes: Vec<(u32, Outcome)>,
-    owner: Option<Waker>,
+    /// Who takes them next.
+    task: Option<Waker>,
 }
 
 impl Mailbox {
+    pub(super) fn belongs_to(&self, owner: Weak<dyn Owner>) {
+        let _ = self.owner.set(owner); // once
+    }
+
+    /// The same for the only one who is told: it is answered here and now, if its
+    /// connection has nothing else to do. To wake somebody for it costs more.
+    pub(super) fn deliver(&self, stream: u32, outcome: Outcome) {
+        let Some(task) = self.put(stream, outcome) else { return };
+        let owner = self.owner.get().and_then(Weak::upgrade);
+        if !owner.is_some_and(|owner| owner.answer(&task)) {
+            task.wake();
+        }
+    }
+
     /// Gives whom to wake, unless somebody was told already.
     pub(super) fn put(&self, stream: u32, outcome: Outcome) -> Option<Waker> {
         let mut mail = self.mail();
         mail.outcomes.push((stream, outcome));
-        mail.owner.take()
+        mail.task.take()
     }
 
     /// What has come; whoever takes it is woken for the next.
     pub(super) fn take(&self, cx: &mut Context<'_>) -> Vec<(u32, Outcome)> {
         let mut mail = self.mail();
-        if mail.owner.as_ref().is_none_or(|owner| !owner.will_wake(cx.waker())) {
-            mail.owner = Some(cx.waker().clone());
+        if mail.task.as_ref().is_none_or(|task| !task.will_wake(cx.waker())) {
+            mail.task = Some(cx.waker().clone());
         }
         std::mem::take(&mut mail.outcomes)
     }
 
     fn mail(&self) -> MutexGuard<'_, Mail> {
-        self.0.lock().expect("not poisoned")
+        self.mail.lock().expect("not poisoned")
+    }
+}
+
+impl fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Mailbox").field(&self.mail).finish()
     }
 }

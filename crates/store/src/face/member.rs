@@ -291,14 +291,16 @@ impl Drop for Turn<'_> {
 
 /// Tells them all, and each connection once.
 fn tell(waiting: Vec<Waiting>, outcome: Outcome) {
-    let mut owners = Vec::new();
+    let alone = waiting.len() == 1;
+    let mut tasks = Vec::new();
     for waiting in waiting {
         match waiting.who {
             Who::One(answer) => drop(answer.send(outcome)), // who asked may have gone
-            Who::Stream(mailbox, stream) => owners.extend(mailbox.put(stream, outcome)),
+            Who::Stream(mailbox, stream) if alone => mailbox.deliver(stream, outcome),
+            Who::Stream(mailbox, stream) => tasks.extend(mailbox.put(stream, outcome)),
         }
     }
-    owners.into_iter().for_each(Waker::wake);
+    tasks.into_iter().for_each(Waker::wake);
 }
 
 /// What the log may begin with: all that can still be asked for.

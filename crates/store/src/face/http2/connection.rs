@@ -4,8 +4,8 @@ use std::{
     collections::{HashMap, VecDeque},
     io,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
+    sync::{Arc, Mutex, Weak},
+    task::{Context, Poll, Waker},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -28,7 +28,11 @@ use super::{
     stream::Stream,
     upload::Upload,
 };
-use crate::face::{call::Call, mailbox::Mailbox, service::Service};
+use crate::face::{
+    call::Call,
+    mailbox::{Mailbox, Owner},
+    service::Service,
+};
 
 /// How many requests may be under way: an API server has one connection for each kind,
 /// and many watches on it.
@@ -90,6 +94,33 @@ pub(in crate::face) struct Connection<S> {
     pub(super) leaving: bool,
 }
 
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
+    /// Answers until the client goes; from `ending` on only what it has asked before.
+    pub(in crate::face) async fn run(self, ending: CancellationToken) -> io::Result<()> {
+        let mailbox = self.mailbox.clone();
+        let this = Arc::new(Mutex::new(self));
+        let owner: Weak<Mutex<Self>> = Arc::downgrade(&this);
+        mailbox.belongs_to(owner);
+        let mut ending = std::pin::pin!(ending.cancelled());
+        std::future::poll_fn(|cx| {
+            let mut this = this.lock().expect("not poisoned");
+            if !this.leaving && ending.as_mut().poll(cx).is_ready() {
+                this.leaving = true;
+                let last = this.last;
+                frame::go_away(&mut this.out.bytes, last, Reason::Over);
+            }
+            this.poll(cx)
+        })
+        .await
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Owner for Mutex<Connection<S>> {
+    fn answer(&self, task: &Waker) -> bool {
+        self.try_lock().is_ok_and(|mut this| this.answer(&mut Context::from_waker(task)))
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// `input` is what has come behind the preface.
     pub(in crate::face) fn new(io: S, service: Service, serve: Serve, input: BytesMut) -> Self {
@@ -119,19 +150,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             fresh: false,
             leaving: false,
         }
-    }
-
-    /// Answers until the client goes; from `ending` on only what it has asked before.
-    pub(in crate::face) async fn run(mut self, ending: CancellationToken) -> io::Result<()> {
-        let mut ending = std::pin::pin!(ending.cancelled());
-        std::future::poll_fn(|cx| {
-            if !self.leaving && ending.as_mut().poll(cx).is_ready() {
-                self.leaving = true;
-                frame::go_away(&mut self.out.bytes, self.last, Reason::Over);
-            }
-            self.poll(cx)
-        })
-        .await
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -164,6 +182,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Answers for what has become durable. False: there is more to do.
+    fn answer(&mut self, cx: &mut Context<'_>) -> bool {
+        for (stream, outcome) in self.mailbox.take(cx) {
+            self.told(stream, outcome);
+        }
+        let written = self.flush(cx).is_ok();
+        written && self.calls.is_empty() && self.ready.is_empty() && !self.leaving
     }
 
     /// How many bytes have come; 0: the client has gone.
