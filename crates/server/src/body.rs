@@ -10,8 +10,10 @@ use std::{
 use bytes::Bytes;
 use http::Response;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody};
-use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use object::Status;
+
+use crate::Arriving;
 
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub type Reply = Response<Body>;
@@ -67,7 +69,7 @@ impl<T: FnOnce(u64)> Drop for Counted<T> {
 }
 
 /// The whole body, unless it is larger than `limit`.
-pub async fn read(body: Incoming, limit: usize) -> Result<Bytes, Status> {
+pub async fn read(body: Arriving, limit: usize) -> Result<Bytes, Status> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => {
             let bytes = body.to_bytes();

@@ -8,6 +8,7 @@
 
 mod admit;
 mod aggregate;
+mod arriving;
 mod audit;
 mod auth;
 mod bell;
@@ -54,6 +55,7 @@ mod wire;
 pub use self::{
     admit::{Admission, Admit, Admitting, Operation, Reinvocation},
     aggregate::{Aggregate, RemoteDocument, RemoteGroup},
+    arriving::Arriving,
     audit::{Audit, AuditLevel, AuditStage},
     auth::{
         Attributes, Authenticate, Authenticating, Authorize, Authorizing, Decision, Peer, User,

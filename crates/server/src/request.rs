@@ -1,16 +1,15 @@
 //! What a request is about, read from its method and path alone.
 
 use http::{Method, request::Parts};
-use hyper::body::Incoming;
 use object::Text;
 
-use crate::{Attributes, Peer, Query, User, query::unescaped};
+use crate::{Arriving, Attributes, Peer, Query, User, query::unescaped};
 
 /// A request on its way through the filters.
 #[derive(Debug)]
 pub struct Request {
     pub head: Parts,
-    pub body: Incoming,
+    pub body: Arriving,
     pub peer: Peer,
     pub info: RequestInfo,
     pub query: Query,

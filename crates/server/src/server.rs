@@ -36,8 +36,8 @@ use tokio_util::{
 use tracing::debug;
 
 use crate::{
-    Aggregate, Audit, AuditStage, Authenticate, Authorize, Check, Config, Edge, Flow, Handler,
-    Peer, Query, Registry, Reply, Report, Request, RequestInfo, Says, Seat, Shutdown,
+    Aggregate, Arriving, Audit, AuditStage, Authenticate, Authorize, Check, Config, Edge, Flow,
+    Handler, Peer, Query, Registry, Reply, Report, Request, RequestInfo, Says, Seat, Shutdown,
     audit::{Trail, recorded},
     bell::Bell,
     body::counted,
@@ -55,10 +55,10 @@ use crate::{
     wire::Outgoing,
 };
 
-/// So much of a body may be on its way before it is read: of one request, and of all those of
-/// a connection. To find out what a line can take would cost a ping for every body.
 /// How long a connection of HTTP/1.1 may wait for its next request: as long as Go's clients keep it.
 const IDLE: Duration = Duration::from_secs(90);
+/// So much of a body may be on its way before it is read: of one request, and of all those of
+/// a connection. To find out what a line can take would cost a ping for every body.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -254,27 +254,44 @@ impl Server {
         if head.version == Version::HTTP_2 && edge.says_goodbye() {
             leave.notify_one();
         }
-        let mut reply = match Edge::preflight(&head, origin.as_ref()) {
-            Some(reply) => reply,
-            None if !is_escaped(head.uri.path()) => {
-                raw(400, "text/plain; charset=utf-8", "400 Bad Request")
-            }
-            None if head.headers.get(EXPECT).is_some_and(|expected| expected != CONTINUE) => {
-                let mut reply = raw(417, "", Vec::new());
-                reply.headers_mut().clear();
+        let (body, left) = Arriving::of(&head, body);
+        let mut reply = match self.at_once(&head, origin.as_ref(), &leave) {
+            Some(reply) => {
+                drop(body);
                 reply
-            }
-            None if self.refuses(&head) => {
-                leave.notify_one();
-                come_again()
             }
             None => {
                 let _under_way = self.under_way.clone();
                 self.clone().decide(head, body, peer).await
             }
         };
+        if let Some(left) = left
+            && let Some(rest) = left.read(&mut reply, self.config.limits.request).await
+        {
+            self.spawn(rest);
+        }
         edge.mark(reply.headers_mut(), origin);
         reply
+    }
+
+    /// What can be said without a look at who asks, and for what.
+    fn at_once(&self, head: &Parts, origin: Option<&HeaderValue>, leave: &Notify) -> Option<Reply> {
+        if let Some(reply) = Edge::preflight(head, origin) {
+            return Some(reply);
+        }
+        if !is_escaped(head.uri.path()) {
+            return Some(raw(400, "text/plain; charset=utf-8", "400 Bad Request"));
+        }
+        if head.headers.get(EXPECT).is_some_and(|expected| expected != CONTINUE) {
+            let mut reply = raw(417, "", Vec::new());
+            reply.headers_mut().clear();
+            return Some(reply);
+        }
+        if self.refuses(head) {
+            leave.notify_one();
+            return Some(come_again());
+        }
+        None
     }
 
     /// Whether the request is turned away since the server ends. Those who look after it may
@@ -287,7 +304,7 @@ impl Server {
                 .any(|own| path.starts_with(own))
     }
 
-    async fn decide(self: Arc<Self>, head: Parts, body: Incoming, peer: Peer) -> Reply {
+    async fn decide(self: Arc<Self>, head: Parts, body: Arriving, peer: Peer) -> Reply {
         let (began, arrived) = (Instant::now(), self.registry.clock().micros());
         let id = crate::registry::uid();
         let verb = match media_type(&head.headers) {

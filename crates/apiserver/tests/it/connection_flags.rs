@@ -88,7 +88,7 @@ async fn min_request_timeout() {
 }
 
 /// A server behind a port.
-async fn behind_port(folder: &TempDir, change: impl FnOnce(&mut Flags)) -> Running {
+pub(crate) async fn behind_port(folder: &TempDir, change: impl FnOnce(&mut Flags)) -> Running {
     let mut flags =
         Flags { advertise_address: Some([192, 0, 2, 10].into()), ..Flags::new(folder.path()) };
     change(&mut flags);

@@ -24,6 +24,7 @@ mod policies;
 mod restart;
 mod rotation;
 mod token_flags;
+mod unread;
 mod unreadable;
 mod watches;
 mod ways_in;
