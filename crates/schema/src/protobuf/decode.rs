@@ -1,7 +1,8 @@
 //! From message to tree.
 
 use object::{
-    Bytes, Duration, MicroTime, Plain, Struct, Text, Time, Type, Value, Word, from_json, raw_json,
+    Bytes, Duration, Held, MicroTime, Plain, Struct, Text, Time, Type, Value, Word, from_json,
+    raw_json,
 };
 
 use super::{
@@ -54,6 +55,8 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "so that an object is made where it will stand")]
     fn object(
         &mut self,
         shape: &Struct,
@@ -86,38 +89,53 @@ impl<'a> Decoder<'a> {
                 self.read(inner, bytes, fields, depth)?;
                 continue;
             };
-            match (slot.ty, wire) {
+            match (slot.held, wire) {
                 // Most fields of a message are these: nobody has set them.
-                (Type::Text | Type::Enum(_), Wire::Bytes([])) if slot.omits_zero => continue,
-                (Type::Bool | Type::Int32 | Type::Int64, Wire::Number(0)) if slot.omits_zero => {
-                    continue;
-                }
-                (Type::Text | Type::Enum(_), Wire::Bytes(bytes)) => {
+                (Held::Text, Wire::Bytes([])) if slot.omits_zero => continue,
+                (Held::Number, Wire::Number(0)) if slot.omits_zero => continue,
+                (Held::Text, Wire::Bytes(bytes)) => {
                     let text = self.text(bytes)?;
                     fields.push((word, Value::Text(Text::new(text))));
                 }
-                (Type::Bool, Wire::Number(n)) => fields.push((word, Value::Bool(n != 0))),
-                (Type::Int32 | Type::Int64, Wire::Number(n)) => {
-                    fields.push((word, Value::Int(n.cast_signed())));
+                (Held::Number, Wire::Number(n)) => {
+                    let truth = matches!(slot.ty, Type::Bool);
+                    let int = Value::Int(n.cast_signed());
+                    fields.push((word, if truth { Value::Bool(n != 0) } else { int }));
                 }
-                (Type::Object(inner), Wire::Bytes(bytes)) => {
-                    fields.push((word, self.object(inner, bytes, depth)?));
-                }
-                (Type::List(_) | Type::Map(_), wire) => {
-                    let mut first = Some(wire);
-                    let next = || Ok(first.take().or_else(|| same(tag, &mut message)));
-                    fields.push((word, self.several(slot.ty, depth, next)?));
-                }
-                (Type::Any, Wire::Bytes(bytes)) if slot.raw => match self.part(bytes, 1)? {
-                    "" => continue,
-                    json => {
-                        let raw = raw_json(json.as_bytes()).map_err(|_| Malformed)?;
-                        fields.push((word, raw));
+                _ => match (slot.ty, wire) {
+                    (Type::Object(inner), Wire::Bytes(bytes)) => {
+                        fields.push((word, self.object(inner, bytes, depth)?));
                     }
-                },
-                (ty, wire) => match self.value(ty, wire, depth)? {
-                    value if value.is_null() || slot.omits_zero && value.is_zero() => continue,
-                    value => fields.push((word, value)),
+                    (Type::List(item), first) => {
+                        let (mut items, mut next) = (Vec::with_capacity(4), Some(first));
+                        while let Some(wire) = next {
+                            items.push(self.item(item, wire, depth)?);
+                            next = same(tag, &mut message);
+                        }
+                        fields.push((word, Value::List(items.into())));
+                    }
+                    (Type::Map(item), first) => {
+                        let (mut entries, mut next) = (Vec::with_capacity(4), Some(first));
+                        while let Some(wire) = next {
+                            entries.push(self.entry(item, wire, depth)?);
+                            next = same(tag, &mut message);
+                        }
+                        fields.push((word, Value::from_entries(entries)));
+                    }
+                    (Type::Any, Wire::Bytes(bytes)) if slot.raw => match self.part(bytes, 1)? {
+                        "" => continue,
+                        json => {
+                            let raw = raw_json(json.as_bytes()).map_err(|_| Malformed)?;
+                            fields.push((word, raw));
+                        }
+                    },
+                    (ty, wire) => {
+                        let value = self.value(ty, wire, depth)?;
+                        if value.is_null() || slot.omits_zero && value.is_zero() {
+                            continue;
+                        }
+                        fields.push((word, value));
+                    }
                 },
             }
             // Numbers go up, unless somebody is up to something.
@@ -129,37 +147,13 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// A list or a map of what comes.
-    fn several(
-        &mut self,
-        ty: &Type,
-        depth: usize,
-        next: impl FnMut() -> Result<Option<Wire<'a>>, Malformed>,
-    ) -> Result<Value, Malformed> {
-        match ty {
-            Type::Map(item) => {
-                let entries = self.all(next, |this, wire| this.entry(item, wire, depth))?;
-                Ok(Value::from_entries(entries))
-            }
-            Type::List(item) => {
-                let items = self.all(next, |this, wire| this.value(item, wire, depth))?;
-                Ok(Value::List(items.into()))
-            }
-            _ => Err(Malformed),
+    /// An item of a list: most are objects.
+    #[inline]
+    fn item(&mut self, ty: &Type, wire: Wire<'a>, depth: usize) -> Result<Value, Malformed> {
+        match (ty, wire) {
+            (Type::Object(shape), Wire::Bytes(bytes)) => self.object(shape, bytes, depth),
+            (ty, wire) => self.value(ty, wire, depth),
         }
-    }
-
-    /// What each that comes says.
-    fn all<T>(
-        &mut self,
-        mut next: impl FnMut() -> Result<Option<Wire<'a>>, Malformed>,
-        one: impl Fn(&mut Self, Wire<'a>) -> Result<T, Malformed>,
-    ) -> Result<Vec<T>, Malformed> {
-        let mut all = Vec::new();
-        while let Some(wire) = next()? {
-            all.push(one(self, wire)?);
-        }
-        Ok(all)
     }
 
     fn entry(
@@ -214,9 +208,13 @@ impl<'a> Decoder<'a> {
                 [_, _, n] => Ok(Value::Int(n.cast_signed())),
             },
             // A list within a map or a list is a message of its own.
-            (Type::List(_) | Type::Map(_), Wire::Bytes(mut bytes)) => {
+            (Type::List(item), Wire::Bytes(mut bytes)) => {
                 let depth = depth.checked_sub(1).ok_or(Malformed)?;
-                self.several(ty, depth, || next(1, &mut bytes))
+                let mut items = Vec::new();
+                while let Some(wire) = next(1, &mut bytes)? {
+                    items.push(self.value(item, wire, depth)?);
+                }
+                Ok(Value::List(items.into()))
             }
             (Type::Either(shape, plain), Wire::Bytes(bytes)) => {
                 self.either(shape, *plain, bytes, depth)

@@ -1,7 +1,7 @@
 //! From tree to message.
 
 use object::{
-    Bytes, Duration, Lens, ListMeta, MicroTime, ObjectMeta, Plain, Struct, Time, Type, Value,
+    Bytes, Duration, Held, Lens, ListMeta, MicroTime, ObjectMeta, Plain, Struct, Time, Type, Value,
     to_json,
 };
 
@@ -92,12 +92,23 @@ fn envelope(api_version: &str, kind: &str, out: &mut Vec<u8>) {
 fn fields(shape: &Struct, object: &Value, out: &mut Vec<u8>) {
     let Some(index) = shape.index() else { return }; // what a CRD declares has no numbers
     for (slot, value) in index.slots(object) {
-        match slot.ty {
+        match (slot.held, slot.ty) {
             _ if value.is_null() && !slot.always => {}
-            Type::List(item) => items(slot.tag, item, value, out),
-            Type::Map(item) => entries(slot.tag, item, value, out),
-            ty => put(slot.tag, ty, value, out),
+            (Held::Text, _) => {
+                put_bytes(slot.tag, value.as_str().unwrap_or_default().as_bytes(), out)
+            }
+            (Held::Number, _) => put_number(slot.tag, number(value), out),
+            (_, Type::List(item)) => items(slot.tag, item, value, out),
+            (_, Type::Map(item)) => entries(slot.tag, item, value, out),
+            (_, ty) => put(slot.tag, ty, value, out),
         }
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    match value {
+        Value::Int(n) => n.cast_unsigned(),
+        value => u64::from(value.as_bool() == Some(true)),
     }
 }
 
@@ -120,10 +131,7 @@ fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
         Type::Text | Type::Enum(_) => {
             put_bytes(tag, value.as_str().unwrap_or_default().as_bytes(), out);
         }
-        Type::Bool => put_number(tag, u64::from(value.as_bool().unwrap_or_default()), out),
-        Type::Int32 | Type::Int64 => {
-            put_number(tag, value.as_i64().unwrap_or_default().cast_unsigned(), out);
-        }
+        Type::Bool | Type::Int32 | Type::Int64 => put_number(tag, number(value), out),
         Type::UInt64 => put_number(tag, <u64 as object::View>::view(value), out),
         Type::Float => put_double(tag, value.as_f64().unwrap_or_default(), out),
         Type::Bytes => {
