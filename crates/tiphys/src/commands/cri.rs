@@ -57,7 +57,8 @@ async fn serve(flags: Arguments) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "tiphys cri needs root: it makes containers");
     fs::create_dir_all(&flags.root)
         .with_context(|| format!("cannot make {}", flags.root.display()))?;
-    let store = Store::open(&flags.root.join("images"), registries(&flags.registry)?)?;
+    let registries = Registries::parse(flags.registry.iter().map(String::as_str))?;
+    let store = Store::open(&flags.root.join("images"), registries)?;
     let config = Config {
         root: flags.root.join("runtime"),
         cgroup_root: flags.cgroup_root.clone(),
@@ -80,15 +81,6 @@ async fn serve(flags: Arguments) -> Result<()> {
     let (served, asked) = tokio::join!(server.serve(listener, stop.clone()), ended);
     served?;
     asked
-}
-
-fn registries(flags: &[String]) -> Result<Registries> {
-    let mut registries = Registries::default();
-    for flag in flags {
-        let (host, url) = flag.split_once('=').context("--registry is HOST=URL")?;
-        registries.endpoints.entry(host.to_owned()).or_default().push(url.to_owned());
-    }
-    Ok(registries)
 }
 
 fn network(flags: &Arguments) -> Result<Arc<dyn Cni>> {

@@ -4,7 +4,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use container::{Cri, cri};
+use container::{Cri, cri, image::Registries};
 use tokio::{
     net::UnixListener,
     time::{Instant, sleep},
@@ -57,7 +57,7 @@ async fn stop_supervisor(layout: &Layout) -> Result<()> {
 
 /// Stops and removes every pod, through the runtime itself.
 async fn stop_pods(layout: &Layout, network: std::sync::Arc<PodNetwork>) -> Result<()> {
-    let store = open_images(layout).await?;
+    let store = open_images(layout, Registries::default()).await?;
     let server = container::Server::build(settings_of(layout)?, network, store).await?;
     let socket = layout.path("run/down.sock");
     let _ = fs::remove_file(&socket);

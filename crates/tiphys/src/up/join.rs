@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
+use container::image::Registries;
 use tokio::time::Instant;
 
 use super::{
@@ -35,6 +36,9 @@ pub(crate) struct Join {
     /// The address that the other nodes reach this one at.
     #[arg(long)]
     node_ip: Option<IpAddr>,
+    /// Where a registry's images are asked for: HOST=URL; `*` stands for every host.
+    #[arg(long, value_name = "HOST=URL")]
+    registry: Vec<String>,
 }
 
 pub(crate) async fn run(join: Join) -> Result<()> {
@@ -43,12 +47,13 @@ pub(crate) async fn run(join: Join) -> Result<()> {
         "tiphys join needs root: it makes containers and networks"
     );
     check::demand()?;
+    Registries::parse(join.registry.iter().map(String::as_str))?;
     let membership = Membership::read(&join.kubeconfig)?;
     let dir = std::path::absolute(&join.data_dir)?;
     let layout = Layout::new(&dir);
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     refuse_second(&layout)?;
-    let settings = settings(&membership, join.node_ip)?;
+    let settings = settings(&membership, &join)?;
     layout.make(settings.user)?;
     settings.keep(&layout.path("config.yaml"))?;
     write(&layout.path("pki/ca.crt"), &membership.authorities)?;
@@ -62,8 +67,8 @@ pub(crate) async fn run(join: Join) -> Result<()> {
     Ok(())
 }
 
-fn settings(membership: &Membership, address: Option<IpAddr>) -> Result<Settings> {
-    let address = address.or_else(machine::address);
+fn settings(membership: &Membership, join: &Join) -> Result<Settings> {
+    let address = join.node_ip.or_else(machine::address);
     Ok(Settings {
         node_name: membership.node_name.clone(),
         node_ip: address.context("this machine has no address to be reached at: --node-ip")?,
@@ -73,6 +78,7 @@ fn settings(membership: &Membership, address: Option<IpAddr>) -> Result<Settings
         dns: membership.dns,
         user: machine::user(),
         disable: vec!["control".to_owned(), "dns".to_owned()],
+        registries: join.registry.clone(),
     })
 }
 

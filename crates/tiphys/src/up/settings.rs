@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     /// The user that `control` runs as.
     pub(crate) user: u32,
     pub(crate) disable: Vec<String>,
+    /// Where images are pulled from, as `--registry` tells it.
+    pub(crate) registries: Vec<String>,
 }
 
 /// What a user asked for; the rest is chosen.
@@ -29,6 +31,7 @@ pub(crate) struct Wishes {
     pub(crate) cluster_cidr: Option<String>,
     pub(crate) service_cidr: Option<String>,
     pub(crate) disable: Vec<String>,
+    pub(crate) registries: Vec<String>,
 }
 
 impl Settings {
@@ -72,6 +75,7 @@ impl Settings {
             service_cidr: services.to_string(),
             user: machine::user(),
             disable: wishes.disable.clone(),
+            registries: wishes.registries.clone(),
         })
     }
 
@@ -90,8 +94,10 @@ impl Settings {
         differs("port", &self.port.to_string(), port.as_deref())?;
         differs("cluster-cidr", &self.cluster_cidr, wishes.cluster_cidr.as_deref())?;
         differs("service-cluster-ip-range", &self.service_cidr, wishes.service_cidr.as_deref())?;
-        let disable = (!wishes.disable.is_empty()).then(|| wishes.disable.join(","));
-        differs("disable", &self.disable.join(","), disable.as_deref())
+        let joined = |all: &[String]| (!all.is_empty()).then(|| all.join(","));
+        let (disable, registries) = (joined(&wishes.disable), joined(&wishes.registries));
+        differs("disable", &self.disable.join(","), disable.as_deref())?;
+        differs("registry", &self.registries.join(","), registries.as_deref())
     }
 
     pub(crate) fn disables(&self, part: &str) -> bool {
@@ -108,12 +114,17 @@ impl Settings {
         tree["clusterDNS"] = self.dns.to_string().into();
         tree["controlUser"] = i64::from(self.user).into();
         tree["disable"] = self.disable.iter().map(String::as_str).collect();
+        tree["registries"] = self.registries.iter().map(String::as_str).collect();
         tree
     }
 
     fn from_tree(tree: &Value) -> Option<Self> {
         let text = |name: &str| tree.get(name).as_str().map(str::to_owned);
         let number = |name: &str| tree.get(name).as_i64();
+        let texts = |name: &str| {
+            let items = tree.get(name).items().iter();
+            items.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
         Some(Self {
             node_name: text("nodeName")?,
             node_ip: text("nodeIP")?.parse().ok()?,
@@ -122,13 +133,8 @@ impl Settings {
             service_cidr: text("serviceCIDR")?,
             dns: text("clusterDNS")?.parse().ok()?,
             user: number("controlUser")?.try_into().ok()?,
-            disable: tree
-                .get("disable")
-                .items()
-                .iter()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect(),
+            disable: texts("disable"),
+            registries: texts("registries"),
         })
     }
 }
@@ -148,6 +154,7 @@ mod tests {
             dns: "10.96.0.10".parse().unwrap(),
             user: 61_184,
             disable: vec!["dns".to_owned()],
+            registries: vec!["*=http://192.0.2.1:5000".to_owned()],
         };
         assert_eq!(Settings::from_tree(&settings.to_tree()), Some(settings.clone()));
         let wish = Wishes { port: Some(7443), ..Wishes::default() };

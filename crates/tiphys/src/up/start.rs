@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use api::core::Node;
 use clap::Args;
 use client::{Api, Client, Kubeconfig};
+use container::image::Registries;
 use object::Key;
 use tokio::time::{Instant, sleep};
 
@@ -47,6 +48,9 @@ pub(crate) struct Up {
     /// Parts to leave out: scheduler, controllers, proxy, dns, kubelet.
     #[arg(long, value_delimiter = ',')]
     pub(crate) disable: Vec<String>,
+    /// Where a registry's images are asked for: HOST=URL; `*` stands for every host.
+    #[arg(long, value_name = "HOST=URL")]
+    pub(crate) registry: Vec<String>,
     /// Run a small web application and show where it answers.
     #[arg(long)]
     pub(crate) demo: bool,
@@ -68,6 +72,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
         );
     }
     check::demand()?;
+    Registries::parse(up.registry.iter().map(String::as_str))?;
     let dir = std::path::absolute(&up.data_dir)?;
     let layout = Layout::new(&dir);
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -77,6 +82,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
         cluster_cidr: up.cluster_cidr.clone(),
         service_cidr: up.service_cluster_ip_range.clone(),
         disable: up.disable.clone(),
+        registries: up.registry.clone(),
     };
     let settings = Settings::load_or_choose(&layout.path("config.yaml"), &wishes)?;
     layout.make(settings.user)?;

@@ -37,6 +37,20 @@ pub struct Registries {
     pub roots: Vec<u8>,
 }
 
+impl Registries {
+    /// As flags tell them: `HOST=URL`, in the order in which they are asked.
+    pub fn parse<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+        let mut registries = Self::default();
+        for flag in flags {
+            let Some((host, url)) = flag.split_once('=') else {
+                return Err(Error::Malformed(format!("{flag:?}: a registry is told as HOST=URL")));
+            };
+            registries.endpoints.entry(host.to_owned()).or_default().push(url.to_owned());
+        }
+        Ok(registries)
+    }
+}
+
 /// Credentials for a pull.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Auth {

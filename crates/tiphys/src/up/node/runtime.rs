@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::PodNetwork;
-use crate::up::Layout;
+use crate::up::{Layout, Settings};
 
 /// The image that holds this executable: the name server runs from it.
 pub(crate) const IMAGE: &str = concat!("tiphys.local/tiphys:", env!("CARGO_PKG_VERSION"));
@@ -24,7 +24,9 @@ pub(super) async fn serve(
     network: Arc<PodNetwork>,
     stop: CancellationToken,
 ) -> Result<JoinHandle<()>> {
-    let store = open_images(layout).await?;
+    let registries = Settings::load(&layout.path("config.yaml"))?.registries;
+    let registries = Registries::parse(registries.iter().map(String::as_str))?;
+    let store = open_images(layout, registries).await?;
     super::images::serve(layout, store.clone(), stop.clone())?;
     let server = Server::build(settings_of(layout)?, network, store).await.context("runtime")?;
     let socket = layout.path("run/cri.sock");
@@ -58,8 +60,8 @@ pub(in crate::up) fn cgroup_root(layout: &Layout) -> String {
 }
 
 /// The image store, with the images that are in this executable.
-pub(in crate::up) async fn open_images(layout: &Layout) -> Result<Store> {
-    let store = Store::open(&layout.path("node/images"), Registries::default())?;
+pub(in crate::up) async fn open_images(layout: &Layout, from: Registries) -> Result<Store> {
+    let store = Store::open(&layout.path("node/images"), from)?;
     let executable: PathBuf = std::env::current_exe()?;
     let image = |name: &str, cmd: Vec<String>| Builtin {
         name: name.to_owned(),
