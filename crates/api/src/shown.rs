@@ -60,7 +60,8 @@ fn write_fields(name: &str, shape: &Struct, object: &Value, out: &mut String) {
         let (go, json) = names(field);
         let value = object.get(&json);
         let Some(field) = shape.field(&json) else { continue };
-        if go == json && value.is_zero() && !field.rules.always {
+        let empty = if field.rules.optional { value.is_null() } else { value.is_zero() };
+        if go == json && empty && !field.rules.always {
             continue;
         }
         write!(out, ",{go:?}:").expect("a String takes everything");

@@ -1,7 +1,7 @@
 //! Conditions that this server itself writes into objects.
 
-use object::{Status, Time, Value};
-use server::{Call, Registry, Served, User};
+use object::{Object, Status, Time, Value, View};
+use server::{Applied, Call, Registry, Served, User};
 use store::Version;
 
 /// What is so, and why.
@@ -34,6 +34,30 @@ impl Condition<'_> {
         let own = User::new("system:apiserver", &["system:masters"]);
         let mut call = Call::new(own, "kube-apiserver");
         registry.change(&mut call, served, ("", name), "status", change).await.map(drop)
+    }
+
+    /// The same by server-side apply, in the name of this manager.
+    pub(crate) async fn apply(
+        &self,
+        registry: &Registry,
+        served: &Served,
+        manager: &str,
+        object: &Value,
+    ) -> Result<(), Status> {
+        if self.is_in(object) {
+            return Ok(());
+        }
+        let (names, name) = (&served.definition.names, Object::view(object).metadata().name());
+        let mut wanted = Value::object();
+        wanted["apiVersion"] = names.api_version().into();
+        wanted["kind"] = names.kind.into();
+        wanted["metadata"]["name"] = name.into();
+        wanted["status"]["conditions"] = self.find(object).cloned().into_iter().collect();
+        self.put(&mut wanted, &Time::text(registry.clock().now()));
+        let own = User::new("system:apiserver", &["system:masters"]);
+        let applied = Applied { object: &wanted, force: true };
+        let mut call = Call::new(own, manager);
+        registry.apply(&mut call, served, ("", name), "status", applied).await.map(drop)
     }
 
     fn find<'v>(&self, object: &'v Value) -> Option<&'v Value> {

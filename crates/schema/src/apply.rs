@@ -18,6 +18,7 @@ use std::mem;
 
 use object::{Struct, Text, Value};
 
+pub(crate) use self::form::ENTRY;
 use self::{
     compare::{Change, compare, fields_of, is_hollow, with_parents},
     fields::{Name, Node, of_names, shown},
@@ -48,7 +49,7 @@ pub struct Write<'a> {
 }
 
 /// The kinds whose status brings metadata with it.
-const OLD: &str = "CronJob DaemonSet HorizontalPodAutoscaler Ingress Job Namespace Node PersistentVolume \
+const OLD: &str = "CronJob CustomResourceDefinition DaemonSet HorizontalPodAutoscaler Ingress Job Namespace Node PersistentVolume \
     PersistentVolumeClaim PodDisruptionBudget ReplicaSet ReplicationController ResourceQuota Service StatefulSet";
 
 /// The fields that a kind does not take through a path. A status brings no metadata

@@ -5,8 +5,8 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 use object::{Link, Struct, Text, Time, Value};
 
 use crate::{
-    Errors, Gates, Grace, Kind, NameRule, Names, Scope, Storage, Subresource, Unknown, Warnings,
-    Writer,
+    Errors, Gates, Grace, Kind, NameRule, Names, Path, Scope, Storage, Subresource, Unknown,
+    Warnings, Writer,
     check::has_checks,
     conform_as,
     custom::Custom,
@@ -177,11 +177,18 @@ impl Definition {
         settle(object); // a hook may have reached into what was absent
     }
 
-    /// What is empty, and was not there before, is no change.
-    pub fn drop_hollow(&self, new: &mut Value, old: &Value) {
-        if self.custom.is_none() {
-            drop_hollow(&self.shape, new, old);
+    /// What is empty, and was not there before, is no change. Gives whether it counts as one
+    /// all the same, which it does for some kinds.
+    pub fn drop_hollow(&self, new: &mut Value, old: &Value) -> bool {
+        if self.custom.is_some() {
+            return false;
         }
+        let wanted = |object: &Value| (object.get("spec").clone(), object.get("webhooks").clone());
+        let exact =
+            ["MutatingWebhookConfiguration", "NetworkPolicy", "ValidatingWebhookConfiguration"];
+        let given = exact.contains(&self.names.kind).then(|| wanted(new));
+        drop_hollow(&self.shape, new, old);
+        given.is_some_and(|given| given != wanted(new))
     }
 
     /// Takes an object from the store: it may have been written under another schema.
@@ -288,6 +295,14 @@ impl Definition {
     }
 }
 
+/// The kinds of which an update is held to all rules of a new object.
+const WHOLE: &str = "ConfigMap ControllerRevision CSINode CSIStorageCapacity Endpoints EndpointSlice FlowSchema \
+    Ingress IngressClass IPAddress LimitRange MutatingAdmissionPolicy MutatingAdmissionPolicyBinding \
+    MutatingWebhookConfiguration Namespace Node PersistentVolume PersistentVolumeClaim Pod \
+    PriorityLevelConfiguration ResourceClaim ResourceClaimTemplate RuntimeClass Secret ServiceAccount \
+    StorageClass StorageVersionMigration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding \
+    ValidatingWebhookConfiguration VolumeAttachment VolumeAttributesClass";
+
 #[derive(Debug)]
 struct NoHooks;
 
@@ -344,7 +359,16 @@ impl<K: Kind> Hooks for BuiltIn<K> {
                 errs.0.extend(others.0);
                 object.validate(errs);
             }
-            Some(old) => object.validate_update(K::view(old), errs),
+            Some(old) => {
+                let (meta, whole) =
+                    (object.meta(), WHOLE.split(' ').any(|kind| kind == K::NAMES.kind));
+                if whole && !meta.generate_name().is_empty() {
+                    let wrong = rule(meta.generate_name(), true);
+                    let at = Path::Root.field("metadata");
+                    errs.complaints(&at.field("generateName"), meta.generate_name(), wrong);
+                }
+                object.validate_update(K::view(old), errs);
+            }
         }
     }
 
@@ -357,7 +381,8 @@ impl<K: Kind> Hooks for BuiltIn<K> {
     }
 
     fn validate_status_at(&self, object: &Value, old: &Value, now: i64, errs: &mut Errors) {
-        if !K::ANY_FINALIZER {
+        // Of a CronJob upstream looks at nothing here.
+        if !K::ANY_FINALIZER && K::NAMES.kind != "CronJob" {
             check_finalizers(K::view(object).meta(), errs);
         }
         K::view(object).validate_status_at(K::view(old), now, errs);

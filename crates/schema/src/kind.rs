@@ -222,6 +222,19 @@ impl<K> Index<K> {
 pub const METADATA: &[&str] =
     &["annotations", "deletionTimestamp", "finalizers", "labels", "ownerReferences", "selfLink"];
 
+/// All of the metadata that can change at all, for kinds that are stricter still.
+pub const WHOLE_METADATA: &[&str] = &[
+    "annotations",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "labels",
+    "ownerReferences",
+    "selfLink",
+    "uid",
+];
+
 /// Who writes an object, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {

@@ -30,9 +30,13 @@ pub fn check_meta(object: &Value, old: Option<&Value>, scope: Scope, errs: &mut 
     check_common(meta, true, errs);
 }
 
-/// What is told once more of an update by the few kinds upstream checks thrice.
-pub fn check_meta_again(object: &Value, old: &Value, errs: &mut Errors) {
+/// What is told once more of an update by the few kinds upstream checks thrice; `whole`: that
+/// are then checked as new ones, too.
+pub fn check_meta_again(object: &Value, old: &Value, whole: bool, errs: &mut Errors) {
     let meta = Object::view(object).metadata();
+    if whole {
+        check_common(meta, true, errs);
+    }
     check_changed(meta, Object::view(old).metadata(), errs);
     check_common(meta, false, errs);
     check_common(meta, false, errs);

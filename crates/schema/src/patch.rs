@@ -1,11 +1,11 @@
 //! The four ways in which a client changes part of an object.
 //!
-//! Each takes the object and the patch as trees and gives the new tree; nothing is
-//! changed when a patch does not apply. What comes out has not been checked: it
+//! Nothing is changed when a patch does not apply. What comes out has not been checked: it
 //! passes `conform` like anything else that a client sent.
 
 mod diff;
 mod json;
+mod lazy;
 mod lists;
 mod merge;
 mod place;
@@ -13,12 +13,12 @@ mod strategic;
 mod three_way;
 mod told;
 
-use object::{NULL, Status, StatusDetails, Value};
+use object::{NULL, Status, StatusDetails, Value, from_json, to_json};
 
 pub(crate) use self::place::{go_type, replaces};
 pub use self::{
-    json::json,
-    merge::merge,
+    json::{json, json_text},
+    merge::{merge, merge_text},
     place::shown as printed,
     strategic::strategic,
     three_way::three_way,
@@ -74,6 +74,14 @@ impl PatchError {
 /// The entry `name`, which may be an explicit `null`; `None` when absent.
 fn entry<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
     Some(object.get(name)).filter(|value| !std::ptr::eq(*value, &raw const NULL))
+}
+
+fn written(value: &Value) -> String {
+    String::from_utf8_lossy(&to_json(value)).into_owned()
+}
+
+fn read(text: &str) -> Result<Value, PatchError> {
+    from_json(text.as_bytes()).map_err(|error| PatchError::Unfit(error.to_string()))
 }
 
 /// Removes the entry `name`, even an explicit `null`.

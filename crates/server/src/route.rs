@@ -364,15 +364,14 @@ async fn patch(
         return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
     }
     let mut twice = Vec::new();
-    let patch = from_json_strict(&replaced(&bytes), None, &mut twice)
+    let bytes = replaced(&bytes);
+    let text =
+        std::str::from_utf8(&bytes).map_err(|_| Status::bad_request("invalid JSON patch"))?;
+    let patch = from_json_strict(&bytes, None, &mut twice)
         .map_err(|_| Status::bad_request("invalid JSON patch"))?;
     let twice: Vec<_> = twice.iter().map(|odd| odd.path().to_owned()).collect();
-    let patch = match (ty, patch) {
-        (PatchType::Json, Value::Null) => [Value::Null; 0].into_iter().collect(),
-        (_, patch) => patch,
-    };
     audit::note_sent(&patch);
-    let patch = Patch { ty, patch: &patch, twice: &twice, query: &query };
+    let patch = Patch { ty, patch: &patch, text, twice: &twice, query: &query };
     let made = server.registry.patch(call, served, key, &info.subresource, patch).await?;
     Ok((200, made))
 }

@@ -327,8 +327,10 @@ pub struct CustomResourceDefinitionStatus {
 #[api]
 pub struct CustomResourceDefinitionCondition {
     /// Which condition this is.
+    #[api(go = "$.CustomResourceDefinitionConditionType")]
     type_: Must<String>,
     /// Whether it holds: True, False or Unknown.
+    #[api(go = "$.ConditionStatus")]
     status: Must<String>,
     /// When the status last changed.
     last_transition_time: Time,
@@ -428,12 +430,12 @@ impl Kind for CustomResourceDefinition {
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        check_meta_again(self.tree(), old.tree(), errs);
+        check_meta_again(self.tree(), old.tree(), false, errs);
         rules::check_changed(self, old, errs);
     }
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {
-        check_meta_again(self.tree(), old.tree(), errs);
+        check_meta_again(self.tree(), old.tree(), false, errs);
         rules::check_status(self, errs);
     }
 

@@ -3,7 +3,7 @@
 use macros::api;
 use object::{Bytes, Lens, List, ObjectMeta, Time, names};
 use schema::{
-    Column, Errors, Kind, METADATA, NameRule, Names, Path, Scope, Storage, Subresource, Writer,
+    Column, Errors, Kind, NameRule, Names, Path, Scope, Storage, Subresource, Writer,
     check_meta_again,
 };
 
@@ -83,7 +83,8 @@ impl Kind for APIService {
     const STORAGE: Storage = Storage::json("apiregistration.k8s.io/apiservices", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] =
+        &["annotations", "finalizers", "labels", "ownerReferences"];
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("APIService")];
 
     const NAME: NameRule = |_, _| Vec::new(); // it follows from what is served
@@ -119,12 +120,12 @@ impl Kind for APIService {
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        check_meta_again(self.tree(), old.tree(), errs);
+        check_meta_again(self.tree(), old.tree(), true, errs);
         self.validate(errs);
     }
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {
-        check_meta_again(self.tree(), old.tree(), errs);
+        check_meta_again(self.tree(), old.tree(), false, errs);
         let at = Path::Root.field("status");
         let at = at.field("conditions");
         for (i, condition) in self.status().conditions().iter().enumerate() {

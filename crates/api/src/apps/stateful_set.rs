@@ -184,6 +184,9 @@ impl Kind for StatefulSet {
 
     fn validate(&self, errs: &mut Errors) {
         self.spec().check(&SPEC, errs);
+        if !self.spec().service_name().is_empty() {
+            errs.label(&SPEC.field("serviceName"), self.spec().service_name());
+        }
         for (i, claim) in self.spec().volume_claim_templates().iter().enumerate() {
             claim.spec().check(&SPEC.field("volumeClaimTemplates").index(i).field("spec"), errs);
         }
@@ -266,9 +269,6 @@ impl StatefulSetSpec {
         errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
         if let Some(ordinals) = self.ordinals() {
             errs.non_negative(&at.field("ordinals.start"), ordinals.start().into());
-        }
-        if !self.service_name().is_empty() {
-            errs.label(&at.field("serviceName"), self.service_name());
         }
         self.check_template(at, errs);
     }

@@ -108,8 +108,10 @@ pub(crate) fn check_not_more(share: &IntOrString, at: &Path, errs: &mut Errors) 
 pub(crate) fn amount(share: &IntOrString) -> i64 {
     match share {
         IntOrString::Int(n) => (*n).into(),
-        IntOrString::Text(text) if !names::percent(text).is_empty() => 0,
-        IntOrString::Text(text) => text.trim_end_matches('%').parse().unwrap_or_default(),
+        IntOrString::Text(text) if names::percent(text).is_empty() => {
+            text.trim_end_matches('%').parse().unwrap_or_default()
+        }
+        IntOrString::Text(text) => text.parse().unwrap_or_default(),
     }
 }
 

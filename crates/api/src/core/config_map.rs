@@ -67,3 +67,22 @@ impl Kind for ConfigMap {
 /// The most that a config map or secret holds.
 pub(super) const MAX_SIZE: usize = 1024 * 1024;
 pub(super) const KEPT: &str = "field is immutable when `immutable` is set";
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+    use schema::Definition;
+
+    use super::*;
+
+    #[test]
+    fn an_update_is_held_to_the_rules_of_new_objects() {
+        let tree = |text: &str| from_json(text.as_bytes()).expect("well formed");
+        let old = tree(r#"{"metadata":{"name":"a"}}"#);
+        let new = tree(r#"{"metadata":{"name":"a","generateName":"Bad_"}}"#);
+        let mut errs = Errors::default();
+        Definition::of::<ConfigMap>().hooks.validate(&new, Some(&old), &mut errs);
+        assert_eq!(errs.0.len(), 1, "{errs:?}");
+        assert_eq!(errs.0[0].path, "metadata.generateName");
+    }
+}

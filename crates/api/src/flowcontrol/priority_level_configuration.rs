@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Lens, List, ObjectMeta, Time, Value, from_json};
-use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource, normalize};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Subresource, WHOLE_METADATA, normalize};
 
 use crate::{columns::NONE, rules::or_null, shown::shown};
 
@@ -111,7 +111,7 @@ impl Kind for PriorityLevelConfiguration {
         "prioritylevelconfiguration",
     );
     const SCOPE: Scope = Scope::Cluster;
-    const STATUS_KEEPS: &'static [&'static str] = METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = WHOLE_METADATA;
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -202,6 +202,10 @@ impl PriorityLevelConfigurationSpec {
             errs.invalid(&at.field("type"), self.type_(), why);
         }
         let ty = self.type_();
+        if let Some(limited) = self.limited() {
+            let at = at.field("limited");
+            limited.limit_response().check_union(&at.field("limitResponse"), errs);
+        }
         match (self.limited(), ty) {
             (Some(limited), "Limited") => limited.check(&at.field("limited"), errs),
             (Some(_), _) => errs.forbidden(&at.field("limited"), ""),
@@ -237,12 +241,18 @@ impl LimitedPriorityLevelConfiguration {
 }
 
 impl LimitResponse {
-    fn check(&self, at: &Path, errs: &mut Errors) {
+    /// What is told even of levels that are not to be limited.
+    fn check_union(&self, at: &Path, errs: &mut Errors) {
         match (self.queuing(), self.type_()) {
-            (Some(queuing), "Queue") => queuing.check(&at.field("queuing"), errs),
-            (Some(_), _) => errs.forbidden(&at.field("queuing"), ""),
             (None, "Queue") => errs.required(&at.field("queuing"), ""),
-            (None, _) => {}
+            (None, _) | (Some(_), "Queue") => {}
+            (Some(_), _) => errs.forbidden(&at.field("queuing"), ""),
+        }
+    }
+
+    fn check(&self, at: &Path, errs: &mut Errors) {
+        if let (Some(queuing), "Queue") = (self.queuing(), self.type_()) {
+            queuing.check(&at.field("queuing"), errs);
         }
         if !matches!(self.type_(), "" | "Queue" | "Reject") {
             errs.not_supported(&at.field("type"), self.type_(), &["Queue", "Reject"]);

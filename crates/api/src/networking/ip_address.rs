@@ -49,8 +49,9 @@ impl Kind for IPAddress {
     fn validate(&self, errs: &mut Errors) {
         let at = Path::Root.field("spec");
         let at = at.field("parentRef");
-        self.check_needed(errs);
-        let Some(parent) = self.spec().parent_ref() else { return };
+        let Some(parent) = self.spec().parent_ref() else { return errs.required(&at, "") };
+        errs.need(&at, "resource", parent.resource());
+        errs.need(&at, "name", parent.name());
         if !parent.group().is_empty() {
             errs.subdomain(&at.field("group"), parent.group());
         }
@@ -67,24 +68,12 @@ impl Kind for IPAddress {
         if self.spec().parent_ref() != old.spec().parent_ref() {
             let at = Path::Root.field("spec");
             errs.invalid(&at.field("parentRef"), Value::Null, "field is immutable");
-            self.check_needed(errs);
+            self.validate(errs);
         }
     }
 }
 
 impl IPAddress {
-    fn check_needed(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
-        let at = at.field("parentRef");
-        match self.spec().parent_ref() {
-            None => errs.required(&at, ""),
-            Some(parent) => {
-                errs.need(&at, "resource", parent.resource());
-                errs.need(&at, "name", parent.name());
-            }
-        }
-    }
-
     /// What the address belongs to, as tables show it.
     fn parent(&self) -> String {
         let Some(parent) = self.spec().parent_ref() else { return columns::NONE.into() };

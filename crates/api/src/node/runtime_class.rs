@@ -8,6 +8,7 @@ use schema::{Column, Errors, Kind, Names, Path, Scope, check_labels};
 
 use crate::{
     core::{ResourceRequirements, Toleration, toleration::check_tolerations},
+    rules::Rules,
     shown::shown,
 };
 
@@ -60,6 +61,13 @@ impl Kind for RuntimeClass {
         if let Some(scheduling) = self.scheduling() {
             scheduling.check(&Path::Root.field("scheduling"), errs);
         }
+    }
+
+    fn validate_update(&self, old: &Self, errs: &mut Errors) {
+        if self.handler() != old.handler() && !self.handler().is_empty() {
+            errs.label(&Path::Root.field("handler"), self.handler());
+        }
+        self.validate(errs);
     }
 }
 

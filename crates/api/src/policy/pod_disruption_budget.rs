@@ -6,7 +6,8 @@ use schema::{Column, Errors, Kind, NameRule, Names, Path, Subresource, names};
 
 use crate::{
     apps::workload::{check_not_more, check_share},
-    rules::{Rules, go_struct, or_null},
+    rules::Rules,
+    shown::shown,
 };
 
 /// How many pods of a set may be missing when something can wait.
@@ -83,13 +84,8 @@ impl Kind for PodDisruptionBudget {
     fn validate(&self, errs: &mut Errors) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));
         if spec.min_available().is_some() && spec.max_unavailable().is_some() {
-            let shown = go_struct(&[
-                ("MinAvailable", or_null(spec.min_available())),
-                ("Selector", or_null(spec.selector().cloned())),
-                ("MaxUnavailable", or_null(spec.max_unavailable())),
-                ("UnhealthyPodEvictionPolicy", or_null(spec.unhealthy_pod_eviction_policy())),
-            ]);
-            errs.invalid_shown(&at, shown, "minAvailable and maxUnavailable cannot be both set");
+            let why = "minAvailable and maxUnavailable cannot be both set";
+            errs.invalid_shown(&at, shown(spec), why);
         }
         for (name, share) in
             [("minAvailable", spec.min_available()), ("maxUnavailable", spec.max_unavailable())]

@@ -13,6 +13,8 @@ use tracing::warn;
 use super::GROUP;
 use crate::condition::Condition;
 
+/// Who writes the condition, in the books.
+const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Keeps the conditions true, until the registry is gone.
@@ -61,7 +63,7 @@ async fn tell(registry: &Registry) -> Result<(Changes, Changes), Status> {
             "This FlowSchema references the PriorityLevelConfiguration object named {level:?} {end}"
         );
         let condition = Condition { kind: "Dangling", status, reason, message: &message };
-        condition.keep(registry, &kind, &name(object), object).await?;
+        condition.apply(registry, &kind, MANAGER, object).await?;
     }
     Ok((of_schemas, of_levels))
 }

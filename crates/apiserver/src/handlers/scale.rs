@@ -186,11 +186,11 @@ pub(super) async fn patched(
         }
         "application/merge-patch+json" => {
             let mut scale = scale;
-            schema::patch::merge(&mut scale, &patch);
+            schema::patch::merge(&mut scale, &patch).map_err(|error| error.status())?;
             scale
         }
         "application/strategic-merge-patch+json" => {
-            let done = schema::patch::strategic(&kind.shape, &scale, &patch);
+            let done = schema::patch::strategic(&kind.shape, &scale, &mut patch.clone());
             done.map_err(|error| error.status())?
         }
         _ => {

@@ -71,6 +71,41 @@ async fn patches_of_every_form_change_what_they_name() {
 }
 
 #[tokio::test]
+async fn a_patch_that_fits_no_kind_is_told_as_it_was_written() {
+    let cluster = Cluster::start().await;
+    let (key, web) = (Key::new("default", "web"), of::<Deployment>(&cluster.admin()));
+    web.create(tree(DEPLOYMENT)).await.unwrap();
+    let refused =
+        |done: Result<object::Value, client::Error>| done.expect_err("no number").to_string();
+    let patch = r#"[{"op":"add","path":"/status","value":{"replicas":"x","conditions":[]}}]"#;
+    let told = refused(web.patch(&key, &Patch::Json(tree(patch))).await);
+    assert!(told.contains(r#"containers\":[{\"name\":\"c\",\"image\":\"i\""#), "{told}");
+    let patch = r#"{"status":{"replicas":"x"},"spec":{"paused":true}}"#;
+    let told = refused(web.patch(&key, &Patch::Merge(tree(patch))).await);
+    assert!(told.contains(r#"\"spec\":{\"paused\":true,\"progressDeadlineSeconds\""#), "{told}");
+    let patch = r#"{"spec":{"$retainKeys":["paused"],"paused":"x"}}"#;
+    let told = refused(web.patch(&key, &Patch::Strategic(tree(patch))).await);
+    assert!(told.contains("map[spec:map[paused:x]]"), "{told}");
+}
+
+#[tokio::test]
+async fn who_writes_holds_what_it_sent_and_not_what_was_made_of_it() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let (key, spaces) = (Key::new("", "n"), of::<Namespace>(&admin));
+    spaces
+        .create(tree(r#"{"metadata":{"name":"n"},"spec":{"finalizers":["a/b"]}}"#))
+        .await
+        .unwrap();
+    let patch = Patch::Merge(tree(r#"{"spec":null,"metadata":{"labels":{"a":"b"}}}"#));
+    let made = spaces.patch(&key, &patch).await.unwrap();
+    let books =
+        String::from_utf8_lossy(&object::to_json(&made["metadata"]["managedFields"])).into_owned();
+    assert!(!books.contains("f:finalizers") && books.contains("f:a"), "{books}");
+    assert_eq!(made["spec"]["finalizers"].items().len(), 2, "they are there all the same");
+}
+
+#[tokio::test]
 async fn two_appliers_meet_in_a_conflict() {
     let cluster = Cluster::start().await;
     let maps = of::<ConfigMap>(&cluster.admin());

@@ -58,7 +58,9 @@ fn object(form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<Stri
                     return;
                 }
             },
-            Form::Map(item) => self::value(item, Form::of(item, None), inner, path, errors),
+            Form::Map(item, rules) => {
+                self::value(item, Form::of(item, rules), inner, path, errors);
+            }
             _ => {}
         }
         path.pop();
@@ -69,10 +71,8 @@ fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mu
     let got = || format!("&{{{}}}", printed(value));
     match (ty, value) {
         (Type::Any | Type::Either(..), _) | (_, Value::Null) | (Type::Bool, Value::Bool(_)) => {}
-        (Type::Object(shape), _) => {
-            object(Form::Struct { shape, root: shape.is_kind() }, value, path, errors);
-        }
-        (Type::Map(item), _) => object(Form::Map(item), value, path, errors),
+        (Type::Object(shape), _) => object(Form::inside(shape), value, path, errors),
+        (Type::Map(item), _) => object(Form::Map(item, None), value, path, errors),
         (Type::List(item), Value::List(_)) => items(item, form, value, path, errors),
         (Type::List(_), _) => complain(path, format!("expected list, got {}", got()), errors),
         (Type::Bool, _) => complain(path, format!("expected boolean, got {}", got()), errors),

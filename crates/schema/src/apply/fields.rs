@@ -297,7 +297,7 @@ impl Fields {
         self
     }
 
-    /// All paths, in their order.
+    /// All paths: at each step first what ends there, then what is below.
     pub(super) fn paths(&self) -> Vec<Vec<Step>> {
         let (mut paths, mut path) = (Vec::new(), Vec::new());
         self.visit(&mut path, &mut paths);
@@ -305,11 +305,10 @@ impl Fields {
     }
 
     fn visit(&self, path: &mut Vec<Step>, paths: &mut Vec<Vec<Step>>) {
+        let ends = self.0.iter().filter(|(_, node)| node.member);
+        paths.extend(ends.map(|(step, _)| path.iter().chain([step]).cloned().collect()));
         for (step, node) in &self.0 {
             path.push(step.clone());
-            if node.member {
-                paths.push(path.clone());
-            }
             node.below.visit(path, paths);
             path.pop();
         }

@@ -7,14 +7,17 @@ use object::{Field, ListType, Rules, Struct, Type, Value};
 use super::fields::{Name, Step};
 use crate::published::default_of;
 
+/// The name of a field that stands for all entries of a map whose values have rules.
+pub(crate) const ENTRY: &str = "*";
+
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form<'a> {
     /// Taken whole or not at all.
     Leaf,
     /// Named fields. `root`: besides them there are `apiVersion` and `kind`.
     Struct { shape: &'a Struct, root: bool },
-    /// Entries with this type.
-    Map(&'a Type),
+    /// Entries with this type, and these rules.
+    Map(&'a Type, Option<&'a Rules>),
     /// A list of different plain values.
     Set(&'a Type),
     /// A list of objects that are told apart by these fields.
@@ -35,19 +38,23 @@ impl<'a> Form<'a> {
             Type::Any if rules.is_some_and(|rules| rules.granular) => Self::Any,
             Type::Object(shape) => {
                 let granular = rules.is_some_and(|rules| rules.granular);
-                if (atomic || shape.atomic) && !granular {
-                    Self::Leaf
-                } else {
-                    Self::Struct { shape, root: shape.is_kind() }
-                }
+                if (atomic || shape.atomic) && !granular { Self::Leaf } else { Self::inside(shape) }
             }
-            Type::Map(item) if !atomic => Self::Map(item),
+            Type::Map(item) if !atomic => Self::Map(item, None),
             Type::List(item) => match rules.map_or(ListType::Atomic, |rules| rules.list) {
                 ListType::Atomic => Self::Leaf,
                 ListType::Set => Self::Set(item),
                 ListType::Map(keys) => Self::Keyed(item, keys),
             },
             _ => Self::Leaf,
+        }
+    }
+
+    /// The form of an object of this shape, be it taken whole or not.
+    pub(super) fn inside(shape: &'a Struct) -> Self {
+        match &*shape.fields {
+            [entry] if entry.name == ENTRY => Self::Map(&entry.ty, Some(&entry.rules)),
+            _ => Self::Struct { shape, root: shape.is_kind() },
         }
     }
 
@@ -61,7 +68,7 @@ impl<'a> Form<'a> {
                 let says = root && matches!(name.text, "apiVersion" | "kind");
                 (if shape.open && !says { Self::Any } else { Self::Leaf }, says)
             }
-            Self::Map(item) => (Self::of(item, None), false),
+            Self::Map(item, rules) => (Self::of(item, rules), false),
             _ => (Self::Any, false),
         }
     }

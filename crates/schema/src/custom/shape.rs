@@ -8,6 +8,7 @@ use super::{
     intern::{self, Full},
     schema::{Additional, Schema},
 };
+use crate::apply::ENTRY;
 
 /// The shape of whole objects.
 pub(super) fn shape_of(kind: &str, schema: Option<&Schema>) -> Result<Link<Struct>, Full> {
@@ -61,7 +62,14 @@ fn type_of(schema: &Schema) -> Result<Type, Full> {
         _ if schema.is_int_or_string() => Type::IntOrString,
         "object" => match schema.additional() {
             Additional::Of(inner) if schema.properties().len() == 0 => {
-                Type::Map(Link::Shared(Arc::new(type_of(inner)?)))
+                let (ty, rules) = (Link::Shared(Arc::new(type_of(inner)?)), rules(inner)?);
+                if rules.list == ListType::Atomic && !rules.atomic && !rules.granular {
+                    return Ok(Type::Map(ty));
+                }
+                let entry = field(ENTRY, ty, rules);
+                let shape =
+                    Struct { fields: Link::Shared([entry].into()), ..structure(schema, false)? };
+                Type::Object(Link::Shared(Arc::new(shape)))
             }
             _ => {
                 let mut shape = structure(schema, schema.is_embedded())?;
@@ -92,4 +100,34 @@ fn rules(schema: &Schema) -> Result<Rules, Full> {
     // What nobody has declared tells by itself how it is to be merged.
     let granular = schema.ty().is_empty() && !schema.is_int_or_string();
     Ok(Rules { list, atomic, granular, ..Rules::NONE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        apply::{Write, apply},
+        sample::tree,
+    };
+
+    #[test]
+    fn values_of_maps_are_merged_by_their_own_rules() {
+        let schema = Schema::from(tree(
+            r#"{"type":"object","properties":{"spec":{"type":"object","additionalProperties":{
+                "type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}}}}}"#,
+        ));
+        let shape = shape_of("Thing", Some(&schema)).expect("there is room");
+        let by = |manager, live: Option<&Value>, spec: &str| {
+            let (api_version, kind, now) = ("e.com/v1", "Thing", "2030-01-01T00:00:00Z");
+            let (subresource, reset) = ("", &[][..]);
+            let write =
+                Write { shape: &shape, api_version, kind, manager, subresource, reset, now };
+            let object = format!(r#"{{"apiVersion":"e.com/v1","kind":"Thing","spec":{spec}}}"#);
+            apply(&write, live, &tree(&object), false).expect("no conflict")
+        };
+        let first = by("a", None, r#"{"x":["1"]}"#);
+        let both = by("b", Some(&first), r#"{"x":["2"]}"#);
+        assert_eq!(both["spec"], tree(r#"{"x":["1","2"]}"#));
+        assert_eq!(by("a", Some(&both), "{}")["spec"], tree(r#"{"x":["2"]}"#));
+    }
 }

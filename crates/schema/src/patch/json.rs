@@ -2,9 +2,11 @@
 //!
 //! A negative index counts from the end, and `replace` also adds a missing field.
 
-use object::{Text, Value, to_json};
+use std::collections::BTreeMap;
 
-use super::{PatchError, delete, entry, json_type};
+use object::{Value, from_json};
+
+use super::{PatchError, lazy::Node, read, written};
 
 /// More operations than anybody needs in one request.
 const OPERATIONS: usize = 10_000;
@@ -13,11 +15,41 @@ const COPIED: usize = 3 * 1024 * 1024;
 
 /// Applies the operations in their order; all of them, or none.
 pub fn json(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
-    let Value::List(operations) = patch else {
-        return Err(undecodable(patch, "value of type []handlers.jsonPatchOp"));
+    read(&json_text(&written(doc), &written(patch), false)?)
+}
+
+/// The same with JSON. `strict`: operations are looked at before the first is done.
+pub fn json_text(doc: &str, patch: &str, strict: bool) -> Result<String, PatchError> {
+    let mut patch = Node::new(patch);
+    let none = &mut Vec::new();
+    let (whole, one) = if strict {
+        ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
+    } else {
+        ("jsonpatch.Patch", "jsonpatch.Operation")
     };
-    for operation in operations {
-        check(operation)?;
+    let refused = |found: &Node, into: &str| {
+        let before = if strict { "error decoding patch: " } else { "" };
+        let found = found.json_type();
+        PatchError::Malformed(format!("{before}json: cannot unmarshal {found} into Go {into}"))
+    };
+    let operations = match patch.open() {
+        Node::List(operations) => operations,
+        Node::Null => none,
+        other => return Err(refused(other, &format!("value of type {whole}"))),
+    };
+    for operation in &mut *operations {
+        let fields = match operation.open() {
+            Node::Object(fields) => &*fields,
+            Node::Null => continue,
+            other => return Err(refused(other, &format!("value of type {one}"))),
+        };
+        let no_text = |name: &&str| {
+            !matches!(fields.get(*name).map_or("null", Node::json_type), "null" | "string")
+        };
+        if let Some(name) = ["op", "path", "from"].iter().find(|name| strict && no_text(name)) {
+            let into = format!("struct field jsonPatchOp.{name} of type string");
+            return Err(refused(&fields[*name], &into));
+        }
     }
     if operations.len() > OPERATIONS {
         return Err(PatchError::TooLarge(format!(
@@ -25,202 +57,162 @@ pub fn json(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
             operations.len()
         )));
     }
-    let (mut doc, mut copied) = (doc.unpacked(), 0);
+    let (mut doc, mut copied) = (Node::new(doc), 0);
+    doc.open();
     for operation in operations {
-        apply(&mut doc, operation, &mut copied).map_err(PatchError::Unfit)?;
+        let nothing = &mut BTreeMap::new();
+        let fields = if let Node::Object(fields) = operation { fields } else { nothing };
+        apply(&mut doc, fields, &mut copied).map_err(PatchError::Unfit)?;
     }
-    Ok(doc)
+    Ok(doc.text())
 }
 
-fn check(operation: &Value) -> Result<(), PatchError> {
-    if !operation.is_object() && !operation.is_null() {
-        return Err(undecodable(operation, "value of type handlers.jsonPatchOp"));
-    }
-    let text = |name: &&str| !matches!(operation.get(name), Value::Null | Value::Text(_));
-    match ["op", "path", "from"].iter().find(|name| text(name)) {
-        None => Ok(()),
-        Some(name) => {
-            let into = format!("struct field jsonPatchOp.{name} of type string");
-            Err(undecodable(operation.get(name), &into))
-        }
-    }
-}
-
-fn undecodable(found: &Value, into: &str) -> PatchError {
-    let found = json_type(found);
-    PatchError::Malformed(format!(
-        "error decoding patch: json: cannot unmarshal {found} into Go {into}"
-    ))
-}
-
-fn apply(doc: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), String> {
-    let kind = operation.get("op").as_str().unwrap_or("unknown");
-    let path = |name: &str| {
-        let path = operation.get(name).as_str();
-        path.ok_or_else(|| format!("{kind} operation failed to decode {name}: missing value"))
+fn apply<'a>(
+    doc: &mut Node<'a>,
+    operation: &BTreeMap<String, Node<'a>>,
+    copied: &mut usize,
+) -> Result<(), String> {
+    let text = |name: &str| match operation.get(name) {
+        Some(Node::Written(text)) => from_json(text.as_bytes()).ok()?.as_str().map(String::from),
+        _ => None,
     };
-    let value = entry(operation, "value");
-    match kind {
-        "add" => {
+    let kind = text("op").unwrap_or_else(|| "unknown".to_owned());
+    let path = |name: &str| {
+        text(name).ok_or_else(|| format!("{kind} operation failed to decode {name}: missing value"))
+    };
+    let missing = |what: &str, path: &str| {
+        format!("{kind} operation does not apply: {what}: {path}: missing value")
+    };
+    let within = |path: &str, error: String| format!("error in {kind} for path: '{path}': {error}");
+    let value = || operation.get("value").cloned().unwrap_or(Node::Null);
+    match &*kind {
+        "add" | "remove" => {
             let path = path("path")?;
-            let words = Words::quoted(kind, path);
-            put(doc, path, value.cloned().unwrap_or_default(), Put::Add, &words)
+            let found = parent(doc, &path);
+            let (parent, key) =
+                found.ok_or_else(|| missing("doc is missing path", &format!("{path:?}")))?;
+            let done = if kind == "add" {
+                add(parent, key, value())
+            } else {
+                take(parent, &key).map(drop)
+            };
+            done.map_err(|error| within(&path, error))
         }
-        "remove" => {
-            let path = path("path")?;
-            take(doc, path, &Words::quoted(kind, path)).map(drop)
-        }
-        "replace" => match (path("path")?, value.cloned().unwrap_or_default()) {
-            ("", value @ (Value::List(_) | Value::Object(_) | Value::Map(_))) => {
+        "replace" => {
+            let (path, mut value) = (path("path")?, value());
+            if path.is_empty() {
+                if !matches!(value.open(), Node::Object(_) | Node::List(_)) {
+                    return Err("replace operation value must be object or array".to_owned());
+                }
                 *doc = value;
-                Ok(())
+                return Ok(());
             }
-            ("", _) => Err("replace operation value must be object or array".to_owned()),
-            (path, value) => {
-                put(doc, path, value, Put::Replace, &Words::new(kind, "doc is missing path", path))
+            match parent(doc, &path).ok_or_else(|| missing("doc is missing path", &path))? {
+                (Node::List(items), key) => {
+                    let at = place(&key, items.len())
+                        .map_err(|_| missing("doc is missing key", &path))?;
+                    items[at] = value;
+                    Ok(())
+                }
+                (parent, key) => add(parent, key, value),
             }
-        },
-        "move" => {
-            let (from, path) = (path("from")?, path("path")?);
-            let value = take(doc, from, &Words::new(kind, "doc is missing from path", from))?;
-            let words = Words::new(kind, "doc is missing destination path", path);
-            put(doc, path, value, Put::Add, &words)
         }
-        "copy" => {
+        "move" | "copy" => {
             let (from, path) = (path("from")?, path("path")?);
-            let words = Words::new(kind, "doc is missing from path", from);
-            let value = look(doc, from, &words)?.unwrap_or_default();
-            *copied += to_json(&value).len();
-            if *copied > COPIED {
-                return Err(format!(
-                    "Unable to complete the copy, the accumulated size increase of copy is \
-                     {copied}, exceeding the limit {COPIED}"
-                ));
+            if kind == "copy" {
+                parent(doc, &path); // is taken apart before anything is copied into it
             }
-            let words = Words::new(kind, "doc is missing destination path", path);
-            put(doc, path, value, Put::Add, &words)
+            let (source, key) =
+                parent(doc, &from).ok_or_else(|| missing("doc is missing from path", &from))?;
+            let value = if kind == "move" { take(source, &key) } else { look(source, &key) };
+            let value = value.map_err(|error| within(&from, error))?;
+            let (parent, key) = parent(doc, &path)
+                .ok_or_else(|| missing("doc is missing destination path", &path))?;
+            if kind == "copy" {
+                *copied += value.text().len();
+                if *copied > COPIED {
+                    return Err(format!(
+                        "Unable to complete the copy, the accumulated size increase of copy is \
+                         {copied}, exceeding the limit {COPIED}"
+                    ));
+                }
+            }
+            add(parent, key, value).map_err(|error| within(&path, error))
         }
         "test" => {
             let path = path("path")?;
-            let words = Words::new(kind, "is missing path", path);
-            let found = if path.is_empty() { Some(doc.clone()) } else { look(doc, path, &words)? };
-            if found.unwrap_or_default() == *value.unwrap_or(&Value::Null) {
-                return Ok(());
-            }
-            Err(format!("testing value {path} failed: test failed"))
+            let passes = if path.is_empty() {
+                doc.same(&mut value())
+            } else {
+                match parent(doc, &path).ok_or_else(|| missing("is missing path", &path))? {
+                    (Node::Object(entries), key) => {
+                        entries.get_mut(&key).unwrap_or(&mut Node::Null).same(&mut value())
+                    }
+                    (parent, key) => {
+                        look(parent, &key).map_err(|error| within(&path, error))?.same(&mut value())
+                    }
+                }
+            };
+            if passes { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
         }
         kind => Err(format!("Unexpected kind: {kind}")),
     }
 }
 
-/// What is said when an operation does not apply.
-struct Words {
-    missing: String,
-    within: String,
-}
-
-impl Words {
-    fn new(kind: &str, missing: &str, path: &str) -> Self {
-        Self {
-            missing: format!("{kind} operation does not apply: {missing}: {path}: missing value"),
-            within: format!("error in {kind} for path: '{path}'"),
-        }
-    }
-
-    fn quoted(kind: &str, path: &str) -> Self {
-        let missing = format!(
-            "{kind} operation does not apply: doc is missing path: {path:?}: missing value"
-        );
-        Self { missing, ..Self::new(kind, "", path) }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Put {
-    Add,
-    Replace,
-}
-
-fn put(doc: &mut Value, path: &str, value: Value, how: Put, words: &Words) -> Result<(), String> {
-    let (parent, key) = parent(doc, path, words)?;
-    let place =
-        |length: usize| place(&key, length).map_err(|error| format!("{}: {error}", words.within));
-    let Value::List(items) = parent else {
-        parent[&*key] = value;
-        return Ok(());
-    };
-    match how {
-        Put::Add if key == "-" => items.push(value),
-        Put::Add => items.insert(place(items.len() + 1)?, value),
-        Put::Replace => {
-            let at = place(items.len())?;
-            items.make_mut()[at] = value;
-        }
+fn add<'a>(parent: &mut Node<'a>, key: String, value: Node<'a>) -> Result<(), String> {
+    match parent {
+        Node::List(items) if key == "-" => items.push(value),
+        Node::List(items) => items.insert(place(&key, items.len() + 1)?, value),
+        Node::Object(entries) => drop(entries.insert(key, value)),
+        _ => {}
     }
     Ok(())
 }
 
-fn take(doc: &mut Value, path: &str, words: &Words) -> Result<Value, String> {
-    let within = &words.within;
-    let (parent, key) = parent(doc, path, words)?;
-    if let Value::List(items) = parent {
-        let at = place(&key, items.len()).map_err(|error| format!("{within}: {error}"))?;
-        return Ok(items.remove(at));
-    }
-    let taken = entry(parent, &key).cloned();
-    delete(parent, &key);
-    taken.ok_or_else(|| format!("{within}: Unable to remove nonexistent key: {key}: missing value"))
+fn take<'a>(parent: &mut Node<'a>, key: &str) -> Result<Node<'a>, String> {
+    let taken = match parent {
+        Node::List(items) => Some(items.remove(place(key, items.len())?)),
+        Node::Object(entries) => entries.remove(key),
+        _ => None,
+    };
+    taken.ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value"))
 }
 
-/// What is at `path`; `None` where its parent is there and it is not.
-fn look(doc: &mut Value, path: &str, words: &Words) -> Result<Option<Value>, String> {
-    let (parent, key) = parent(doc, path, words)?;
-    match parent {
-        Value::List(items) => {
-            let at = place(&key, items.len());
-            Ok(Some(items[at.map_err(|error| format!("{}: {error}", words.within))?].clone()))
-        }
-        parent => Ok(entry(parent, &key).cloned()),
-    }
+/// What is at `key`; where nothing is, `null`.
+fn look<'a>(parent: &Node<'a>, key: &str) -> Result<Node<'a>, String> {
+    let found = match parent {
+        Node::List(items) => Some(&items[place(key, items.len())?]),
+        Node::Object(entries) => entries.get(key),
+        _ => None,
+    };
+    Ok(found.cloned().unwrap_or(Node::Null))
 }
 
 /// The object or list in which `path` ends, and the last name of the path.
-fn parent<'a>(
-    doc: &'a mut Value,
-    path: &str,
-    words: &Words,
-) -> Result<(&'a mut Value, Text), String> {
-    let missing = || words.missing.clone();
-    let (_, inner) = path.split_once('/').ok_or_else(missing)?;
+fn parent<'n, 'a>(doc: &'n mut Node<'a>, path: &str) -> Option<(&'n mut Node<'a>, String)> {
+    let (_, inner) = path.split_once('/')?;
+    let unescape = |part: &str| part.replace("~1", "/").replace("~0", "~");
     let mut names: Vec<_> = inner.split('/').map(unescape).collect();
-    let last = names.pop().expect("a split has at least one part");
+    let last = names.pop()?;
     let mut here = doc;
     for name in names {
         here = match here {
-            Value::List(items) => {
-                let at = place(&name, items.len()).map_err(|_| missing())?;
-                &mut items.make_mut()[at]
+            Node::List(items) => {
+                let at = place(&name, items.len()).ok()?;
+                items[at].open()
             }
-            object if !object.get(&name).is_null() => object.get_mut(&name),
-            _ => return Err(missing()),
+            Node::Object(entries) => entries.get_mut(&name)?.open(),
+            _ => return None,
         };
     }
-    if here.is_object() || matches!(here, Value::List(_)) {
-        Ok((here, last))
-    } else {
-        Err(missing())
-    }
-}
-
-fn unescape(part: &str) -> Text {
-    part.replace("~1", "/").replace("~0", "~").into()
+    matches!(here, Node::Object(_) | Node::List(_)).then_some((here, last))
 }
 
 /// The place in a list of this length that an index means.
 fn place(index: &str, length: usize) -> Result<usize, String> {
     let number: i64 =
         index.parse().map_err(|_| format!("value was not a proper array index: '{index}'"))?;
-    let from_end = |back: i64| length.checked_sub(usize::try_from(-back).ok()?);
+    let from_end = |back: i64| length.checked_sub(usize::try_from(back.unsigned_abs()).ok()?);
     let at = if number < 0 { from_end(number) } else { usize::try_from(number).ok() };
     let invalid = || format!("Unable to access invalid index: {number}: invalid index referenced");
     at.filter(|at| *at < length).ok_or_else(invalid)
@@ -290,7 +282,7 @@ mod tests {
         for (patch, code) in [
             (r#"{"op":"add"}"#, 400),
             ("[5]", 400),
-            (r#"[{"op":"add","path":5}]"#, 400),
+            (r#"[{"op":"add","path":5}]"#, 422),
             ("[null]", 422),
             (r#"[{"op":"merge","path":"/a"}]"#, 422),
             (r#"[{"op":"add","value":1}]"#, 422),

@@ -16,7 +16,7 @@ use super::{
 
 pub(super) fn merge_list(
     mut old: Vec<Value>,
-    change: &[Value],
+    change: &mut [Value],
     rules: Items,
     mode: Mode,
 ) -> Result<Vec<Value>, PatchError> {
@@ -26,7 +26,7 @@ pub(super) fn merge_list(
     check_types(&[&old, change])?;
     let objects = old.first().or(change.first()).is_some_and(Value::is_object);
     if !objects {
-        let all = old.iter().chain(change).cloned().collect();
+        let all = old.iter().chain(&*change).cloned().collect();
         return in_order(unique(all), change, &old, "");
     }
     if rules.key.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn merge_list(
     let mut replace = false;
     for item in change {
         match entry(item, DIRECTIVE) {
-            None => plain.push(item.clone()),
+            None => plain.push(item),
             Some(directive) => match directive.as_str() {
                 Some("delete") => {
                     let key = key_of(item, rules.key)?.clone();
@@ -53,11 +53,12 @@ pub(super) fn merge_list(
         }
     }
     if replace {
-        (old, plain) = (plain, Vec::new());
+        old = plain.drain(..).map(|item| item.clone()).collect();
     }
     let before = old.clone();
+    let order: Vec<_> = plain.iter().map(|item| (**item).clone()).collect();
     let mut places = places(&old, rules.key);
-    for item in &plain {
+    for item in plain {
         key_of(item, rules.key)?;
         match places.entry(identity(item, rules.key)) {
             Entry::Occupied(at) => {
@@ -70,7 +71,7 @@ pub(super) fn merge_list(
             }
         }
     }
-    in_order(old, &plain, &before, rules.key)
+    in_order(old, &order, &before, rules.key)
 }
 
 /// Sorts what `order` names by it, and puts the rest where it was in `before`.
@@ -89,8 +90,8 @@ pub(super) fn in_order(
     let place = |among: &Places, item: &Value| among.get(&identity(item, key)).copied();
     let (mut named, mut rest): (Vec<_>, Vec<_>) =
         items.into_iter().partition(|item| place(&order, item).is_some());
-    named.sort_by_cached_key(|item| place(&order, item));
-    rest.sort_by_cached_key(|item| place(&before, item));
+    sort(&mut named, |item| place(&order, item));
+    sort(&mut rest, |item| place(&before, item));
     let mut all = Vec::with_capacity(named.len() + rest.len());
     let (mut named, mut rest) = (named.into_iter().peekable(), rest.into_iter().peekable());
     while let (Some(left), Some(right)) = (rest.peek(), named.peek()) {
@@ -103,6 +104,24 @@ pub(super) fn in_order(
     all.extend(rest);
     all.extend(named);
     Ok(all)
+}
+
+/// Sorts by place. What has none goes before all that it is compared with, which may be
+/// what has one: short lists are sorted as Go sorts them.
+fn sort(items: &mut [Value], place: impl Fn(&Value) -> Option<usize>) {
+    if items.len() > 20 {
+        return items.sort_by_cached_key(place);
+    }
+    let mut places: Vec<_> = items.iter().map(place).collect();
+    for end in 1..items.len() {
+        for at in (1..=end).rev() {
+            if places[at].zip(places[at - 1]).is_some_and(|(this, before)| this >= before) {
+                break;
+            }
+            items.swap(at, at - 1);
+            places.swap(at, at - 1);
+        }
+    }
 }
 
 /// The items of a patch must stand in the order that it sets, all of them.

@@ -2,40 +2,51 @@
 
 use object::Value;
 
-use super::delete;
+use super::{PatchError, lazy::Node, read, written};
 
 /// Merges `patch` into `doc`.
-pub fn merge(doc: &mut Value, patch: &Value) {
-    if let Value::Raw(_) = doc {
-        *doc = doc.unpacked();
-    }
-    if !doc.is_object() || !patch.is_object() {
-        *doc = patch.clone();
-        return prune(doc);
-    }
-    for (name, change) in patch.entries() {
-        match change {
-            Value::Null => delete(doc, name),
-            change => merge(doc.get_mut(name), change),
-        }
-    }
+pub fn merge(doc: &mut Value, patch: &Value) -> Result<(), PatchError> {
+    *doc = read(&merge_text(&written(doc), &written(patch))?)?;
+    Ok(())
 }
 
-/// A `null` removes what is not there yet either.
-fn prune(value: &mut Value) {
-    match value {
-        Value::List(items) => items.make_mut().iter_mut().for_each(prune),
-        value => value.retain(|_, value| {
-            prune(value);
-            !value.is_null()
-        }),
+/// Merges the JSON of a patch into that of an object.
+pub fn merge_text(doc: &str, patch: &str) -> Result<String, PatchError> {
+    let (mut doc, mut patch) = (Node::new(doc), Node::new(patch));
+    match patch.open() {
+        Node::Null | Node::Written(_) => {
+            return Err(PatchError::Malformed("Invalid JSON Patch".to_owned()));
+        }
+        Node::List(_) => {
+            patch.prune();
+            doc = patch;
+        }
+        Node::Object(_) => merge_node(&mut doc, patch),
+    }
+    Ok(doc.text())
+}
+
+fn merge_node<'a>(doc: &mut Node<'a>, mut patch: Node<'a>) {
+    let Node::Object(old) = doc.open() else {
+        patch.prune();
+        *doc = patch;
+        return;
+    };
+    match patch.open() {
+        Node::Object(changes) => {
+            for (name, change) in std::mem::take(changes) {
+                match change {
+                    Node::Null => drop(old.remove(&name)),
+                    change => merge_node(old.entry(name).or_insert(Node::Null), change),
+                }
+            }
+        }
+        _ => *doc = patch,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use object::from_json;
-
     use super::*;
 
     #[test]
@@ -49,10 +60,14 @@ mod tests {
             (r#"{"a":"foo"}"#, r#"{"a":{"b":{"c":null}}}"#, r#"{"a":{"b":{}}}"#),
             (r#"{"a":[1,2]}"#, r#"{"a":[{"x":null}]}"#, r#"{"a":[{}]}"#),
             (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"a":1,"e":null}"#),
+            (
+                r#"{"o":{"z":1,"y":1}}"#,
+                r#"{"a":{"z":1.0,"y":1}}"#,
+                r#"{"a":{"y":1,"z":1.0},"o":{"z":1,"y":1}}"#,
+            ),
         ] {
-            let mut doc = from_json(doc.as_bytes()).unwrap();
-            merge(&mut doc, &from_json(patch.as_bytes()).unwrap());
-            assert_eq!(doc, from_json(result.as_bytes()).unwrap(), "{patch}");
+            assert_eq!(merge_text(doc, patch).as_deref(), Ok(result), "{patch}");
         }
+        assert_eq!(merge_text("{}", "5").expect_err("no object").code(), 400);
     }
 }

@@ -24,8 +24,8 @@ pub(super) const RETAIN_KEYS: &str = "$retainKeys";
 pub(super) const ORDER: &str = "$setElementOrder";
 pub(super) const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 
-/// Merges `patch` into an object of this shape.
-pub fn strategic(shape: &Struct, doc: &Value, patch: &Value) -> Result<Value, PatchError> {
+/// Merges `patch` into an object of this shape. Directives leave the patch as they are obeyed.
+pub fn strategic(shape: &Struct, doc: &Value, patch: &mut Value) -> Result<Value, PatchError> {
     if !patch.is_object() && !patch.is_null() {
         return Err(not_an_object(patch));
     }
@@ -43,31 +43,39 @@ pub(super) enum Mode {
 
 pub(super) fn merge_object(
     mut original: Value,
-    patch: &Value,
+    patch: &mut Value,
     place: Place,
     mode: Mode,
 ) -> Result<Value, PatchError> {
     if let Some(directive) = entry(patch, DIRECTIVE) {
-        return directed(directive, patch);
+        return match directive.as_str() {
+            Some("delete") => Ok(Value::object()),
+            Some("replace") => {
+                delete(patch, DIRECTIVE);
+                Ok(patch.clone())
+            }
+            _ => Err(unknown_directive(directive, patch)),
+        };
     }
     if !original.is_object() {
         original = original.unpack().filter(Value::is_object).unwrap_or_else(Value::object);
     }
     retain_keys(&mut original, patch, mode)?;
-    let ordered = ordered_lists(&mut original, patch, place, mode)?;
-    for (name, change) in patch.entries() {
-        let done = name == RETAIN_KEYS || name.starts_with(ORDER);
-        if !done && !ordered.contains(&name) {
-            merge_entry(&mut original, name, change, place, mode)?;
+    ordered_lists(&mut original, patch, place, mode)?;
+    let mut done = Ok(());
+    patch.retain(|name, change| {
+        if done.is_ok() {
+            done = merge_entry(&mut original, name, change, place, mode);
         }
-    }
-    Ok(original)
+        true
+    });
+    done.map(|()| original)
 }
 
 fn merge_entry(
     original: &mut Value,
     name: &str,
-    change: &Value,
+    change: &mut Value,
     place: Place,
     mode: Mode,
 ) -> Result<(), PatchError> {
@@ -93,9 +101,10 @@ fn merge_entry(
         (Some(Value::List(_)), Value::List(items)) => {
             let rules = place.list(name)?;
             let old = take_list(original, name);
-            original[name] = Value::List(merged(old, items, rules, deletes, mode)?.into());
+            let new = merged(old, items.make_mut(), rules, deletes, mode)?;
+            original[name] = Value::List(new.into());
         }
-        (Some(old), _) if old.is_object() && change.is_object() => {
+        (Some(old), change) if old.is_object() && change.is_object() => {
             let inner = place.object(name)?;
             let old = mem::take(original.get_mut(name));
             original[name] = if inner.replace {
@@ -105,17 +114,22 @@ fn merge_entry(
             };
         }
         _ if deletes => {}
-        _ => match without_directives(change, mode == Mode::Apply) {
-            Some(value) => original[name] = value,
-            None => delete(original, name),
-        },
+        (_, change) => {
+            if mode == Mode::Apply {
+                drop_nulls(change);
+            }
+            match without_directives(change) {
+                Some(value) => original[name] = value,
+                None => delete(original, name),
+            }
+        }
     }
     Ok(())
 }
 
 fn merged(
     old: Vec<Value>,
-    change: &[Value],
+    change: &mut [Value],
     rules: Items,
     deletes: bool,
     mode: Mode,
@@ -135,37 +149,24 @@ fn take_list(object: &mut Value, name: &str) -> Vec<Value> {
     }
 }
 
-/// An object whose patch says what to do with the whole of it.
-fn directed(directive: &Value, patch: &Value) -> Result<Value, PatchError> {
-    match directive.as_str() {
-        Some("delete") => Ok(Value::object()),
-        Some("replace") => {
-            let mut new = patch.clone();
-            delete(&mut new, DIRECTIVE);
-            Ok(new)
-        }
-        _ => Err(unknown_directive(directive, patch)),
-    }
-}
-
 pub(super) fn unknown_directive(directive: &Value, patch: &Value) -> PatchError {
     let (directive, patch) = (shown_as_text(directive), shown(patch));
     PatchError::Failed(format!("unknown patch type: {directive} in map: {patch}"))
 }
 
 /// Drops the fields that `$retainKeys` does not name.
-fn retain_keys(original: &mut Value, patch: &Value, mode: Mode) -> Result<(), PatchError> {
-    let Some(keys) = entry(patch, RETAIN_KEYS) else { return Ok(()) };
+fn retain_keys(original: &mut Value, patch: &mut Value, mode: Mode) -> Result<(), PatchError> {
+    let Some(keys) = entry(patch, RETAIN_KEYS).cloned() else { return Ok(()) };
+    delete(patch, RETAIN_KEYS);
     if mode == Mode::Combine {
-        original[RETAIN_KEYS] = keys.clone();
+        original[RETAIN_KEYS] = keys;
         return Ok(());
     }
     let bad = || PatchError::Malformed("invalid patch format of retainKeys".to_owned());
     let Value::List(keys) = keys else { return Err(bad()) };
     let kept = |name: &str| keys.iter().any(|key| key.as_str() == Some(name));
     let strays = patch.entries().any(|(name, value)| {
-        let directive =
-            name == RETAIN_KEYS || name.starts_with(DELETE_FROM) || name.starts_with(ORDER);
+        let directive = name.starts_with(DELETE_FROM) || name.starts_with(ORDER);
         !value.is_null() && !directive && !kept(name)
     });
     if strays {
@@ -175,18 +176,21 @@ fn retain_keys(original: &mut Value, patch: &Value, mode: Mode) -> Result<(), Pa
     Ok(())
 }
 
-/// Merges the lists whose order the patch sets; their names are the result.
-fn ordered_lists<'a>(
+/// Merges the lists whose order the patch sets.
+fn ordered_lists(
     original: &mut Value,
-    patch: &'a Value,
+    patch: &mut Value,
     place: Place,
     mode: Mode,
-) -> Result<Vec<&'a str>, PatchError> {
-    let mut done = Vec::new();
-    for (directive, order) in patch.entries().filter(|(name, _)| name.starts_with(ORDER)) {
-        let Value::List(order) = order else { return Err(bad_type(order)) };
+) -> Result<(), PatchError> {
+    let directives = patch.entries().filter(|(name, _)| name.starts_with(ORDER));
+    let directives: Vec<_> =
+        directives.map(|(name, order)| (name.to_owned(), order.clone())).collect();
+    for (directive, order) in directives {
+        delete(patch, &directive);
+        let Value::List(order) = order else { return Err(bad_type(&order)) };
         if mode == Mode::Combine {
-            original[directive] = Value::List(order.clone());
+            original[&*directive] = Value::List(order.clone());
         }
         let name = directive.strip_prefix(ORDER).and_then(|rest| rest.strip_prefix('/'));
         let name = name.ok_or_else(|| {
@@ -194,27 +198,25 @@ fn ordered_lists<'a>(
         })?;
         let (old, change) = (list(original, name)?, list(patch, name)?);
         let rules = place.list(name)?;
-        lists::check_order(change.unwrap_or_default(), order, rules.key)?;
+        lists::check_order(change.as_deref().unwrap_or_default(), &order, rules.key)?;
+        let before = old.clone().unwrap_or_default();
+        lists::check_types(&[&before, change.as_deref().unwrap_or_default()])?;
         let new = match (old, change) {
             (None, None) => continue,
-            (Some(old), None) => old.to_vec(),
-            (None, Some(change)) => {
-                change.iter().filter_map(|item| without_directives(item, false)).collect()
-            }
-            (Some(old), Some(change)) => merged(old.to_vec(), change, rules, false, mode)?,
+            (Some(old), None) => old,
+            (None, Some(mut change)) => change.iter_mut().filter_map(without_directives).collect(),
+            (Some(old), Some(mut change)) => merged(old, &mut change, rules, false, mode)?,
         };
-        let old = old.unwrap_or_default().to_vec();
-        lists::check_types(&[&old, change.unwrap_or_default()])?;
-        original[name] = Value::List(lists::in_order(new, order, &old, rules.key)?.into());
-        done.push(name);
+        original[name] = Value::List(lists::in_order(new, &order, &before, rules.key)?.into());
+        delete(patch, name);
     }
-    Ok(done)
+    Ok(())
 }
 
-fn list<'a>(object: &'a Value, name: &str) -> Result<Option<&'a [Value]>, PatchError> {
+fn list(object: &Value, name: &str) -> Result<Option<Vec<Value>>, PatchError> {
     match entry(object, name) {
         None => Ok(None),
-        Some(Value::List(items)) => Ok(Some(items)),
+        Some(Value::List(items)) => Ok(Some(items.to_vec())),
         Some(other) => Err(bad_type(other)),
     }
 }
@@ -225,23 +227,26 @@ fn bad_type(found: &Value) -> PatchError {
 }
 
 /// What a patch puts where nothing was. `None`: it was only there to delete.
-fn without_directives(value: &Value, drop_nulls: bool) -> Option<Value> {
+fn without_directives(value: &mut Value) -> Option<Value> {
     if entry(value, DIRECTIVE).is_some() {
         return None;
     }
-    let mut value = value.clone();
-    match &mut value {
-        Value::List(items) => {
-            *items = items.iter().filter_map(|item| without_directives(item, drop_nulls)).collect();
-        }
+    if let Value::List(items) = value {
+        let items = items.make_mut().iter_mut();
+        return Some(items.filter_map(without_directives).collect());
+    }
+    value.retain(|_, inner| without_directives(inner).map(|new| *inner = new).is_some());
+    Some(value.clone())
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::List(items) => items.make_mut().iter_mut().for_each(drop_nulls),
         object => object.retain(|_, inner| {
-            if drop_nulls && inner.is_null() {
-                return false;
-            }
-            without_directives(inner, drop_nulls).map(|new| *inner = new).is_some()
+            drop_nulls(inner);
+            !inner.is_null()
         }),
     }
-    Some(value)
 }
 
 #[cfg(test)]

@@ -27,9 +27,9 @@ pub fn three_way(
         return Ok(patch);
     };
     let place = Place::Struct(shape);
-    let changes = diff(current, modified, place, Part::Changes, false)?;
+    let mut changes = diff(current, modified, place, Part::Changes, false)?;
     let deletions = diff(original, modified, place, Part::Deletions, false)?;
-    merge_object(deletions, &changes, place, Mode::Combine)
+    merge_object(deletions, &mut changes, place, Mode::Combine)
 }
 
 /// Adds `changes` to a merge patch that only removes.
@@ -72,7 +72,7 @@ mod tests {
             "replicas":null}}"#,
         );
         assert_eq!(patch, expected);
-        let result = strategic(Sample::SHAPE, &current, &patch).unwrap();
+        let result = strategic(Sample::SHAPE, &current, &mut patch.clone()).unwrap();
         let expected = tree(
             r#"{"metadata":{"labels":{"a":"2","c":"3"}},"spec":{"containers":[
             {"name":"z","image":"1"},{"name":"x","image":"2","command":["q"]}]}}"#,

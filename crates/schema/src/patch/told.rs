@@ -1,17 +1,16 @@
 //! How upstream tells that what came of a patch is no object of its kind.
 
-use object::{Field, Struct, Type, Value, to_json};
+use object::{Struct, Type, Value, to_json};
 
 use crate::conform;
 
-/// The patched object in JSON. What the patch has not touched is as Go writes it, field
-/// by field; where it has, names are sorted.
-/// `whole`: a list that is not the same is the patch's own, as it is after a merge patch.
-pub fn as_written(shape: &Struct, before: &Value, given: &Value, whole: bool) -> String {
-    let shape = Some(shape).filter(|shape| !shape.module.is_empty()); // Go has no custom types
-    let mut written = Written { whole, text: String::new() };
-    written.object(shape, Some(before), given);
-    written.text
+/// An object in JSON as Go writes it, field by field.
+pub fn as_written(shape: &Struct, object: &Value) -> String {
+    let mut text = String::new();
+    // Go has no custom types.
+    let shape = Some(shape).filter(|shape| !shape.module.is_empty());
+    write_object(shape, None, object, &mut text);
+    text
 }
 
 /// Makes of an object that was merged from maps what its types are: numbers are cut to size.
@@ -38,53 +37,44 @@ pub fn odd_operations(patch: &Value, twice: &[String]) -> Vec<String> {
     strays.chain(twice).collect()
 }
 
-/// A text that grows.
-struct Written {
-    whole: bool,
-    text: String,
+fn write(ty: Option<&Type>, value: &Value, text: &mut String) {
+    match (ty, value) {
+        (Some(Type::Object(shape) | Type::Either(shape, _)), Value::Object(_) | Value::Map(_)) => {
+            write_object(Some(shape), None, value, text);
+        }
+        (Some(Type::Map(item)), Value::Object(_) | Value::Map(_)) => {
+            write_object(None, Some(item), value, text);
+        }
+        (Some(Type::List(item)), Value::List(items)) => {
+            for (i, inner) in items.iter().enumerate() {
+                text.push(if i == 0 { '[' } else { ',' });
+                write(Some(item), inner, text);
+            }
+            text.push_str(if items.is_empty() { "[]" } else { "]" });
+        }
+        _ => text.push_str(&String::from_utf8_lossy(&to_json(value))),
+    }
 }
 
-impl Written {
-    fn value(&mut self, ty: Option<&Type>, before: Option<&Value>, value: &Value) {
-        match (ty, value) {
-            (Some(Type::Object(shape)), Value::Object(_) | Value::Map(_)) => {
-                self.object(Some(shape), before, value);
-            }
-            (_, Value::Object(_) | Value::Map(_)) => self.object(None, before, value),
-            (_, Value::List(items)) => {
-                let item = if let Some(Type::List(item)) = ty { Some(&**item) } else { None };
-                let same = before == Some(value);
-                self.text.push('[');
-                for (i, inner) in items.iter().enumerate() {
-                    self.text.push_str(if i == 0 { "" } else { "," });
-                    let old = before.and_then(|before| before.items().get(i));
-                    let old = if same { Some(inner) } else { old.filter(|_| !self.whole) };
-                    self.value(item, old, inner);
-                }
-                self.text.push(']');
-            }
-            _ => self.text.push_str(&String::from_utf8_lossy(&to_json(value))),
-        }
+/// An object of a shape, or one whose values are all of a type.
+fn write_object(shape: Option<&Struct>, item: Option<&Type>, value: &Value, text: &mut String) {
+    let mut entries: Vec<_> = value.entries().collect();
+    entries.sort_unstable_by_key(|entry| entry.0);
+    if let Some(shape) = shape {
+        let fields = shape.written();
+        let place = |name: &str| fields.iter().position(|field| field.name == name);
+        // Before all fields, Go has the kind and then the version.
+        entries.sort_by_key(|(name, _)| (place(name), *name != "kind"));
     }
-
-    fn object(&mut self, shape: Option<&Struct>, before: Option<&Value>, value: &Value) {
-        let mut entries: Vec<_> = value.entries().collect();
-        entries.sort_unstable_by_key(|entry| entry.0);
-        if let Some(shape) = shape.filter(|_| before == Some(value)) {
-            let fields = shape.written();
-            let place = |name: &str| fields.iter().position(|field| field.name == name);
-            entries.sort_by_key(|entry| place(entry.0));
-        }
-        self.text.push('{');
-        for (i, (name, inner)) in entries.into_iter().enumerate() {
-            self.text.push_str(if i == 0 { "" } else { "," });
-            self.text.push_str(&String::from_utf8_lossy(&to_json(&name.into())));
-            self.text.push(':');
-            let ty = shape.and_then(|shape| shape.field(name)).map(|field: &Field| &*field.ty);
-            self.value(ty, before.map(|before| before.get(name)), inner);
-        }
-        self.text.push('}');
+    text.push('{');
+    for (i, (name, inner)) in entries.into_iter().enumerate() {
+        text.push_str(if i == 0 { "" } else { "," });
+        text.push_str(&String::from_utf8_lossy(&to_json(&name.into())));
+        text.push(':');
+        let field = shape.and_then(|shape| shape.field(name));
+        write(field.map(|field| &*field.ty).or(item), inner, text);
     }
+    text.push('}');
 }
 
 fn restore_as(ty: &Type, go: Option<&'static str>, value: &mut Value) -> Result<(), String> {
@@ -171,13 +161,11 @@ mod tests {
     use crate::sample::{Sample, tree};
 
     #[test]
-    fn untouched_parts_keep_the_order_of_their_fields() {
-        let before = tree(r#"{"spec":{"replicas":1,"containers":[{"name":"a","image":"i"}]}}"#);
-        let mut given = before.clone();
-        given["spec"]["replicas"] = "x".into();
+    fn fields_stand_in_the_order_of_their_declaration() {
+        let object = tree(r#"{"spec":{"replicas":1,"containers":[{"name":"a","image":"i"}]}}"#);
         assert_eq!(
-            as_written(Sample::SHAPE, &before, &given, false),
-            r#"{"spec":{"containers":[{"name":"a","image":"i"}],"replicas":"x"}}"#
+            as_written(Sample::SHAPE, &object),
+            r#"{"spec":{"replicas":1,"containers":[{"name":"a","image":"i"}]}}"#
         );
     }
 

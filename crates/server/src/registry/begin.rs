@@ -32,8 +32,8 @@ pub(super) fn begin(served: &Served, namespace: &str, object: &mut Value, clock:
     }
 }
 
-/// An owner is named once; who names it again is told.
-pub(super) fn distinct_owners(object: &mut Value, call: &mut Call) {
+/// An owner is named once; who names it again is told, and `when` that was seen.
+pub(super) fn distinct_owners(object: &mut Value, call: &mut Call, when: &str) {
     let meta = Object::view(object).metadata();
     let (mut owners, mut twice) = (Vec::new(), Vec::new());
     for owner in meta.owner_references().iter() {
@@ -49,7 +49,7 @@ pub(super) fn distinct_owners(object: &mut Value, call: &mut Call) {
     twice.sort_unstable();
     twice.dedup();
     call.warnings.push(format!(
-        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references \
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references \
          in 1.20+, and may reject such requests as early as 1.24; please fix your requests; \
          duplicate UID(s) observed: {}",
         twice.join(", ")
@@ -84,9 +84,16 @@ pub(super) fn keep_identity(object: &mut Value, old: &Value) {
     }
 }
 
-/// Counts one more change of the desired state, if there is one.
-pub(super) fn count_change(served: &Served, subresource: &str, object: &mut Value, old: &Value) {
-    if counts(served) && served.hub.counts(subresource, object, old) {
+/// Counts one more change of the desired state, if there is one; `sure`: there is.
+#[expect(clippy::too_many_arguments, reason = "what kind, which part, from what to what")]
+pub(super) fn count_change(
+    served: &Served,
+    subresource: &str,
+    object: &mut Value,
+    old: &Value,
+    sure: bool,
+) {
+    if sure || counts(served) && served.hub.counts(subresource, object, old) {
         let generation = Object::view(old).metadata().generation() + 1;
         Object::ref_cast_mut(object).metadata_mut().set_generation(generation);
     }

@@ -74,7 +74,7 @@ impl Registry {
     ) -> Result<Version<Value>, Status> {
         // What is no number says nothing.
         let asked = revision(Object::view(&object).metadata().resource_version()).unwrap_or(0);
-        distinct_owners(&mut object, call);
+        distinct_owners(&mut object, call, "");
         default(served, &mut object);
         begin(served, namespace, &mut object, &**self.clock());
         let step = Step { served, operation: Operation::Create, subresource: "", old: None };

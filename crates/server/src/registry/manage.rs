@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use object::{Object, Status, Time, Value, View};
+use object::{ManagedFieldsEntry, Object, Status, Time, Value, View};
 use schema::{
     apply::{self, ApplyError, Write, reset},
     patch,
 };
 use store::Version;
 
-use super::{Call, Registry, create::default, patch::nameless, update::based_on};
+use super::{
+    Call, Registry,
+    create::default,
+    patch::{nameless, open},
+    update::based_on,
+};
 use crate::{
     Query, Served,
     codec::{Twice, fit},
@@ -32,11 +37,12 @@ impl Registry {
         served: &Served,
         subresource: &str,
         old: Option<&Value>,
-        new: Value,
+        mut new: Value,
     ) -> Value {
         if call.applies {
             return new; // who applies has said so already
         }
+        self.drop_strange(served, &mut new);
         let now = Time::text(self.clock().now());
         let names = &served.definition.names;
         let api_version = names.api_version();
@@ -59,12 +65,34 @@ impl Registry {
             served.shown(&mut object);
             object
         };
+        let mut asked = seen(&new);
+        if let books @ Value::List(_) = new.get("metadata").get("managedFields") {
+            asked["metadata"]["managedFields"] = books.clone(); // an empty list says something
+        }
         let managed =
-            apply::update(&write(&served.definition.shape), old.map(seen).as_ref(), seen(&new));
+            apply::update(&write(&served.definition.shape), old.map(seen).as_ref(), asked);
         let managers = Object::view(&managed).metadata().managed_fields().clone();
         let mut new = Object::from(new);
         new.metadata_mut().set_managed_fields(managers);
         new.into()
+    }
+
+    /// What somebody holds in a version that there is not cannot be followed.
+    fn drop_strange(&self, served: &Served, object: &mut Value) {
+        let names = &served.definition.names;
+        let strange = |entry: &ManagedFieldsEntry| {
+            let (group, version) =
+                entry.api_version().split_once('/').unwrap_or(("", entry.api_version()));
+            (group, version) != (names.group, names.version)
+                && self.kinds().named(group, version, names.kind).is_none()
+        };
+        let books = Object::view(object).metadata().managed_fields();
+        let right = |entry: &ManagedFieldsEntry| entry.fields_type() == "FieldsV1";
+        if books.iter().all(right) && books.iter().any(strange) {
+            let known = books.iter().filter(|entry| !strange(entry)).cloned();
+            let known: object::List<ManagedFieldsEntry> = known.collect();
+            object["metadata"]["managedFields"] = known.into();
+        }
     }
 
     /// Server-side apply. Gives 201 with an object that this has made.
@@ -96,7 +124,8 @@ impl Registry {
                 if wanted != 0 && wanted != old.revision {
                     return Err(Status::stale(served.subject(key.1)));
                 }
-                let live = shown(served, 0, &old.object);
+                let mut live = shown(served, 0, &old.object);
+                open(&mut live);
                 let mut object = self.laid(&asked, served, subresource, Some(&live), &applied)?;
                 if Object::view(&object).metadata().name().is_empty() {
                     return Err(nameless(key.1));
@@ -145,9 +174,11 @@ impl Registry {
                 patch::restore(&served.definition.shape, &mut object).map_err(|why| {
                     let (group, version) = (names.group, names.version);
                     let of = format!("{group}/{version}, Kind={}", names.kind);
+                    let meta = Object::view(applied.object).metadata();
+                    let (namespace, name) = (meta.namespace(), meta.name());
                     ApplyError::Failed(format!(
-                        "failed to convert new object (/; {of}) to proper version: unable to \
-                         convert unstructured object to {of}: {why}"
+                        "failed to convert new object ({namespace}/{name}; {of}) to proper version: \
+                         unable to convert unstructured object to {of}: {why}"
                     ))
                     .status()
                 })?;

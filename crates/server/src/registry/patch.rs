@@ -1,10 +1,14 @@
 //! Patches: read, change the tree, then as any update; again if somebody was faster.
 
-use object::{Object, Status, Struct, Value, View};
+use object::{Object, Status, Struct, Value, View, from_json_strict};
 use schema::{Errors, Path, patch};
 use store::Version;
 
-use super::{Call, Registry, create::default, update::based_on};
+use super::{
+    Call, Registry,
+    create::default,
+    update::{based_on, blind},
+};
 use crate::{
     Query, Served,
     codec::{Twice, Validation, fit, other_than_object, validation},
@@ -35,6 +39,8 @@ impl PatchType {
 pub struct Patch<'a> {
     pub ty: PatchType,
     pub patch: &'a Value,
+    /// The same, as it was sent.
+    pub text: &'a str,
     /// The paths that the patch has twice.
     pub twice: &'a [String],
     pub query: &'a Query,
@@ -55,9 +61,11 @@ impl Registry {
             .change(call, served, key, subresource, |old| {
                 let (mut object, odd) = self.patched(served, old, patch)?;
                 warnings = odd;
-                check_identity(served, &object, old, key)?;
+                check_identity(served, &object, key)?;
                 let wanted = based_on(Object::view(&object).metadata().resource_version())?;
-                if wanted != 0 && wanted != old.revision {
+                if wanted == 0 && !served.hub.hooks.blind_updates() {
+                    return Err(blind(served, key.1));
+                } else if wanted != 0 && wanted != old.revision {
                     return Err(Status::stale(served.subject(key.1)));
                 }
                 default(served, &mut object);
@@ -82,21 +90,13 @@ impl Registry {
             Status::internal(format!("the stored object is not right: {error}"))
         })?;
         kind.normalize(&mut before);
-        // What is kept as it was written goes through a patch like all else: by name.
-        before.retain(|name, value| {
-            if let Some(tree) = value.unpack().filter(|_| name != "metadata") {
-                *value = tree;
-            }
-            true
-        });
-        let given = merged(shape, &before, patch)?;
+        if patch.ty == PatchType::Strategic {
+            open(&mut before);
+        }
+        let (given, text) = merged(shape, &before, patch)?;
         let misfit = |why: &str| {
             let mut errs = Errors::default();
-            let shown = match patch.ty {
-                PatchType::Strategic => patch::printed(patch.patch),
-                ty => patch::as_written(shape, &before, &given, ty == PatchType::Merge),
-            };
-            errs.invalid(&Path::Root.field("patch"), shown, why);
+            errs.invalid(&Path::Root.field("patch"), &*text, why);
             errs.status("", "", "")
         };
         if let Some(why) = self.another_kind(served, &given, patch.ty) {
@@ -147,6 +147,14 @@ impl Registry {
 
     /// What is wrong when a patch makes an object of another kind, or of none.
     fn another_kind(&self, served: &Served, given: &Value, ty: PatchType) -> Option<String> {
+        if let Value::List(_) = given {
+            return Some(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value \
+                 of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                 \"json:\\\"kind,omitempty\\\"\" }"
+                    .to_owned(),
+            );
+        }
         let wrong = |name: &&str| !matches!(given.get(name), Value::Null | Value::Text(_));
         if let Some(name) = ["kind", "apiVersion"].into_iter().find(wrong) {
             let (value, what) = (given.get(name), other_than_object(given.get(name)));
@@ -187,30 +195,55 @@ impl Registry {
     }
 }
 
-fn merged(shape: &Struct, before: &Value, patch: Patch<'_>) -> Result<Value, Status> {
-    match patch.ty {
-        PatchType::Json => patch::json(before, patch.patch).map_err(|error| error.status()),
-        PatchType::Merge if patch.patch.is_null() => Err(Status::bad_request("Invalid JSON Patch")),
-        PatchType::Merge if !patch.patch.is_object() => {
-            let why = patch::not_an_object(patch.patch);
-            Err(Status::bad_request(format!("error decoding patch: {why}")))
-        }
-        PatchType::Merge => {
-            let mut object = before.clone();
-            patch::merge(&mut object, patch.patch);
-            Ok(object)
-        }
-        PatchType::Strategic => {
-            patch::strategic(shape, before, patch.patch).map_err(|error| error.status())
-        }
+/// What is kept as it was written goes through maps like all else: by name.
+pub(super) fn open(value: &mut Value) {
+    match value {
+        Value::Raw(_) => *value = value.unpacked(),
+        value if !has_raw(value) => {}
+        Value::List(items) => items.make_mut().iter_mut().for_each(open),
+        object => object.retain(|name, value| {
+            if name != BOOKS {
+                open(value);
+            }
+            true
+        }),
     }
+}
+
+fn has_raw(value: &Value) -> bool {
+    matches!(value, Value::Raw(_))
+        || value.items().iter().any(has_raw)
+        || value.entries().any(|(name, value)| name != BOOKS && has_raw(value))
+}
+
+/// Who holds which fields is always as it was written.
+const BOOKS: &str = "managedFields";
+
+/// What comes of the patch, and the text that stands for it where it is refused.
+fn merged(shape: &Struct, before: &Value, patch: Patch<'_>) -> Result<(Value, String), Status> {
+    let strict = validation(patch.query) != Validation::Ignore;
+    let text = match patch.ty {
+        PatchType::Json => patch::json_text(&patch::as_written(shape, before), patch.text, strict),
+        PatchType::Merge if strict && !patch.patch.is_object() && !patch.patch.is_null() => {
+            let why = patch::not_an_object(patch.patch);
+            return Err(Status::bad_request(format!("error decoding patch: {why}")));
+        }
+        PatchType::Merge => patch::merge_text(&patch::as_written(shape, before), patch.text),
+        PatchType::Strategic => {
+            let mut left = patch.patch.clone();
+            let given = patch::strategic(shape, before, &mut left);
+            return Ok((given.map_err(|error| error.status())?, patch::printed(&left)));
+        }
+    };
+    let text = text.map_err(|error| error.status())?;
+    let given = from_json_strict(text.as_bytes(), Some(shape), &mut Vec::new());
+    Ok((given.map_err(|why| Status::bad_request(why.to_string()))?, text))
 }
 
 /// A patch changes an object, it does not make another of it.
 fn check_identity(
     served: &Served,
     object: &Value,
-    old: &Version<Value>,
     (namespace, name): (&str, &str),
 ) -> Result<(), Status> {
     let meta = Object::view(object).metadata();
@@ -229,14 +262,7 @@ fn check_identity(
         }
         _ => {}
     }
-    let uid = Object::view(&old.object).metadata().uid();
-    if meta.uid().is_empty() || meta.uid() == uid {
-        return Ok(());
-    }
-    let mut errs = Errors::default();
-    errs.invalid(&Path::Root.field("metadata").field("uid"), meta.uid(), "field is immutable");
-    let names = &served.definition.names;
-    Err(errs.status(names.group, names.kind, name))
+    Ok(())
 }
 
 /// What is sent to a name must say it.

@@ -33,7 +33,7 @@ impl Registry {
         let (wanted, uid) = (meta.resource_version().to_owned(), meta.uid().to_owned());
         let wanted = based_on(&wanted)?;
         let mut object = object;
-        distinct_owners(&mut object, call);
+        distinct_owners(&mut object, call, "");
         default(served, &mut object);
         let dry_run = call.dry_run;
         self.change(call, served, key, subresource, |old| {
@@ -84,7 +84,9 @@ impl Registry {
         mut new: Value,
     ) -> Result<Version<Value>, Status> {
         keep_identity(&mut new, &old.object);
-        served.hub.drop_hollow(&mut new, &old.object);
+        let counts = served.hub.drop_hollow(&mut new, &old.object);
+        // Who writes holds what it has sent, even what the kind then puts right.
+        new = self.manage(call, served, subresource, Some(&old.object), new);
         match subresource {
             "status" => {
                 new = with_status(served, &old.object, &new);
@@ -106,11 +108,11 @@ impl Registry {
         served.hub.hooks.sign(&mut new, Some(&old.object), &self.writer(call));
         served.hub.gates.drop_dormant(&served.hub.shape, &mut new, Some(&old.object));
         let step = Step { served, operation: Operation::Update, subresource, old: Some(old) };
-        let new = self.manage(call, served, subresource, Some(&old.object), new);
-        let new = self.mutate(call, step, new).await?;
+        let mut new = self.mutate(call, step, new).await?;
+        distinct_owners(&mut new, call, " after mutating admission happens");
         let (mut new, claimed) = self.claim(call, step, new).await?;
         if subresource != "binding" {
-            count_change(served, subresource, &mut new, &old.object);
+            count_change(served, subresource, &mut new, &old.object, counts);
         }
         let done = self.store_changed(call, step, old, new).await;
         self.settle(claimed, done).await
@@ -165,7 +167,7 @@ fn with_status(served: &Served, old: &Value, new: &Value) -> Value {
 }
 
 /// An update must say which version it is based on.
-fn blind(served: &Served, name: &str) -> Status {
+pub(super) fn blind(served: &Served, name: &str) -> Status {
     let mut errs = Errors::default();
     let at = Path::Root.field("metadata");
     errs.invalid(&at.field("resourceVersion"), 0, "must be specified for an update");

@@ -10,7 +10,7 @@ impl Kind for Pod {
         Names::new("", "v1", "Pod", "pods", "pod").short(&["po"]).categories(&["all"]);
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
-    const STATUS_KEEPS: &'static [&'static str] = &["ownerReferences"];
+    const STATUS_KEEPS: &'static [&'static str] = &["deletionTimestamp", "ownerReferences"];
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("attach", "PodAttachOptions", &["create", "get"]),
         Subresource::new("binding", "Binding", &["create"]),

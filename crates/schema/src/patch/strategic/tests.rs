@@ -44,7 +44,7 @@ fn merges_by_the_shape() {
                 "accessModes":["r","w"],"strategy":{"type":"Roll","maxSurge":1},"volumes":[],"nodeSelector":{}}}"#,
         ),
     ] {
-        let new = strategic(Sample::SHAPE, &tree(doc), &tree(patch));
+        let new = strategic(Sample::SHAPE, &tree(doc), &mut tree(patch));
         assert_eq!(new, Ok(tree(result)), "{what}");
     }
 }
@@ -91,9 +91,30 @@ fn refuses_with_upstreams_words() {
             "unable to find api field in struct RawExtension for the json field \"x\"",
         ),
     ] {
-        let error = strategic(Sample::SHAPE, &tree(doc), &tree(patch)).expect_err(patch);
+        let error = strategic(Sample::SHAPE, &tree(doc), &mut tree(patch)).expect_err(patch);
         assert_eq!((error.code(), error.to_string().as_str()), (code, message), "{patch}");
     }
+}
+
+#[test]
+fn directives_leave_the_patch_as_they_are_obeyed() {
+    let doc = tree(r#"{"spec":{"accessModes":["a"],"replicas":1}}"#);
+    for (patch, left) in [
+        (r#"{"spec":{"$patch":"replace","replicas":2}}"#, r#"{"spec":{"replicas":2}}"#),
+        (r#"{"spec":{"$retainKeys":["replicas"],"replicas":2}}"#, r#"{"spec":{"replicas":2}}"#),
+        (
+            r#"{"spec":{"$setElementOrder/accessModes":[],"accessModes":["b"],"replicas":null}}"#,
+            r#"{"spec":{"replicas":null}}"#,
+        ),
+        (r#"{"metadata":{"labels":{"a":null}}}"#, r#"{"metadata":{"labels":{}}}"#),
+    ] {
+        let mut given = tree(patch);
+        strategic(Sample::SHAPE, &doc, &mut given).unwrap();
+        assert_eq!(given, tree(left), "{patch}");
+    }
+    let mut patch = tree(r#"{"spec":{"$setElementOrder/accessModes":[],"accessModes":["b"]}}"#);
+    let new = strategic(Sample::SHAPE, &doc, &mut patch).unwrap();
+    assert_eq!(new["spec"]["accessModes"], tree(r#"["a","b"]"#), "as Go sorts what has no place");
 }
 
 #[test]
@@ -102,6 +123,6 @@ fn long_lists_are_merged_in_time() {
     let (mut doc, mut patch) = (Value::object(), Value::object());
     doc["spec"]["accessModes"] = names(0).collect();
     patch["spec"]["accessModes"] = names(10_000).collect();
-    let new = strategic(Sample::SHAPE, &doc, &patch).unwrap();
+    let new = strategic(Sample::SHAPE, &doc, &mut patch.clone()).unwrap();
     assert_eq!(new["spec"]["accessModes"].items().len(), 30_000);
 }

@@ -1,0 +1,188 @@
+//! JSON of which only that is taken apart what a patch touches. The rest stays as somebody
+//! wrote it, down to the order of names and the digits of numbers; what was taken apart is
+//! written with its names in order.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use object::{from_json, to_json};
+
+#[derive(Clone, Debug)]
+pub(super) enum Node<'a> {
+    Null,
+    /// Well-formed JSON.
+    Written(&'a str),
+    Object(BTreeMap<String, Node<'a>>),
+    List(Vec<Node<'a>>),
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        match text.trim_ascii() {
+            "null" => Self::Null,
+            text => Self::Written(text),
+        }
+    }
+
+    /// Takes an object or a list apart, all else stays.
+    pub(super) fn open(&mut self) -> &mut Self {
+        if let Self::Written(text) = *self {
+            match text.as_bytes().first() {
+                Some(b'{') => {
+                    let name =
+                        |name: &str| from_json(name.as_bytes()).ok()?.as_str().map(String::from);
+                    let entries = parts(text);
+                    let entries = entries.chunks_exact(2);
+                    let entries =
+                        entries.map(|pair| (name(pair[0]).unwrap_or_default(), Self::new(pair[1])));
+                    *self = Self::Object(entries.collect());
+                }
+                Some(b'[') => *self = Self::List(parts(text).into_iter().map(Self::new).collect()),
+                _ => {}
+            }
+        }
+        self
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut out = String::new();
+        self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Self::Null => out.push_str("null"),
+            Self::Written(text) => compact(text, out),
+            Self::Object(entries) => {
+                for (i, (name, value)) in entries.iter().enumerate() {
+                    out.push(if i == 0 { '{' } else { ',' });
+                    out.push_str(&String::from_utf8_lossy(&to_json(&name.as_str().into())));
+                    out.push(':');
+                    value.write(out);
+                }
+                out.push_str(if entries.is_empty() { "{}" } else { "}" });
+            }
+            Self::List(items) => {
+                for (i, item) in items.iter().enumerate() {
+                    out.push(if i == 0 { '[' } else { ',' });
+                    item.write(out);
+                }
+                out.push_str(if items.is_empty() { "[]" } else { "]" });
+            }
+        }
+    }
+
+    /// The word that Go has for this type of value.
+    pub(super) fn json_type(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Object(_) => "object",
+            Self::List(_) => "array",
+            Self::Written(text) => match text.as_bytes().first() {
+                Some(b'{') => "object",
+                Some(b'[') => "array",
+                Some(b'"') => "string",
+                Some(b't' | b'f') => "bool",
+                _ => "number",
+            },
+        }
+    }
+
+    /// Takes all of it apart and leaves out the entries that are `null`.
+    pub(super) fn prune(&mut self) {
+        match self.open() {
+            Self::List(items) => items.iter_mut().for_each(Self::prune),
+            Self::Object(entries) => entries.retain(|_, value| {
+                value.prune();
+                !matches!(value, Self::Null)
+            }),
+            _ => {}
+        }
+    }
+
+    /// Whether both say the same; numbers and texts are the same as they are written.
+    pub(super) fn same(&mut self, other: &mut Self) -> bool {
+        match (self.open(), other.open()) {
+            (Self::Null, Self::Null) => true,
+            (Self::Written(one), Self::Written(other)) => one == other,
+            (Self::List(one), Self::List(other)) => {
+                one.len() == other.len() && one.iter_mut().zip(other).all(|(a, b)| a.same(b))
+            }
+            (Self::Object(one), Self::Object(other)) => {
+                one.len() == other.len()
+                    && one
+                        .iter_mut()
+                        .all(|(name, a)| other.get_mut(name).is_some_and(|b| a.same(b)))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Names and values in turn, or items: what stands between the outer brackets.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut depth) = (Vec::new(), 1, 0);
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'{' | b'[' => depth += 1,
+            b',' | b':' | b'}' | b']' if depth == 0 => {
+                parts.extend(Some(text[start..at].trim_ascii()).filter(|part| !part.is_empty()));
+                start = at + 1;
+            }
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+    }
+    parts
+}
+
+/// Without white space, and with what could be taken for HTML escaped.
+fn compact(text: &str, out: &mut String) {
+    let (mut quoted, mut escaped) = (false, false);
+    for c in text.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                write!(out, "\\u{:04x}", u32::from(c)).expect("a String takes all");
+            }
+            ' ' | '\n' | '\r' | '\t' if !quoted => {}
+            c => out.push(c),
+        }
+        quoted ^= c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_touched_stays_as_it_was_written() {
+        let text =
+            r#"{ "z" : {"b": 1.0, "a,}": "\"x <é\\"}, "a": [ 1, {"y":0 ,"x":[]}], "n":null}"#;
+        let mut node = Node::new(text);
+        assert_eq!(
+            node.text(),
+            r#"{"z":{"b":1.0,"a,}":"\"x \u003cé\\"},"a":[1,{"y":0,"x":[]}],"n":null}"#
+        );
+        node.open();
+        assert_eq!(
+            node.text(),
+            r#"{"a":[1,{"y":0,"x":[]}],"n":null,"z":{"b":1.0,"a,}":"\"x \u003cé\\"}}"#
+        );
+        node.prune();
+        assert_eq!(node.text(), r#"{"a":[1,{"x":[],"y":0}],"z":{"a,}":"\"x \u003cé\\","b":1.0}}"#);
+    }
+
+    #[test]
+    fn the_same_in_another_order_and_not_in_other_digits() {
+        let same = |a, b| Node::new(a).same(&mut Node::new(b));
+        assert!(same(r#"{"a":1,"b":[null,"x"]}"#, r#"{"b":[null, "x"],"a":1}"#));
+        assert!(!same("[1]", "[1.0]") && !same("{}", "null") && !same(r#"{"a":1}"#, r#"{"b":1}"#));
+    }
+}
