@@ -137,3 +137,23 @@ async fn soon(mut holds: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// What the table names is run.
+    #[test]
+    fn upstreams_situations_are_tried() {
+        let (table, own) = (include_str!("contract/README.md"), include_str!("contract.rs"));
+        let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+        let mut named = 0;
+        for row in rows {
+            let here = row.rsplit(" | ").next().unwrap_or_default();
+            for name in here.split(", ").filter(|name| !name.starts_with("apiserver ")) {
+                let name = name.trim_end_matches(" |").trim_matches('`');
+                assert!(own.contains(&format!("::{name}(")), "{name} is not run");
+                named += 1;
+            }
+        }
+        assert!(named > 30, "{named}");
+    }
+}

@@ -144,3 +144,42 @@ impl fmt::Debug for Etcd {
         f.debug_tuple("Etcd").field(&self.service.identity).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use object::SystemClock;
+
+    use super::*;
+    use crate::MemoryLog;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_but_so_many_revisions_are_forgotten() {
+        let (log, clock) = (Arc::new(MemoryLog::default()), Arc::new(SystemClock));
+        let identity = Identity {
+            name: "one".into(),
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            token: String::new(),
+        };
+        let (limits, scratch) = (Limits::default(), PathBuf::new());
+        let compaction = Compaction::Revisions(3);
+        let setup = Setup { identity, limits, quota: 0, scratch, compaction };
+        let etcd = Etcd::open(log, clock, setup).expect("an empty log");
+        let member = &etcd.service.member;
+        for _ in 0..10 {
+            let put = |state: &mut state::State| state.put(&Bytes::from_static(b"a"), b"b", 0);
+            member.write(put).await.expect("room");
+        }
+        tokio::select! {
+            () = etcd.forget() => {}
+            () = tokio::time::sleep(Duration::from_mins(6)) => {}
+        }
+        let begun = std::time::Instant::now();
+        let floor = || member.read(|state| state.keys.floor);
+        while floor() != member.read(|state| state.durable) - 3 {
+            assert!(begun.elapsed() < Duration::from_mins(1), "{} is forgotten", floor());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

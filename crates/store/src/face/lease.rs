@@ -3,6 +3,7 @@
 use std::{
     hash::{BuildHasher, RandomState},
     pin::Pin,
+    sync::atomic::Ordering,
 };
 
 use tokio_stream::{Stream, StreamExt as _};
@@ -24,6 +25,7 @@ impl Lease for Service {
         let granted = |id: i64| self.member.write(move |state| state.grant(id, ttl, now));
         let id = if id == 0 { random() } else { id };
         let ttl = granted(id).await?;
+        self.member.metrics.granted.fetch_add(1, Ordering::Relaxed);
         let (header, error) = (self.header(), String::new());
         Ok(Response::new(pb::LeaseGrantResponse { header, id, ttl, error }))
     }

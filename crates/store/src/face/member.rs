@@ -173,9 +173,12 @@ impl Member {
         let records = self.inner().state.send();
         let begun = Instant::now();
         let appended = self.log.append(&records);
-        self.metrics.synced(begun.elapsed());
+        self.metrics.syncs.add(begun.elapsed());
+        if appended.is_err() {
+            self.metrics.failed.fetch_add(records.len() as u64, Ordering::Relaxed);
+        }
         match appended {
-            Ok(()) => self.committed(due),
+            Ok(()) => self.committed(due, begun),
             Err(Failure::Full) => {
                 warn!(records = records.len(), "the disk is full");
                 let mut inner = self.inner();
@@ -204,7 +207,7 @@ impl Member {
         tell(waiting, Outcome::Broken);
     }
 
-    fn committed(&self, due: bool) {
+    fn committed(&self, due: bool, begun: Instant) {
         let mut inner = self.inner();
         let (from, to) = inner.state.committed();
         let Inner { state, hub, .. } = &mut *inner;
@@ -216,7 +219,7 @@ impl Member {
         let later = inner.waiting.split_off(done);
         let done = mem::replace(&mut inner.waiting, later);
         drop(inner);
-        self.metrics.commits.fetch_add(1, Ordering::Relaxed);
+        self.metrics.commits.add(begun.elapsed());
         tell(done, Outcome::Durable);
         if let Some(image) = image {
             self.log.compact(image);

@@ -77,6 +77,10 @@ async fn health_version_and_metrics() {
         "etcd_mvcc_put_total 0",
         "etcd_debugging_mvcc_current_revision 1",
         "etcd_disk_wal_fsync_duration_seconds_count",
+        "etcd_disk_backend_commit_duration_seconds_bucket{le=\"0.001\"} 0",
+        "etcd_server_proposals_failed_total 0",
+        "# TYPE etcd_server_version gauge\netcd_server_version{server_version=\"3.7.0\"} 1",
+        "etcd_network_client_grpc_received_bytes_total 0",
     ] {
         assert!(metrics.contains(name), "{name} is not in\n{metrics}");
     }
@@ -97,6 +101,15 @@ async fn what_takes_several_members_names_etcd_itself() {
     let refused = cluster.member_add(add).await.expect_err("there is one");
     assert_eq!(refused.code(), Code::Unimplemented);
     assert!(refused.message().contains("run etcd itself"), "{}", refused.message());
+
+    let mut any = tonic::client::Grpc::new(etcd.channel().await);
+    any.ready().await.expect("connected");
+    let path = http::uri::PathAndQuery::from_static("/etcdserverpb.Auth/AuthEnable");
+    let codec = tonic_prost::ProstCodec::<pb::StatusRequest, pb::StatusResponse>::default();
+    let refused = any.unary(tonic::Request::new(pb::StatusRequest {}), path, codec).await;
+    let refused = refused.expect_err("there are no users");
+    assert_eq!(refused.code(), Code::Unimplemented);
+    assert!(refused.message().contains("users and roles are not supported here"), "{refused}");
 }
 
 /// Events of one revision that are too large for one message come in several.

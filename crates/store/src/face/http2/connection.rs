@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, VecDeque},
     io,
     pin::Pin,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex, Weak, atomic::Ordering},
     task::{Context, Poll, Waker},
 };
 
@@ -200,7 +200,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.input.reserve(READ);
         match poll_read_buf(Pin::new(&mut self.io), cx, &mut self.input) {
-            Poll::Ready(come) => come.map(Poll::Ready),
+            Poll::Ready(come) => {
+                let come = come?;
+                self.service.member.metrics.received.fetch_add(come as u64, Ordering::Relaxed);
+                Ok(Poll::Ready(come))
+            }
             Poll::Pending => Ok(Poll::Pending),
         }
     }
@@ -232,7 +236,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Writes what there is; true: all of it.
     fn flush(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let before = self.out.len();
         let all = self.out.write(Pin::new(&mut self.io), cx)?;
+        let sent = (before - self.out.len()) as u64;
+        self.service.member.metrics.sent.fetch_add(sent, Ordering::Relaxed);
         Ok(all && !matches!(Pin::new(&mut self.io).poll_flush(cx)?, Poll::Pending))
     }
 }
