@@ -1,6 +1,7 @@
 //! The kinds that are served, each with its place in the store.
 
 mod custom;
+mod registered;
 
 use std::{
     collections::HashMap,
@@ -283,11 +284,16 @@ pub(crate) fn to_bytes(hub: &Definition, object: &Value, cbor: bool) -> Bytes {
 fn from_bytes(hub: &Definition, bytes: &[u8]) -> Result<Value, String> {
     let mut object = if bytes.starts_with(protobuf::MAGIC) {
         let opened = protobuf::open(bytes).map_err(|error| error.to_string())?;
+        registered::check(hub, opened.api_version, opened.kind)?;
         protobuf::decode(&hub.shape, opened.message).map_err(|error| error.to_string())?
     } else if bytes.starts_with(cbor::MAGIC) {
         cbor::read(None, bytes).map_err(|error| error.to_string())?.tree
     } else {
         let mut object = from_json(bytes).map_err(|error| error.to_string())?;
+        if hub.custom.is_none() {
+            let named = Object::view(&object);
+            registered::check(hub, named.api_version(), named.kind())?;
+        }
         if object.get("apiVersion").as_str() != Some(&hub.names.api_version()) {
             hub.hooks.from_stored(&mut object); // upstream stores some kinds in another version
         }

@@ -96,3 +96,44 @@ async fn it_is_told_and_can_be_deleted() {
         assert!(list.get("items").items().iter().any(|map| crate::name(map) == "good"), "{list:?}");
     }
 }
+
+/// What says that it is something else is not taken for what should be there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_version_is_not_guessed_at() {
+    let (folder, etcd) = (TempDir::new().unwrap(), Etcd::start());
+    let remote = Remote {
+        endpoints: vec![etcd.url.clone()],
+        tls: None,
+        prefix: "/registry".into(),
+        compaction: None,
+    };
+    let other = move || EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock));
+    let other = tokio::task::spawn_blocking(other).await.unwrap().unwrap();
+    let (nine, beta) =
+        ("no kind \"ConfigMap\" is registered for version \"v9\" in scheme ", "apps/v1beta9");
+    let beta = format!("no kind \"Deployment\" is registered for version \"{beta}\" in scheme ");
+    let stored = [
+        ("configmaps", "nine", r#""apiVersion":"v9","kind":"ConfigMap","#, nine),
+        ("configmaps", "kind", r#""apiVersion":"v1","kind":"Pod","#, "a Pod is stored"),
+        ("configmaps", "one", r#""apiVersion":"v1","kind":"ConfigMap","#, ""),
+        ("configmaps", "none", r#""apiVersion":"v1","#, ""),
+        ("deployments", "beta", r#""apiVersion":"apps/v1beta9","kind":"Deployment","#, &beta),
+        ("deployments", "old", r#""apiVersion":"extensions/v1beta1","kind":"Deployment","#, ""),
+        ("deployments", "older", r#""apiVersion":"apps/v1beta1","kind":"Deployment","#, ""),
+    ];
+    for (kind, name, head, _) in stored {
+        let text = format!(r#"{{{head}"metadata":{{"name":"{name}","namespace":"default"}}}}"#);
+        let (key, bytes) = (format!("/registry/{kind}/default/{name}"), Bytes::from(text));
+        other.write(Write::put(key, 0, bytes.clone(), bytes)).await.unwrap();
+    }
+    let running = start(&folder.path().join("one"), &etcd.url, [192, 0, 2, 10], 7553).await;
+    for (kind, name, _, why) in stored {
+        let group = if kind == "configmaps" { "/api/v1" } else { "/apis/apps/v1" };
+        let path = format!("{group}/namespaces/default/{kind}/{name}");
+        let answer = ask(&admin(&running), Method::GET, &path, None).await;
+        let said = answer.get("message").as_str().unwrap_or_default();
+        let code = answer.get("code").as_i64();
+        assert_eq!(code, (!why.is_empty()).then_some(500), "{name}: {answer:?}");
+        assert!(said.contains(why), "{name}: {said}");
+    }
+}
