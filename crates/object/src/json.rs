@@ -4,6 +4,8 @@ mod read;
 mod write;
 
 pub use self::{
-    read::{JsonError, Odd, from_json, from_json_next, from_json_strict, raw_json},
+    read::{
+        JsonError, Odd, from_json, from_json_as_written, from_json_next, from_json_strict, raw_json,
+    },
     write::{to_json, to_json_pretty, write_json, write_json_text},
 };

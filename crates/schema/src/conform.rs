@@ -51,7 +51,7 @@ enum Misfit {
 impl Misfit {
     fn new(value: &Value, go: String) -> Self {
         let found = match value {
-            Value::Int(_) | Value::UInt(_) | Value::Float(_) if is_int(&go) => {
+            value if json_type(value) == "number" && is_number(&go) => {
                 format!("number {}", String::from_utf8_lossy(&object::to_json(value)))
             }
             value => json_type(value).to_owned(),
@@ -96,8 +96,8 @@ fn embedded(shape: &Struct, name: &str) -> Option<String> {
     })
 }
 
-fn is_int(go: &str) -> bool {
-    matches!(go, "int32" | "int64" | "uint64")
+fn is_number(go: &str) -> bool {
+    matches!(go, "int32" | "int64" | "uint64" | "float64")
 }
 
 fn fields(
@@ -214,6 +214,7 @@ fn fit(
         | (Type::UInt64, Value::Int(0..) | Value::UInt(_))
         | (Type::Float, Value::Int(_) | Value::UInt(_) | Value::Float(_))
         | (Type::Text | Type::Enum(_) | Type::IntOrString, Value::Text(_)) => Ok(()),
+        (Type::Float, Value::Raw(text)) if text.parse().is_ok_and(f64::is_finite) => Ok(()),
         (Type::Int32 | Type::IntOrString, Value::Int(n)) if i32::try_from(*n).is_ok() => Ok(()),
         // Go takes 3.0 for a whole number nowhere: it is a mismatch as well.
         (Type::Object(shape), Value::Object(_) | Value::Map(_)) => {
@@ -280,6 +281,7 @@ fn either(
     let (untold, inside) = (&mut Unknown::new(), go.inside());
     match (plain, &mut *value) {
         (_, Value::Object(_) | Value::Map(_)) => fields(shape, inside, value, at, untold),
+        (_, Value::Raw(_)) => Err(Misfit::Text("exceeded max depth".to_owned())),
         (Plain::Bool, Value::Bool(_)) => Ok(()),
         (Plain::Bool, _) => Err(Misfit::Text("boolean or JSON schema expected".to_owned())),
         (Plain::List, Value::List(items)) => {

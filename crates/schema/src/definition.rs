@@ -96,6 +96,10 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn fields(&self) -> Vec<&str> {
         Vec::new()
     }
+    /// What is said of another one: see [`Kind::NO_INDEX`].
+    fn no_field(&self) -> &'static str {
+        "field label not supported: {}"
+    }
     /// Those of them that are topics.
     fn topics(&self) -> Vec<&str> {
         Vec::new()
@@ -422,6 +426,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn fields(&self) -> Vec<&str> {
         K::INDEXES.iter().map(|index| index.name).collect()
+    }
+
+    fn no_field(&self) -> &'static str {
+        K::NO_INDEX
     }
 
     fn topics(&self) -> Vec<&str> {

@@ -286,6 +286,9 @@ pub trait Kind: Lens {
     const SUBRESOURCES: &'static [Subresource] = &[];
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::CREATED];
     const INDEXES: &'static [Index<Self>] = &[];
+    /// What is said of a field selector that the kind does not know: `{}` is its name, `{kind}`
+    /// the kind's.
+    const NO_INDEX: &'static str = "field label not supported: {}";
     const NAME: NameRule = names::dns_subdomain;
 
     fn meta(&self) -> &ObjectMeta {

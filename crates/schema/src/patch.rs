@@ -99,7 +99,10 @@ pub(crate) fn json_type(value: &Value) -> &'static str {
         Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
         Value::Text(_) => "string",
         Value::List(_) => "array",
-        Value::Object(_) | Value::Map(_) | Value::Raw(_) => "object",
+        Value::Object(_) | Value::Map(_) => "object",
+        Value::Raw(text) if text.starts_with('{') => "object",
+        Value::Raw(text) if text.starts_with('[') => "array",
+        Value::Raw(_) => "number",
     }
 }
 

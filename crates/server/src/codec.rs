@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 use object::{
-    Object, Odd, Status, StatusDetails, Value, View, from_json_strict, yaml::from_yaml_noting,
+    JsonError, Object, Odd, Status, StatusDetails, Value, View, from_json_as_written,
+    from_json_strict, yaml::from_yaml_noting,
 };
 use schema::{Definition, Errors, Names, Path, protobuf};
 
@@ -34,7 +35,7 @@ pub fn decode_body(
     body: &[u8],
 ) -> Result<Decoded, Status> {
     let (mut object, twice) = parse(definition, headers, query, body)?;
-    check_type(kinds, &object, definition)?;
+    check_type(kinds, &object, definition, twice.text.as_deref())?;
     let warnings = fit(definition, query, &mut object, &twice)?;
     audit::note_sent(&object);
     Ok(Decoded { object, warnings })
@@ -42,13 +43,15 @@ pub fn decode_body(
 
 /// What a body gives twice.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Twice {
+pub(crate) struct Twice<'a> {
     /// What JSON's reader tells. It knows the fields of built-in kinds.
     odd: Vec<Odd>,
     /// As YAML's reader tells it.
     lines: Vec<String>,
     /// Where in its map CBOR's reader has found a name that is not known: all that it tells.
     at: Option<usize>,
+    /// JSON itself, since what does not fit is told in its order and its own words.
+    text: Option<Cow<'a, [u8]>>,
 }
 
 /// Makes a tree fit the kind, and says what is odd about it.
@@ -56,10 +59,12 @@ pub(crate) fn fit(
     definition: &Definition,
     query: &Query,
     object: &mut Value,
-    twice: &Twice,
+    twice: &Twice<'_>,
 ) -> Result<Vec<String>, Status> {
     let mut unknown = Vec::new();
-    definition.conform(object, &mut unknown).map_err(|error| misfit(definition, &error))?;
+    definition
+        .conform(object, &mut unknown)
+        .map_err(|why| misfit(definition, &as_written(definition, twice.text.as_deref(), why)))?;
     // An unknown field may be there twice: nobody looks.
     let is_told = |odd: &&Odd| match odd {
         Odd::Unknown(_) => true,
@@ -100,12 +105,12 @@ pub(crate) fn fit(
 }
 
 /// Reads a tree of whatever form the content type says.
-fn parse(
+fn parse<'a>(
     definition: &Definition,
     headers: &HeaderMap,
     query: &Query,
-    body: &[u8],
-) -> Result<(Value, Twice), Status> {
+    body: &'a [u8],
+) -> Result<(Value, Twice<'a>), Status> {
     let names = &definition.names;
     let unreadable = |error: &dyn std::fmt::Display| {
         unrecognized(
@@ -118,8 +123,16 @@ fn parse(
     let object = match media_type(headers) {
         "" | "application/json" => {
             let shape = definition.custom.is_none().then_some(&*definition.shape);
-            from_json_strict(&replaced(body), shape, &mut twice.odd)
-                .map_err(|error| unreadable(&error))?
+            let text = twice.text.insert(replaced(body));
+            from_json_strict(text, shape, &mut twice.odd).map_err(|error| match error {
+                JsonError::Number(_) => {
+                    match as_written(definition, Some(text), String::new()).as_str() {
+                        "" => unreadable(&error),
+                        why => misfit(definition, why),
+                    }
+                }
+                error => unreadable(&error),
+            })?
         }
         "application/yaml" => {
             let text = std::str::from_utf8(body)
@@ -267,6 +280,13 @@ pub(crate) fn other_than_object(tree: &Value) -> Option<&'static str> {
     }
 }
 
+/// What does not fit, as Go tells it: the first in the text, and numbers as they are there.
+fn as_written(definition: &Definition, text: Option<&[u8]>, why: String) -> String {
+    let text = text.filter(|_| definition.custom.is_none());
+    let tree = text.and_then(|text| from_json_as_written(text).ok());
+    tree.and_then(|mut tree| definition.conform(&mut tree, &mut Vec::new()).err()).unwrap_or(why)
+}
+
 fn misfit(definition: &Definition, why: &str) -> Status {
     let (kind, version) = (definition.names.kind, definition.names.version);
     Status::bad_request(format!(
@@ -333,7 +353,12 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
 
 /// Whether the object says that it is of this kind. One of another kind must be right
 /// as such before it is wrong here.
-fn check_type(kinds: &Kinds, object: &Value, definition: &Definition) -> Result<(), Status> {
+fn check_type(
+    kinds: &Kinds,
+    object: &Value,
+    definition: &Definition,
+    text: Option<&[u8]>,
+) -> Result<(), Status> {
     let (named, names) = (Object::view(object), &definition.names);
     let (expected, given) = (names.api_version(), named.api_version());
     if (given, named.kind()) == (&*expected, names.kind) {
@@ -372,7 +397,8 @@ fn check_type(kinds: &Kinds, object: &Value, definition: &Definition) -> Result<
     };
     let same = other.definition.names.kind == kind;
     if same {
-        other.definition.conform(&mut object.clone(), &mut Vec::new()).map_err(unfit)?;
+        let fits = other.definition.conform(&mut object.clone(), &mut Vec::new());
+        fits.map_err(|why| unfit(as_written(&other.definition, text, why)))?;
     }
     if same && other.definition.storage.prefix == definition.storage.prefix {
         return Err(Status::bad_request(format!(

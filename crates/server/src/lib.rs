@@ -71,7 +71,7 @@ pub use self::{
     health::{Check, Says},
     kinds::{Kinds, Served},
     listen::{Listening, Tls},
-    metrics::{Histogram, Report},
+    metrics::{Histogram, Report, report_process},
     negotiate::takes,
     outward::Remote,
     query::{Query, unescaped},

@@ -39,7 +39,11 @@ pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection,
             continue;
         }
         return Err(Status::bad_request(match own {
-            true => format!("field label not supported: {field}"),
+            true => {
+                let names = &served.definition.names;
+                let kind = format!("{}, Kind={}", names.api_version(), names.kind);
+                served.definition.hooks.no_field().replace("{kind}", &kind).replace("{}", field)
+            }
             false => format!(
                 "{field:?} is not a known field selector: only \"metadata.name\", \
                  \"metadata.namespace\""
@@ -139,7 +143,10 @@ pub(crate) async fn watch(
         (_, revision) => Start::After(revision),
     };
     let form = negotiate(&request.head.headers, query, Offer::Watch)?.for_kind(served);
-    let watch = server.registry.watch(served, selection, start)?;
+    let watch = match server.registry.watch(served, selection, start) {
+        Err(status) if status.code() == 410 => return Ok(watching::refusal(served, form, status)),
+        watch => watch?,
+    };
     let asked = asked.and_then(|n| u64::try_from(n).ok());
     let timeout = match asked.filter(|seconds| *seconds > 0) {
         Some(seconds) => Duration::from_secs(seconds),

@@ -18,7 +18,7 @@ use std::{
 use object::Text;
 
 pub(crate) use self::admissions::{Admissions, Phase};
-pub use self::histogram::Histogram;
+pub use self::{histogram::Histogram, process::report_process};
 use crate::{Config, RequestInfo};
 
 const SECONDS: &[f64] = &[
@@ -195,7 +195,7 @@ impl Metrics {
              go_version=\"\",major=\"{major}\",minor=\"{minor}\",platform=\"linux/{}\"}} 1",
             crate::plain::architecture()
         );
-        process::write(&mut out);
+        report_process(&mut out);
         out
     }
 

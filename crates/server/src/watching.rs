@@ -19,8 +19,9 @@ use store::Version;
 use tokio::time::Instant;
 
 use crate::{
-    Body, Notice, Reply, Watch,
+    Body, Notice, Reply, Served, Watch,
     bell::{Alarm, Bell},
+    body::full,
     cbor,
     encodings::{Encodings, write_kind},
     metrics::Watched,
@@ -73,11 +74,6 @@ pub(crate) fn reply(watch: Watch, terms: Terms) -> Reply {
     let Terms { form, bookmarks, timeout, bell, clock, encodings, watched } = terms;
     watched.open.fetch_add(1, Relaxed);
     let ends = Instant::now() + timeout;
-    let media_type = match form.format {
-        Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
-        Format::Cbor => "application/cbor-seq",
-        _ => "application/json",
-    };
     let mut watching = Watching {
         watch,
         form,
@@ -92,7 +88,22 @@ pub(crate) fn reply(watch: Watch, terms: Terms) -> Reply {
     };
     watching.rearm();
     let body: Body = watching.boxed_unsync();
-    streaming(media_type, body)
+    streaming(media_type(form), body)
+}
+
+/// A watch that ends before it begins, as upstream's cache has it: with an event that says why.
+pub(crate) fn refusal(served: &Served, form: Form, why: Status) -> Reply {
+    let mut out = Vec::new();
+    put(served, form, ("ERROR", &named(why)), &mut out);
+    streaming(media_type(form), full(out))
+}
+
+fn media_type(form: Form) -> &'static str {
+    match form.format {
+        Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        Format::Cbor => "application/cbor-seq",
+        _ => "application/json",
+    }
 }
 
 impl Watching {
@@ -179,38 +190,44 @@ impl Watching {
     }
 
     fn put(&self, event: &str, object: &Value, out: &mut Vec<u8>) {
-        if self.form.format == Format::Protobuf {
-            let sealed = match (event, self.form.into) {
-                ("ERROR", _) => sealed_status(object),
-                (_, As::Object) => sealed(&self.watch.served().definition, object),
-                _ => sealed_partial(object, self.form),
-            };
-            return frame(event, &sealed, out);
-        }
-        if self.form.format == Format::Cbor {
-            let shape = match (event, self.form.into) {
-                (event, As::Object) if event != "ERROR" => {
-                    shape_of(&self.watch.served().definition)
-                }
-                _ => None,
-            };
-            return cbor::event(event, &cbor::sealed(shape, object), out);
-        }
-        let mut line = Value::object();
-        line["type"] = event.into();
-        line["object"] = object.clone();
-        object::write_json(&line, out);
-        out.push(b'\n');
+        put(self.watch.served(), self.form, (event, object), out);
     }
 
     /// Tells why the watch ends.
     fn error(&mut self, status: Status, out: &mut Vec<u8>) {
-        let mut object: Value = status.into();
-        object["kind"] = "Status".into();
-        object["apiVersion"] = "v1".into();
-        self.put("ERROR", &object, out);
+        self.put("ERROR", &named(status), out);
         self.over = true;
     }
+}
+
+fn named(status: Status) -> Value {
+    let mut object: Value = status.into();
+    object["kind"] = "Status".into();
+    object["apiVersion"] = "v1".into();
+    object
+}
+
+fn put(served: &Served, form: Form, (event, object): (&str, &Value), out: &mut Vec<u8>) {
+    if form.format == Format::Protobuf {
+        let sealed = match (event, form.into) {
+            ("ERROR", _) => sealed_status(object),
+            (_, As::Object) => sealed(&served.definition, object),
+            _ => sealed_partial(object, form),
+        };
+        return frame(event, &sealed, out);
+    }
+    if form.format == Format::Cbor {
+        let shape = match (event, form.into) {
+            (event, As::Object) if event != "ERROR" => shape_of(&served.definition),
+            _ => None,
+        };
+        return cbor::event(event, &cbor::sealed(shape, object), out);
+    }
+    let mut line = Value::object();
+    line["type"] = event.into();
+    line["object"] = object.clone();
+    object::write_json(&line, out);
+    out.push(b'\n');
 }
 
 /// An event in protobuf, behind its length.

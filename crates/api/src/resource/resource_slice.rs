@@ -244,6 +244,7 @@ impl Kind for ResourceSlice {
         Column::text("Pool", |slice, _| slice.spec().pool().name().into()),
         Column::AGE,
     ];
+    const NO_INDEX: &'static str = "field label not supported for {kind}: {}";
     const INDEXES: &'static [Index<Self>] = &[
         Index::topic("spec.nodeName", |slice| slice.spec().node_name().unwrap_or_default().into()),
         Index::field("spec.driver", |slice| slice.spec().driver().into()),

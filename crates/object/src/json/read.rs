@@ -9,7 +9,7 @@ use crate::{Struct, Text, Type, Value, Word, quote::quote, value::sorted};
 
 /// Deeper than any object that means something; Go gives up at the same depth.
 const DEPTH: usize = 10_000;
-/// What a stack can surely bear. Beyond it the text is refused as too deep.
+/// What a stack can surely bear. What is deeper is not looked into, or refused.
 const STACK: usize = 500;
 /// Of how many oddities Go tells.
 const ODD: usize = 100;
@@ -21,6 +21,8 @@ pub enum JsonError {
     End,
     #[error("invalid character {} {context}", quoted(*.found))]
     Character { found: char, context: &'static str },
+    #[error("invalid character {} in literal {word} (expecting {})", quoted(*.found), quoted(*.expected))]
+    Literal { found: char, word: &'static str, expected: char },
     #[error("invalid character {} exceeded max depth", quoted(*.0))]
     Depth(char),
     #[error("invalid UTF-8 in string literal")]
@@ -70,9 +72,15 @@ pub fn raw_json(text: &[u8]) -> Result<Value, JsonError> {
     whole(text, Expect::Raw, None)
 }
 
+/// Reads one value for somebody who tells what is wrong with it: entries are in the order of the
+/// text, so that none is found by its name, and numbers that are not whole are as written.
+pub fn from_json_as_written(text: &[u8]) -> Result<Value, JsonError> {
+    Reader { written: true, ..Reader::new(text, None) }.whole(Expect::Untold)
+}
+
 /// Reads the value that the text begins with, and leaves the rest; `None` at the end.
 pub fn from_json_next(text: &mut &str) -> Option<Result<Value, JsonError>> {
-    let mut reader = Reader { text: text.as_bytes(), valid: text, at: 0, depth: 0, odd: None };
+    let mut reader = Reader::new(text.as_bytes(), None);
     reader.space();
     reader.peek().ok()?;
     let value = reader.value(&Path::Root, Expect::Anything);
@@ -81,15 +89,7 @@ pub fn from_json_next(text: &mut &str) -> Option<Result<Value, JsonError>> {
 }
 
 fn whole(text: &[u8], expect: Expect, odd: Option<&mut Vec<Odd>>) -> Result<Value, JsonError> {
-    let valid = str::from_utf8(text).or_else(|wrong| str::from_utf8(&text[..wrong.valid_up_to()]));
-    let valid = valid.unwrap_or_default();
-    let mut reader = Reader { text, valid, at: 0, depth: 0, odd };
-    let value = reader.value(&Path::Root, expect)?;
-    reader.space();
-    match reader.text.get(reader.at) {
-        None => Ok(value),
-        Some(_) => Err(reader.unexpected("after top-level value")),
-    }
+    Reader::new(text, odd).whole(expect)
 }
 
 struct Reader<'a> {
@@ -99,6 +99,8 @@ struct Reader<'a> {
     at: usize,
     depth: usize,
     odd: Option<&'a mut Vec<Odd>>,
+    /// Whether everything stays as it is written.
+    written: bool,
 }
 
 /// What has been read of an object.
@@ -159,10 +161,30 @@ impl fmt::Display for Path<'_> {
 }
 
 impl<'a> Reader<'a> {
+    fn new(text: &'a [u8], odd: Option<&'a mut Vec<Odd>>) -> Self {
+        let valid = match str::from_utf8(text) {
+            Ok(all) => all,
+            Err(wrong) => str::from_utf8(&text[..wrong.valid_up_to()]).unwrap_or_default(),
+        };
+        Self { text, valid, at: 0, depth: 0, odd, written: false }
+    }
+
+    fn whole(mut self, expect: Expect) -> Result<Value, JsonError> {
+        let value = self.value(&Path::Root, expect)?;
+        self.space();
+        match self.text.get(self.at) {
+            None => Ok(value),
+            Some(_) => Err(self.unexpected("after top-level value")),
+        }
+    }
+
     fn value(&mut self, path: &Path, expect: Expect) -> Result<Value, JsonError> {
         self.space();
         match self.peek()? {
-            b'{' | b'[' if matches!(expect, Expect::Raw | Expect::Tight) => {
+            b'{' | b'['
+                if matches!(expect, Expect::Raw | Expect::Tight)
+                    || (self.depth >= STACK && !matches!(expect, Expect::Anything)) =>
+            {
                 let from = self.at;
                 self.skip()?;
                 let text = self.since(from)?;
@@ -172,16 +194,21 @@ impl<'a> Reader<'a> {
             b'{' => self.nested(|this| this.object(path, expect)),
             b'[' => self.nested(|this| this.list(path, expect.item())),
             b'"' => Ok(Value::Text(self.string()?.into())),
-            b't' => self.literal("true", Value::Bool(true), "in literal true"),
-            b'f' => self.literal("false", Value::Bool(false), "in literal false"),
-            b'n' => self.literal("null", Value::Null, "in literal null"),
+            b't' => self.literal("true", Value::Bool(true)),
+            b'f' => self.literal("false", Value::Bool(false)),
+            b'n' => self.literal("null", Value::Null),
             b'-' | b'0'..=b'9' => {
-                let (from, number) = (self.at, self.number()?);
-                // The way in which a quantity is written is part of it.
-                Ok(match (expect, str::from_utf8(&self.text[from..self.at])) {
-                    (Expect::Type(Type::Quantity), Ok(text)) => text.into(),
+                let (from, number) = (self.at, self.number());
+                match &number {
+                    // The way in which a quantity is written is part of it.
+                    Ok(_) if matches!(expect, Expect::Type(Type::Quantity)) => {
+                        Ok(self.since(from)?.into())
+                    }
+                    Ok(Value::Float(_)) | Err(JsonError::Number(_)) if self.written => {
+                        Ok(Value::Raw(self.since(from)?.into()))
+                    }
                     _ => number,
-                })
+                }
             }
             _ => Err(self.unexpected("looking for beginning of value")),
         }
@@ -192,7 +219,7 @@ impl<'a> Reader<'a> {
         read: impl FnOnce(&mut Self) -> Result<Value, JsonError>,
     ) -> Result<Value, JsonError> {
         self.depth += 1;
-        if self.depth > DEPTH.min(STACK) {
+        if self.depth > STACK {
             let found = self.text.get(self.at).copied().unwrap_or(b'[');
             return Err(JsonError::Depth(char::from(found)));
         }
@@ -202,33 +229,49 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// Goes over a value that is well formed.
-    fn skip(&mut self) -> Result<Value, JsonError> {
-        self.space();
-        let (end, wrong) = match self.peek()? {
-            b'{' => (b'}', "after object key:value pair"),
-            b'[' => (b']', "after array element"),
-            _ => return self.value(&Path::Root, Expect::Untold),
-        };
-        self.nested(|this| {
-            this.space();
-            let mut more = this.peek()? != end;
-            while more {
-                if end == b'}' {
-                    this.name()?;
+    /// Goes over a value that is well formed, however deep it is.
+    fn skip(&mut self) -> Result<(), JsonError> {
+        // How those end that have begun.
+        let mut open = Vec::new();
+        loop {
+            self.space();
+            match self.peek()? {
+                start @ (b'{' | b'[') => {
+                    if self.depth + open.len() >= DEPTH {
+                        return Err(JsonError::Depth(char::from(start)));
+                    }
+                    self.at += 1;
+                    self.space();
+                    open.push(start + 2);
+                    if self.peek()? != start + 2 {
+                        if start == b'{' {
+                            self.name()?;
+                        }
+                        continue;
+                    }
                 }
-                this.skip()?;
-                this.space();
-                more = match this.peek()? {
-                    b',' => true,
-                    byte if byte == end => false,
-                    _ => return Err(this.unexpected(wrong)),
-                };
-                this.at += usize::from(more);
+                _ => drop(self.value(&Path::Root, Expect::Untold)?),
             }
-            this.at += 1;
-            Ok(Value::Null)
-        })
+            while let Some(&end) = open.last() {
+                self.space();
+                match (self.peek()?, end) {
+                    (b',', _) => break,
+                    (byte, end) if byte == end => drop(open.pop()),
+                    (_, b'}') => return Err(self.unexpected("after object key:value pair")),
+                    _ => return Err(self.unexpected("after array element")),
+                }
+                self.at += 1;
+            }
+            match open.last() {
+                None => return Ok(()),
+                Some(end) => {
+                    self.at += 1;
+                    if *end == b'}' {
+                        self.name()?;
+                    }
+                }
+            }
+        }
     }
 
     /// The name of an entry and the colon behind it.
@@ -285,6 +328,9 @@ impl<'a> Reader<'a> {
         }
         self.at += 1;
         let Read { fields, mut entries } = read;
+        if self.written {
+            return Ok(Value::Map(entries.into()));
+        }
         if entries.is_empty() {
             return Ok(Value::from_fields(fields));
         }
@@ -327,7 +373,7 @@ impl<'a> Reader<'a> {
             self.tell(Odd::Twice, &path);
         }
         let value = self.value(&path, expect)?;
-        match (word, before) {
+        match (word.filter(|_| !self.written), before) {
             (Some(_), Some(at)) => read.fields[at].1 = value,
             (Some(word), None) => read.fields.push((word, value)),
             (None, _) => read.entries.push((name.into(), value)),
@@ -355,9 +401,13 @@ impl<'a> Reader<'a> {
         self.text.get(self.at).copied().ok_or(JsonError::End)
     }
 
+    /// What stands here; behind the end a space, as Go has it.
+    fn here(&self) -> u8 {
+        self.text.get(self.at).copied().unwrap_or(b' ')
+    }
+
     fn unexpected(&self, context: &'static str) -> JsonError {
-        let found = self.text.get(self.at).copied().unwrap_or_default();
-        JsonError::Character { found: char::from(found), context }
+        JsonError::Character { found: char::from(self.here()), context }
     }
 }
 
@@ -392,7 +442,10 @@ mod tests {
             ("{", "unexpected end of JSON input"),
             ("{'a':1}", r"invalid character '\'' looking for beginning of object key string"),
             ("[1 2]", "invalid character '2' after array element"),
-            ("nul", "unexpected end of JSON input"),
+            ("nul", "invalid character ' ' in literal null (expecting 'l')"),
+            ("trux", "invalid character 'x' in literal true (expecting 'e')"),
+            ("[-", "invalid character ' ' in numeric literal"),
+            ("\"\\", "invalid character ' ' in string escape code"),
             ("1x", "invalid character 'x' after top-level value"),
             ("01", "invalid character '1' after top-level value"),
             ("\"a\nb\"", r"invalid character '\n' in string literal"),

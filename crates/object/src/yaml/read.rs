@@ -239,7 +239,7 @@ fn explain(error: &ScanError, text: &str) -> YamlError {
     let said = error.info();
     if said.starts_with("unclosed bracket") {
         // Go's finds out at the end of the text, not where the bracket is.
-        let line = text.matches('\n').count();
+        let line = text.matches('\n').count() + usize::from(!text.ends_with('\n'));
         let expected = match text.trim_end().chars().last() {
             Some(',' | '[' | '{') => "node content",
             _ if said.contains('{') => "',' or '}'",

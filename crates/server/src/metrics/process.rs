@@ -8,7 +8,8 @@ use super::head;
 const TICKS: f64 = 100.0;
 const PAGE: u64 = 4096;
 
-pub(super) fn write(out: &mut String) {
+/// Adds what this process uses to a report of metrics.
+pub fn report_process(out: &mut String) {
     let read =
         |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
     let stat = read("stat");

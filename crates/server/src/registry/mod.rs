@@ -62,6 +62,7 @@ pub struct Registry {
     claims: OnceLock<Arc<dyn Claim>>,
     siblings: siblings::Siblings,
     cbor: OnceLock<()>,
+    history: OnceLock<u64>,
 }
 
 /// Who asks, on whose behalf, and how seriously.
@@ -119,6 +120,7 @@ impl Registry {
             claims: OnceLock::new(),
             siblings: siblings::Siblings::default(),
             cbor: OnceLock::new(),
+            history: OnceLock::new(),
         }))
     }
 
@@ -147,6 +149,12 @@ impl Registry {
     /// From now on custom objects are stored as CBOR. They are read in either form.
     pub fn store_cbor(&self) {
         self.cbor.get_or_init(|| ());
+    }
+
+    /// Nobody can have heard of anything before this revision: watches begin there at the
+    /// earliest.
+    pub fn begin_history(&self, revision: u64) {
+        self.history.get_or_init(|| revision);
     }
 
     pub fn kinds(&self) -> &Kinds {

@@ -91,6 +91,9 @@ impl Registry {
                 (added(list, bookmark), None, after)
             }
         };
+        if let Some(begin) = self.history.get().filter(|begin| after < **begin) {
+            return Err(Status::expired(format!("too old resource version: {after} ({begin})")));
+        }
         let objects = served.objects()?;
         let cursor = Cursor::open(objects, topic, after.min(objects.complete_through()));
         let cursor = cursor.map_err(|error| match error {

@@ -221,6 +221,7 @@ impl Kind for Job {
         Column::wide_text("Images", |it, _| columns::images(it.spec().template().spec())),
         Column::wide_text("Selector", |it, _| columns::selector(it.spec().selector())),
     ];
+    const NO_INDEX: &'static str = "field label \"{}\" not supported for Job";
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("status.successful", |job| job.status().succeeded().to_string())];
 

@@ -107,6 +107,7 @@ impl Kind for ResourceSlice {
     const SHOWS_DELETED: bool = true;
     const DEFAULT_ON: bool = false;
     const DEPRECATED: &str = crate::UNTIL_38;
+    const NO_INDEX: &'static str = "field label not supported for {kind}: {}";
     const INDEXES: &'static [Index<Self>] = &[
         Index::topic("spec.nodeName", |slice| slice.spec().node_name().into()),
         Index::field("spec.driver", |slice| slice.spec().driver().into()),
