@@ -19,7 +19,7 @@ use super::{asked_to_stop, parse, run_async};
 const QUOTA: u64 = 2 << 30;
 
 #[derive(Parser)]
-struct Arguments {
+pub(super) struct Arguments {
     /// The name of this member.
     #[arg(long, default_value = "default")]
     name: String,
@@ -77,10 +77,10 @@ struct Arguments {
     /// Its key.
     #[arg(long, value_name = "FILE", requires = "cert_file")]
     key_file: Option<PathBuf>,
-    /// Who signs clients' certificates.
+    /// Who signs clients' certificates: they must show one.
     #[arg(long, value_name = "FILE")]
     trusted_ca_file: Option<PathBuf>,
-    /// Whether clients must show a certificate.
+    /// Whether clients must show a certificate, of --trusted-ca-file.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set, default_value_t = false)]
     client_cert_auth: bool,
 }
@@ -201,14 +201,18 @@ fn compaction(mode: &str, retention: &str) -> Result<Compaction> {
 
 fn tls(flags: &Arguments) -> Result<Option<Arc<ServerConfig>>> {
     let (Some(certificate), Some(key)) = (&flags.cert_file, &flags.key_file) else {
-        ensure!(!flags.client_cert_auth, "--client-cert-auth needs --cert-file and --key-file");
+        ensure!(
+            !flags.client_cert_auth && flags.trusted_ca_file.is_none(),
+            "--client-cert-auth and --trusted-ca-file need --cert-file and --key-file"
+        );
         return Ok(None);
     };
     let read =
         |path: &PathBuf| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let pair = Pair::from_pem(&read(certificate)?, &read(key)?)?;
     let mut config = match &flags.trusted_ca_file {
-        Some(path) if flags.client_cert_auth => {
+        // As etcd has it: whoever says who signs clients' certificates wants to see them.
+        Some(path) => {
             let mut roots = RootCertStore::empty();
             for certificate in pki::certificates(&read(path)?)? {
                 roots.add(certificate)?;
@@ -221,7 +225,7 @@ fn tls(flags: &Arguments) -> Result<Option<Arc<ServerConfig>>> {
                 .with_single_cert(pair.chain().to_vec(), pair.key().to_der())?
         }
         None if flags.client_cert_auth => bail!("--client-cert-auth needs --trusted-ca-file"),
-        _ => pki::server_config(&pair, None)?,
+        None => pki::server_config(&pair, None)?,
     };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Some(Arc::new(config)))

@@ -194,6 +194,7 @@ mod tests {
             scheduler::Arguments::command(),
             kubelet::Arguments::command(),
             proxy::Arguments::command(),
+            etcd::Arguments::command(),
         ];
         let flags = components.iter().flat_map(clap::Command::get_arguments);
         let flags = flags.filter_map(|flag| flag.get_long().map(|name| format!("\"--{name}")));

@@ -42,6 +42,7 @@ pub(crate) async fn run() -> Result<()> {
         service_cluster_ip_range: settings.service_cidr.clone(),
         secure_port: settings.port,
         advertise_address: Some(settings.node_ip),
+        etcd_servers: settings.etcd.clone(),
         ..Flags::new(data)
     };
     let listener = tokio::net::TcpListener::from_std(sockets.tls)?;

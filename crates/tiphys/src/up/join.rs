@@ -79,6 +79,7 @@ fn settings(membership: &Membership, join: &Join) -> Result<Settings> {
         user: machine::user(),
         disable: vec!["control".to_owned(), "dns".to_owned()],
         registries: join.registry.clone(),
+        etcd: Vec::new(),
     })
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) disable: Vec<String>,
     /// Where images are pulled from, as `--registry` tells it.
     pub(crate) registries: Vec<String>,
+    /// Where etcd is, if that keeps the data.
+    pub(crate) etcd: Vec<String>,
 }
 
 /// What a user asked for; the rest is chosen.
@@ -32,6 +34,7 @@ pub(crate) struct Wishes {
     pub(crate) service_cidr: Option<String>,
     pub(crate) disable: Vec<String>,
     pub(crate) registries: Vec<String>,
+    pub(crate) etcd: Vec<String>,
 }
 
 impl Settings {
@@ -76,6 +79,7 @@ impl Settings {
             user: machine::user(),
             disable: wishes.disable.clone(),
             registries: wishes.registries.clone(),
+            etcd: wishes.etcd.clone(),
         })
     }
 
@@ -97,7 +101,9 @@ impl Settings {
         let joined = |all: &[String]| (!all.is_empty()).then(|| all.join(","));
         let (disable, registries) = (joined(&wishes.disable), joined(&wishes.registries));
         differs("disable", &self.disable.join(","), disable.as_deref())?;
-        differs("registry", &self.registries.join(","), registries.as_deref())
+        differs("registry", &self.registries.join(","), registries.as_deref())?;
+        let own = joined(&self.etcd).unwrap_or_else(|| "the embedded store".to_owned());
+        differs("etcd-servers", &own, joined(&wishes.etcd).as_deref())
     }
 
     pub(crate) fn disables(&self, part: &str) -> bool {
@@ -115,6 +121,9 @@ impl Settings {
         tree["controlUser"] = i64::from(self.user).into();
         tree["disable"] = self.disable.iter().map(String::as_str).collect();
         tree["registries"] = self.registries.iter().map(String::as_str).collect();
+        if !self.etcd.is_empty() {
+            tree["etcdServers"] = self.etcd.iter().map(String::as_str).collect();
+        }
         tree
     }
 
@@ -135,6 +144,7 @@ impl Settings {
             user: number("controlUser")?.try_into().ok()?,
             disable: texts("disable"),
             registries: texts("registries"),
+            etcd: texts("etcdServers"),
         })
     }
 }
@@ -155,11 +165,14 @@ mod tests {
             user: 61_184,
             disable: vec!["dns".to_owned()],
             registries: vec!["*=http://192.0.2.1:5000".to_owned()],
+            etcd: vec!["http://192.0.2.1:2379".to_owned()],
         };
         assert_eq!(Settings::from_tree(&settings.to_tree()), Some(settings.clone()));
         let wish = Wishes { port: Some(7443), ..Wishes::default() };
         assert!(settings.agrees(&wish).is_err());
         let wish = Wishes { disable: vec!["proxy".to_owned()], ..Wishes::default() };
+        assert!(settings.agrees(&wish).is_err());
+        let wish = Wishes { etcd: vec!["http://192.0.2.2:2379".to_owned()], ..Wishes::default() };
         assert!(settings.agrees(&wish).is_err());
         assert!(settings.agrees(&Wishes::default()).is_ok());
     }

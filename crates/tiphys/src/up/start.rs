@@ -51,6 +51,9 @@ pub(crate) struct Up {
     /// Where a registry's images are asked for: HOST=URL; `*` stands for every host.
     #[arg(long, value_name = "HOST=URL")]
     pub(crate) registry: Vec<String>,
+    /// Where etcd is, if that keeps the data: URLs of http.
+    #[arg(long, value_delimiter = ',', value_name = "URLS")]
+    pub(crate) etcd_servers: Vec<String>,
     /// Run a small web application and show where it answers.
     #[arg(long)]
     pub(crate) demo: bool,
@@ -71,6 +74,12 @@ pub(crate) async fn run(up: Up) -> Result<()> {
             PARTS.join(", ")
         );
     }
+    for url in &up.etcd_servers {
+        ensure!(
+            url.starts_with("http://"),
+            "--etcd-servers {url}: only http:// here; for TLS run kube-apiserver itself"
+        );
+    }
     check::demand()?;
     Registries::parse(up.registry.iter().map(String::as_str))?;
     let dir = std::path::absolute(&up.data_dir)?;
@@ -83,6 +92,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
         service_cidr: up.service_cluster_ip_range.clone(),
         disable: up.disable.clone(),
         registries: up.registry.clone(),
+        etcd: up.etcd_servers.clone(),
     };
     let settings = Settings::load_or_choose(&layout.path("config.yaml"), &wishes)?;
     layout.make(settings.user)?;

@@ -3,11 +3,14 @@
 
 mod bad_input;
 mod components;
+mod etcd;
 mod first_minute;
 mod images;
 mod kills;
 mod node;
 mod other_names;
+mod programs;
+mod quorum;
 mod second_node;
 mod snapshots;
 mod wishes;

@@ -150,7 +150,7 @@ impl World {
         self.pid(part).is_some_and(alive)
     }
 
-    fn pid(&self, part: &str) -> Option<String> {
+    pub(crate) fn pid(&self, part: &str) -> Option<String> {
         let pid = fs::read_to_string(self.path().join(format!("run/{part}.pid"))).ok()?;
         Some(pid.trim().to_owned())
     }

@@ -1,0 +1,26 @@
+//! Programs of others: given, on the path, or built once from Go's modules.
+
+use std::{
+    env,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use crate::world::output;
+
+/// The variable of that name in capitals says where it is. `None`: it is not there, and cannot be built.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    if let Some(given) = env::var_os(name.to_uppercase()) {
+        return Some(given.into());
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let there = |name: &str| {
+        env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+    };
+    there(name).or_else(|| {
+        there("go")?;
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/program");
+        let built = output(Command::new(script).arg(name).stderr(Stdio::inherit()));
+        built.status.success().then(|| String::from_utf8_lossy(&built.stdout).trim().into())
+    })
+}
