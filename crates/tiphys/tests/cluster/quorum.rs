@@ -23,7 +23,7 @@ use crate::{
 
 /// No write may take longer: the store's deadline is ten seconds; the rest is for a machine
 /// that has no time.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// For so long it must go on without a quorum: longer than leases and watches last.
 const WITHOUT: Duration = Duration::from_secs(20);
