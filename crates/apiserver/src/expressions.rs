@@ -26,8 +26,14 @@ pub(crate) fn compile(text: &str, of: &Environment) -> Result<(), Wrong> {
     let environment = scope.environment(&types(of));
     match Expression::compile(&environment, text, expected).program {
         Ok(_) => Ok(()),
-        Err(detail) => Err(Wrong { error: ErrorType::Invalid, detail }),
+        Err(detail) => Err(wrong(detail)),
     }
+}
+
+/// What cannot even begin is upstream's own fault, it says.
+fn wrong(detail: String) -> Wrong {
+    let internal = detail.starts_with(cel::UNPLANNED);
+    Wrong { error: if internal { ErrorType::Internal } else { ErrorType::Invalid }, detail }
 }
 
 fn about_devices(compiled: Result<Selector, String>) -> Result<(), Wrong> {
@@ -37,7 +43,7 @@ fn about_devices(compiled: Result<Selector, String>) -> Result<(), Wrong> {
             Err(Wrong { error: ErrorType::Forbidden, detail })
         }
         Ok(_) => Ok(()),
-        Err(detail) => Err(Wrong { error: ErrorType::Invalid, detail }),
+        Err(detail) => Err(wrong(detail)),
     }
 }
 

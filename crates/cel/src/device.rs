@@ -45,7 +45,7 @@ impl Selector {
     pub fn compile(source: &str) -> Result<Self, String> {
         let program = compile(source)?;
         match program.output_type() {
-            Type::Bool | Type::Dyn => Ok(Self { program }),
+            Type::Bool | Type::Dyn => Ok(Self { program: program.planned()? }),
             ty => {
                 let ty = ty.full_name();
                 Err(format!("must evaluate to bool or the unknown type, not {ty}"))
@@ -61,8 +61,8 @@ impl Selector {
                 || *ty == Type::named("kubernetes.Semver")
         };
         match program.output_type() {
-            ty if scalar(ty) => Ok(Self { program }),
-            Type::List(of) if scalar(of) => Ok(Self { program }),
+            ty if scalar(ty) => Ok(Self { program: program.planned()? }),
+            Type::List(of) if scalar(of) => Ok(Self { program: program.planned()? }),
             ty => Err(format!(
                 "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these scalars, not {}",
                 ty.full_name()

@@ -7,7 +7,7 @@ use crate::{
     cost,
     error::Error,
     pattern::Patterns,
-    program::{Bindings, Bound, Program},
+    program::{Bindings, Bound, CALL_LIMIT, Program},
     types::Type,
     value::{Key, List, Map, Message, Text, Value},
 };
@@ -41,6 +41,14 @@ pub(crate) fn run<'a>(
     let mut evaluator = Evaluator { program, bindings, context, slots: Vec::new() };
     let outcome = evaluator.eval(program.root());
     (outcome, evaluator.context.spent)
+}
+
+/// What is wrong with a part that needs no variables.
+pub(crate) fn failure(program: &Program, expr: &Expr) -> Option<Error> {
+    let (bindings, budget) = (Bindings::new(), CALL_LIMIT);
+    let context = Context { patterns: program.patterns(), overload: "", spent: 0, budget };
+    let mut evaluator = Evaluator { program, bindings: &bindings, context, slots: Vec::new() };
+    evaluator.eval(expr).err()
 }
 
 struct Evaluator<'a> {

@@ -14,6 +14,7 @@ mod function;
 mod library;
 mod node;
 mod pattern;
+mod plan;
 pub mod policy;
 mod program;
 mod rules;
@@ -31,7 +32,7 @@ pub use self::{
     escape::escape,
     library::{Access, Authorizer, Check, Decision},
     node::Node,
-    program::{Bindings, CALL_LIMIT, Program},
+    program::{Bindings, CALL_LIMIT, Program, UNPLANNED},
     rules::Rules,
     source::Errors,
     types::Type,

@@ -12,12 +12,16 @@ use crate::{
     function::Overload,
     node::Node,
     pattern::Patterns,
+    plan,
     types::Type,
     value::{Value, from_tree, to_tree},
 };
 
 /// What one evaluation may cost, about a tenth of a second.
 pub const CALL_LIMIT: u64 = 1_000_000;
+
+/// What is said of an expression that has a flaw, before the flaw.
+pub const UNPLANNED: &str = "program instantiation failed: ";
 
 /// An expression that has been checked.
 #[derive(Debug)]
@@ -41,6 +45,19 @@ impl Program {
 
     pub fn output_type(&self) -> &Type {
         &self.checked.types[self.ast.root.id]
+    }
+
+    /// Why no evaluation can begin: a constant that cannot be converted, a pattern that is none.
+    pub fn flaw(&self) -> Option<Error> {
+        plan::flaw(self, &self.ast.root)
+    }
+
+    /// The expression itself, unless it has a flaw.
+    pub(crate) fn planned(self) -> Result<Self, String> {
+        match self.flaw() {
+            Some(flaw) => Err(format!("{UNPLANNED}{flaw}")),
+            None => Ok(self),
+        }
     }
 
     /// What an evaluation costs, before any value is known.

@@ -7,7 +7,7 @@ use cel::{
     policy::{Expected, Expression},
 };
 use object::Value;
-use schema::{Errors, Path};
+use schema::{ErrorType, Errors, Path};
 
 use crate::structured::text;
 
@@ -41,6 +41,9 @@ impl Conditions {
             let expression = Expression::compile(&environment, source, Expected::Bool);
             match &expression.program {
                 Ok(_) => compiled.push(expression),
+                Err(why) if why.starts_with(cel::UNPLANNED) => {
+                    errors.push(ErrorType::Internal, &place, Value::Null, why.as_str());
+                }
                 Err(why) => errors.invalid(&place, source, why.as_str()),
             }
         }

@@ -50,7 +50,7 @@ impl Place {
             .compile(&source.rule)
             .map_err(|errors| format!("compilation failed: {errors}"))
             .and_then(|program| match program.output_type() {
-                Type::Bool => Ok(program),
+                Type::Bool => program.planned(),
                 _ => Err("cel expression must evaluate to a bool".to_owned()),
             });
         let message = (program.is_ok() && !source.message_expression.is_empty()).then(|| {
@@ -58,7 +58,10 @@ impl Place {
             let program = program
                 .map_err(|errors| format!("messageExpression compilation failed: {errors}"))?;
             match program.output_type() {
-                Type::Text => Ok(program),
+                Type::Text => match program.flaw() {
+                    Some(flaw) => Err(format!("messageExpression instantiation failed: {flaw}")),
+                    None => Ok(program),
+                },
                 _ => Err("messageExpression must evaluate to a string".to_owned()),
             }
         });

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use cel::Environment;
 use client::{Pem, Tls};
 use object::{Value, names, yaml::from_yaml};
-use schema::{Errors, Path};
+use schema::{ErrorType, Errors, Path};
 
 use super::{
     Issuer, Terms,
@@ -290,7 +290,14 @@ fn compile(
             errors.invalid(path, source, "must evaluate to bool");
             None
         }
-        Ok(program) => Some(Expression { source: source.to_owned(), program }),
+        Ok(program) => match program.flaw() {
+            Some(flaw) => {
+                let why = format!("{}{flaw}", cel::UNPLANNED);
+                errors.push(ErrorType::Internal, path, Value::Null, why);
+                None
+            }
+            None => Some(Expression { source: source.to_owned(), program }),
+        },
         Err(why) => {
             errors.invalid(path, source, format!("compilation failed: {why}"));
             None
