@@ -10,7 +10,8 @@ use crate::{
     Config,
     authn::{
         Anonymous, AnonymousRule, AuthenticationConfiguration, BootstrapTokens, Certificates,
-        PasswordFile, RequestHeader, ServiceAccounts, TokenFile, TokenWebhook, Tokens,
+        PasswordFile, ProxyHeaders, RequestHeader, ServiceAccounts, TokenFile, TokenWebhook,
+        Tokens,
     },
     config::duration,
     reload::{self, Followed, Task},
@@ -36,10 +37,12 @@ pub(crate) fn authenticators(
         trust: believed.proxies.clone(),
         clock: clock.clone(),
         allowed: flags.requestheader_allowed_names.clone(),
-        names: flags.requestheader_username_headers.clone(),
-        uids: flags.requestheader_uid_headers.clone(),
-        groups: flags.requestheader_group_headers.clone(),
-        extra_prefixes: flags.requestheader_extra_headers_prefix.clone(),
+        headers: ProxyHeaders {
+            names: flags.requestheader_username_headers.clone(),
+            uids: flags.requestheader_uid_headers.clone(),
+            groups: flags.requestheader_group_headers.clone(),
+            extra_prefixes: flags.requestheader_extra_headers_prefix.clone(),
+        },
     }));
     let trust = believed.clients.clone();
     all.push(Arc::new(Certificates { trust, clock: clock.clone() }));

@@ -24,6 +24,7 @@ mod health;
 mod identities;
 mod metered;
 mod peers;
+pub mod readers;
 mod reload;
 mod remote;
 mod serving;
@@ -33,7 +34,7 @@ mod telemetry;
 
 pub use self::{
     at_rest::ENCRYPTION,
-    authn::OidcFlags,
+    authn::{OidcFlags, ProxyHeaders},
     config::{Config, Flags},
     flags::{
         ABSENT_FLAGS, AbsentFlag, AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, Told,

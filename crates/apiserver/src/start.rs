@@ -300,6 +300,9 @@ async fn settled(
     cluster: &Cluster,
     (address, progress): (SocketAddr, &Progress),
 ) -> Result<Peer> {
+    let namespaces = registry.kind("", "namespaces").map_err(failed("bootstrap"))?;
+    let namespaces = namespaces.objects().map_err(failed("bootstrap"))?;
+    let is_new = namespaces.len() == 0;
     bootstrap(registry).await.map_err(failed("bootstrap"))?;
     progress.done(&[Part::Namespaces, Part::PriorityClasses, Part::FlowObjects, Part::Roles]);
     let facts = Facts {
@@ -315,6 +318,9 @@ async fn settled(
         Peer::new(registry, (address.ip(), address.port()), own_identity(address.port()))?;
     peer.is_endpoint = config.flags.whole.endpoint_reconciler_type != "none";
     peer.join(registry).await.map_err(failed("the endpoints of kubernetes"))?;
+    if is_new {
+        registry.begin_history(namespaces.complete_through());
+    }
     progress.done(&[Part::Service, Part::Identity, Part::Collector]);
     Ok(peer)
 }

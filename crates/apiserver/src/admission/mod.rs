@@ -17,11 +17,13 @@ mod limit_ranger;
 mod matching;
 mod namespace_existence;
 mod namespace_lifecycle;
+mod node_declared_features;
 mod node_restriction;
 mod owner_references_permission_enforcement;
 mod persistent_volume_claim_resize;
 mod pod_group_protection;
 mod pod_node_selector;
+mod pod_resize;
 mod pod_security;
 mod pod_toleration_restriction;
 mod pod_topology_labels;
@@ -46,7 +48,7 @@ use store::Version;
 pub(crate) use self::{
     config::PluginConfigs,
     policy::{HookConditions, PolicyTally},
-    webhook::Tally as HookTally,
+    webhook::{Tally as HookTally, Verdict},
 };
 use crate::authz::Rbac;
 
@@ -141,6 +143,7 @@ const PLUGINS: &[Entry] = &[
     on("StorageObjectInUseProtection", |_| {
         Ok(Arc::new(storage_object_in_use_protection::StorageObjectInUseProtection))
     }),
+    on("PodGroupProtection", |_| Ok(Arc::new(pod_group_protection::PodGroupProtection))),
     off("OwnerReferencesPermissionEnforcement", |tools| {
         let rights = tools.rights.clone();
         Ok(Arc::new(
@@ -149,7 +152,6 @@ const PLUGINS: &[Entry] = &[
             },
         ))
     }),
-    on("PodGroupProtection", |_| Ok(Arc::new(pod_group_protection::PodGroupProtection))),
     on("PersistentVolumeClaimResize", |_| {
         Ok(Arc::new(persistent_volume_claim_resize::PersistentVolumeClaimResize))
     }),
@@ -165,6 +167,10 @@ const PLUGINS: &[Entry] = &[
         Ok(Arc::new(deny_service_external_ips::DenyServiceExternalIps))
     }),
     on("PodTopologyLabels", |_| Ok(Arc::new(pod_topology_labels::PodTopologyLabels))),
+    on("NodeDeclaredFeatureValidator", |_| {
+        Ok(Arc::new(node_declared_features::NodeDeclaredFeatureValidator))
+    }),
+    on("PodResizeValidator", |_| Ok(Arc::new(pod_resize::PodResizeValidator))),
     on("MutatingAdmissionPolicy", |tools| {
         Ok(Arc::new(policy::Mutating::new(tools.rights.clone(), tools.policies.clone())))
     }),

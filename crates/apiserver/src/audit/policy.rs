@@ -28,7 +28,7 @@ impl Policy {
         Self::parse(&from_yaml(&text)?).with_context(|| shown.to_string())
     }
 
-    fn parse(file: &Value) -> Result<Self> {
+    pub(crate) fn parse(file: &Value) -> Result<Self> {
         let text = |name: &str| file.get(name).as_str().unwrap_or_default();
         ensure!(
             text("kind") == "Policy" && text("apiVersion") == "audit.k8s.io/v1",
@@ -68,7 +68,7 @@ impl Policy {
         self.rules.iter().find(|rule| matches(&rule.tree, user, info))
     }
 
-    pub(super) fn level(&self, user: &User, info: &RequestInfo) -> (AuditLevel, bool) {
+    pub(crate) fn level(&self, user: &User, info: &RequestInfo) -> (AuditLevel, bool) {
         self.rule(user, info).map_or((AuditLevel::None, false), |rule| {
             (rule.level, rule.omit_managers.unwrap_or(self.omit_managers))
         })

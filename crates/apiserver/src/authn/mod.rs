@@ -13,7 +13,6 @@ mod webhook;
 
 use http::{header::AUTHORIZATION, request::Parts};
 
-pub use self::jwt::OidcFlags;
 pub(crate) use self::{
     anonymous::Anonymous,
     bootstrap_token::BootstrapTokens,
@@ -25,6 +24,7 @@ pub(crate) use self::{
     token_file::TokenFile,
     webhook::TokenWebhook,
 };
+pub use self::{jwt::OidcFlags, request_header::ProxyHeaders};
 
 /// The bearer token of a request.
 fn bearer(request: &Parts) -> Option<&str> {

@@ -15,33 +15,44 @@ pub(crate) struct RequestHeader {
     pub(crate) clock: Arc<dyn Clock>,
     /// Common names that are believed; empty: any.
     pub(crate) allowed: Vec<String>,
-    pub(crate) names: Vec<String>,
-    pub(crate) uids: Vec<String>,
-    pub(crate) groups: Vec<String>,
-    pub(crate) extra_prefixes: Vec<String>,
+    pub(crate) headers: ProxyHeaders,
+}
+
+/// In which headers a proxy says what.
+#[derive(Clone, Debug)]
+pub struct ProxyHeaders {
+    pub names: Vec<String>,
+    pub uids: Vec<String>,
+    pub groups: Vec<String>,
+    pub extra_prefixes: Vec<String>,
 }
 
 impl Authenticate for RequestHeader {
     fn authenticate<'a>(&'a self, peer: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
         Box::pin(async move {
             let Some(certificate) = &peer.certificate else { return Ok(None) };
-            let Some(name) = first(&request.headers, &self.names) else { return Ok(None) };
+            let Some(user) = self.headers.user(&request.headers) else { return Ok(None) };
             let chain = [CertificateDer::from(certificate.as_slice())];
             let proxy = self.trust.current().identify(&chain, self.clock.now());
             let Ok(proxy) = proxy else { return Ok(None) };
             if !self.allowed.is_empty() && !self.allowed.contains(&proxy.common_name) {
                 return Ok(None);
             }
-            let groups = all(&request.headers, &self.groups);
-            let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-            let uid = first(&request.headers, &self.uids).unwrap_or_default();
-            let extra = self.extra(&request.headers);
-            Ok(Some(User { uid: Text::from(uid), extra, ..User::new(&name, &groups) }))
+            Ok(Some(user))
         })
     }
 }
 
-impl RequestHeader {
+impl ProxyHeaders {
+    /// Who calls, if a proxy says so.
+    pub fn user(&self, headers: &HeaderMap) -> Option<User> {
+        let name = first(headers, &self.names)?;
+        let groups = all(headers, &self.groups);
+        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+        let uid = first(headers, &self.uids).unwrap_or_default();
+        Some(User { uid: Text::from(uid), extra: self.extra(headers), ..User::new(&name, &groups) })
+    }
+
     fn extra(&self, headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, value) in headers {

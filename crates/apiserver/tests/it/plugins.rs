@@ -3,11 +3,12 @@
 use std::{fs, sync::Arc};
 
 use api::{
-    core::{ConfigMap, Namespace, Pod, Service},
+    core::{ConfigMap, Namespace, Node, Pod, Service},
     rbac::{ClusterRole, ClusterRoleBinding},
 };
 use apiserver::Flags;
 use client::Patch;
+use http::Method;
 use object::{Key, SystemClock, Value};
 use tempfile::TempDir;
 use testkit::Cluster;
@@ -240,4 +241,48 @@ async fn image_policy_webhook() {
     assert_eq!(code(pods.create(of_image("late")).await), 403, "nobody answers");
     let cluster = configured(&folder, "ImagePolicyWebhook", &config(true)).await;
     assert!(of::<Pod>(&cluster.admin()).create(of_image("late")).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_pod_grows_as_far_as_its_node() {
+    let cluster = with(|_| {}).await;
+    let admin = cluster.admin();
+    let (pods, nodes) = (of::<Pod>(&admin), of::<Node>(&admin));
+    let made = tree(
+        r#"{"metadata":{"name":"p"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i","resources":{
+        "limits":{"cpu":"200m","memory":"20Mi"},"requests":{"cpu":"100m","memory":"10Mi"}}}]}}"#,
+    );
+    pods.create(made).await.unwrap();
+    let resize = async || {
+        let change = r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"180m","memory":"15Mi"}}}]}}"#;
+        let path = "/api/v1/namespaces/default/pods/p/resize";
+        let strategic = "application/strategic-merge-patch+json";
+        admin.call(Method::PATCH, path, strategic, change.into()).await
+    };
+    let head = "pods \"p\" is forbidden: ";
+    assert_eq!(message(resize().await), format!("{head}node \"n1\" not found"));
+    let windows = r#"{"metadata":{"name":"n1","labels":{"kubernetes.io/os":"windows"}},
+        "status":{"capacity":{"cpu":"150m","memory":"12Mi"},"allocatable":{"cpu":"150m","memory":"12Mi"}}}"#;
+    nodes.create(tree(windows)).await.unwrap();
+    let said = "pod resize is only supported on linux nodes, node \"n1\" is \"windows\"";
+    assert_eq!(message(resize().await), format!("{head}{said}"));
+    let key = Key::new("", "n1");
+    let linux = tree(r#"{"metadata":{"labels":{"kubernetes.io/os":"linux"}}}"#);
+    nodes.patch(&key, &Patch::Merge(linux)).await.unwrap();
+    let refused = resize().await.expect_err("more than there is");
+    let status = refused.status().unwrap();
+    assert_eq!(
+        status.message(),
+        format!(
+            "{head}node didn't have enough allocatable resources: cpu, requested: 180, \
+             allocatable: 150; memory, requested: 15728640, allocatable: 12582912"
+        )
+    );
+    let causes: Vec<&str> =
+        status.details().unwrap().causes().iter().map(|one| one.reason()).collect();
+    assert_eq!(causes, ["NodeCapacity"]);
+    let more = tree(r#"{"status":{"allocatable":{"cpu":"1","memory":"1Gi"}}}"#);
+    nodes.patch_status(&key, &Patch::Merge(more)).await.unwrap();
+    let grown = resize().await.unwrap();
+    assert_eq!(grown["metadata"]["generation"].as_i64(), Some(2));
 }

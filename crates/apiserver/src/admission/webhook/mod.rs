@@ -14,12 +14,12 @@ use server::{Admission, Admit, Admitting};
 use tokio::time::Instant;
 use tracing::warn;
 
-pub(crate) use self::tally::Tally;
 use self::{
     call::{Failure, call},
     hook::{Hook, Invocation, hooks},
-    review::{Verdict, apply, request},
+    review::{apply, request},
 };
+pub(crate) use self::{review::Verdict, tally::Tally};
 use super::policy::HookConditions;
 
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::admission::review;
 
 /// What a hook said.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Verdict {
+pub(crate) struct Verdict {
     pub(super) allowed: bool,
     /// A JSON patch; `Null`: nothing is changed.
     pub(super) patch: Value,
@@ -50,7 +50,7 @@ fn shown(served: &Served, object: &Value, revision: u64) -> Value {
 }
 
 impl Verdict {
-    pub(super) fn read(answer: &Value, uid: &str, mutating: bool) -> Result<Self, String> {
+    pub(crate) fn read(answer: &Value, uid: &str, mutating: bool) -> Result<Self, String> {
         let response = answer.get("response");
         if !response.is_object() {
             return Err("webhook response was absent".to_owned());
@@ -115,7 +115,7 @@ impl Verdict {
     }
 
     /// The hook's no, as the caller gets it.
-    pub(super) fn refusal(&self, hook: &str) -> Status {
+    pub(crate) fn refusal(&self, hook: &str) -> Status {
         let mut result = self.result.clone();
         if !result.is_object()
             || conform(<Status as object::Lens>::SHAPE, &mut result, &mut Vec::new()).is_err()

@@ -1,0 +1,98 @@
+//! NodeDeclaredFeatureValidator: what a change of a running pod needs, its node must have declared.
+
+use api::core::{Node, Pod};
+use object::{Lens, Object, Quantity, Status, Value, View};
+use server::{Admission, Admit, Admitting, Operation};
+
+/// What a change may need, and how that is seen.
+const FEATURES: &[(&str, fn(&Pod, &Pod) -> bool)] = &[
+    ("InPlacePodLevelResourcesVerticalScaling", |old, new| {
+        old.spec().resources().map(Lens::tree) != new.spec().resources().map(Lens::tree)
+    }),
+    ("InPlacePodVerticalScalingInitContainers", |old, new| {
+        let (old, new) = (old.spec().init_containers(), new.spec().init_containers());
+        old.iter()
+            .zip(new.iter())
+            .any(|(old, new)| !old.is_sidecar() && old.resources().tree() != new.resources().tree())
+    }),
+    ("InPlacePodVerticalScalingMemoryBackedVolumes", memory_changes),
+];
+
+#[derive(Debug)]
+pub(super) struct NodeDeclaredFeatureValidator;
+
+impl Admit for NodeDeclaredFeatureValidator {
+    fn name(&self) -> &'static str {
+        "NodeDeclaredFeatureValidator"
+    }
+
+    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+        let checked = check(admission);
+        Box::pin(async { checked })
+    }
+}
+
+/// The old and the new form of a pod on a node whose spec changes.
+pub(super) fn changed_pod<'a>(admission: &'a Admission<'_>) -> Option<(&'a Pod, &'a Pod)> {
+    let names = &admission.served.definition.names;
+    let pods = names.group.is_empty() && names.plural == "pods";
+    if !pods || admission.operation != Operation::Update {
+        return None;
+    }
+    let (old, new) = (Pod::view(admission.old?), Pod::view(&admission.object));
+    let changes = old.metadata().generation() != new.metadata().generation();
+    (changes && new.is_scheduled()).then_some((old, new))
+}
+
+/// The node that the pod is on.
+pub(super) fn node(admission: &Admission, pod: &Pod) -> Result<Value, Status> {
+    let name = pod.spec().node_name();
+    let kind = admission.registry.kind("", "nodes")?;
+    match admission.registry.get(&kind, "", name) {
+        Ok(node) => Ok(node.object.clone()),
+        Err(_) => Err(forbidden(admission, &format!("node {name:?} not found"))),
+    }
+}
+
+fn check(admission: &Admission) -> Result<(), Status> {
+    if !matches!(admission.subresource, "" | "resize") {
+        return Ok(());
+    }
+    let Some((old, new)) = changed_pod(admission) else { return Ok(()) };
+    let mut needs: Vec<&str> =
+        FEATURES.iter().filter(|(_, needed)| needed(old, new)).map(|(name, _)| *name).collect();
+    if needs.is_empty() {
+        return Ok(());
+    }
+    let node = node(admission, new)?;
+    let node = Node::view(&node);
+    needs.retain(|need| !node.status().declared_features().iter().any(|own| own == *need));
+    if needs.is_empty() {
+        return Ok(());
+    }
+    let (needs, name) = (needs.join(", "), node.metadata().name());
+    let why =
+        format!("pod update requires features {needs} which are not available on node {name:?}");
+    Err(forbidden(admission, &why))
+}
+
+/// Whether a volume in memory gets another size.
+fn memory_changes(old: &Pod, new: &Pod) -> bool {
+    let (old, new) = (old.spec().volumes(), new.spec().volumes());
+    let size = |tree: &Value| -> Option<Quantity> {
+        let dir = tree.get("emptyDir");
+        let is_memory = dir.get("medium").as_str() == Some("Memory");
+        dir.get("sizeLimit").as_str().filter(|_| is_memory)?.parse().ok()
+    };
+    old.len() == new.len()
+        && old.iter().zip(new.iter()).any(|(old, new)| {
+            let same = old.name() == new.name();
+            let (before, after) = (size(old.tree()), size(new.tree()));
+            same && before.is_some() && after.is_some() && before != after
+        })
+}
+
+fn forbidden(admission: &Admission, why: &str) -> Status {
+    let name = Object::view(&admission.object).metadata().name();
+    Status::forbidden(admission.served.subject(name), why)
+}
