@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use client::{Client, Kubeconfig};
 use controllers::{Config, Signing};
+use object::Value;
 use pki::Authority;
 use runtime::Context;
 
@@ -13,6 +14,8 @@ use super::{
     asked_to_stop, duration,
     election::{ElectionFlags, lead},
     parse, run_async,
+    serving::{Component, serve},
+    serving_flags::ServingFlags,
 };
 
 const NAME: &str = "kube-controller-manager";
@@ -69,6 +72,8 @@ pub(super) struct Arguments {
     mirroring_max_endpoints_per_subset: usize,
     #[command(flatten)]
     election: ElectionFlags,
+    #[command(flatten)]
+    serving: ServingFlags,
 }
 
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {
@@ -88,6 +93,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
             });
         };
         let cx = Context::new(&client);
+        serve(&cx, &flags.serving, flags.component()).await?;
         lead(&cx, flags.election.election(NAME), move |part| start(part, &client));
         asked_to_stop().await?;
         cx.stop().await;
@@ -119,6 +125,24 @@ impl Arguments {
             token_signer: self.token_signer()?,
             ..Config::default()
         })
+    }
+
+    fn component(&self) -> Component {
+        let mut own = Value::object();
+        own["generic"]["controllers"] =
+            self.controllers.iter().map(|word| Value::from(&**word)).collect();
+        own["generic"]["leaderElection"] = self.election.configuration(NAME);
+        own["kubeCloudShared"]["clusterCIDR"] = (&*self.cluster_cidr).into();
+        own["kubeCloudShared"]["allocateNodeCIDRs"] = self.allocate_node_cidrs.into();
+        own["kubeCloudShared"]["useServiceAccountCredentials"] =
+            self.use_service_account_credentials.into();
+        own["nodeIPAMController"]["serviceCIDR"] = (&*self.service_cluster_ip_range).into();
+        own["nodeIPAMController"]["nodeCIDRMaskSize"] = i64::from(self.node_cidr_mask_size).into();
+        own["podGCController"]["terminatedPodGCThreshold"] =
+            i64::try_from(self.terminated_pod_gc_threshold).unwrap_or(i64::MAX).into();
+        let mut configuration = Value::object();
+        configuration["kubecontrollermanager.config.k8s.io"] = own;
+        Component { name: NAME, port: 10_257, tolerates: false, configuration }
     }
 
     fn signing(&self) -> anyhow::Result<Option<Signing>> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use object::Value;
 use runtime::{Context, Election};
 
 use super::{duration, identity};
@@ -30,6 +31,22 @@ pub(super) struct ElectionFlags {
 }
 
 impl ElectionFlags {
+    /// The same, as components show it.
+    pub(super) fn configuration(&self, component: &str) -> Value {
+        let name = self.leader_elect_resource_name.as_deref().unwrap_or(component);
+        let long = |time: Duration| -> Value {
+            object::Duration::text(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)).into()
+        };
+        let mut own = Value::object();
+        own["LeaderElect"] = self.leader_elect.into();
+        own["LeaseDuration"] = long(self.leader_elect_lease_duration);
+        own["RenewDeadline"] = long(self.leader_elect_renew_deadline);
+        own["RetryPeriod"] = long(self.leader_elect_retry_period);
+        own["ResourceName"] = name.into();
+        own["ResourceNamespace"] = (&*self.leader_elect_resource_namespace).into();
+        own
+    }
+
     /// The election of a component, unless each is to run alone.
     pub(super) fn election(&self, component: &str) -> Option<Election> {
         let name = self.leader_elect_resource_name.as_deref().unwrap_or(component);

@@ -4,6 +4,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use client::{Client, Kubeconfig};
+use object::Value;
 use runtime::Context;
 use scheduler::Config;
 
@@ -11,6 +12,8 @@ use super::{
     asked_to_stop,
     election::{ElectionFlags, lead},
     parse, run_async,
+    serving::{Component, serve},
+    serving_flags::ServingFlags,
 };
 
 const NAME: &str = "kube-scheduler";
@@ -22,6 +25,8 @@ pub(super) struct Arguments {
     kubeconfig: PathBuf,
     #[command(flatten)]
     election: ElectionFlags,
+    #[command(flatten)]
+    serving: ServingFlags,
 }
 
 pub(super) fn run(args: Vec<OsString>) -> ExitCode {
@@ -33,9 +38,19 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let kubeconfig = Kubeconfig::read(&flags.kubeconfig)?;
         let client = Client::new(kubeconfig.config(None)?.manager(NAME).user_agent(NAME));
         let cx = Context::new(&client);
+        serve(&cx, &flags.serving, flags.component()).await?;
         lead(&cx, flags.election.election(NAME), |part| scheduler::start(part, Config::default()));
         asked_to_stop().await?;
         cx.stop().await;
         Ok(())
     })
+}
+
+impl Arguments {
+    fn component(&self) -> Component {
+        let mut configuration = Value::object();
+        let own = &mut configuration["kubescheduler.config.k8s.io"];
+        own["LeaderElection"] = self.election.configuration(NAME);
+        Component { name: NAME, port: 10_259, tolerates: true, configuration }
+    }
 }

@@ -1,0 +1,202 @@
+//! The flags of what components serve themselves: where, with which certificate, and to whom.
+
+use std::{
+    fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use apiserver::ProxyHeaders;
+use bytes::Bytes;
+use clap::{ArgAction, Args};
+use client::{Client, Kubeconfig};
+use http::Method;
+use object::{Clock as _, SystemClock, Value, from_json};
+use pki::{Authority, Handshakes, Leaf, Trust};
+use rustls::pki_types::CertificateDer;
+
+use super::{
+    delegated::{Delegated, Memory, Proxies},
+    duration,
+    serving::Certificates,
+};
+
+/// Where API servers say how they authenticate.
+const PUBLISHED: &str =
+    "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+
+#[derive(Args)]
+pub(super) struct ServingFlags {
+    /// The address to listen on.
+    #[arg(long, default_value = "0.0.0.0")]
+    pub(super) bind_address: IpAddr,
+    /// The port to listen on; 0: nothing is served.
+    #[arg(long)]
+    pub(super) secure_port: Option<u16>,
+    /// The certificate to serve with; without it, one is made at every start.
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+    /// The oldest version of TLS.
+    #[arg(long, default_value = "VersionTLS12", value_parser = ["VersionTLS12", "VersionTLS13"])]
+    tls_min_version: String,
+    /// The cipher suites of TLS 1.2; those of 1.3 always are.
+    #[arg(long, value_delimiter = ',')]
+    tls_cipher_suites: Vec<String>,
+    /// HTTP/1.1 only.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    disable_http2_serving: bool,
+    /// How to ask the API server about tokens; without it nobody is asked.
+    #[arg(long, value_name = "FILE")]
+    authentication_kubeconfig: Option<PathBuf>,
+    /// What is not said here is not looked up in the cluster either.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    authentication_skip_lookup: bool,
+    /// Go on when that cannot be looked up.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    authentication_tolerate_lookup_failure: Option<bool>,
+    /// How long answers about tokens are remembered.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    authentication_token_webhook_cache_ttl: Duration,
+    /// Whose client certificates are believed.
+    #[arg(long, value_name = "FILE")]
+    client_ca_file: Option<PathBuf>,
+    /// Whose client certificates proxies show that say who calls.
+    #[arg(long, value_name = "FILE")]
+    requestheader_client_ca_file: Option<PathBuf>,
+    /// Their common names; empty: any.
+    #[arg(long, value_delimiter = ',')]
+    requestheader_allowed_names: Vec<String>,
+    /// The headers that name the user.
+    #[arg(long, value_delimiter = ',', default_value = "x-remote-user")]
+    requestheader_username_headers: Vec<String>,
+    /// The headers with the user's uid.
+    #[arg(long, value_delimiter = ',')]
+    requestheader_uid_headers: Vec<String>,
+    /// The headers that name the user's groups.
+    #[arg(long, value_delimiter = ',', default_value = "x-remote-group")]
+    requestheader_group_headers: Vec<String>,
+    /// How headers begin that say more of the user.
+    #[arg(long, value_delimiter = ',', default_value = "x-remote-extra-")]
+    requestheader_extra_headers_prefix: Vec<String>,
+    /// How to ask the API server about rights; without it nobody is asked.
+    #[arg(long, value_name = "FILE")]
+    authorization_kubeconfig: Option<PathBuf>,
+    /// What everybody may ask for.
+    #[arg(long, value_delimiter = ',', default_value = "/healthz,/readyz,/livez")]
+    authorization_always_allow_paths: Vec<String>,
+    /// How long it is remembered that somebody may.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    authorization_webhook_cache_authorized_ttl: Duration,
+    /// How long it is remembered that somebody may not.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    authorization_webhook_cache_unauthorized_ttl: Duration,
+}
+
+impl ServingFlags {
+    /// Who is let in, as the flags say, and where they do not, as the cluster does.
+    pub(super) async fn delegated(&self, tolerates: bool) -> Result<Delegated> {
+        let tokens = asking(self.authentication_kubeconfig.as_deref())?;
+        let rights = asking(self.authorization_kubeconfig.as_deref())?;
+        let complete = self.client_ca_file.is_some() && self.requestheader_client_ca_file.is_some();
+        let looks = !self.authentication_skip_lookup && !complete;
+        let tolerates = self.authentication_tolerate_lookup_failure.unwrap_or(tolerates);
+        let published = match &tokens {
+            Some(client) if looks => match look_up(client).await {
+                Err(error) if tolerates => {
+                    tracing::warn!("how API servers authenticate is not known: {error:#}");
+                    Value::Null
+                }
+                published => published?,
+            },
+            _ => Value::Null,
+        };
+        let clients = authorities(self.client_ca_file.as_deref(), &published["client-ca-file"])?;
+        let file = self.requestheader_client_ca_file.as_deref();
+        let proxies = authorities(file, &published["requestheader-client-ca-file"])?;
+        Ok(Delegated {
+            clients: trust(&clients)?,
+            proxies: self.proxies(trust(&proxies)?, &published),
+            authorities: [clients, proxies].concat(),
+            tokens,
+            rights,
+            open: self.authorization_always_allow_paths.clone(),
+            known: Memory::new(self.authentication_token_webhook_cache_ttl),
+            allowed: Memory::new(self.authorization_webhook_cache_authorized_ttl),
+            denied: self.authorization_webhook_cache_unauthorized_ttl,
+        })
+    }
+
+    fn proxies(&self, trust: Option<Trust>, published: &Value) -> Option<Proxies> {
+        let trust = trust?;
+        let given = self.requestheader_client_ca_file.is_some();
+        let said = |name: &str, own: &[String]| match published[name].as_str() {
+            Some(list) if !given => {
+                let list = from_json(list.as_bytes()).unwrap_or_default();
+                list.items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            }
+            _ => own.to_vec(),
+        };
+        Some(Proxies {
+            trust,
+            allowed: said("requestheader-allowed-names", &self.requestheader_allowed_names),
+            headers: ProxyHeaders {
+                names: said("requestheader-username-headers", &self.requestheader_username_headers),
+                uids: said("requestheader-uid-headers", &self.requestheader_uid_headers),
+                groups: said("requestheader-group-headers", &self.requestheader_group_headers),
+                extra_prefixes: said(
+                    "requestheader-extra-headers-prefix",
+                    &self.requestheader_extra_headers_prefix,
+                ),
+            },
+        })
+    }
+
+    /// What is served with.
+    pub(super) fn certificates(&self, name: &str, known: &Delegated) -> Result<Certificates> {
+        let now = SystemClock.now();
+        let authority = Authority::create(&format!("{name}-ca"), now)?;
+        let localhost = vec!["localhost".to_owned()];
+        let own = authority.issue(&Leaf::server(name, localhost, vec![self.bind_address]), now)?;
+        let newest_only = self.tls_min_version == "VersionTLS13";
+        let handshakes = Handshakes::new(newest_only, &self.tls_cipher_suites, &[])?
+            .with_http2(!self.disable_http2_serving);
+        // Where nobody's certificate is believed, nobody is asked for one that could be.
+        let believed = match &*known.authorities {
+            [] => Trust::new(std::slice::from_ref(authority.certificate()))?,
+            some => Trust::new(some)?,
+        };
+        let files = self.tls_cert_file.clone().zip(self.tls_private_key_file.clone());
+        Ok(Certificates { files, own, believed, handshakes })
+    }
+}
+
+fn asking(kubeconfig: Option<&Path>) -> Result<Option<Client>> {
+    let Some(path) = kubeconfig else { return Ok(None) };
+    let config = Kubeconfig::read(path)?.config(None)?;
+    Ok(Some(Client::new(config.user_agent("delegated"))))
+}
+
+/// What API servers have published about their own ways to authenticate.
+async fn look_up(client: &Client) -> Result<Value> {
+    let map = client.call(Method::GET, PUBLISHED, "", Bytes::new()).await;
+    Ok(map.context("extension-apiserver-authentication")?["data"].clone())
+}
+
+/// The authorities of a file, or else those that were published.
+fn authorities(file: Option<&Path>, published: &Value) -> Result<Vec<CertificateDer<'static>>> {
+    let pem = match (file, published.as_str()) {
+        (Some(path), _) => fs::read(path).with_context(|| path.display().to_string())?,
+        (None, Some(text)) => text.as_bytes().to_vec(),
+        (None, None) => return Ok(Vec::new()),
+    };
+    Ok(pki::certificates(&pem)?)
+}
+
+fn trust(authorities: &[CertificateDer<'static>]) -> Result<Option<Trust>> {
+    Ok(if authorities.is_empty() { None } else { Some(Trust::new(authorities)?) })
+}
