@@ -1,11 +1,15 @@
 //! A small fuzzer: texts from a corpus, damaged and mixed, go through everything that
-//! reads what strangers send. What panics, or does not come back, is a bug.
+//! reads what strangers send. What panics, or does not come back, is a bug. In a release build
+//! the first panic ends it, wherever it is.
+
+mod identity;
+mod live;
 
 use std::{
     hint::black_box,
     io::Cursor,
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{self, Instant},
 };
 
@@ -14,7 +18,8 @@ use cel::{Bindings, Environment, Type};
 use client::Kubeconfig;
 use jsonpath::Template;
 use object::{
-    Duration, MicroTime, Quantity, Text, Time, from_json, from_json_strict, raw_json,
+    Duration, JsonError, MicroTime, Quantity, Text, Time, from_json, from_json_as_written,
+    from_json_strict, raw_json,
     selector::{FieldSelector, Selector},
     to_json, yaml,
 };
@@ -41,7 +46,22 @@ pub(crate) const TARGETS: &[&str] = &[
     "definition",
     "kubeconfig",
     "snapshot",
+    "jwt",
+    "certificate",
+    "front-proxy",
+    "hook-answer",
+    "audit-policy",
+    "request",
+    "query",
+    "continue",
+    "accept",
+    "impersonation",
+    "websocket",
+    "spdy",
 ];
+
+/// What is being read, should that be the last.
+static INPUT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 /// No input of a few kilobytes may take longer.
 const PATIENCE: time::Duration = time::Duration::from_secs(5);
@@ -52,7 +72,15 @@ pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
         bail!("no such target: {target}; there are {}", TARGETS.join(", "));
     }
     let kinds = api::kinds();
-    let mut corpus = corpus(target, &kinds);
+    let live = live::TARGETS.contains(&target).then(live::Live::start).transpose()?;
+    let mut corpus = match &live {
+        Some(live) => live.corpus(target),
+        None => corpus(target, &kinds),
+    };
+    std::panic::set_hook(Box::new(|panic| {
+        let input = INPUT.lock().unwrap_or_else(PoisonError::into_inner);
+        eprintln!("{panic}\n  for {:?}", String::from_utf8_lossy(&input));
+    }));
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let (began, mut inputs, mut taken) = (Instant::now(), 0_u64, 0_u64);
     while began.elapsed() < time {
@@ -60,7 +88,11 @@ pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
         let other = &corpus[random.below(corpus.len())];
         damage(&mut input, other, &mut random);
         let at = Instant::now();
-        let read = feed(target, &kinds, &input, random.below(kinds.len()));
+        INPUT.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&input);
+        let read = match &live {
+            Some(live) => live.feed(target, &input)?,
+            None => feed(target, &kinds, &input, random.below(kinds.len())),
+        };
         if at.elapsed() > PATIENCE {
             bail!("{target} took {:?} for {:?}", at.elapsed(), String::from_utf8_lossy(&input));
         }
@@ -73,7 +105,7 @@ pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
             }
         }
     }
-    println!("{target:<10} {inputs:>10} inputs, {taken:>10} understood");
+    println!("{target:<13} {inputs:>10} inputs, {taken:>10} understood");
     Ok(())
 }
 
@@ -85,8 +117,12 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
         "json" => {
             let plain = from_json(input);
             let read = from_json_strict(input, Some(&kind.shape), &mut Vec::new());
-            assert_eq!(plain, read, "{text}");
-            assert_eq!(plain.is_ok(), raw_json(input).is_ok(), "{text}");
+            // What is too deep for a tree may be passed on as it is.
+            if !matches!(plain, Err(JsonError::Depth(_))) {
+                assert_eq!(plain, read, "{text}");
+                assert_eq!(plain.is_ok(), raw_json(input).is_ok(), "{text}");
+            }
+            let _ = black_box(from_json_as_written(input));
             read.is_ok_and(|mut tree| {
                 let _ = kind.conform(&mut tree, &mut Vec::new());
                 kind.fill(&mut tree);
@@ -148,7 +184,8 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
             });
             black_box(count) > 0
         }),
-        _ => apply(kind, input, &text),
+        "apply" => apply(kind, input, &text),
+        _ => identity::feed(target, input, &text),
     }
 }
 
@@ -156,6 +193,10 @@ fn document(text: &str) -> bool {
     yaml::from_yaml(text).is_ok_and(|tree| {
         // A number may come back as a whole one, but it is written as before.
         let written = yaml::to_yaml(&tree);
+        // As upstream writes such a name, nobody reads it again.
+        if written.contains("<<:") {
+            return true;
+        }
         for text in [&written, &yaml::to_kyaml(&tree)] {
             let again = yaml::from_yaml(text).ok().map(|again| yaml::to_yaml(&again));
             assert_eq!(again.as_ref(), Some(&written), "{text}");
@@ -310,7 +351,7 @@ fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
                 "$setElementOrder/containers":[{"name":"c"}],"$deleteFromPrimitiveList/x":["a"]}}"#,
             r#"{"spec":{"volumes":[{"name":"v","$retainKeys":["name"]}],"$patch":"replace"}}"#,
         ],
-        _ => &[],
+        _ => identity::seeds(target),
     };
     let mut corpus: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
     match target {
@@ -318,6 +359,7 @@ fn corpus(target: &str, kinds: &[Definition]) -> Vec<Vec<u8>> {
         "apply" => corpus.extend([POD.to_vec(), SET.to_vec()]),
         "definition" => corpus.push(DEFINITION.to_vec()),
         "snapshot" => corpus.push(snapshot()),
+        "certificate" => corpus.extend(identity::certificates()),
         "yaml" => corpus.extend(from_json(POD).map(|pod| yaml::to_yaml(&pod).into_bytes())),
         "protobuf" => {
             let pod = from_json(POD).unwrap_or_default();
