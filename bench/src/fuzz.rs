@@ -166,7 +166,7 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
         "patch" => from_json(input).is_ok_and(|change| {
             let object = from_json(POD).unwrap_or_default();
             let _ = black_box(patch::json(&object, &change));
-            let _ = black_box(patch::strategic(&kind.shape, &object, &change));
+            let _ = black_box(patch::strategic(&kind.shape, &object, &mut change.clone()));
             let mut merged = object;
             patch::merge(&mut merged, &change);
             true

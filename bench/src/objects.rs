@@ -68,7 +68,10 @@ fn speed(pods: &Definition, json: &[u8]) -> Result<()> {
     let change = from_json(
         br#"{"metadata":{"labels":{"new":"1"}},"spec":{"containers":[{"name":"c1","image":"i:2"}]}}"#,
     )?;
-    line("strategic merge", each(|| drop(black_box(patch::strategic(&pods.shape, &pod, &change)))));
+    line(
+        "strategic merge",
+        each(|| drop(black_box(patch::strategic(&pods.shape, &pod, &mut change.clone())))),
+    );
     let (bare, live) = applied(pods, &pod)?;
     line("apply", each(|| drop(black_box(apply::apply(&write(pods), Some(&live), &bare, false)))));
     let fresh = from_json(&to_json(&bare))?;

@@ -23,9 +23,14 @@ impl Names {
         version: &'static str,
         kind: &'static str,
         plural: &'static str,
-        singular: &'static str,
     ) -> Self {
+        let (singular, _) = plural.split_at(kind.len());
         Self { group, version, kind, plural, singular, short: &[], categories: &[] }
+    }
+
+    /// The name of one, where it is not how the plural begins.
+    pub const fn singular(self, singular: &'static str) -> Self {
+        Self { singular, ..self }
     }
 
     /// What the command line takes for it.

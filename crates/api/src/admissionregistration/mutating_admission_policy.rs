@@ -69,8 +69,8 @@ impl Kind for MutatingAdmissionPolicy {
         "v1",
         "MutatingAdmissionPolicy",
         "mutatingadmissionpolicies",
-        "mutatingadmissionpolicy",
     )
+    .singular("mutatingadmissionpolicy")
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;

@@ -34,7 +34,6 @@ impl Kind for MutatingAdmissionPolicyBinding {
         "v1",
         "MutatingAdmissionPolicyBinding",
         "mutatingadmissionpolicybindings",
-        "mutatingadmissionpolicybinding",
     )
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;

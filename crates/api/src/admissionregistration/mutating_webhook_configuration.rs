@@ -64,7 +64,6 @@ impl Kind for MutatingWebhookConfiguration {
         "v1",
         "MutatingWebhookConfiguration",
         "mutatingwebhookconfigurations",
-        "mutatingwebhookconfiguration",
     )
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;

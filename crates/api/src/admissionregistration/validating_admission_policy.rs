@@ -170,8 +170,8 @@ impl Kind for ValidatingAdmissionPolicy {
         "v1",
         "ValidatingAdmissionPolicy",
         "validatingadmissionpolicies",
-        "validatingadmissionpolicy",
     )
+    .singular("validatingadmissionpolicy")
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;

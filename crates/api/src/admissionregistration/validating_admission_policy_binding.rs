@@ -52,7 +52,6 @@ impl Kind for ValidatingAdmissionPolicyBinding {
         "v1",
         "ValidatingAdmissionPolicyBinding",
         "validatingadmissionpolicybindings",
-        "validatingadmissionpolicybinding",
     )
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;

@@ -83,7 +83,6 @@ impl Kind for ValidatingWebhookConfiguration {
         "v1",
         "ValidatingWebhookConfiguration",
         "validatingwebhookconfigurations",
-        "validatingwebhookconfiguration",
     )
     .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;

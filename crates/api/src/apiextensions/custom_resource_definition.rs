@@ -348,7 +348,6 @@ impl Kind for CustomResourceDefinition {
         "v1",
         "CustomResourceDefinition",
         "customresourcedefinitions",
-        "customresourcedefinition",
     )
     .short(&["crd", "crds"])
     .categories(&["api-extensions"]);

@@ -76,9 +76,8 @@ pub struct APIServiceCondition {
 }
 
 impl Kind for APIService {
-    const NAMES: Names =
-        Names::new("apiregistration.k8s.io", "v1", "APIService", "apiservices", "apiservice")
-            .categories(&["api-extensions"]);
+    const NAMES: Names = Names::new("apiregistration.k8s.io", "v1", "APIService", "apiservices")
+        .categories(&["api-extensions"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::json("apiregistration.k8s.io/apiservices", "v1");
     const BLIND_UPDATES: bool = false;

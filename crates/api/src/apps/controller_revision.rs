@@ -20,8 +20,7 @@ pub struct ControllerRevision {
 }
 
 impl Kind for ControllerRevision {
-    const NAMES: Names =
-        Names::new("apps", "v1", "ControllerRevision", "controllerrevisions", "controllerrevision");
+    const NAMES: Names = Names::new("apps", "v1", "ControllerRevision", "controllerrevisions");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::text("Controller", |revision, _| revision.controller().into()),

@@ -102,9 +102,8 @@ pub struct DaemonSetCondition {
 }
 
 impl Kind for DaemonSet {
-    const NAMES: Names = Names::new("apps", "v1", "DaemonSet", "daemonsets", "daemonset")
-        .short(&["ds"])
-        .categories(&["all"]);
+    const NAMES: Names =
+        Names::new("apps", "v1", "DaemonSet", "daemonsets").short(&["ds"]).categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("DaemonSet")];
     const COLUMNS: &'static [Column<Self>] = &[

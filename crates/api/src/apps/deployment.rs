@@ -117,7 +117,7 @@ pub struct DeploymentCondition {
 }
 
 impl Kind for Deployment {
-    const NAMES: Names = Names::new("apps", "v1", "Deployment", "deployments", "deployment")
+    const NAMES: Names = Names::new("apps", "v1", "Deployment", "deployments")
         .short(&["deploy"])
         .categories(&["all"]);
     const STATUS_KEEPS: &'static [&'static str] = &["labels"];

@@ -73,9 +73,8 @@ pub struct ReplicaSetCondition {
 }
 
 impl Kind for ReplicaSet {
-    const NAMES: Names = Names::new("apps", "v1", "ReplicaSet", "replicasets", "replicaset")
-        .short(&["rs"])
-        .categories(&["all"]);
+    const NAMES: Names =
+        Names::new("apps", "v1", "ReplicaSet", "replicasets").short(&["rs"]).categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
         Subresource::new("scale", "Scale", &["get", "patch", "update"]),

@@ -144,7 +144,7 @@ pub struct StatefulSetCondition {
 }
 
 impl Kind for StatefulSet {
-    const NAMES: Names = Names::new("apps", "v1", "StatefulSet", "statefulsets", "statefulset")
+    const NAMES: Names = Names::new("apps", "v1", "StatefulSet", "statefulsets")
         .short(&["sts"])
         .categories(&["all"]);
     const GENERATION: bool = true;

@@ -22,13 +22,8 @@ pub struct SelfSubjectReviewStatus {
 }
 
 impl Kind for SelfSubjectReview {
-    const NAMES: Names = Names::new(
-        "authentication.k8s.io",
-        "v1",
-        "SelfSubjectReview",
-        "selfsubjectreviews",
-        "selfsubjectreview",
-    );
+    const NAMES: Names =
+        Names::new("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews");
     const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

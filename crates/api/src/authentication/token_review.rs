@@ -52,8 +52,7 @@ pub struct UserInfo {
 }
 
 impl Kind for TokenReview {
-    const NAMES: Names =
-        Names::new("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", "tokenreview");
+    const NAMES: Names = Names::new("authentication.k8s.io", "v1", "TokenReview", "tokenreviews");
     const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

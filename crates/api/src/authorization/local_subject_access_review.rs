@@ -25,7 +25,6 @@ impl Kind for LocalSubjectAccessReview {
         "v1",
         "LocalSubjectAccessReview",
         "localsubjectaccessreviews",
-        "localsubjectaccessreview",
     );
     const STORAGE: Storage = Storage::NONE;
     const VERBS: &'static [&'static str] = verbs::CREATE;

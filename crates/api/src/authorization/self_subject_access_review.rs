@@ -32,7 +32,6 @@ impl Kind for SelfSubjectAccessReview {
         "v1",
         "SelfSubjectAccessReview",
         "selfsubjectaccessreviews",
-        "selfsubjectaccessreview",
     );
     const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;

@@ -60,7 +60,6 @@ impl Kind for SelfSubjectRulesReview {
         "v1",
         "SelfSubjectRulesReview",
         "selfsubjectrulesreviews",
-        "selfsubjectrulesreview",
     );
     const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;

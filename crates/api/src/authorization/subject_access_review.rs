@@ -96,13 +96,8 @@ pub struct SubjectAccessReviewStatus {
 }
 
 impl Kind for SubjectAccessReview {
-    const NAMES: Names = Names::new(
-        "authorization.k8s.io",
-        "v1",
-        "SubjectAccessReview",
-        "subjectaccessreviews",
-        "subjectaccessreview",
-    );
+    const NAMES: Names =
+        Names::new("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews");
     const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

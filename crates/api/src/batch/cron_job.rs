@@ -72,9 +72,8 @@ pub struct CronJobStatus {
 }
 
 impl Kind for CronJob {
-    const NAMES: Names = Names::new("batch", "v1", "CronJob", "cronjobs", "cronjob")
-        .short(&["cj"])
-        .categories(&["all"]);
+    const NAMES: Names =
+        Names::new("batch", "v1", "CronJob", "cronjobs").short(&["cj"]).categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CronJob")];
     const COLUMNS: &'static [Column<Self>] = &[

@@ -82,7 +82,6 @@ impl Kind for CertificateSigningRequest {
         "v1",
         "CertificateSigningRequest",
         "certificatesigningrequests",
-        "certificatesigningrequest",
     )
     .short(&["csr"]);
     const SCOPE: Scope = Scope::Cluster;

@@ -29,13 +29,8 @@ pub struct ClusterTrustBundleSpec {
 }
 
 impl Kind for ClusterTrustBundle {
-    const NAMES: Names = Names::new(
-        "certificates.k8s.io",
-        "v1",
-        "ClusterTrustBundle",
-        "clustertrustbundles",
-        "clustertrustbundle",
-    );
+    const NAMES: Names =
+        Names::new("certificates.k8s.io", "v1", "ClusterTrustBundle", "clustertrustbundles");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("clustertrustbundles", "v1beta1");
     const BLIND_UPDATES: bool = false;

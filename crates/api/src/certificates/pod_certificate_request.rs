@@ -66,13 +66,8 @@ pub struct PodCertificateRequestStatus {
 }
 
 impl Kind for PodCertificateRequest {
-    const NAMES: Names = Names::new(
-        "certificates.k8s.io",
-        "v1",
-        "PodCertificateRequest",
-        "podcertificaterequests",
-        "podcertificaterequest",
-    );
+    const NAMES: Names =
+        Names::new("certificates.k8s.io", "v1", "PodCertificateRequest", "podcertificaterequests");
     const STORAGE: Storage = Storage::new("podcertificaterequests", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;

@@ -33,7 +33,7 @@ pub struct LeaseSpec {
 }
 
 impl Kind for Lease {
-    const NAMES: Names = Names::new("coordination.k8s.io", "v1", "Lease", "leases", "lease");
+    const NAMES: Names = Names::new("coordination.k8s.io", "v1", "Lease", "leases");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;

@@ -18,7 +18,7 @@ pub struct Binding {
 }
 
 impl Kind for Binding {
-    const NAMES: Names = Names::new("", "v1", "Binding", "bindings", "binding");
+    const NAMES: Names = Names::new("", "v1", "Binding", "bindings");
     const STORAGE: Storage = Storage::NONE;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 

@@ -30,8 +30,7 @@ pub struct ComponentCondition {
 
 impl Kind for ComponentStatus {
     const NAMES: Names =
-        Names::new("", "v1", "ComponentStatus", "componentstatuses", "componentstatus")
-            .short(&["cs"]);
+        Names::new("", "v1", "ComponentStatus", "componentstatuses").short(&["cs"]);
     const STORAGE: Storage = Storage::NONE;
     const DEPRECATED: &str = "deprecated in v1.19+";
     const SCOPE: Scope = Scope::Cluster;

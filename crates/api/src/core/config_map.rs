@@ -20,8 +20,7 @@ pub struct ConfigMap {
 }
 
 impl Kind for ConfigMap {
-    const NAMES: Names =
-        Names::new("", "v1", "ConfigMap", "configmaps", "configmap").short(&["cm"]);
+    const NAMES: Names = Names::new("", "v1", "ConfigMap", "configmaps").short(&["cm"]);
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::text("Data", |map, _| {

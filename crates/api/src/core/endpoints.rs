@@ -56,7 +56,7 @@ pub struct EndpointPort {
 }
 
 impl Kind for Endpoints {
-    const NAMES: Names = Names::new("", "v1", "Endpoints", "endpoints", "endpoints").short(&["ep"]);
+    const NAMES: Names = Names::new("", "v1", "Endpoints", "endpoints").short(&["ep"]);
     const STORAGE: Storage = Storage::new("services/endpoints", "v1");
     const DEPRECATED: &str = "deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     const CREATED_BY_UPDATE: bool = true;

@@ -64,7 +64,7 @@ pub struct EventSeries {
 }
 
 impl Kind for Event {
-    const NAMES: Names = Names::new("", "v1", "Event", "events", "event").short(&["ev"]);
+    const NAMES: Names = Names::new("", "v1", "Event", "events").short(&["ev"]);
     const CREATED_BY_UPDATE: bool = true;
     const TTL: Option<Duration> = Some(Duration::from_hours(1));
     const COLUMNS: &'static [Column<Self>] = &[

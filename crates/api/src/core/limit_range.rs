@@ -49,8 +49,7 @@ pub struct LimitRangeItem {
 }
 
 impl Kind for LimitRange {
-    const NAMES: Names =
-        Names::new("", "v1", "LimitRange", "limitranges", "limitrange").short(&["limits"]);
+    const NAMES: Names = Names::new("", "v1", "LimitRange", "limitranges").short(&["limits"]);
     const CREATED_BY_UPDATE: bool = true;
 
     fn prepare_create(&mut self) {

@@ -40,7 +40,7 @@ pub use self::{
     config_map::ConfigMap,
     container::{
         Container, ContainerPort, ContainerResizePolicy, ContainerRestartRule,
-        ContainerRestartRuleOnExitCodes, EphemeralContainer, EphemeralContainerCommon,
+        ContainerRestartRuleOnExitCodes, EphemeralContainer,
     },
     endpoints::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints},
     env::{

@@ -63,8 +63,7 @@ impl Namespace {
 }
 
 impl Kind for Namespace {
-    const NAMES: Names =
-        Names::new("", "v1", "Namespace", "namespaces", "namespace").short(&["ns"]);
+    const NAMES: Names = Names::new("", "v1", "Namespace", "namespaces").short(&["ns"]);
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::NO_COLLECTION;
     const SUBRESOURCES: &'static [Subresource] =

@@ -249,7 +249,7 @@ pub struct NodeAddress {
 }
 
 impl Kind for Node {
-    const NAMES: Names = Names::new("", "v1", "Node", "nodes", "node").short(&["no"]);
+    const NAMES: Names = Names::new("", "v1", "Node", "nodes").short(&["no"]);
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("minions", "v1");
     const SUBRESOURCES: &'static [Subresource] = &[

@@ -118,14 +118,8 @@ impl PersistentVolumeClaimSpec {
 }
 
 impl Kind for PersistentVolumeClaim {
-    const NAMES: Names = Names::new(
-        "",
-        "v1",
-        "PersistentVolumeClaim",
-        "persistentvolumeclaims",
-        "persistentvolumeclaim",
-    )
-    .short(&["pvc"]);
+    const NAMES: Names =
+        Names::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims").short(&["pvc"]);
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PersistentVolumeClaim")];
     const COLUMNS: &'static [Column<Self>] = &[

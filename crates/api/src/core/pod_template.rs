@@ -26,7 +26,7 @@ pub struct PodTemplateSpec {
 }
 
 impl Kind for PodTemplate {
-    const NAMES: Names = Names::new("", "v1", "PodTemplate", "podtemplates", "podtemplate");
+    const NAMES: Names = Names::new("", "v1", "PodTemplate", "podtemplates");
     const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,

@@ -75,15 +75,9 @@ pub struct ReplicationControllerCondition {
 }
 
 impl Kind for ReplicationController {
-    const NAMES: Names = Names::new(
-        "",
-        "v1",
-        "ReplicationController",
-        "replicationcontrollers",
-        "replicationcontroller",
-    )
-    .short(&["rc"])
-    .categories(&["all"]);
+    const NAMES: Names = Names::new("", "v1", "ReplicationController", "replicationcontrollers")
+        .short(&["rc"])
+        .categories(&["all"]);
     const STORAGE: Storage = Storage::new("controllers", "v1");
     const GENERATION: bool = true;
     const NAME: NameRule = names::long_name;

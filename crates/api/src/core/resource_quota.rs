@@ -63,8 +63,7 @@ pub struct ResourceQuotaStatus {
 }
 
 impl Kind for ResourceQuota {
-    const NAMES: Names =
-        Names::new("", "v1", "ResourceQuota", "resourcequotas", "resourcequota").short(&["quota"]);
+    const NAMES: Names = Names::new("", "v1", "ResourceQuota", "resourcequotas").short(&["quota"]);
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceQuota")];
     const COLUMNS: &'static [Column<Self>] = &[

@@ -26,7 +26,7 @@ pub struct Secret {
 }
 
 impl Kind for Secret {
-    const NAMES: Names = Names::new("", "v1", "Secret", "secrets", "secret");
+    const NAMES: Names = Names::new("", "v1", "Secret", "secrets");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::text("Type", |secret, _| secret.type_().into()),

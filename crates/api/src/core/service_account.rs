@@ -24,8 +24,7 @@ pub struct ServiceAccount {
 const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
 
 impl Kind for ServiceAccount {
-    const NAMES: Names =
-        Names::new("", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount").short(&["sa"]);
+    const NAMES: Names = Names::new("", "v1", "ServiceAccount", "serviceaccounts").short(&["sa"]);
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::new("token", "TokenRequest", &["create"])];

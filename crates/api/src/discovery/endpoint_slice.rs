@@ -95,8 +95,7 @@ pub struct EndpointPort {
 }
 
 impl Kind for EndpointSlice {
-    const NAMES: Names =
-        Names::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice");
+    const NAMES: Names = Names::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::text("AddressType", |slice, _| slice.address_type().into()),

@@ -57,8 +57,7 @@ pub struct EventSeries {
 }
 
 impl Kind for Event {
-    const NAMES: Names =
-        Names::new("events.k8s.io", "v1", "Event", "events", "event").short(&["ev"]);
+    const NAMES: Names = Names::new("events.k8s.io", "v1", "Event", "events").short(&["ev"]);
     const STORAGE: Storage = Storage::new("events", "core/v1");
     const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[

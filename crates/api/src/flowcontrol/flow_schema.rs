@@ -143,7 +143,7 @@ pub struct FlowSchemaCondition {
 
 impl Kind for FlowSchema {
     const NAMES: Names =
-        Names::new("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", "flowschema");
+        Names::new("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas");
     const SCOPE: Scope = Scope::Cluster;
     const STATUS_KEEPS: &'static [&'static str] = WHOLE_METADATA;
     const GENERATION: bool = true;

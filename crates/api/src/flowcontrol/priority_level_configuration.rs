@@ -108,7 +108,6 @@ impl Kind for PriorityLevelConfiguration {
         "v1",
         "PriorityLevelConfiguration",
         "prioritylevelconfigurations",
-        "prioritylevelconfiguration",
     );
     const SCOPE: Scope = Scope::Cluster;
     const STATUS_KEEPS: &'static [&'static str] = WHOLE_METADATA;

@@ -73,13 +73,8 @@ pub struct StorageVersionCondition {
 pub struct StorageVersionSpec {}
 
 impl Kind for StorageVersion {
-    const NAMES: Names = Names::new(
-        "internal.apiserver.k8s.io",
-        "v1alpha1",
-        "StorageVersion",
-        "storageversions",
-        "storageversion",
-    );
+    const NAMES: Names =
+        Names::new("internal.apiserver.k8s.io", "v1alpha1", "StorageVersion", "storageversions");
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;

@@ -108,8 +108,7 @@ pub struct ResponderStatus {
 }
 
 impl Kind for Eviction {
-    const NAMES: Names =
-        Names::new("lifecycle.k8s.io", "v1alpha1", "Eviction", "evictions", "eviction");
+    const NAMES: Names = Names::new("lifecycle.k8s.io", "v1alpha1", "Eviction", "evictions");
     const NAME: NameRule = names::long_name;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;

@@ -59,13 +59,8 @@ pub struct EvictionRequestStatus {
 }
 
 impl Kind for EvictionRequest {
-    const NAMES: Names = Names::new(
-        "lifecycle.k8s.io",
-        "v1alpha1",
-        "EvictionRequest",
-        "evictionrequests",
-        "evictionrequest",
-    );
+    const NAMES: Names =
+        Names::new("lifecycle.k8s.io", "v1alpha1", "EvictionRequest", "evictionrequests");
     const NAME: NameRule = names::long_name;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;

@@ -136,7 +136,7 @@ pub struct IngressPortStatus {
 
 impl Kind for Ingress {
     const NAMES: Names =
-        Names::new("networking.k8s.io", "v1", "Ingress", "ingresses", "ingress").short(&["ing"]);
+        Names::new("networking.k8s.io", "v1", "Ingress", "ingresses").short(&["ing"]);
     const STORAGE: Storage = Storage::new("ingress", "v1");
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Ingress")];

@@ -38,8 +38,7 @@ pub struct IngressClassParametersReference {
 }
 
 impl Kind for IngressClass {
-    const NAMES: Names =
-        Names::new("networking.k8s.io", "v1", "IngressClass", "ingressclasses", "ingressclass");
+    const NAMES: Names = Names::new("networking.k8s.io", "v1", "IngressClass", "ingressclasses");
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[

@@ -39,8 +39,7 @@ pub struct ParentReference {
 
 impl Kind for IPAddress {
     const NAMES: Names =
-        Names::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", "ipaddress")
-            .short(&["ip"]);
+        Names::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses").short(&["ip"]);
     const SCOPE: Scope = Scope::Cluster;
     const COLUMNS: &'static [Column<Self>] =
         &[Column::NAME, Column::text("ParentRef", |address, _| address.parent().into())];

@@ -76,9 +76,9 @@ pub struct NetworkPolicyEgressRule {
 }
 
 impl Kind for NetworkPolicy {
-    const NAMES: Names =
-        Names::new("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", "networkpolicy")
-            .short(&["netpol"]);
+    const NAMES: Names = Names::new("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
+        .singular("networkpolicy")
+        .short(&["netpol"]);
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,

@@ -31,8 +31,7 @@ pub struct ServiceCIDRStatus {
 }
 
 impl Kind for ServiceCIDR {
-    const NAMES: Names =
-        Names::new("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", "servicecidr");
+    const NAMES: Names = Names::new("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs");
     const SCOPE: Scope = Scope::Cluster;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ServiceCIDR")];

@@ -43,8 +43,7 @@ pub struct Scheduling {
 }
 
 impl Kind for RuntimeClass {
-    const NAMES: Names =
-        Names::new("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass");
+    const NAMES: Names = Names::new("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses");
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;

@@ -58,14 +58,8 @@ pub struct PodDisruptionBudgetStatus {
 }
 
 impl Kind for PodDisruptionBudget {
-    const NAMES: Names = Names::new(
-        "policy",
-        "v1",
-        "PodDisruptionBudget",
-        "poddisruptionbudgets",
-        "poddisruptionbudget",
-    )
-    .short(&["pdb"]);
+    const NAMES: Names =
+        Names::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets").short(&["pdb"]);
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;

@@ -28,7 +28,7 @@ pub struct AggregationRule {
 
 impl Kind for ClusterRole {
     const NAMES: Names =
-        Names::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", "clusterrole");
+        Names::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
     const SCOPE: Scope = Scope::Cluster;
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;

@@ -19,13 +19,8 @@ pub struct ClusterRoleBinding {
 }
 
 impl Kind for ClusterRoleBinding {
-    const NAMES: Names = Names::new(
-        "rbac.authorization.k8s.io",
-        "v1",
-        "ClusterRoleBinding",
-        "clusterrolebindings",
-        "clusterrolebinding",
-    );
+    const NAMES: Names =
+        Names::new("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
     const SCOPE: Scope = Scope::Cluster;
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;

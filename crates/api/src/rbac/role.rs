@@ -30,7 +30,7 @@ pub struct PolicyRule {
 }
 
 impl Kind for Role {
-    const NAMES: Names = Names::new("rbac.authorization.k8s.io", "v1", "Role", "roles", "role");
+    const NAMES: Names = Names::new("rbac.authorization.k8s.io", "v1", "Role", "roles");
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
 

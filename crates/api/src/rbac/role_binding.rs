@@ -45,7 +45,7 @@ pub struct RoleRef {
 
 impl Kind for RoleBinding {
     const NAMES: Names =
-        Names::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", "rolebinding");
+        Names::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
     const CREATED_BY_UPDATE: bool = true;
     const NAME: NameRule = names::path_segment;
     const COLUMNS: &'static [Column<Self>] = &[

@@ -48,13 +48,7 @@ pub struct DeviceTaintRuleStatus {
 }
 
 impl Kind for DeviceTaintRule {
-    const NAMES: Names = Names::new(
-        "resource.k8s.io",
-        "v1",
-        "DeviceTaintRule",
-        "devicetaintrules",
-        "devicetaintrule",
-    );
+    const NAMES: Names = Names::new("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("devicetaintrules", "v1beta2");
     const STATUS_KEEPS: &'static [&'static str] = METADATA;

@@ -324,8 +324,7 @@ pub struct NetworkDeviceData {
 }
 
 impl Kind for ResourceClaim {
-    const NAMES: Names =
-        Names::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", "resourceclaim");
+    const NAMES: Names = Names::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");
     const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceClaim")];

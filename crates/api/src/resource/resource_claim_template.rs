@@ -27,13 +27,8 @@ pub struct ResourceClaimTemplateSpec {
 }
 
 impl Kind for ResourceClaimTemplate {
-    const NAMES: Names = Names::new(
-        "resource.k8s.io",
-        "v1",
-        "ResourceClaimTemplate",
-        "resourceclaimtemplates",
-        "resourceclaimtemplate",
-    );
+    const NAMES: Names =
+        Names::new("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates");
     const SHOWS_DELETED: bool = true;
 
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];

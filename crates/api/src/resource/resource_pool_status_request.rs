@@ -139,7 +139,6 @@ impl Kind for ResourcePoolStatusRequest {
         "v1alpha3",
         "ResourcePoolStatusRequest",
         "resourcepoolstatusrequests",
-        "resourcepoolstatusrequest",
     );
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;

@@ -58,13 +58,8 @@ pub struct CompositePodGroupStatus {
 }
 
 impl Kind for CompositePodGroup {
-    const NAMES: Names = Names::new(
-        "scheduling.k8s.io",
-        "v1alpha3",
-        "CompositePodGroup",
-        "compositepodgroups",
-        "compositepodgroup",
-    );
+    const NAMES: Names =
+        Names::new("scheduling.k8s.io", "v1alpha3", "CompositePodGroup", "compositepodgroups");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GATE: Option<&str> = Some("CompositePodGroup");

@@ -96,8 +96,7 @@ pub struct PodGroupResourceClaimStatus {
 }
 
 impl Kind for PodGroup {
-    const NAMES: Names =
-        Names::new("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", "podgroup");
+    const NAMES: Names = Names::new("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const GATE: Option<&str> = Some("GenericWorkload");

@@ -26,8 +26,7 @@ pub struct PriorityClass {
 
 impl Kind for PriorityClass {
     const NAMES: Names =
-        Names::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass")
-            .short(&["pc"]);
+        Names::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").short(&["pc"]);
     const SCOPE: Scope = Scope::Cluster;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,

@@ -218,8 +218,7 @@ pub struct CompositePodGroupSchedulingConstraints {
 }
 
 impl Kind for Workload {
-    const NAMES: Names =
-        Names::new("scheduling.k8s.io", "v1beta1", "Workload", "workloads", "workload");
+    const NAMES: Names = Names::new("scheduling.k8s.io", "v1beta1", "Workload", "workloads");
     const BLIND_UPDATES: bool = false;
     const GATE: Option<&str> = Some("GenericWorkload");
     const DEFAULT_ON: bool = false;

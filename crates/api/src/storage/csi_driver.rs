@@ -62,7 +62,7 @@ pub struct TokenRequest {
 }
 
 impl Kind for CSIDriver {
-    const NAMES: Names = Names::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers", "csidriver");
+    const NAMES: Names = Names::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers");
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;

@@ -84,7 +84,7 @@ pub struct StorageHealthCondition {
 }
 
 impl Kind for CSINode {
-    const NAMES: Names = Names::new("storage.k8s.io", "v1", "CSINode", "csinodes", "csinode");
+    const NAMES: Names = Names::new("storage.k8s.io", "v1", "CSINode", "csinodes");
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;

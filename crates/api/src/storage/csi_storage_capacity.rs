@@ -22,13 +22,9 @@ pub struct CSIStorageCapacity {
 }
 
 impl Kind for CSIStorageCapacity {
-    const NAMES: Names = Names::new(
-        "storage.k8s.io",
-        "v1",
-        "CSIStorageCapacity",
-        "csistoragecapacities",
-        "csistoragecapacity",
-    );
+    const NAMES: Names =
+        Names::new("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities")
+            .singular("csistoragecapacity");
     const BLIND_UPDATES: bool = false;
 
     fn validate(&self, errs: &mut Errors) {

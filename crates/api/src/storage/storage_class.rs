@@ -51,8 +51,7 @@ impl StorageClass {
 
 impl Kind for StorageClass {
     const NAMES: Names =
-        Names::new("storage.k8s.io", "v1", "StorageClass", "storageclasses", "storageclass")
-            .short(&["sc"]);
+        Names::new("storage.k8s.io", "v1", "StorageClass", "storageclasses").short(&["sc"]);
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[

@@ -68,13 +68,8 @@ pub struct VolumeError {
 }
 
 impl Kind for VolumeAttachment {
-    const NAMES: Names = Names::new(
-        "storage.k8s.io",
-        "v1",
-        "VolumeAttachment",
-        "volumeattachments",
-        "volumeattachment",
-    );
+    const NAMES: Names =
+        Names::new("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments");
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;

@@ -18,14 +18,9 @@ pub struct VolumeAttributesClass {
 }
 
 impl Kind for VolumeAttributesClass {
-    const NAMES: Names = Names::new(
-        "storage.k8s.io",
-        "v1",
-        "VolumeAttributesClass",
-        "volumeattributesclasses",
-        "volumeattributesclass",
-    )
-    .short(&["vac"]);
+    const NAMES: Names =
+        Names::new("storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses")
+            .short(&["vac"]);
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[

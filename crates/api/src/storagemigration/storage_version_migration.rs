@@ -38,7 +38,6 @@ impl Kind for StorageVersionMigration {
         "v1",
         "StorageVersionMigration",
         "storageversionmigrations",
-        "storageversionmigration",
     );
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("storageversionmigrations", "v1beta1");

@@ -207,7 +207,7 @@ impl<'a> Decoder<'a> {
                 [_, 1, _] => Ok(self.part(bytes, 3)?.into()),
                 [_, _, n] => Ok(Value::Int(n.cast_signed())),
             },
-            // A list within a map or a list is a message of its own.
+            // What is within a map or a list is a message of its own.
             (Type::List(item), Wire::Bytes(mut bytes)) => {
                 let depth = depth.checked_sub(1).ok_or(Malformed)?;
                 let mut items = Vec::new();
@@ -215,6 +215,14 @@ impl<'a> Decoder<'a> {
                     items.push(self.value(item, wire, depth)?);
                 }
                 Ok(Value::List(items.into()))
+            }
+            (Type::Map(item), Wire::Bytes(mut bytes)) => {
+                let depth = depth.checked_sub(1).ok_or(Malformed)?;
+                let mut entries = Vec::new();
+                while let Some(wire) = next(1, &mut bytes)? {
+                    entries.push(self.entry(item, wire, depth)?);
+                }
+                Ok(Value::from_entries(entries))
             }
             (Type::Either(shape, plain), Wire::Bytes(bytes)) => {
                 self.either(shape, *plain, bytes, depth)

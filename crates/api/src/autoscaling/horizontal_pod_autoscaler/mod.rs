@@ -276,15 +276,10 @@ pub struct ExternalMetricStatus {
 }
 
 impl Kind for HorizontalPodAutoscaler {
-    const NAMES: Names = Names::new(
-        "autoscaling",
-        "v2",
-        "HorizontalPodAutoscaler",
-        "horizontalpodautoscalers",
-        "horizontalpodautoscaler",
-    )
-    .short(&["hpa"])
-    .categories(&["all"]);
+    const NAMES: Names =
+        Names::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+            .short(&["hpa"])
+            .categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("HorizontalPodAutoscaler")];
     const COLUMNS: &'static [Column<Self>] = &[

@@ -58,15 +58,10 @@ pub struct HorizontalPodAutoscalerStatus {
 }
 
 impl Kind for HorizontalPodAutoscaler {
-    const NAMES: Names = Names::new(
-        "autoscaling",
-        "v1",
-        "HorizontalPodAutoscaler",
-        "horizontalpodautoscalers",
-        "horizontalpodautoscaler",
-    )
-    .short(&["hpa"])
-    .categories(&["all"]);
+    const NAMES: Names =
+        Names::new("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+            .short(&["hpa"])
+            .categories(&["all"]);
     const STORAGE: Storage = Storage::new("horizontalpodautoscalers", "v2");
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("HorizontalPodAutoscaler")];
     const COLUMNS: &'static [Column<Self>] = &[

@@ -18,7 +18,7 @@ pub struct Scale {
 
 /// Without a resource of its own: others have it as a part.
 impl Kind for Scale {
-    const NAMES: Names = Names::new("autoscaling", "v1", "Scale", "", "");
+    const NAMES: Names = Names::new("autoscaling", "v1", "Scale", "");
     const VERBS: &'static [&'static str] = &[];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::new("Name", "string", |scale, _| scale.metadata().name().into()),

@@ -208,7 +208,7 @@ pub struct JobCondition {
 }
 
 impl Kind for Job {
-    const NAMES: Names = Names::new("batch", "v1", "Job", "jobs", "job").categories(&["all"]);
+    const NAMES: Names = Names::new("batch", "v1", "Job", "jobs").categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Job")];
     const COLUMNS: &'static [Column<Self>] = &[

@@ -33,13 +33,8 @@ pub struct LeaseCandidateSpec {
 }
 
 impl Kind for LeaseCandidate {
-    const NAMES: Names = Names::new(
-        "coordination.k8s.io",
-        "v1beta1",
-        "LeaseCandidate",
-        "leasecandidates",
-        "leasecandidate",
-    );
+    const NAMES: Names =
+        Names::new("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;

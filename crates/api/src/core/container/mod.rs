@@ -129,79 +129,11 @@ pub struct ContainerRestartRuleOnExitCodes {
 
 #[api]
 pub struct EphemeralContainer {
-    /// What it has in common with other containers.
+    /// A container without ports, probes, hooks and resources.
     #[api(inline)]
-    ephemeral_container_common: EphemeralContainerCommon,
+    ephemeral_container_common: Container,
     /// The container whose processes it sees.
     target_container_name: String,
-}
-
-#[api]
-pub struct EphemeralContainerCommon {
-    /// The name of the container; no other in the pod has it.
-    name: Must<String>,
-    /// The image to run.
-    image: String,
-    /// The program to run instead of the image's.
-    command: List<String>,
-    /// The arguments of the program.
-    args: List<String>,
-    /// Where the program starts.
-    working_dir: String,
-    /// Not allowed here.
-    #[api(keys("containerPort", "protocol"), merge, merge_key = "containerPort")]
-    ports: List<ContainerPort>,
-    /// Maps and secrets that all become variables.
-    #[api(tag = 19)]
-    env_from: List<EnvFromSource>,
-    /// The variables of the program.
-    #[api(tag = 7, keys("name"), merge, merge_key = "name")]
-    env: List<EnvVar>,
-    /// Not allowed here.
-    resources: ResourceRequirements,
-    /// Not allowed here.
-    #[api(tag = 23)]
-    resize_policy: List<ContainerResizePolicy>,
-    /// Not allowed here.
-    #[api(go = "v1.ContainerRestartPolicy")]
-    restart_policy: Option<String>,
-    /// Not allowed here.
-    restart_policy_rules: List<ContainerRestartRule>,
-    /// The volumes of the pod that it sees, and where.
-    #[api(tag = 9, keys("mountPath"), merge, merge_key = "mountPath")]
-    volume_mounts: List<VolumeMount>,
-    /// The block devices that it sees.
-    #[api(tag = 21, keys("devicePath"), merge, merge_key = "devicePath")]
-    volume_devices: List<VolumeDevice>,
-    /// Not allowed here.
-    #[api(tag = 10)]
-    liveness_probe: Option<Probe>,
-    /// Not allowed here.
-    readiness_probe: Option<Probe>,
-    /// Not allowed here.
-    #[api(tag = 22)]
-    startup_probe: Option<Probe>,
-    /// Not allowed here.
-    #[api(tag = 12)]
-    lifecycle: Option<Lifecycle>,
-    /// The file with its last words.
-    #[api(default = "/dev/termination-log", implied)]
-    termination_message_path: String,
-    /// Where its last words come from: File or FallbackToLogsOnError.
-    #[api(tag = 20, default = "File", implied, go = "v1.TerminationMessagePolicy")]
-    #[api(values("FallbackToLogsOnError", "File"))]
-    termination_message_policy: String,
-    /// When the image is fetched: Always, IfNotPresent or Never.
-    #[api(tag = 14, go = "v1.PullPolicy", values("Always", "IfNotPresent", "Never"))]
-    image_pull_policy: String,
-    /// Its rights.
-    security_context: Option<SecurityContext>,
-    /// Whether it has an input.
-    stdin: bool,
-    /// Whether the input ends with the first client.
-    stdin_once: bool,
-    /// Whether it has a terminal.
-    tty: bool,
 }
 
 impl Container {

@@ -321,8 +321,7 @@ pub struct PersistentVolumeStatus {
 
 impl Kind for PersistentVolume {
     const NAMES: Names =
-        Names::new("", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume")
-            .short(&["pv"]);
+        Names::new("", "v1", "PersistentVolume", "persistentvolumes").short(&["pv"]);
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PersistentVolume")];

@@ -6,8 +6,7 @@ use schema::{Column, Errors, Grace, Index, Kind, Names, Path, Subresource, Warni
 use super::{Pod, PodStatus, columns, defaults, rules, status_rules, warnings};
 
 impl Kind for Pod {
-    const NAMES: Names =
-        Names::new("", "v1", "Pod", "pods", "pod").short(&["po"]).categories(&["all"]);
+    const NAMES: Names = Names::new("", "v1", "Pod", "pods").short(&["po"]).categories(&["all"]);
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = &["deletionTimestamp", "ownerReferences"];

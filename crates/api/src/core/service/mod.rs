@@ -159,7 +159,7 @@ pub struct ServicePort {
 
 impl Kind for Service {
     const NAMES: Names =
-        Names::new("", "v1", "Service", "services", "service").short(&["svc"]).categories(&["all"]);
+        Names::new("", "v1", "Service", "services").short(&["svc"]).categories(&["all"]);
     const STORAGE: Storage = Storage::new("services/specs", "v1");
     const CREATED_BY_UPDATE: bool = true;
     const SHOWS_DELETED: bool = true;
