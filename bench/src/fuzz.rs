@@ -168,7 +168,7 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
             let _ = black_box(patch::json(&object, &change));
             let _ = black_box(patch::strategic(&kind.shape, &object, &mut change.clone()));
             let mut merged = object;
-            patch::merge(&mut merged, &change);
+            let _ = patch::merge(&mut merged, &change);
             true
         }),
         "definition" => definition(kinds, input),

@@ -24,7 +24,10 @@ impl Names {
         kind: &'static str,
         plural: &'static str,
     ) -> Self {
-        let (singular, _) = plural.split_at(kind.len());
+        let singular = match plural.split_at_checked(kind.len()) {
+            Some((singular, _)) => singular,
+            None => plural, // what is no resource has neither
+        };
         Self { group, version, kind, plural, singular, short: &[], categories: &[] }
     }
 
