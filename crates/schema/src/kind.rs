@@ -230,19 +230,6 @@ impl<K> Index<K> {
 pub const METADATA: &[&str] =
     &["annotations", "deletionTimestamp", "finalizers", "labels", "ownerReferences", "selfLink"];
 
-/// All of the metadata that can change at all, for kinds that are stricter still.
-pub const WHOLE_METADATA: &[&str] = &[
-    "annotations",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "labels",
-    "ownerReferences",
-    "selfLink",
-    "uid",
-];
-
 /// Who writes an object, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
@@ -279,7 +266,7 @@ pub trait Kind: Lens {
     const SHOWS_DELETED: bool = false;
     /// Whether an update may leave open which version it is based on.
     const BLIND_UPDATES: bool = true;
-    /// What of the metadata an update of the status leaves as it was.
+    /// What of the metadata an update of the status leaves as it was; `*`: all.
     const STATUS_KEEPS: &'static [&'static str] = &[];
     /// Whether a finalizer without a domain may have any name.
     const ANY_FINALIZER: bool = false;

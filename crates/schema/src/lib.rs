@@ -30,8 +30,8 @@ pub use self::{
     formats::check_property,
     gates::{Gates, has_gate},
     kind::{
-        Column, Grace, Index, Kind, METADATA, NameRule, Names, Scope, Storage, Subresource,
-        WHOLE_METADATA, Writer, check_name, names, verbs,
+        Column, Grace, Index, Kind, METADATA, NameRule, Names, Scope, Storage, Subresource, Writer,
+        check_name, names, verbs,
     },
     meta::{
         check_annotations, check_finalizer, check_finalizers, check_labels, check_meta,

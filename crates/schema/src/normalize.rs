@@ -82,13 +82,16 @@ pub(crate) fn restore_hollow(shape: &Struct, object: &mut Value, given: &Value) 
     }
 }
 
-/// Drops empty lists and maps where there were none before: nobody has changed anything.
+/// Drops empty lists and maps where there were none before: nobody has changed anything. Those
+/// that Go writes stay in objects that are new.
 pub(crate) fn drop_hollow(shape: &Struct, new: &mut Value, old: &Value) {
     if !hollow_within(shape, new) {
         return;
     }
     new.retain(|name, value| match shape.field(name) {
-        Some(field) if is_hollow(field, value) => value.is_null() || !old.get(name).is_zero(),
+        Some(field) if is_hollow(field, value) => {
+            value.is_null() || !old.get(name).is_zero() || old.is_null() && field.rules.always
+        }
         Some(field) => {
             drop_value(&field.ty, value, old.get(name));
             true

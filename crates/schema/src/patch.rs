@@ -18,7 +18,7 @@ use object::{NULL, Status, StatusDetails, Value, from_json, to_json};
 pub(crate) use self::place::{go_type, replaces};
 pub use self::{
     json::{json, json_text},
-    merge::{merge, merge_text},
+    merge::merge_text,
     place::shown as printed,
     strategic::strategic,
     three_way::three_way,

@@ -10,6 +10,12 @@ pub enum Path<'a> {
     Key(&'a Path<'a>, &'a str),
 }
 
+impl Path<'static> {
+    pub const METADATA: Self = Self::Root.field("metadata");
+    pub const SPEC: Self = Self::Root.field("spec");
+    pub const STATUS: Self = Self::Root.field("status");
+}
+
 impl<'a> Path<'a> {
     /// The field `name` of what is here: `spec.replicas`.
     pub const fn field(&'a self, name: &'a str) -> Self {

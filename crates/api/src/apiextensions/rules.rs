@@ -19,7 +19,6 @@ use super::{
     schema_rules::{Strictness, check_schema},
 };
 
-const SPEC: Path = Path::Root.field("spec");
 /// A version may select by so many fields.
 const SELECTABLE: usize = 8;
 
@@ -56,18 +55,17 @@ pub(super) fn check_changed(
     check_all(crd, Some(old), terms, errs);
     let (spec, before) = (crd.spec(), old.spec());
     if established {
-        immutable(&SPEC.field("scope"), spec.scope(), before.scope(), errs);
-        let at = SPEC.field("names");
+        immutable(&Path::SPEC.field("scope"), spec.scope(), before.scope(), errs);
+        let at = Path::SPEC.field("names");
         immutable(&at.field("kind"), spec.names().kind(), before.names().kind(), errs);
     }
-    immutable(&SPEC.field("group"), spec.group(), before.group(), errs);
-    let at = SPEC.field("names");
+    immutable(&Path::SPEC.field("group"), spec.group(), before.group(), errs);
+    let at = Path::SPEC.field("names");
     immutable(&at.field("plural"), spec.names().plural(), before.names().plural(), errs);
 }
 
 pub(super) fn check_status(crd: &CustomResourceDefinition, errs: &mut Errors) {
-    let at = Path::Root.field("status");
-    check_names(crd.status().accepted_names(), &at.field("acceptedNames"), errs);
+    check_names(crd.status().accepted_names(), &Path::STATUS.field("acceptedNames"), errs);
 }
 
 /// The schemas of a CRD, each with the place at which errors in it are told and the name
@@ -112,14 +110,14 @@ fn check_all(
     if crd.spec().preserve_unknown_fields() && !kept {
         let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
                    spec.versions[*].schema instead";
-        errs.invalid(&SPEC.field("preserveUnknownFields"), true, why);
+        errs.invalid(&Path::SPEC.field("preserveUnknownFields"), true, why);
     }
 }
 
 fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Errors) {
     let spec = crd.spec();
     let wrong = names::dns1123_subdomain(spec.group());
-    let at = SPEC.field("group");
+    let at = Path::SPEC.field("group");
     if spec.group().is_empty() {
         errs.required(&at, "");
     } else if !wrong.is_empty() {
@@ -127,10 +125,10 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
     } else if !spec.group().contains('.') {
         errs.invalid(&at, spec.group(), "should be a domain with at least one dot");
     }
-    choice(&SPEC.field("scope"), spec.scope(), &["Cluster", "Namespaced"], errs);
+    choice(&Path::SPEC.field("scope"), spec.scope(), &["Cluster", "Namespaced"], errs);
     let keeps = spec.preserve_unknown_fields();
     terms.strictness.structural |= !keeps;
-    let versions = SPEC.field("versions");
+    let versions = Path::SPEC.field("versions");
     for (i, version) in spec.versions().iter().enumerate() {
         if !version.tree().get("schema").get("openAPIV3Schema").is_object() {
             let at = versions.index(i);
@@ -148,7 +146,7 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
         terms.strictness.structural = true;
         if keeps {
             let why = "must be false in order to use defaults in the schema";
-            errs.invalid(&SPEC.field("preserveUnknownFields"), true, why);
+            errs.invalid(&Path::SPEC.field("preserveUnknownFields"), true, why);
         }
     }
     terms.strictness.structural |= has(&|schema| {
@@ -161,7 +159,7 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
             || !schema.validations().is_empty()
     });
     check_versions(crd, terms, errs);
-    let at = SPEC.field("names");
+    let at = Path::SPEC.field("names");
     let own = spec.names();
     for (name, value) in [
         ("plural", own.plural()),
@@ -175,7 +173,7 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
     }
     check_names(own, &at, errs);
     check_shared(crd, terms, errs);
-    let at = SPEC.field("conversion");
+    let at = Path::SPEC.field("conversion");
     if let Some(conversion) = spec.conversion() {
         if conversion.strategy() != "None" && keeps {
             let why = "must be None if spec.preserveUnknownFields is true";
@@ -186,7 +184,7 @@ fn check_spec(crd: &CustomResourceDefinition, mut terms: Terms, errs: &mut Error
 }
 
 fn check_versions(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Errors) {
-    let (versions, all) = (SPEC.field("versions"), crd.spec().versions());
+    let (versions, all) = (Path::SPEC.field("versions"), crd.spec().versions());
     let mut seen = HashSet::new();
     let mut unique = true;
     for (i, version) in all.iter().enumerate() {
@@ -213,7 +211,7 @@ fn check_versions(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Error
     let first = all.iter().next().map(CustomResourceDefinitionVersion::name).unwrap_or_default();
     let wrong = names::dns1035_label(first);
     if !first.is_empty() && !wrong.is_empty() {
-        errs.invalid(&SPEC.field("version"), first, wrong.join(","));
+        errs.invalid(&Path::SPEC.field("version"), first, wrong.join(","));
     }
 }
 
@@ -259,16 +257,16 @@ fn check_shared(crd: &CustomResourceDefinition, terms: Terms, errs: &mut Errors)
         };
         let status = crd.spec().versions().iter().any(status);
         let schema = first.tree().get("schema");
-        check_schema(schema, status, terms.strictness, &SPEC.field("validation"), errs);
+        check_schema(schema, status, terms.strictness, &Path::SPEC.field("validation"), errs);
     }
     if is_alike(crd, "subresources") {
-        check_subresources(first.subresources(), &SPEC.field("subresources"), errs);
+        check_subresources(first.subresources(), &Path::SPEC.field("subresources"), errs);
     }
     if is_alike(crd, "additionalPrinterColumns") {
-        check_columns(first, &SPEC.field("additionalPrinterColumns"), errs);
+        check_columns(first, &Path::SPEC.field("additionalPrinterColumns"), errs);
     }
     if is_alike(crd, "selectableFields") && !first.selectable_fields().is_empty() {
-        let at = SPEC.field("selectableFields");
+        let at = Path::SPEC.field("selectableFields");
         let schema = first.tree().get("schema").get("openAPIV3Schema");
         if first.schema().is_none() || !is_alike(crd, "schema") {
             errs.invalid(&at, "", "may only be set when validations.schema is included");
@@ -414,7 +412,7 @@ fn check_selectable(
 ) {
     if let Some(why) = unsupported(schema) {
         // Upstream goes on with no schema at all, and ends there.
-        return errs.invalid(&SPEC.field("schema.openAPIV3Schema"), "", why);
+        return errs.invalid(&Path::SPEC.field("schema.openAPIV3Schema"), "", why);
     }
     let mut seen = HashSet::new();
     for (i, field) in version.selectable_fields().iter().enumerate() {

@@ -125,8 +125,7 @@ impl Kind for APIService {
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {
         check_meta_again(self.tree(), old.tree(), false, errs);
-        let at = Path::Root.field("status");
-        let at = at.field("conditions");
+        let at = Path::STATUS.field("conditions");
         for (i, condition) in self.status().conditions().iter().enumerate() {
             let known = ["True", "False", "Unknown"];
             errs.one_of(&at.index(i).field("status"), condition.status(), &known);

@@ -132,11 +132,11 @@ impl Kind for DaemonSet {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&SPEC, errs);
+        self.spec().check(&Path::SPEC, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(&SPEC, errs);
+        self.spec().check(&Path::SPEC, errs);
         check_kept(self.spec().selector(), old.spec().selector(), errs);
     }
 
@@ -183,8 +183,6 @@ impl Kind for DaemonSet {
         self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, known);
     }
 }
-
-const SPEC: Path = Path::Root.field("spec");
 
 impl DaemonSetSpec {
     fn check(&self, at: &Path, errs: &mut Errors) {

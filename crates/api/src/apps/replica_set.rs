@@ -93,17 +93,16 @@ impl Kind for ReplicaSet {
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         if warnings.names_pods(self.metadata(), old.map(Self::metadata)) {
-            let at = Path::Root.field("spec");
-            self.spec().template().warn(&at.field("template"), warnings);
+            self.spec().template().warn(&Path::SPEC.field("template"), warnings);
         }
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&SPEC, errs);
+        self.spec().check(&Path::SPEC, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(&SPEC, errs);
+        self.spec().check(&Path::SPEC, errs);
         check_kept(self.spec().selector(), old.spec().selector(), errs);
     }
 
@@ -119,8 +118,6 @@ impl Kind for ReplicaSet {
         self.set_status(ReplicaSetStatus::new());
     }
 }
-
-const SPEC: Path = Path::Root.field("spec");
 
 impl ReplicaSetSpec {
     fn check(&self, at: &Path, errs: &mut Errors) {

@@ -183,25 +183,27 @@ impl Kind for StatefulSet {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&SPEC, errs);
+        self.spec().check(&Path::SPEC, errs);
         if !self.spec().service_name().is_empty() {
-            errs.label(&SPEC.field("serviceName"), self.spec().service_name());
+            errs.label(&Path::SPEC.field("serviceName"), self.spec().service_name());
         }
         for (i, claim) in self.spec().volume_claim_templates().iter().enumerate() {
-            claim.spec().check(&SPEC.field("volumeClaimTemplates").index(i).field("spec"), errs);
+            claim
+                .spec()
+                .check(&Path::SPEC.field("volumeClaimTemplates").index(i).field("spec"), errs);
         }
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(&SPEC, errs);
+        self.spec().check(&Path::SPEC, errs);
         check_kept(self.spec().selector(), old.spec().selector(), errs);
         let claims = |set: &'_ Self| set.spec().volume_claim_templates().clone();
-        errs.kept(&SPEC.field("volumeClaimTemplates"), (claims(self), claims(old)), |new| {
+        errs.kept(&Path::SPEC.field("volumeClaimTemplates"), (claims(self), claims(old)), |new| {
             shown_all(&new)
         });
         for name in ["serviceName", "podManagementPolicy"] {
             let (new, old) = (self.spec().tree().get(name), old.spec().tree().get(name));
-            errs.immutable(&SPEC.field(name), new, old);
+            errs.immutable(&Path::SPEC.field(name), new, old);
         }
     }
 
@@ -248,8 +250,6 @@ impl Kind for StatefulSet {
         self.set_status(StatefulSetStatus::new());
     }
 }
-
-const SPEC: Path = Path::Root.field("spec");
 
 impl StatefulSetSpec {
     fn check(&self, at: &Path, errs: &mut Errors) {

@@ -25,8 +25,7 @@ impl Workload<'_> {
             self.check_template(&at, errs);
         } else {
             let shown = self.selector.map(shown_selector).unwrap_or_default();
-            let at = Path::Root.field("spec");
-            errs.invalid_shown(&at.field("selector"), shown, "invalid label selector");
+            errs.invalid_shown(&Path::SPEC.field("selector"), shown, "invalid label selector");
         }
     }
 
@@ -53,9 +52,8 @@ pub(crate) fn check_kept(
     old: Option<&LabelSelector>,
     errs: &mut Errors,
 ) {
-    let at = Path::Root.field("spec");
     let shown = |new: Option<&LabelSelector>| new.map_or("null".to_owned(), shown_selector);
-    errs.kept(&at.field("selector"), (new, old), shown);
+    errs.kept(&Path::SPEC.field("selector"), (new, old), shown);
 }
 
 /// The pods made are among those selected.
@@ -130,8 +128,7 @@ pub(crate) fn shown_strategy(
 
 /// A count of collisions only grows.
 pub(crate) fn check_collisions(new: Option<i32>, old: Option<i32>, errs: &mut Errors) {
-    let at = Path::Root.field("status");
-    let at = at.field("collisionCount");
+    let at = Path::STATUS.field("collisionCount");
     if let Some(new) = new {
         errs.non_negative(&at, new.into());
     }

@@ -98,8 +98,7 @@ impl Kind for CronJob {
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         let spec = self.spec();
         if warnings.names_pods(self.metadata(), old.map(Self::metadata)) {
-            let at = Path::Root.field("spec");
-            let at = at.field("jobTemplate");
+            let at = Path::SPEC.field("jobTemplate");
             spec.job_template().spec().warn(&at.field("spec"), warnings);
         }
         if old.is_some() && spec.schedule().contains("TZ") {
@@ -115,9 +114,8 @@ impl Kind for CronJob {
         self.spec().check(None, &Path::Root.field("spec"), errs);
         let name = self.metadata().name();
         if name.len() > MAX_NAME {
-            let at = Path::Root.field("metadata");
             let why = format!("must be no more than {MAX_NAME} characters");
-            errs.invalid(&at.field("name"), name, why);
+            errs.invalid(&Path::METADATA.field("name"), name, why);
         }
     }
 

@@ -138,24 +138,24 @@ impl Kind for CertificateSigningRequest {
         for ty in [APPROVED, DENIED] {
             let (had, has) = (old.conditions(ty).count(), self.conditions(ty).count());
             if has > had {
-                let at = Path::Root.field("status");
                 let why = format!("updates may not add a condition of type {ty:?}");
-                errs.forbidden(&at.field("conditions"), why);
+                errs.forbidden(&Path::STATUS.field("conditions"), why);
             }
         }
         let had = old.status().certificate();
         if !had.is_empty() && self.status().certificate() != had {
-            let at = Path::Root.field("status");
             let why = "updates may not modify existing certificate content";
-            errs.forbidden(&at.field("certificate"), why);
+            errs.forbidden(&Path::STATUS.field("certificate"), why);
         }
     }
 
     fn validate_approval(&self, old: &Self, errs: &mut Errors) {
         self.check_kept(old, errs);
         if self.status().certificate() != old.status().certificate() {
-            let at = Path::Root.field("status");
-            errs.forbidden(&at.field("certificate"), "updates may not set certificate content");
+            errs.forbidden(
+                &Path::STATUS.field("certificate"),
+                "updates may not set certificate content",
+            );
         }
     }
 }
@@ -251,11 +251,10 @@ impl CertificateSigningRequest {
 
     fn check_kept(&self, old: &Self, errs: &mut Errors) {
         self.check(Some(old), errs);
-        let at = Path::Root.field("status");
         for ty in [APPROVED, DENIED, FAILED] {
             if self.conditions(ty).count() < old.conditions(ty).count() {
                 let why = format!("updates may not remove a condition of type {ty:?}");
-                errs.forbidden(&at.field("conditions"), why);
+                errs.forbidden(&Path::STATUS.field("conditions"), why);
             }
         }
     }

@@ -57,9 +57,8 @@ impl Kind for ClusterTrustBundle {
         }
         let signer = |this: &Self| this.spec().tree().get("signerName").clone();
         if signer(self) != signer(old) {
-            let at = Path::Root.field("spec");
             let bad = self.spec().signer_name();
-            errs.invalid(&at.field("signerName"), bad, "field is immutable");
+            errs.invalid(&Path::SPEC.field("signerName"), bad, "field is immutable");
         }
     }
 }
@@ -83,9 +82,8 @@ impl ClusterTrustBundle {
     }
 
     fn check_signer(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
         if !self.spec().signer_name().is_empty() {
-            check_signer(&at.field("signerName"), self.spec().signer_name(), errs);
+            check_signer(&Path::SPEC.field("signerName"), self.spec().signer_name(), errs);
         }
     }
 }
@@ -110,8 +108,7 @@ fn wrong_name(name: &str, signer: &str, prefix: bool) -> Vec<String> {
 
 impl ClusterTrustBundleSpec {
     fn check_anchors(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
-        let at = at.field("trustBundle");
+        let at = Path::SPEC.field("trustBundle");
         if self.trust_bundle().len() > MAX_SIZE {
             return errs.too_long(&at, MAX_SIZE);
         }

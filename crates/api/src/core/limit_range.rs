@@ -60,8 +60,7 @@ impl Kind for LimitRange {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
-        let at = at.field("limits");
+        let at = Path::SPEC.field("limits");
         let mut seen = BTreeSet::new();
         for (i, limit) in self.spec().limits().iter().enumerate() {
             let at = at.index(i);

@@ -79,8 +79,7 @@ impl Kind for Namespace {
 
     fn validate(&self, errs: &mut Errors) {
         for finalizer in self.spec().finalizers().iter() {
-            let at = Path::Root.field("spec");
-            check_finalizer(finalizer, &at.field("finalizers"), errs);
+            check_finalizer(finalizer, &Path::SPEC.field("finalizers"), errs);
         }
     }
 

@@ -297,14 +297,14 @@ impl Kind for Node {
         self.check(errs);
         let swap = self.status().node_info().swap().and_then(NodeSwapStatus::capacity);
         if let Some(capacity) = swap {
-            let at = Path::Root.field("metadata");
-            errs.positive(&at.field("nodeSwapStatus").field("capacity"), capacity);
+            errs.positive(&Path::METADATA.field("nodeSwapStatus").field("capacity"), capacity);
         }
         self.check_ranges(errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.validate(errs);
+        self.check(errs);
+        self.check_ranges(errs);
         self.check_addresses(errs);
         let (spec, old, at) = (self.spec(), old.spec(), Path::Root.field("spec"));
         if !old.pod_cidrs().is_empty() && old.pod_cidrs() != spec.pod_cidrs() {
@@ -506,8 +506,7 @@ impl Node {
     }
 
     fn check_addresses(&self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
-        let at = at.field("addresses");
+        let at = Path::STATUS.field("addresses");
         let mut seen = BTreeSet::new();
         for (i, address) in self.status().addresses().iter().enumerate() {
             if !seen.insert((address.type_(), address.address())) {

@@ -114,9 +114,8 @@ impl Kind for ResourceQuota {
         let seen =
             [self.spec(), old.spec()].map(|spec| spec.scopes().iter().collect::<BTreeSet<_>>());
         if seen[0] != seen[1] {
-            let at = Path::Root.field("spec");
             let shown = Value::from(self.spec().scopes().clone());
-            errs.invalid(&at.field("scopes"), shown, "field is immutable");
+            errs.invalid(&Path::SPEC.field("scopes"), shown, "field is immutable");
         }
     }
 

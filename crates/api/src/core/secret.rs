@@ -92,8 +92,7 @@ impl Secret {
             "kubernetes.io/service-account-token" => {
                 let notes = self.metadata().annotations();
                 if notes.get(SERVICE_ACCOUNT).unwrap_or_default().is_empty() {
-                    let at = Path::Root.field("metadata");
-                    let at = at.field("annotations");
+                    let at = Path::METADATA.field("annotations");
                     errs.required(&at.key(SERVICE_ACCOUNT), "");
                 }
             }

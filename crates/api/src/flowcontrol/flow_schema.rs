@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Lens, List, ObjectMeta, Time, Value, from_json, names};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Subresource, WHOLE_METADATA, normalize};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Subresource, normalize};
 
 use crate::{columns::NONE, rules::Rules, shown::shown};
 
@@ -145,7 +145,7 @@ impl Kind for FlowSchema {
     const NAMES: Names =
         Names::new("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas");
     const SCOPE: Scope = Scope::Cluster;
-    const STATUS_KEEPS: &'static [&'static str] = WHOLE_METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = &["*"];
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,

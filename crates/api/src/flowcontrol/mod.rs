@@ -23,8 +23,7 @@ pub use self::{
 
 /// The conditions of a status: each has a type of its own.
 fn check_conditions<'a>(types: impl Iterator<Item = &'a str>, errs: &mut Errors) {
-    let at = Path::Root.field("status");
-    let at = at.field("conditions");
+    let at = Path::STATUS.field("conditions");
     let mut seen = BTreeSet::new();
     for (i, ty) in types.enumerate() {
         let at = at.index(i);

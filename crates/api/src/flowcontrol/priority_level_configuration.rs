@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{Lens, List, ObjectMeta, Time, Value, from_json};
-use schema::{Column, Errors, Kind, Names, Path, Scope, Subresource, WHOLE_METADATA, normalize};
+use schema::{Column, Errors, Kind, Names, Path, Scope, Subresource, normalize};
 
 use crate::{columns::NONE, rules::or_null, shown::shown};
 
@@ -110,7 +110,7 @@ impl Kind for PriorityLevelConfiguration {
         "prioritylevelconfigurations",
     );
     const SCOPE: Scope = Scope::Cluster;
-    const STATUS_KEEPS: &'static [&'static str] = WHOLE_METADATA;
+    const STATUS_KEEPS: &'static [&'static str] = &["*"];
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -134,9 +134,8 @@ impl Kind for PriorityLevelConfiguration {
 
     fn validate(&self, errs: &mut Errors) {
         if self.metadata().annotations().get(KEEP_ZERO).is_some() {
-            let at = Path::Root.field("metadata");
             let why = format!("annotation '{KEEP_ZERO}' is forbidden");
-            errs.forbidden(&at.field("annotations"), why);
+            errs.forbidden(&Path::METADATA.field("annotations"), why);
         }
         let at = Path::Root.field("spec");
         self.spec().check(self.metadata().name(), &at, errs);

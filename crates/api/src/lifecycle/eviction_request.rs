@@ -104,7 +104,6 @@ impl Kind for EvictionRequest {
     fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
 
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
-        errs.conditions(&at.field("conditions"), self.status().conditions());
+        errs.conditions(&Path::STATUS.field("conditions"), self.status().conditions());
     }
 }

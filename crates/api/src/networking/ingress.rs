@@ -163,8 +163,7 @@ impl Kind for Ingress {
     }
 
     fn warn_status(&self, warnings: &mut Warnings) {
-        let at = Path::Root.field("status");
-        let at = at.field("loadBalancer");
+        let at = Path::STATUS.field("loadBalancer");
         for (i, ingress) in self.status().load_balancer().ingress().iter().enumerate() {
             warnings.ip(&at.field("ingress").index(i), ingress.ip());
         }
@@ -188,8 +187,7 @@ impl Kind for Ingress {
     }
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
-        let at = at.field("loadBalancer");
+        let at = Path::STATUS.field("loadBalancer");
         let at = at.field("ingress");
         let before = old.status().load_balancer().ingress().iter();
         let had: Vec<&str> = before.map(IngressLoadBalancerIngress::ip).collect();

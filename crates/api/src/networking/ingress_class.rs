@@ -61,9 +61,8 @@ impl Kind for IngressClass {
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
         let (new, old) = (self.spec().controller(), old.spec().controller());
-        errs.immutable(&at.field("controller"), &new.into(), &old.into());
+        errs.immutable(&Path::SPEC.field("controller"), &new.into(), &old.into());
         self.validate(errs);
     }
 

@@ -46,8 +46,7 @@ impl Kind for IPAddress {
     const NAME: NameRule = |name, _| object::names::ip(name);
 
     fn validate(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
-        let at = at.field("parentRef");
+        let at = Path::SPEC.field("parentRef");
         let Some(parent) = self.spec().parent_ref() else { return errs.required(&at, "") };
         errs.need(&at, "resource", parent.resource());
         errs.need(&at, "name", parent.name());
@@ -65,8 +64,7 @@ impl Kind for IPAddress {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         if self.spec().parent_ref() != old.spec().parent_ref() {
-            let at = Path::Root.field("spec");
-            errs.invalid(&at.field("parentRef"), Value::Null, "field is immutable");
+            errs.invalid(&Path::SPEC.field("parentRef"), Value::Null, "field is immutable");
             self.validate(errs);
         }
     }

@@ -42,14 +42,12 @@ impl Kind for ServiceCIDR {
     ];
 
     fn validate(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
-        self.spec().check(&at.field("cidrs"), errs);
+        self.spec().check(&Path::SPEC.field("cidrs"), errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         const KEPT: &str = "field is immutable";
-        let at = Path::Root.field("spec");
-        let at = at.field("cidrs");
+        let at = Path::SPEC.field("cidrs");
         let (new, old) = (self.spec().cidrs(), old.spec().cidrs());
         match (old.len(), new.len()) {
             (a, b) if a == b || (a, b) == (1, 2) => {

@@ -345,8 +345,7 @@ impl Kind for ResourceClaim {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
-        self.spec().devices().check(&at.field("devices"), errs);
+        self.spec().devices().check(&Path::SPEC.field("devices"), errs);
     }
 
     fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}

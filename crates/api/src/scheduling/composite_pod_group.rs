@@ -88,7 +88,6 @@ impl Kind for CompositePodGroup {
     }
 
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
-        errs.conditions(&at.field("conditions"), self.status().conditions());
+        errs.conditions(&Path::STATUS.field("conditions"), self.status().conditions());
     }
 }

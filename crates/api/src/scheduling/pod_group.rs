@@ -128,9 +128,8 @@ impl Kind for PodGroup {
     fn validate(&self, errs: &mut Errors) {
         let spec = self.spec();
         if spec.parent_composite_pod_group_name().is_some() && spec.workload_ref().is_none() {
-            let at = Path::Root.field("spec");
             let why = "must be set when parentCompositePodGroupName is set";
-            errs.required(&at.field("workloadRef"), why);
+            errs.required(&Path::SPEC.field("workloadRef"), why);
         }
     }
 

@@ -40,12 +40,11 @@ impl Kind for PriorityClass {
         let name = self.metadata().name();
         if name.starts_with("system-") {
             if let Some(wrong) = self.unlike_system() {
-                let at = Path::Root.field("metadata");
                 let why = format!(
                     "priority class names with 'system-' prefix are reserved for system use only. \
                      error: {wrong}"
                 );
-                errs.forbidden(&at.field("name"), why);
+                errs.forbidden(&Path::METADATA.field("name"), why);
             }
         } else if self.value() > HIGHEST {
             let why = format!("maximum allowed value of a user defined priority is {HIGHEST}");

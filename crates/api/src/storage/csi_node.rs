@@ -101,8 +101,7 @@ impl Kind for CSINode {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
-        let at = at.field("drivers");
+        let at = Path::SPEC.field("drivers");
         let mut names = BTreeSet::new();
         for (i, driver) in self.spec().drivers().iter().enumerate() {
             driver.check(&at.index(i), errs);
@@ -114,7 +113,6 @@ impl Kind for CSINode {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
-        let at = Path::Root.field("spec");
         let fixed = |driver: &CSINodeDriver| {
             let mut fixed = driver.clone();
             fixed.clear_allocatable();
@@ -123,7 +121,7 @@ impl Kind for CSINode {
         for old in old.spec().drivers().iter() {
             let new = self.spec().drivers().find(|new| new.name() == old.name());
             if let Some(new) = new.filter(|new| fixed(new) != fixed(old)) {
-                errs.invalid_shown(&at.field("drivers"), new.shown(), "field is immutable");
+                errs.invalid_shown(&Path::SPEC.field("drivers"), new.shown(), "field is immutable");
             }
         }
     }

@@ -102,8 +102,7 @@ impl Kind for VolumeAttachment {
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
         if self.spec() != old.spec() {
-            let at = Path::Root.field("spec");
-            check_csi_driver(&at.field("attacher"), self.spec().attacher(), errs);
+            check_csi_driver(&Path::SPEC.field("attacher"), self.spec().attacher(), errs);
         }
     }
 

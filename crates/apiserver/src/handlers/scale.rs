@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use api::autoscaling::v1::Scale;
-use object::{Lens, Object, ObjectMeta, Status, Time, Value, View, from_json, selector::Selector};
+use object::{
+    Lens, Object, ObjectMeta, Status, Time, Value, View, from_json, selector::Selector, to_json,
+};
 use schema::{
     Definition, Errors, Path,
     apply::{self, Write},
@@ -185,9 +187,10 @@ pub(super) async fn patched(
             schema::patch::json(&scale, &patch).map_err(|error| error.status())?
         }
         "application/merge-patch+json" => {
-            let mut scale = scale;
-            schema::patch::merge(&mut scale, &patch).map_err(|error| error.status())?;
-            scale
+            let text = |value| String::from_utf8_lossy(&to_json(value)).into_owned();
+            let done = schema::patch::merge_text(&text(&scale), &text(&patch));
+            let done = done.map_err(|error| error.status())?;
+            from_json(done.as_bytes()).map_err(|error| Status::bad_request(error.to_string()))?
         }
         "application/strategic-merge-patch+json" => {
             let done = schema::patch::strategic(&kind.shape, &scale, &mut patch.clone());

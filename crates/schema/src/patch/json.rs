@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use object::{Value, from_json};
 
-use super::{PatchError, lazy::Node, read, written};
+use super::{PatchError, json_type, lazy::Node, read, written};
 
 /// More operations than anybody needs in one request.
 const OPERATIONS: usize = 10_000;
@@ -20,51 +20,49 @@ pub fn json(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
 
 /// The same with JSON. `strict`: operations are looked at before the first is done.
 pub fn json_text(doc: &str, patch: &str, strict: bool) -> Result<String, PatchError> {
-    let mut patch = Node::new(patch);
-    let none = &mut Vec::new();
-    let (whole, one) = if strict {
-        ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
-    } else {
-        ("jsonpatch.Patch", "jsonpatch.Operation")
-    };
-    let refused = |found: &Node, into: &str| {
-        let before = if strict { "error decoding patch: " } else { "" };
-        let found = found.json_type();
-        PatchError::Malformed(format!("{before}json: cannot unmarshal {found} into Go {into}"))
-    };
-    let operations = match patch.open() {
-        Node::List(operations) => operations,
-        Node::Null => none,
-        other => return Err(refused(other, &format!("value of type {whole}"))),
-    };
-    for operation in &mut *operations {
-        let fields = match operation.open() {
-            Node::Object(fields) => &*fields,
-            Node::Null => continue,
-            other => return Err(refused(other, &format!("value of type {one}"))),
-        };
-        let no_text = |name: &&str| {
-            !matches!(fields.get(*name).map_or("null", Node::json_type), "null" | "string")
-        };
-        if let Some(name) = ["op", "path", "from"].iter().find(|name| strict && no_text(name)) {
-            let into = format!("struct field jsonPatchOp.{name} of type string");
-            return Err(refused(&fields[*name], &into));
-        }
-    }
-    if operations.len() > OPERATIONS {
+    let count = check(&read(patch)?, strict)?;
+    if count > OPERATIONS {
         return Err(PatchError::TooLarge(format!(
-            "The allowed maximum operations in a JSON patch is {OPERATIONS}, got {}",
-            operations.len()
+            "The allowed maximum operations in a JSON patch is {OPERATIONS}, got {count}"
         )));
     }
-    let (mut doc, mut copied) = (Node::new(doc), 0);
+    let (mut doc, mut patch, mut copied) = (Node::new(doc), Node::new(patch), 0);
     doc.open();
-    for operation in operations {
-        let nothing = &mut BTreeMap::new();
-        let fields = if let Node::Object(fields) = operation { fields } else { nothing };
-        apply(&mut doc, fields, &mut copied).map_err(PatchError::Unfit)?;
+    if let Node::List(operations) = patch.open() {
+        for operation in operations {
+            let nothing = &mut BTreeMap::new();
+            let fields = if let Node::Object(fields) = operation.open() { fields } else { nothing };
+            apply(&mut doc, fields, &mut copied).map_err(PatchError::Unfit)?;
+        }
     }
     Ok(doc.text())
+}
+
+/// How many operations there are, if all of them are some.
+fn check(patch: &Value, strict: bool) -> Result<usize, PatchError> {
+    let (before, whole, one) = if strict {
+        ("error decoding patch: ", "[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
+    } else {
+        ("", "jsonpatch.Patch", "jsonpatch.Operation")
+    };
+    let refused = |found: &Value, into: String| {
+        let found = json_type(found);
+        PatchError::Malformed(format!("{before}json: cannot unmarshal {found} into Go {into}"))
+    };
+    if !matches!(patch, Value::List(_) | Value::Null) {
+        return Err(refused(patch, format!("value of type {whole}")));
+    }
+    for operation in patch.items() {
+        if !operation.is_object() && !operation.is_null() {
+            return Err(refused(operation, format!("value of type {one}")));
+        }
+        let text = |name: &&str| matches!(operation.get(name), Value::Null | Value::Text(_));
+        if let Some(name) = ["op", "path", "from"].iter().find(|name| strict && !text(name)) {
+            let into = format!("struct field jsonPatchOp.{name} of type string");
+            return Err(refused(operation.get(name), into));
+        }
+    }
+    Ok(patch.items().len())
 }
 
 fn apply<'a>(
@@ -141,18 +139,12 @@ fn apply<'a>(
         }
         "test" => {
             let path = path("path")?;
-            let passes = if path.is_empty() {
-                doc.same(&mut value())
-            } else {
-                match parent(doc, &path).ok_or_else(|| missing("is missing path", &path))? {
-                    (Node::Object(entries), key) => {
-                        entries.get_mut(&key).unwrap_or(&mut Node::Null).same(&mut value())
-                    }
-                    (parent, key) => {
-                        look(parent, &key).map_err(|error| within(&path, error))?.same(&mut value())
-                    }
-                }
+            let found = match parent(doc, &path) {
+                _ if path.is_empty() => doc.clone(),
+                Some((parent, key)) => look(parent, &key).map_err(|error| within(&path, error))?,
+                None => return Err(missing("is missing path", &path)),
             };
+            let passes = read(&found.text()) == read(&value().text());
             if passes { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
         }
         kind => Err(format!("Unexpected kind: {kind}")),

@@ -106,8 +106,7 @@ pub(super) fn in_order(
     Ok(all)
 }
 
-/// Sorts by place. What has none goes before all that it is compared with, which may be
-/// what has one: short lists are sorted as Go sorts them.
+/// Sorts by place, with Go's idea of what has none: it goes before all that it is compared with.
 fn sort(items: &mut [Value], place: impl Fn(&Value) -> Option<usize>) {
     if items.len() > 20 {
         return items.sort_by_cached_key(place);

@@ -1,14 +1,6 @@
 //! JSON merge patch: objects are merged, `null` removes, all else replaces (RFC 7386).
 
-use object::Value;
-
-use super::{PatchError, lazy::Node, read, written};
-
-/// Merges `patch` into `doc`.
-pub fn merge(doc: &mut Value, patch: &Value) -> Result<(), PatchError> {
-    *doc = read(&merge_text(&written(doc), &written(patch))?)?;
-    Ok(())
-}
+use super::{PatchError, lazy::Node};
 
 /// Merges the JSON of a patch into that of an object.
 pub fn merge_text(doc: &str, patch: &str) -> Result<String, PatchError> {

@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        patch::{merge, strategic},
+        patch::{merge_text, read, strategic, written},
         sample::{Sample, tree},
     };
 
@@ -84,8 +84,8 @@ mod tests {
     fn a_merge_patch_replaces_them() {
         let [original, modified, current] = [ORIGINAL, MODIFIED, CURRENT].map(tree);
         let patch = three_way(None, &original, &modified, &current).unwrap();
-        let mut result = current;
-        merge(&mut result, &patch);
+        let result = merge_text(&written(&current), &written(&patch));
+        let result = read(&result.expect("an object")).expect("it was written a moment ago");
         let expected = tree(
             r#"{"metadata":{"labels":{"a":"2","c":"3"}},"spec":{"containers":[
             {"name":"z","image":"1"},{"name":"x","image":"2"}]}}"#,

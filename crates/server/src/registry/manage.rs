@@ -55,14 +55,16 @@ impl Registry {
             reset: reset_of(served, subresource),
             now: &now,
         };
-        let built_in = served.definition.custom.is_none();
-        if !built_in || Arc::ptr_eq(&served.definition, &served.hub) {
+        if served.definition.custom.is_some() {
             return apply::update(&write(&served.hub.shape), old, new);
         }
-        // Fields are named as the request names them.
+        // Fields are named as the request names them, and none is held that would not be sent.
         let seen = |object: &Value| {
             let mut object = object.clone();
-            served.shown(&mut object);
+            if !Arc::ptr_eq(&served.definition, &served.hub) {
+                served.shown(&mut object);
+            }
+            served.definition.drop_hollow(&mut object, &Value::Null);
             object
         };
         let mut asked = seen(&new);

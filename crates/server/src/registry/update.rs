@@ -157,7 +157,13 @@ fn with_status(served: &Served, old: &Value, new: &Value) -> Value {
         status => object["status"] = status.clone(),
     }
     object["metadata"] = new.get("metadata").clone();
-    for field in served.hub.hooks.status_keeps() {
+    let keeps = served.hub.hooks.status_keeps();
+    if keeps == ["*"] {
+        object["metadata"] = old.get("metadata").clone();
+        object["metadata"]["managedFields"] = new.get("metadata").get("managedFields").clone();
+        return object;
+    }
+    for field in keeps {
         match old.get("metadata").get(field) {
             Value::Null => object["metadata"].remove(field),
             kept => object["metadata"][*field] = kept.clone(),

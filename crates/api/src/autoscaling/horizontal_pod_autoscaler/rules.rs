@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{core::resources::rules::check_container_name, rules::Rules};
 
-const SPEC: Path = Path::Root.field("spec");
 const MAX_PERIOD: i32 = 1800;
 const MAX_WINDOW: i32 = 3600;
 /// The sources in the order in which they are looked at, and their types.
@@ -24,8 +23,8 @@ const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Re
 
 pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut Errors) {
     let (min, max) = (spec.min_replicas(), spec.max_replicas());
-    errs.non_negative(&SPEC.field("minReplicas"), min.into());
-    let at = SPEC.field("maxReplicas");
+    errs.non_negative(&Path::SPEC.field("minReplicas"), min.into());
+    let at = Path::SPEC.field("maxReplicas");
     match max {
         0 => errs.required(&at, ""),
         ..0 => errs.invalid(&at, max, "must be greater than or equal to 1"),
@@ -34,8 +33,8 @@ pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut Errors) {
     if max < min {
         errs.invalid(&at, max, "must be greater than or equal to `minReplicas`");
     }
-    spec.scale_target_ref().check(false, &SPEC.field("scaleTargetRef"), errs);
-    let metrics = SPEC.field("metrics");
+    spec.scale_target_ref().check(false, &Path::SPEC.field("scaleTargetRef"), errs);
+    let metrics = Path::SPEC.field("metrics");
     for (i, metric) in spec.metrics().iter().enumerate() {
         metric.check(&metrics.index(i), errs);
     }
@@ -46,7 +45,7 @@ pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut Errors) {
         errs.forbidden(&metrics, why);
     }
     let Some(behavior) = spec.behavior() else { return };
-    let at = SPEC.field("behavior");
+    let at = Path::SPEC.field("behavior");
     for (name, rules) in [("scaleUp", behavior.scale_up()), ("scaleDown", behavior.scale_down())] {
         if let Some(rules) = rules {
             rules.check(&at.field(name), errs);

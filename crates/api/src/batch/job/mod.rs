@@ -232,6 +232,10 @@ impl Kind for Job {
     }
 
     fn validate(&self, errs: &mut Errors) {
+        // Those of the template are given to the job only when it is read again.
+        if self.metadata().labels() == self.spec().template().metadata().labels() {
+            errs.0.retain(|error| error.path != "metadata.labels");
+        }
         rules::check_new(self, errs);
     }
 

@@ -13,7 +13,6 @@ use crate::{
     shown::{shown, shown_or_null},
 };
 
-const SPEC: Path = Path::Root.field("spec");
 const MAX_PARALLEL: i32 = 100_000;
 /// With more completions than this, failures of single indexes are limited.
 const MANY: i32 = 100_000;
@@ -32,7 +31,7 @@ pub(super) fn check_changed(job: &Job, old: &Job, errs: &mut Errors) {
     check_kept(new.selector(), before.selector(), errs);
     let indexed = new.completion_mode() == Some("Indexed");
     let same = new.completions() == before.completions();
-    let at = SPEC.field("completions");
+    let at = Path::SPEC.field("completions");
     if !indexed {
         errs.immutable(&at, new.tree().get("completions"), before.tree().get("completions"));
     } else if let (false, Some(n)) = (same, new.completions())
@@ -42,12 +41,12 @@ pub(super) fn check_changed(job: &Job, old: &Job, errs: &mut Errors) {
     }
     check_template_kept(job, old, errs);
     for name in ["completionMode", "backoffLimitPerIndex", "managedBy"] {
-        errs.immutable(&SPEC.field(name), new.tree().get(name), before.tree().get(name));
+        errs.immutable(&Path::SPEC.field(name), new.tree().get(name), before.tree().get(name));
     }
     let policies = (new.pod_failure_policy(), before.pod_failure_policy());
-    errs.kept(&SPEC.field("podFailurePolicy"), policies, shown_or_null);
+    errs.kept(&Path::SPEC.field("podFailurePolicy"), policies, shown_or_null);
     let policies = (new.success_policy(), before.success_policy());
-    errs.kept(&SPEC.field("successPolicy"), policies, shown_or_null);
+    errs.kept(&Path::SPEC.field("successPolicy"), policies, shown_or_null);
     check_name(job, errs);
 }
 
@@ -81,7 +80,7 @@ fn check_template_kept(job: &Job, old: &Job, errs: &mut Errors) {
         before.metadata_mut().set_labels(new.metadata().labels().clone());
         before.metadata_mut().set_annotations(new.metadata().annotations().clone());
     }
-    let at = SPEC.field("template");
+    let at = Path::SPEC.field("template");
     match open {
         true => errs.kept(&at.field("spec"), (new.spec(), before.spec()), shown),
         false => errs.kept(&at, (new, &before), shown),
@@ -109,8 +108,7 @@ fn check_name(job: &Job, errs: &mut Errors) {
     let longest = format!("{name}-{}", n - 1);
     if !names::dns1123_label(&longest).is_empty() {
         let why = format!("will not able to create pod with invalid DNS label: {longest}");
-        let at = Path::Root.field("metadata");
-        errs.invalid(&at.field("name"), name, why);
+        errs.invalid(&Path::METADATA.field("name"), name, why);
     }
 }
 
@@ -127,7 +125,7 @@ fn check_generated(job: &Job, errs: &mut Errors) {
         ("batch.kubernetes.io/controller-uid", uid),
         ("batch.kubernetes.io/job-name", name),
     ];
-    let at = SPEC.field("template");
+    let at = Path::SPEC.field("template");
     let at = at.field("metadata");
     let at = at.field("labels");
     let labels = spec.template().metadata().labels();
@@ -146,20 +144,20 @@ fn check_generated(job: &Job, errs: &mut Errors) {
     if selector.is_ok_and(|selector| !selector.matches(&expected)) {
         let shown = spec.selector().map(shown_selector).unwrap_or_default();
         let why = "`selector` not auto-generated";
-        errs.invalid_shown(&SPEC.field("selector"), shown, why);
+        errs.invalid_shown(&Path::SPEC.field("selector"), shown, why);
     }
 }
 
 fn check_spec(job: &Job, errs: &mut Errors) {
     let spec = job.spec();
-    spec.check(&SPEC, errs);
+    spec.check(&Path::SPEC, errs);
     match spec.selector() {
-        None => errs.required(&SPEC.field("selector"), ""),
-        Some(_) => errs.selector(&SPEC.field("selector"), spec.selector()),
+        None => errs.required(&Path::SPEC.field("selector"), ""),
+        Some(_) => errs.selector(&Path::SPEC.field("selector"), spec.selector()),
     }
     let labels = spec.template().metadata().labels();
     if Selector::from_tree(spec.tree().get("selector")).is_ok_and(|all| !all.matches(labels)) {
-        unmatched(labels, &SPEC.field("template"), errs);
+        unmatched(labels, &Path::SPEC.field("template"), errs);
     }
 }
 

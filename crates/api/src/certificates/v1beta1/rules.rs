@@ -15,8 +15,6 @@ use crate::{
     rules::Rules,
 };
 
-const SPEC: Path = Path::Root.field("spec");
-const STATUS: Path = Path::Root.field("status");
 const MAX_UID: usize = 128;
 const MAX_KEY: usize = 10 * 1024;
 const MAX_CHAIN: usize = 100 * 1024;
@@ -26,15 +24,15 @@ const LONGEST: i32 = 91 * 86_400;
 const LONGEST_OF_OURS: i32 = 86_400;
 
 pub(super) fn check_spec(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
-    check_signer(&SPEC.field("signerName"), spec.signer_name(), errs);
-    let at = SPEC.field("unverifiedUserAnnotations");
+    check_signer(&Path::SPEC.field("signerName"), spec.signer_name(), errs);
+    let at = Path::SPEC.field("unverifiedUserAnnotations");
     check_user_annotations(spec.unverified_user_annotations(), &at, errs);
     for (name, text) in [
         ("podName", spec.pod_name()),
         ("serviceAccountName", spec.service_account_name()),
         ("nodeName", spec.node_name()),
     ] {
-        errs.subdomain(&SPEC.field(name), text);
+        errs.subdomain(&Path::SPEC.field(name), text);
     }
     for (name, uid) in [
         ("podUID", spec.pod_uid()),
@@ -42,9 +40,9 @@ pub(super) fn check_spec(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
         ("nodeUID", spec.node_uid()),
     ] {
         if uid.is_empty() {
-            errs.invalid(&SPEC.field(name), uid, "must not be empty");
+            errs.invalid(&Path::SPEC.field(name), uid, "must not be empty");
         } else if uid.len() > MAX_UID {
-            errs.too_long(&SPEC.field(name), MAX_UID);
+            errs.too_long(&Path::SPEC.field(name), MAX_UID);
         }
     }
     let host = spec.signer_name().split('/').next().unwrap_or_default();
@@ -53,7 +51,7 @@ pub(super) fn check_spec(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
     let seconds = spec.max_expiration_seconds();
     if !(SHORTEST..=longest).contains(&seconds) {
         let why = format!("must be in the range [{SHORTEST}, {longest}]");
-        errs.invalid(&SPEC.field("maxExpirationSeconds"), seconds, why);
+        errs.invalid(&Path::SPEC.field("maxExpirationSeconds"), seconds, why);
     }
     let has = |bytes: &str| !bytes.is_empty();
     let (stub, key, proof) =
@@ -64,13 +62,13 @@ pub(super) fn check_spec(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
         _ => {
             let why = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) \
                        must be set";
-            errs.invalid_omitted(&SPEC, why);
+            errs.invalid_omitted(&Path::SPEC, why);
         }
     }
 }
 
 fn check_stub(stub: &str, errs: &mut Errors) {
-    let at = SPEC.field("stubPKCS10Request");
+    let at = Path::SPEC.field("stubPKCS10Request");
     let stub = Bytes::decode(stub).unwrap_or_default();
     if stub.len() > MAX_KEY {
         return errs.too_long(&at, MAX_KEY);
@@ -97,14 +95,14 @@ fn check_stub(stub: &str, errs: &mut Errors) {
 }
 
 fn check_key(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
-    let at = SPEC.field("pkixPublicKey");
+    let at = Path::SPEC.field("pkixPublicKey");
     let bytes = |text: &str| Bytes::decode(text).unwrap_or_default();
     let (key, proof) = (bytes(spec.pkix_public_key()), bytes(spec.proof_of_possession()));
     if key.len() > MAX_KEY {
         return errs.too_long(&at, MAX_KEY);
     }
     if proof.len() > MAX_KEY {
-        return errs.too_long(&SPEC.field("proofOfPossession"), MAX_KEY);
+        return errs.too_long(&Path::SPEC.field("proofOfPossession"), MAX_KEY);
     }
     let parsed = SubjectPublicKeyInfo::from_der(&key).ok().map(|(_, key)| key);
     let Some(parsed) = parsed.filter(|key| key.parsed().is_ok()) else {
@@ -115,7 +113,7 @@ fn check_key(spec: &PodCertificateRequestSpec, errs: &mut Errors) {
     let shown = possession::verifies(&key, 256, spec.pod_uid().as_bytes(), &proof);
     if known && shown == Some(false) {
         let why = "could not verify proof-of-possession signature";
-        errs.invalid_omitted(&SPEC.field("proofOfPossession"), why);
+        errs.invalid_omitted(&Path::SPEC.field("proofOfPossession"), why);
     }
 }
 
@@ -163,7 +161,7 @@ pub(super) fn check_status(
     if was.is_some() {
         if !kept {
             let why = "immutable after PodCertificateRequest is issued, denied, or failed";
-            errs.invalid_omitted(&STATUS, why);
+            errs.invalid_omitted(&Path::STATUS, why);
         }
         return;
     }
@@ -174,13 +172,13 @@ pub(super) fn check_status(
             if *new.status() != PodCertificateRequestStatus::new().with_conditions(conditions) {
                 let why = "non-condition status fields must be empty when denying or failing the \
                            PodCertificateRequest";
-                errs.invalid_omitted(&STATUS, why);
+                errs.invalid_omitted(&Path::STATUS, why);
             }
         }
         None if !kept => {
             let why =
                 "status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"";
-            errs.invalid_omitted(&STATUS, why);
+            errs.invalid_omitted(&Path::STATUS, why);
         }
         None => {}
     }
@@ -198,7 +196,7 @@ impl PodCertificateRequestStatus {
 }
 
 fn check_conditions(status: &PodCertificateRequestStatus, errs: &mut Errors) {
-    let (all, mut known) = (STATUS.field("conditions"), 0);
+    let (all, mut known) = (Path::STATUS.field("conditions"), 0);
     for (i, condition) in status.conditions().iter().enumerate() {
         // Upstream has a dot before the index.
         let index = format!("[{i}]");
@@ -223,7 +221,7 @@ fn check_conditions(status: &PodCertificateRequestStatus, errs: &mut Errors) {
 }
 
 fn check_issued(request: &PodCertificateRequest, errs: &mut Errors) {
-    let (status, at) = (request.status(), STATUS.field("certificateChain"));
+    let (status, at) = (request.status(), Path::STATUS.field("certificateChain"));
     let chain = status.certificate_chain();
     if chain.len() > MAX_CHAIN {
         return errs.too_long(&at, MAX_CHAIN);
@@ -310,7 +308,7 @@ fn check_times(leaf: &X509Certificate, request: &PodCertificateRequest, errs: &m
             ("beginRefreshAt", status.begin_refresh_at(), range),
         ] {
             if time.is_none() {
-                errs.required(&STATUS.field(name), why);
+                errs.required(&Path::STATUS.field(name), why);
             }
         }
         return false;
@@ -326,12 +324,12 @@ fn check_times(leaf: &X509Certificate, request: &PodCertificateRequest, errs: &m
         ("notAfter", after, "must be set to the NotAfter time encoded in the leaf certificate")
     } else if lifetime < i64::from(SHORTEST) {
         let why = "leaf certificate lifetime must be >= 1 hour";
-        errs.invalid(&STATUS.field("certificateChain"), lifetime * 1_000_000_000, why);
+        errs.invalid(&Path::STATUS.field("certificateChain"), lifetime * 1_000_000_000, why);
         return false;
     } else if lifetime > most {
         let why =
             format!("leaf certificate lifetime must be <= spec.maxExpirationSeconds ({most})");
-        errs.invalid(&STATUS.field("certificateChain"), lifetime * 1_000_000_000, why);
+        errs.invalid(&Path::STATUS.field("certificateChain"), lifetime * 1_000_000_000, why);
         return false;
     } else if seconds(refresh) < from + 600 {
         ("beginRefreshAt", refresh, "must be at least 10 minutes after status.notBefore")
@@ -340,6 +338,6 @@ fn check_times(leaf: &X509Certificate, request: &PodCertificateRequest, errs: &m
     } else {
         return true;
     };
-    errs.invalid(&STATUS.field(wrong.0), wrong.1, wrong.2);
+    errs.invalid(&Path::STATUS.field(wrong.0), wrong.1, wrong.2);
     false
 }

@@ -55,9 +55,8 @@ impl Kind for LeaseCandidate {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
-        let at = Path::Root.field("spec");
         let (new, old) = (self.spec().lease_name(), old.spec().lease_name());
-        errs.immutable(&at.field("leaseName"), &new.into(), &old.into());
+        errs.immutable(&Path::SPEC.field("leaseName"), &new.into(), &old.into());
     }
 }
 

@@ -18,7 +18,6 @@ use crate::{
     shown::shown_or_null,
 };
 
-const SPEC: Path = Path::Root.field("spec");
 const FLEX: &str = "flexVolume";
 /// The sources in the order in which they are looked at, and what they must say.
 const SOURCES: [(&str, &[&str]); 22] = [
@@ -48,35 +47,35 @@ const SOURCES: [(&str, &[&str]); 22] = [
 
 pub(super) fn check(volume: &PersistentVolume, errs: &mut Errors) {
     let spec = volume.spec();
-    check_modes(volume.spec().access_modes(), "", &SPEC.field("accessModes"), errs);
+    check_modes(volume.spec().access_modes(), "", &Path::SPEC.field("accessModes"), errs);
     check_capacity(volume, errs);
     let policy = spec.persistent_volume_reclaim_policy();
     if !policy.is_empty() {
         let known = ["Delete", "Recycle", "Retain"];
-        errs.one_of(&SPEC.field("persistentVolumeReclaimPolicy"), policy, &known);
+        errs.one_of(&Path::SPEC.field("persistentVolumeReclaimPolicy"), policy, &known);
     }
     let nodes = spec.node_affinity().and_then(|affinity| affinity.required());
     if let Some(nodes) = nodes {
-        nodes.check(&SPEC.field("nodeAffinity").field("required"), errs);
+        nodes.check(&Path::SPEC.field("nodeAffinity").field("required"), errs);
     } else if spec.node_affinity().is_some() {
-        let at = SPEC.field("nodeAffinity");
+        let at = Path::SPEC.field("nodeAffinity");
         errs.required(&at.field("required"), "must specify required node constraints");
     }
     let source = spec.persistent_volume_source();
-    source.check(volume.metadata().name(), &SPEC, errs);
+    source.check(volume.metadata().name(), &Path::SPEC, errs);
     if source.first() == Some("local") && spec.node_affinity().is_none() {
-        errs.required(&SPEC.field("nodeAffinity"), "Local volume requires node affinity");
+        errs.required(&Path::SPEC.field("nodeAffinity"), "Local volume requires node affinity");
     }
     let root = source.host_path().is_some_and(|path| path.path().trim_matches('/').is_empty());
     if root && policy == "Recycle" {
         let why = "may not be 'recycle' for a hostPath mount of '/'";
-        errs.forbidden(&SPEC.field("persistentVolumeReclaimPolicy"), why);
+        errs.forbidden(&Path::SPEC.field("persistentVolumeReclaimPolicy"), why);
     }
     if !spec.storage_class_name().is_empty() {
-        errs.subdomain(&SPEC.field("storageClassName"), spec.storage_class_name());
+        errs.subdomain(&Path::SPEC.field("storageClassName"), spec.storage_class_name());
     }
     if let Some(mode) = spec.volume_mode() {
-        errs.one_of(&SPEC.field("volumeMode"), mode, &["Block", "Filesystem"]);
+        errs.one_of(&Path::SPEC.field("volumeMode"), mode, &["Block", "Filesystem"]);
     }
     check_class(volume, errs);
 }
@@ -93,7 +92,7 @@ pub(super) fn check_kept(new: &PersistentVolume, old: &PersistentVolume, errs: &
     };
     if SOURCES.iter().any(|(name, _)| source(name)) {
         let why = "spec.persistentvolumesource is immutable after creation\n@@ -1 +1 @@\n";
-        errs.forbidden(&SPEC.field("persistentvolumesource"), why);
+        errs.forbidden(&Path::SPEC.field("persistentvolumesource"), why);
     }
     let at = Path::Root.field("volumeMode");
     errs.immutable(&at, &part(new, "volumeMode"), &part(old, "volumeMode"));
@@ -106,12 +105,12 @@ pub(super) fn check_kept(new: &PersistentVolume, old: &PersistentVolume, errs: &
     let class = |volume: &PersistentVolume| volume.spec().volume_attributes_class_name().is_some();
     if class(old) && !class(new) {
         let why = "update from non-nil value to nil is forbidden";
-        errs.forbidden(&SPEC.field("volumeAttributesClassName"), why);
+        errs.forbidden(&Path::SPEC.field("volumeAttributesClassName"), why);
     }
 }
 
 fn check_capacity(volume: &PersistentVolume, errs: &mut Errors) {
-    let (capacity, at) = (volume.spec().capacity(), SPEC.field("capacity"));
+    let (capacity, at) = (volume.spec().capacity(), Path::SPEC.field("capacity"));
     if capacity.is_empty() {
         errs.required(&at, "");
     }
@@ -131,14 +130,14 @@ fn check_capacity(volume: &PersistentVolume, errs: &mut Errors) {
 fn check_class(volume: &PersistentVolume, errs: &mut Errors) {
     let spec = volume.spec();
     let Some(class) = spec.volume_attributes_class_name() else { return };
-    let at = SPEC.field("volumeAttributesClassName");
+    let at = Path::SPEC.field("volumeAttributesClassName");
     match class {
         "" => errs.required(&at, "an empty string is disallowed"),
         class => errs.subdomain(&at, class),
     }
     if spec.persistent_volume_source().csi().is_none() {
         let why = "has to be specified when using volumeAttributesClassName";
-        errs.required(&SPEC.field("csi"), why);
+        errs.required(&Path::SPEC.field("csi"), why);
     }
 }
 

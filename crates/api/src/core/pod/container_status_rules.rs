@@ -8,7 +8,6 @@ use schema::{Errors, Path};
 use super::{ContainerStatus, Pod, PodExtendedResourceClaimStatus, PodSpec, ResourceStatus};
 use crate::{core::Container, rules::Rules};
 
-const STATUS: Path = Path::Root.field("status");
 const MAX_UID: i64 = u32::MAX as i64;
 const MAX_MESSAGE: usize = 4096;
 
@@ -20,7 +19,7 @@ pub(super) fn check(pod: &Pod, errs: &mut Errors) {
         ("initContainerStatuses", status.init_container_statuses(), Some(spec.init_containers())),
         ("ephemeralContainerStatuses", status.ephemeral_container_statuses(), None),
     ] {
-        let at = STATUS.field(name);
+        let at = Path::STATUS.field(name);
         for (i, container) in all.iter().enumerate() {
             let at = at.index(i);
             check_user(container, windows, &at, errs);
@@ -39,7 +38,7 @@ pub(super) fn check(pod: &Pod, errs: &mut Errors) {
         }
     }
     if let Some(claim) = status.extended_resource_claim_status() {
-        claim.check(spec, &STATUS.field("extendedResourceClaimStatus"), errs);
+        claim.check(spec, &Path::STATUS.field("extendedResourceClaimStatus"), errs);
     }
 }
 

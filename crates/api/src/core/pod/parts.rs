@@ -6,7 +6,6 @@ use schema::{Errors, METADATA, Path};
 use super::{Pod, annotations, defaults, rules};
 use crate::core::{Container, ResourceRequirements};
 
-const SPEC: Path = Path::Root.field("spec");
 /// Marks a pod that stands for one that the kubelet has from a file.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
@@ -62,9 +61,13 @@ impl Pod {
                 let why = "static pods do not support ephemeral containers";
                 return errs.forbidden(&Path::Root, why);
             }
-            let at = Path::Root.field("metadata");
             let notes = (self.metadata().annotations(), old.metadata().annotations());
-            annotations::check_changed(notes.0, notes.1, &at.field("annotations"), &mut told);
+            annotations::check_changed(
+                notes.0,
+                notes.1,
+                &Path::METADATA.field("annotations"),
+                &mut told,
+            );
             self.check_ephemeral(old, &mut told);
         }
         errs.0.append(&mut told.0);
@@ -72,7 +75,7 @@ impl Pod {
 
     /// Ephemeral containers come, and stay as they came.
     fn check_ephemeral(&self, old: &Self, errs: &mut Errors) {
-        let at = SPEC.field("ephemeralContainers");
+        let at = Path::SPEC.field("ephemeralContainers");
         let all = self.spec().ephemeral_containers();
         for was in old.spec().ephemeral_containers().iter() {
             let name = was.as_container().name();
@@ -95,11 +98,11 @@ impl Pod {
     fn check_resize(&self, old: &Self, errs: &mut Errors) {
         if self.qos_class() != old.qos_class() {
             let why = "Pod QOS Class may not change as a result of resizing";
-            errs.invalid(&SPEC, self.status().qos_class(), why);
+            errs.invalid(&Path::SPEC, self.status().qos_class(), why);
         }
         let running = old.status().container_statuses().find(|one| one.state().running().is_some());
         if running.is_some_and(|one| one.resources().is_none()) {
-            errs.forbidden(&SPEC, "Pod running on node without support for resize");
+            errs.forbidden(&Path::SPEC, "Pod running on node without support for resize");
         }
         let (new, was) = (self.spec(), old.spec());
         check_of_pod(new.resources(), was.resources(), errs);
@@ -115,7 +118,7 @@ impl Pod {
             return;
         }
         for (name, new, was) in lists {
-            let at = SPEC.field(name);
+            let at = Path::SPEC.field(name);
             for (i, (new, was)) in new.iter().zip(was.iter()).enumerate() {
                 let at = at.index(i);
                 check_kept(
@@ -129,7 +132,7 @@ impl Pod {
                     continue;
                 }
                 if name == "containers" {
-                    errs.forbidden(&SPEC, "only cpu and memory resources are mutable");
+                    errs.forbidden(&Path::SPEC, "only cpu and memory resources are mutable");
                 } else {
                     let why =
                         "only cpu and memory resources for init or sidecar containers are mutable";
@@ -153,7 +156,7 @@ fn resized(new: &List<Container>, old: &List<Container>) -> List<Container> {
 }
 
 fn check_order(name: &str, new: &List<Container>, old: &List<Container>, errs: &mut Errors) {
-    let at = SPEC.field(name);
+    let at = Path::SPEC.field(name);
     if new.len() != old.len() {
         return errs.forbidden(&at, format!("{name} may not be added or removed on resize"));
     }
@@ -170,14 +173,14 @@ fn check_of_pod(
     old: Option<&ResourceRequirements>,
     errs: &mut Errors,
 ) {
-    let at = SPEC.field("resources");
+    let at = Path::SPEC.field("resources");
     let Some(old) = old else { return };
     let Some(new) = new else {
         return errs.forbidden(&at, "pod-level resources cannot be removed");
     };
     check_kept(new, old, "pod-level resource", &at, errs);
     if !resources_apart(new, old) {
-        errs.forbidden(&SPEC, "only cpu and memory resources are mutable at pod-level");
+        errs.forbidden(&Path::SPEC, "only cpu and memory resources are mutable at pod-level");
     }
 }
 

@@ -10,7 +10,6 @@ use crate::{
     shown::{shown, shown_all},
 };
 
-const SPEC: Path = Path::Root.field("spec");
 const METADATA: Path = Path::Root.field("metadata");
 const ANNOTATIONS: Path = METADATA.field("annotations");
 const MAX_SECONDS: i64 = i32::MAX as i64;
@@ -23,13 +22,13 @@ pub(super) fn check_new(pod: &Pod, errs: &mut Errors) {
     check_pod(pod, errs);
     let spec = pod.spec();
     if !spec.ephemeral_containers().is_empty() {
-        errs.forbidden(&SPEC.field("ephemeralContainers"), "cannot be set on create");
+        errs.forbidden(&Path::SPEC.field("ephemeralContainers"), "cannot be set on create");
     }
     if pod.is_scheduled() && !spec.scheduling_gates().is_empty() {
         let why = "cannot be set until all schedulingGates have been cleared";
-        errs.forbidden(&SPEC.field("nodeName"), why);
+        errs.forbidden(&Path::SPEC.field("nodeName"), why);
     }
-    annotations::check_profiles(pod.metadata().annotations(), spec, &SPEC, errs);
+    annotations::check_profiles(pod.metadata().annotations(), spec, &Path::SPEC, errs);
 }
 
 pub(super) fn check_changed(pod: &Pod, old: &Pod, errs: &mut Errors) {
@@ -41,11 +40,11 @@ pub(super) fn check_changed(pod: &Pod, old: &Pod, errs: &mut Errors) {
         ("containers", spec.containers(), old.containers()),
         ("initContainers", spec.init_containers(), old.init_containers()),
     ] {
-        if !check_images(new, old, &SPEC.field(name), errs) {
+        if !check_images(new, old, &Path::SPEC.field(name), errs) {
             return;
         }
     }
-    if !check_deadline(spec, old, &SPEC.field("activeDeadlineSeconds"), errs) {
+    if !check_deadline(spec, old, &Path::SPEC.field("activeDeadlineSeconds"), errs) {
         return;
     }
     check_tolerations(spec.tolerations(), old.tolerations(), errs);
@@ -72,17 +71,17 @@ impl PodTemplateSpec {
 pub(super) fn check_pod(pod: &Pod, errs: &mut Errors) {
     let (meta, spec) = (pod.metadata(), pod.spec());
     annotations::check(meta.annotations(), spec, &ANNOTATIONS, errs);
-    spec.check(meta.name(), &SPEC, errs);
+    spec.check(meta.name(), &Path::SPEC, errs);
     if spec.service_account_name().is_empty() {
         forbid_tokens(spec, errs);
     }
-    let grace = SPEC.field("terminationGracePeriodSeconds");
+    let grace = Path::SPEC.field("terminationGracePeriodSeconds");
     errs.non_negative(&grace, spec.termination_grace_period_seconds());
     for (name, list) in
         [("containers", spec.containers()), ("initContainers", spec.init_containers())]
     {
         for (i, container) in list.iter().enumerate() {
-            container.check_image(&SPEC.field(name).index(i), errs);
+            container.check_image(&Path::SPEC.field(name).index(i), errs);
         }
     }
 }
@@ -92,7 +91,7 @@ fn forbid_tokens(spec: &PodSpec, errs: &mut Errors) {
         let Some(projected) = volume.volume_source().projected() else { continue };
         for (j, source) in projected.sources().iter().enumerate() {
             if source.service_account_token().is_some() {
-                let at = SPEC.field("volumes");
+                let at = Path::SPEC.field("volumes");
                 let at = at.index(i);
                 let at = at.field("projected");
                 let at = at.field("sources");
@@ -150,7 +149,7 @@ fn check_tolerations(new: &List<Toleration>, old: &List<Toleration>, errs: &mut 
         bare
     };
     let kept = |old: &Toleration| new.iter().any(|new| bare(new) == bare(old));
-    let at = SPEC.field("tolerations");
+    let at = Path::SPEC.field("tolerations");
     if !old.iter().all(kept) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         return errs.forbidden(&at, why);
@@ -165,7 +164,7 @@ fn check_gates(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
                 "only deletion is allowed, but found new scheduling gate '{}'",
                 gate.name()
             );
-            let at = SPEC.field("schedulingGates");
+            let at = Path::SPEC.field("schedulingGates");
             errs.forbidden(&at.index(i).field("name"), why);
         }
     }
@@ -189,7 +188,7 @@ fn check_rest(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
     }
     if !back.same_tree(old) {
         let why = format!("pod updates may not change fields other than {CHANGEABLE}\n");
-        errs.forbidden(&SPEC, why + &super::diff::diff(old, &back));
+        errs.forbidden(&Path::SPEC, why + &super::diff::diff(old, &back));
     }
 }
 
@@ -215,7 +214,7 @@ fn check_gated(back: &mut PodSpec, old: &PodSpec, errs: &mut Errors) {
     if !kept(back.node_selector(), old.node_selector()) {
         let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
         let new = object::Value::from(back.node_selector().clone());
-        errs.invalid(&SPEC.field("nodeSelector"), new, why);
+        errs.invalid(&Path::SPEC.field("nodeSelector"), new, why);
     }
     back.set_node_selector(old.node_selector().clone());
     let of = |spec: &PodSpec| spec.affinity().and_then(|it| it.node_affinity()).cloned();
@@ -241,7 +240,7 @@ fn check_node_affinity(new: Option<&NodeAffinity>, old: Option<&NodeAffinity>, e
             affinity.and_then(NodeAffinity::required_during_scheduling_ignored_during_execution);
         selector.map(|selector| selector.node_selector_terms().clone()).unwrap_or_default()
     };
-    let at = SPEC.field("affinity");
+    let at = Path::SPEC.field("affinity");
     let at = at.field("nodeAffinity");
     let at = at.field("requiredDuringSchedulingIgnoredDuringExecution");
     let at = at.field("nodeSelectorTerms");

@@ -12,7 +12,6 @@ use crate::{
     shown::shown_all,
 };
 
-const STATUS: Path = Path::Root.field("status");
 const NON_NEGATIVE: &str = "must be a non-negative integer";
 
 pub(super) fn check(pod: &Pod, old: &Pod, errs: &mut Errors) {
@@ -20,10 +19,10 @@ pub(super) fn check(pod: &Pod, old: &Pod, errs: &mut Errors) {
     check_conditions(new, errs);
     check_nomination(new, before, old.is_scheduled(), errs);
     if new.observed_generation() < 0 {
-        let at = STATUS.field("observedGeneration");
+        let at = Path::STATUS.field("observedGeneration");
         errs.invalid(&at, new.observed_generation(), NON_NEGATIVE);
     }
-    let class = STATUS.field("qosClass");
+    let class = Path::STATUS.field("qosClass");
     errs.immutable(&class, &new.qos_class().into(), &before.qos_class().into());
     check_ends(new, before, old.spec(), errs);
     check_claims(pod, errs);
@@ -33,7 +32,7 @@ pub(super) fn check(pod: &Pod, old: &Pod, errs: &mut Errors) {
 }
 
 fn check_conditions(status: &PodStatus, errs: &mut Errors) {
-    let at = STATUS.field("conditions");
+    let at = Path::STATUS.field("conditions");
     for (i, condition) in status.conditions().iter().enumerate() {
         let at = at.index(i);
         if condition.observed_generation() < 0 {
@@ -47,7 +46,7 @@ fn check_conditions(status: &PodStatus, errs: &mut Errors) {
 }
 
 fn check_nomination(new: &PodStatus, old: &PodStatus, bound: bool, errs: &mut Errors) {
-    let (name, at) = (new.nominated_node_name(), STATUS.field("nominatedNodeName"));
+    let (name, at) = (new.nominated_node_name(), Path::STATUS.field("nominatedNodeName"));
     if name.is_empty() || name == old.nominated_node_name() {
         return;
     }
@@ -72,7 +71,7 @@ fn check_ends(new: &PodStatus, old: &PodStatus, spec: &PodSpec, errs: &mut Error
             let now = new.find(|new| new.name() == old.name());
             let back = now.is_some_and(|now| now.state().terminated().is_none());
             if back && !may(old.name(), ended.exit_code()) {
-                let at = STATUS.field(name);
+                let at = Path::STATUS.field(name);
                 let why = "may not be transitioned to non-terminated state";
                 errs.forbidden(&at.index(i).field("state"), why);
             }
@@ -114,7 +113,7 @@ impl Container {
 }
 
 fn check_claims(pod: &Pod, errs: &mut Errors) {
-    let at = STATUS.field("resourceClaimStatuses");
+    let at = Path::STATUS.field("resourceClaimStatuses");
     let mut seen = BTreeSet::new();
     for (i, status) in pod.status().resource_claim_statuses().iter().enumerate() {
         let (at, name) = (at.index(i), status.name());
@@ -132,7 +131,7 @@ fn check_claims(pod: &Pod, errs: &mut Errors) {
 }
 
 fn check_pod_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
-    let at = STATUS.field("podIPs");
+    let at = Path::STATUS.field("podIPs");
     let ips: Vec<&str> = status.pod_ips().iter().map(super::status::PodIP::ip).collect();
     let had: Vec<&str> = before.pod_ips().iter().map(super::status::PodIP::ip).collect();
     check_ips(&ips, &had, &at, errs);
@@ -149,7 +148,7 @@ fn check_pod_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
 }
 
 fn check_host_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
-    let at = STATUS.field("hostIPs");
+    let at = Path::STATUS.field("hostIPs");
     let ips: Vec<&str> = status.host_ips().iter().map(super::status::HostIP::ip).collect();
     if let Some(first) = ips.first().filter(|first| **first != status.host_ip()) {
         errs.invalid(&at.index(0).field("ip"), *first, "must be equal to `hostIP`");

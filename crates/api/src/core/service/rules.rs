@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{core::endpoints::check_endpoint_ip, rules::Rules};
 
-const SPEC: Path = Path::Root.field("spec");
 const METADATA: Path = Path::Root.field("metadata");
 const ANNOTATIONS: Path = METADATA.field("annotations");
 /// Where the ranges that may reach a load balancer were named before they had a field.
@@ -25,20 +24,20 @@ pub(super) fn check(service: &Service, old: Option<&Service>, errs: &mut Errors)
     check_topology(service, errs);
     let spec = service.spec();
     check_type(spec, errs);
-    check_ports(spec, &SPEC.field("ports"), errs);
-    check_labels(spec.selector(), &SPEC.field("selector"), errs);
+    check_ports(spec, &Path::SPEC.field("ports"), errs);
+    check_labels(spec.selector(), &Path::SPEC.field("selector"), errs);
     check_affinity(spec, errs);
-    addresses::check(spec, old.map(Service::spec), &SPEC, errs);
+    addresses::check(spec, old.map(Service::spec), &Path::SPEC, errs);
     let had: Vec<&str> =
         old.map_or_else(Vec::new, |old| old.spec().external_ips().iter().collect());
     for (i, ip) in spec.external_ips().iter().enumerate() {
-        let (at, wrong) = (SPEC.field("externalIPs"), names::legacy_ip(ip, &had));
+        let (at, wrong) = (Path::SPEC.field("externalIPs"), names::legacy_ip(ip, &had));
         if wrong.is_empty() {
             check_endpoint_ip(ip, &at.index(i), errs);
         }
         errs.complaints(&at.index(i), ip, wrong);
     }
-    errs.one_of(&SPEC.field("type"), spec.type_(), &TYPES);
+    errs.one_of(&Path::SPEC.field("type"), spec.type_(), &TYPES);
     check_sources(service, old, errs);
     check_balancer(spec, errs);
     check_traffic(spec, errs);
@@ -46,15 +45,15 @@ pub(super) fn check(service: &Service, old: Option<&Service>, errs: &mut Errors)
 
 pub(super) fn check_changed(service: &Service, old: &Service, errs: &mut Errors) {
     let (new, before) = (service.spec(), old.spec());
-    addresses::check_changed(new, before, &SPEC, errs);
+    addresses::check_changed(new, before, &Path::SPEC, errs);
     let both = |name: &str| new.type_() == name && before.type_() == name;
     if both("LoadBalancer") && new.load_balancer_class() != before.load_balancer_class() {
         let class = new.load_balancer_class().map_or(Value::Null, Value::from);
-        errs.invalid(&SPEC.field("loadBalancerClass"), class, "may not change once set");
+        errs.invalid(&Path::SPEC.field("loadBalancerClass"), class, "may not change once set");
     }
     let port = (new.health_check_node_port(), before.health_check_node_port());
     if new.needs_health_check() && before.needs_health_check() && port.0 != port.1 {
-        errs.forbidden(&SPEC.field("healthCheckNodePort"), "field is immutable");
+        errs.forbidden(&Path::SPEC.field("healthCheckNodePort"), "field is immutable");
     }
     check(service, Some(old), errs);
 }
@@ -72,11 +71,11 @@ fn check_topology(service: &Service, errs: &mut Errors) {
 fn check_type(spec: &ServiceSpec, errs: &mut Errors) {
     let named = spec.type_() == "ExternalName";
     if spec.ports().is_empty() && !spec.is_headless() && !named {
-        errs.required(&SPEC.field("ports"), "");
+        errs.required(&Path::SPEC.field("ports"), "");
     }
     if spec.is_headless() && matches!(spec.type_(), "LoadBalancer" | "NodePort") {
         let why = format!("may not be set to 'None' for {} services", spec.type_());
-        errs.invalid(&SPEC.field("clusterIPs").index(0), "None", why);
+        errs.invalid(&Path::SPEC.field("clusterIPs").index(0), "None", why);
     }
     if !named {
         return;
@@ -88,13 +87,13 @@ fn check_type(spec: &ServiceSpec, errs: &mut Errors) {
         ("ipFamilyPolicy", spec.ip_family_policy().is_some()),
     ] {
         if set {
-            errs.forbidden(&SPEC.field(name), why);
+            errs.forbidden(&Path::SPEC.field(name), why);
         }
     }
     let name = spec.external_name();
     match name.strip_suffix('.').unwrap_or(name) {
-        "" => errs.required(&SPEC.field("externalName"), ""),
-        name => errs.subdomain(&SPEC.field("externalName"), name),
+        "" => errs.required(&Path::SPEC.field("externalName"), ""),
+        name => errs.subdomain(&Path::SPEC.field("externalName"), name),
     }
 }
 
@@ -147,11 +146,15 @@ impl ServicePort {
 }
 
 fn check_affinity(spec: &ServiceSpec, errs: &mut Errors) {
-    errs.one_of(&SPEC.field("sessionAffinity"), spec.session_affinity(), &["ClientIP", "None"]);
+    errs.one_of(
+        &Path::SPEC.field("sessionAffinity"),
+        spec.session_affinity(),
+        &["ClientIP", "None"],
+    );
     let seconds = spec.session_affinity_config().and_then(|config| config.client_ip());
     let Some(seconds) = seconds.and_then(super::ClientIPConfig::timeout_seconds) else { return };
     if spec.session_affinity() == "ClientIP" && !(1..=MAX_AFFINITY).contains(&seconds) {
-        let at = SPEC.field("sessionAffinityConfig");
+        let at = Path::SPEC.field("sessionAffinityConfig");
         let at = at.field("clientIP");
         let why = format!("must be greater than 0 and less than {MAX_AFFINITY}");
         errs.invalid(&at.field("timeoutSeconds"), seconds, why);
@@ -162,7 +165,7 @@ fn check_sources(service: &Service, old: Option<&Service>, errs: &mut Errors) {
     let (spec, notes) = (service.spec(), service.metadata().annotations());
     let balanced = spec.type_() == "LoadBalancer";
     if !spec.load_balancer_source_ranges().is_empty() {
-        let at = SPEC.field("LoadBalancerSourceRanges");
+        let at = Path::SPEC.field("LoadBalancerSourceRanges");
         if !balanced {
             errs.forbidden(&at, ONLY_BALANCED);
         }
@@ -189,17 +192,17 @@ fn check_sources(service: &Service, old: Option<&Service>, errs: &mut Errors) {
 fn check_balancer(spec: &ServiceSpec, errs: &mut Errors) {
     let balanced = spec.type_() == "LoadBalancer";
     if spec.allocate_load_balancer_node_ports().is_some() && !balanced {
-        errs.forbidden(&SPEC.field("allocateLoadBalancerNodePorts"), ONLY_BALANCED);
+        errs.forbidden(&Path::SPEC.field("allocateLoadBalancerNodePorts"), ONLY_BALANCED);
     }
     match spec.load_balancer_class() {
-        Some(class) if balanced => errs.qualified(&SPEC.field("loadBalancerClass"), class),
-        Some(_) => errs.forbidden(&SPEC.field("loadBalancerClass"), ONLY_BALANCED),
+        Some(class) if balanced => errs.qualified(&Path::SPEC.field("loadBalancerClass"), class),
+        Some(_) => errs.forbidden(&Path::SPEC.field("loadBalancerClass"), ONLY_BALANCED),
         None => {}
     }
 }
 
 fn check_traffic(spec: &ServiceSpec, errs: &mut Errors) {
-    let (policy, at) = (spec.external_traffic_policy(), SPEC.field("externalTrafficPolicy"));
+    let (policy, at) = (spec.external_traffic_policy(), Path::SPEC.field("externalTrafficPolicy"));
     match (spec.is_external(), policy) {
         (false, "") => {}
         (false, _) => {
@@ -208,7 +211,7 @@ fn check_traffic(spec: &ServiceSpec, errs: &mut Errors) {
         (true, "") => errs.required(&at, ""),
         (true, _) => errs.one_of(&at, policy, &["Cluster", "Local"]),
     }
-    let (port, at) = (spec.health_check_node_port(), SPEC.field("healthCheckNodePort"));
+    let (port, at) = (spec.health_check_node_port(), Path::SPEC.field("healthCheckNodePort"));
     match (spec.needs_health_check(), port) {
         (true, 0) => errs.required(&at, ""),
         (true, port) => errs.port(&at, port),
@@ -220,18 +223,17 @@ fn check_traffic(spec: &ServiceSpec, errs: &mut Errors) {
         }
     }
     if let Some(policy) = spec.internal_traffic_policy() {
-        errs.one_of(&SPEC.field("internalTrafficPolicy"), policy, &["Cluster", "Local"]);
+        errs.one_of(&Path::SPEC.field("internalTrafficPolicy"), policy, &["Cluster", "Local"]);
     }
     if let Some(distribution) = spec.traffic_distribution() {
         let known = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-        errs.one_of(&SPEC.field("trafficDistribution"), distribution, &known);
+        errs.one_of(&Path::SPEC.field("trafficDistribution"), distribution, &known);
     }
 }
 
 impl LoadBalancerStatus {
     pub(super) fn check(&self, before: &Self, balanced: bool, errs: &mut Errors) {
-        let at = Path::Root.field("status");
-        let at = at.field("loadBalancer");
+        let at = Path::STATUS.field("loadBalancer");
         let at = at.field("ingress");
         if !balanced && !self.ingress().is_empty() {
             return errs.forbidden(&at, "may only be used when `spec.type` is 'LoadBalancer'");
