@@ -161,3 +161,16 @@ pub(crate) fn check_available(
         errs.invalid(&at.field("availableReplicas"), available, why);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_in_a_text_is_an_amount() {
+        for (text, n) in [("50%", 50), ("1", 1), ("http", 0), ("", 0)] {
+            assert_eq!(amount(&IntOrString::Text(text.into())), n, "{text}");
+        }
+        assert_eq!(amount(&IntOrString::Int(3)), 3);
+    }
+}

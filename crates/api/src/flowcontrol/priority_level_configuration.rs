@@ -317,4 +317,14 @@ mod tests {
         let why = "should not be greater than queues (2)";
         assert_eq!(wrong, [format!("{at}: Invalid value: 3: {why}")]);
     }
+
+    #[test]
+    fn queues_are_asked_for_whatever_the_type_of_the_level() {
+        let level: PriorityLevelConfiguration = created(
+            r#"{"metadata":{"name":"l"},"spec":{"type":"X","limited":{"limitResponse":{"type":"Queue"}}}}"#,
+        );
+        let wrong = complaints(&level);
+        let at = "spec.limited.limitResponse.queuing: Required value";
+        assert!(wrong.iter().any(|wrong| wrong == at), "{wrong:?}");
+    }
 }

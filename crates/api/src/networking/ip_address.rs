@@ -85,3 +85,21 @@ impl IPAddress {
         format!("{text}/{}", parent.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+
+    use super::*;
+
+    #[test]
+    fn a_changed_parent_is_told_with_all_that_is_wrong_with_it() {
+        let tree = |text: &str| from_json(text.as_bytes()).expect("well formed");
+        let old = tree(r#"{"spec":{"parentRef":{"resource":"services","name":"a"}}}"#);
+        let new = tree(r#"{"spec":{"parentRef":{"resource":"pods","name":".."}}}"#);
+        let mut errs = Errors::default();
+        schema::Definition::of::<IPAddress>().hooks.validate(&new, Some(&old), &mut errs);
+        let paths: Vec<_> = errs.0.iter().map(|error| &*error.path).collect();
+        assert_eq!(paths, ["spec.parentRef", "spec.parentRef.name"]);
+    }
+}

@@ -84,3 +84,18 @@ impl Scheduling {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_handler_is_also_held_to_its_form() {
+        let class = |handler: &str| RuntimeClass::new().with_handler(handler);
+        let mut errs = Errors::default();
+        class("a.b").validate_update(&class("a"), &mut errs);
+        assert_eq!(errs.0.len(), 1, "{errs:?}");
+        class("a").validate_update(&class("a"), &mut errs);
+        assert_eq!(errs.0.len(), 1, "{errs:?}");
+    }
+}

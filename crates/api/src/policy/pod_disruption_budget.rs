@@ -117,3 +117,28 @@ impl Kind for PodDisruptionBudget {
 fn cell(amount: Option<IntOrString>) -> Value {
     amount.map_or("N/A".into(), |amount| amount.to_string().into())
 }
+
+#[cfg(test)]
+mod tests {
+    use object::from_json;
+
+    use super::*;
+
+    #[test]
+    fn a_budget_is_told_in_the_order_of_its_fields() {
+        let budget = r#"{"spec":{"minAvailable":1,"maxUnavailable":2,"selector":{
+            "matchExpressions":[{"key":"k","operator":"Exists"}],"matchLabels":{"a":"b"}}}}"#;
+        let budget = from_json(budget.as_bytes()).expect("well formed");
+        let mut errs = Errors::default();
+        schema::Definition::of::<PodDisruptionBudget>().hooks.validate(
+            &budget,
+            Some(&budget),
+            &mut errs,
+        );
+        let told = errs.0[0].to_string();
+        assert!(
+            told.contains(r#""Selector":{"matchLabels":{"a":"b"},"matchExpressions""#),
+            "{told}"
+        );
+    }
+}

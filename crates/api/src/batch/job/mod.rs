@@ -232,10 +232,9 @@ impl Kind for Job {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        // Those of the template are given to the job only when it is read again.
-        if self.metadata().labels() == self.spec().template().metadata().labels() {
-            errs.0.retain(|error| error.path != "metadata.labels");
-        }
+        // Its name becomes a label only after labels are looked at.
+        let name = self.metadata().name();
+        errs.0.retain(|error| error.path != "metadata.labels" || error.bad.as_str() != Some(name));
         rules::check_new(self, errs);
     }
 
@@ -388,6 +387,17 @@ mod tests {
 
     use super::*;
     use crate::apps::StatefulSet;
+
+    #[test]
+    fn a_name_that_becomes_a_label_is_not_told_as_one() {
+        let mut errs = Errors::default();
+        for bad in ["n", "other"] {
+            errs.invalid(&Path::METADATA.field("labels"), bad, "");
+        }
+        Job::new().with_metadata(ObjectMeta::new().with_name("n")).validate(&mut errs);
+        let labels = errs.0.iter().filter(|error| error.path == "metadata.labels");
+        assert_eq!(labels.map(|error| error.bad.as_str()).collect::<Vec<_>>(), [Some("other")]);
+    }
 
     /// Another server stores them before they are set, and sets them when it reads.
     #[test]
