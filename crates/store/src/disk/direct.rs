@@ -36,15 +36,9 @@ impl Direct {
         Self { fd, off: AtomicBool::new(false), last: Mutex::default() }
     }
 
-    /// Writes `bytes`, and zeros up to the end of a block at least. False: nothing was
-    /// written, it must be done otherwise. `cached` is the same file, to read from.
-    pub(super) fn append(
-        &self,
-        bytes: &[u8],
-        zeros: usize,
-        offset: u64,
-        cached: &OwnedFd,
-    ) -> io::Result<bool> {
+    /// Writes `bytes`, and zeros up to the end of a block. False: nothing was written, it
+    /// must be done otherwise. `cached` is the same file, to read from.
+    pub(super) fn append(&self, bytes: &[u8], offset: u64, cached: &OwnedFd) -> io::Result<bool> {
         if self.off.load(Ordering::Relaxed) {
             return Ok(false);
         }
@@ -53,7 +47,7 @@ impl Direct {
         let start = offset - offset % BLOCK as u64;
         let head = usize::try_from(offset - start).map_err(io::Error::other)?;
         let end = head + bytes.len();
-        let length = (end + zeros).next_multiple_of(BLOCK);
+        let length = end.next_multiple_of(BLOCK);
         let mut room = vec![0; length + BLOCK];
         let aligned = room.as_ptr().align_offset(BLOCK);
         let Some(blocks) = room.get_mut(aligned..).and_then(|room| room.get_mut(..length)) else {
