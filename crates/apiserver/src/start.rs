@@ -302,7 +302,7 @@ async fn settled(
 ) -> Result<Peer> {
     let namespaces = registry.kind("", "namespaces").map_err(failed("bootstrap"))?;
     let namespaces = namespaces.objects().map_err(failed("bootstrap"))?;
-    let is_new = namespaces.len() == 0;
+    let is_new = namespaces.is_empty();
     bootstrap(registry).await.map_err(failed("bootstrap"))?;
     progress.done(&[Part::Namespaces, Part::PriorityClasses, Part::FlowObjects, Part::Roles]);
     let facts = Facts {

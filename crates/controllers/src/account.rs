@@ -93,12 +93,19 @@ impl Account {
         accounts.create_sub(&Key::new(NAMESPACE, &self.name), "token", &body).await
     }
 
+    /// Whoever makes accounts may not be allowed to make the namespace, which is mostly there.
     async fn make(&self) -> Result<(), Error> {
-        let meta = ObjectMeta::new().with_name(NAMESPACE);
-        let namespaces = Api::<Namespace>::new(&self.client);
-        ignore_race(namespaces.create(Namespace::new().with_metadata(meta)).await)?;
         let meta = ObjectMeta::new().with_name(&*self.name).with_namespace(NAMESPACE);
+        let account = ServiceAccount::new().with_metadata(meta);
         let accounts = Api::<ServiceAccount>::new(&self.client);
-        ignore_race(accounts.create(ServiceAccount::new().with_metadata(meta)).await)
+        match accounts.create(account.clone()).await {
+            Err(error) if error.is_not_found() => {
+                let meta = ObjectMeta::new().with_name(NAMESPACE);
+                let namespaces = Api::<Namespace>::new(&self.client);
+                ignore_race(namespaces.create(Namespace::new().with_metadata(meta)).await)?;
+                ignore_race(accounts.create(account).await)
+            }
+            made => ignore_race(made),
+        }
     }
 }

@@ -96,13 +96,12 @@ pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
-        Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
         Value::Text(_) => "string",
         Value::List(_) => "array",
         Value::Object(_) | Value::Map(_) => "object",
         Value::Raw(text) if text.starts_with('{') => "object",
         Value::Raw(text) if text.starts_with('[') => "array",
-        Value::Raw(_) => "number",
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Raw(_) => "number",
     }
 }
 

@@ -100,10 +100,10 @@ impl Left {
             return None;
         }
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        let waits = self.waits;
-        (!waits).then(|| async move {
+        let goes_on = async move {
             skip(&mut body, u64::MAX, FAREWELL).await;
-        })
+        };
+        (!self.waits).then_some(goes_on)
     }
 }
 

@@ -122,17 +122,8 @@ fn parse<'a>(
     let mut twice = Twice::default();
     let object = match media_type(headers) {
         "" | "application/json" => {
-            let shape = definition.custom.is_none().then_some(&*definition.shape);
             let text = twice.text.insert(replaced(body));
-            from_json_strict(text, shape, &mut twice.odd).map_err(|error| match error {
-                JsonError::Number(_) => {
-                    match as_written(definition, Some(text), String::new()).as_str() {
-                        "" => unreadable(&error),
-                        why => misfit(definition, why),
-                    }
-                }
-                error => unreadable(&error),
-            })?
+            from_text(definition, text, &mut twice.odd, &unreadable)?
         }
         "application/yaml" => {
             let text = std::str::from_utf8(body)
@@ -192,6 +183,23 @@ fn parse<'a>(
         }
     }
     Ok((object, twice))
+}
+
+/// Reads JSON. A number that no type can hold does not fit where it stands, if that is known.
+fn from_text(
+    definition: &Definition,
+    text: &[u8],
+    odd: &mut Vec<Odd>,
+    unreadable: &dyn Fn(&dyn std::fmt::Display) -> Status,
+) -> Result<Value, Status> {
+    let shape = definition.custom.is_none().then_some(&*definition.shape);
+    from_json_strict(text, shape, odd).map_err(|error| match error {
+        JsonError::Number(_) => match as_written(definition, Some(text), String::new()).as_str() {
+            "" => unreadable(&error),
+            why => misfit(definition, why),
+        },
+        error => unreadable(&error),
+    })
 }
 
 /// What of a custom object's kind and version cannot be left out: of the version only some.

@@ -255,15 +255,12 @@ impl Server {
             leave.notify_one();
         }
         let (body, left) = Arriving::of(&head, body);
-        let mut reply = match self.at_once(&head, origin.as_ref(), &leave) {
-            Some(reply) => {
-                drop(body);
-                reply
-            }
-            None => {
-                let _under_way = self.under_way.clone();
-                self.clone().decide(head, body, peer).await
-            }
+        let mut reply = if let Some(reply) = self.at_once(&head, origin.as_ref(), &leave) {
+            drop(body);
+            reply
+        } else {
+            let _under_way = self.under_way.clone();
+            self.clone().decide(head, body, peer).await
         };
         if let Some(left) = left
             && let Some(rest) = left.read(&mut reply, self.config.limits.request).await

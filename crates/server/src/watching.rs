@@ -204,6 +204,7 @@ fn named(status: Status) -> Value {
     let mut object: Value = status.into();
     object["kind"] = "Status".into();
     object["apiVersion"] = "v1".into();
+    object["metadata"] = Value::object();
     object
 }
 

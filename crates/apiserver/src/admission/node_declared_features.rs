@@ -4,8 +4,11 @@ use api::core::{Node, Pod};
 use object::{Lens, Object, Quantity, Status, Value, View};
 use server::{Admission, Admit, Admitting, Operation};
 
+/// Whether a change needs something.
+type Needed = fn(&Pod, &Pod) -> bool;
+
 /// What a change may need, and how that is seen.
-const FEATURES: &[(&str, fn(&Pod, &Pod) -> bool)] = &[
+const FEATURES: &[(&str, Needed)] = &[
     ("InPlacePodLevelResourcesVerticalScaling", |old, new| {
         old.spec().resources().map(Lens::tree) != new.spec().resources().map(Lens::tree)
     }),

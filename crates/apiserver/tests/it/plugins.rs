@@ -279,7 +279,7 @@ async fn a_pod_grows_as_far_as_its_node() {
         )
     );
     let causes: Vec<&str> =
-        status.details().unwrap().causes().iter().map(|one| one.reason()).collect();
+        status.details().unwrap().causes().iter().map(object::StatusCause::reason).collect();
     assert_eq!(causes, ["NodeCapacity"]);
     let more = tree(r#"{"status":{"allocatable":{"cpu":"1","memory":"1Gi"}}}"#);
     nodes.patch_status(&key, &Patch::Merge(more)).await.unwrap();

@@ -328,7 +328,9 @@ mod tests {
         headers: &[(&'static str, &'static str)],
     ) -> (u16, String) {
         let mut all = HeaderMap::new();
-        headers.iter().for_each(|(name, value)| drop(all.append(*name, value.parse().unwrap())));
+        for (name, value) in headers {
+            all.append(*name, HeaderValue::from_static(value));
+        }
         let answer = client.request(Method::GET, path, all, Bytes::new()).await.unwrap();
         let code = answer.status.as_u16();
         (code, String::from_utf8_lossy(&answer.bytes().await.unwrap()).into_owned())
