@@ -167,8 +167,9 @@ fn feed(target: &str, kinds: &[Definition], input: &[u8], which: usize) -> bool 
             let object = from_json(POD).unwrap_or_default();
             let _ = black_box(patch::json(&object, &change));
             let _ = black_box(patch::strategic(&kind.shape, &object, &mut change.clone()));
-            let mut merged = object;
-            let _ = patch::merge(&mut merged, &change);
+            let whole = String::from_utf8_lossy(POD);
+            let _ = black_box(patch::json_text(&whole, &text, true));
+            let _ = black_box(patch::merge_text(&whole, &text));
             true
         }),
         "definition" => definition(kinds, input),
