@@ -41,6 +41,15 @@ impl Kubeconfig {
 
     /// The configuration of a context; `None`: the current one.
     pub fn config(&self, context: Option<&str>) -> Result<Config, Error> {
+        self.config_of(context, true)
+    }
+
+    /// The same without what the user shows: for somebody else on the same server.
+    pub fn config_of_nobody(&self, context: Option<&str>) -> Result<Config, Error> {
+        self.config_of(context, false)
+    }
+
+    fn config_of(&self, context: Option<&str>, known: bool) -> Result<Config, Error> {
         let name = context.or(self.current_context()).unwrap_or_default();
         let (_, context) = self
             .entry("contexts", "context", name)
@@ -52,7 +61,9 @@ impl Kubeconfig {
             .ok_or_else(|| Error::Invalid(format!("cluster {cluster:?} does not exist")))?;
         let cluster = Cluster { folder, tree: cluster };
         let user = match part("user") {
-            "" => User { folder, file: folder, name: "", tree: &object::NULL },
+            name if name.is_empty() || !known => {
+                User { folder, file: folder, name: "", tree: &object::NULL }
+            }
             name => {
                 let missing = || Error::Invalid(format!("auth info {name:?} does not exist"));
                 let (folder, tree) = self.entry("users", "user", name).ok_or_else(missing)?;

@@ -124,6 +124,9 @@ impl<V: fmt::Debug + Send + Sync + 'static> Core<V> {
     pub(super) fn turn(&self) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
+            // Those who have more to write may do so first, if they wait for a processor only:
+            // one sync for all of them.
+            thread::yield_now();
             self.commit();
             let writer = self.writer();
             if writer.idle() || writer.broken {

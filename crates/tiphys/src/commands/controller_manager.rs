@@ -85,11 +85,15 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let kubeconfig = Kubeconfig::read(&flags.kubeconfig)?;
         let client = Client::new(kubeconfig.config(None)?.manager(NAME).user_agent(NAME));
         let config = flags.config()?;
-        let own = flags.use_service_account_credentials;
+        // A certificate counts more than a token: accounts have connections without one.
+        let own = match flags.use_service_account_credentials {
+            true => Some(kubeconfig.config_of_nobody(None)?.user_agent(NAME)),
+            false => None,
+        };
         let start = move |cx: &Context, client: &Client| {
-            controllers::start(cx, &config, &|account| match own {
-                true => controllers::as_account(client, client.config(), account),
-                false => client.manager(account),
+            controllers::start(cx, &config, &|account| match &own {
+                Some(showing) => controllers::as_account(client, showing, account),
+                None => client.manager(account),
             });
         };
         let cx = Context::new(&client);
