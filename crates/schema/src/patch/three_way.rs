@@ -22,8 +22,10 @@ pub fn three_way(
     current: &Value,
 ) -> Result<Value, PatchError> {
     let Some(shape) = shape else {
-        let mut patch = diff_json(original, modified, Part::Deletions);
-        combine(&mut patch, diff_json(current, modified, Part::Changes));
+        // A merge patch knows of no JSON that is kept as it is written.
+        let [original, modified, current] = [original, modified, current].map(Value::unpacked);
+        let mut patch = diff_json(&original, &modified, Part::Deletions);
+        combine(&mut patch, diff_json(&current, &modified, Part::Changes));
         return Ok(patch);
     };
     let place = Place::Struct(shape);

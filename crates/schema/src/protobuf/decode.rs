@@ -91,8 +91,11 @@ impl<'a> Decoder<'a> {
             };
             match (slot.held, wire) {
                 // Most fields of a message are these: nobody has set them.
-                (Held::Text, Wire::Bytes([])) if slot.omits_zero => continue,
-                (Held::Number, Wire::Number(0)) if slot.omits_zero => continue,
+                (Held::Text, Wire::Bytes([])) | (Held::Number, Wire::Number(0))
+                    if slot.omits_zero =>
+                {
+                    continue;
+                }
                 (Held::Text, Wire::Bytes(bytes)) => {
                     let text = self.text(bytes)?;
                     fields.push((word, Value::Text(Text::new(text))));

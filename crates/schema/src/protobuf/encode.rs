@@ -95,7 +95,7 @@ fn fields(shape: &Struct, object: &Value, out: &mut Vec<u8>) {
         match (slot.held, slot.ty) {
             _ if value.is_null() && !slot.always => {}
             (Held::Text, _) => {
-                put_bytes(slot.tag, value.as_str().unwrap_or_default().as_bytes(), out)
+                put_bytes(slot.tag, value.as_str().unwrap_or_default().as_bytes(), out);
             }
             (Held::Number, _) => put_number(slot.tag, number(value), out),
             (_, Type::List(item)) => items(slot.tag, item, value, out),

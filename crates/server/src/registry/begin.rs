@@ -85,7 +85,6 @@ pub(super) fn keep_identity(object: &mut Value, old: &Value) {
 }
 
 /// Counts one more change of the desired state, if there is one; `sure`: there is.
-#[expect(clippy::too_many_arguments, reason = "what kind, which part, from what to what")]
 pub(super) fn count_change(
     served: &Served,
     subresource: &str,
