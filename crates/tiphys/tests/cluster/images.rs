@@ -11,11 +11,14 @@ use crate::world::{Running, World, run};
 const BUILT_IN: &str = "tiphys.local/hello:1";
 const MADE: &str = "example.test/made:1";
 const PULLED: &str = "127.0.0.1:5050/mine/made:1";
+/// The same image, by a name whose host is asked elsewhere.
+const MIRRORED: &str = "mirrored.test/mine/made:1";
 
 #[test]
 fn images_come_and_go() {
     let world = World::new("images");
-    world.tiphys(&["up", "--node-name", "n1", "--disable", "dns"]);
+    let mirror = ["--registry", "mirrored.test=http://127.0.0.1:5050"];
+    world.tiphys(&[&["up", "--node-name", "n1", "--disable", "dns"], &mirror[..]].concat());
     let listed = |name: &str| {
         world.tiphys(&["image", "list"]).lines().any(|line| line.starts_with(&format!("{name} ")))
     };
@@ -40,6 +43,11 @@ fn images_come_and_go() {
         world.try_tiphys(&["image", "pull", PULLED]).starts_with("sha256:")
     });
     assert!(listed(PULLED));
+    world.tiphys(&["image", "rm", PULLED]);
+    assert!(world.tiphys(&["image", "pull", MIRRORED]).starts_with("sha256:"));
+    assert!(listed(MIRRORED));
+    world.tiphys(&["image", "rm", MIRRORED]);
+    world.tiphys(&["image", "pull", PULLED]);
 
     // removed while a container stands on it: the container goes on
     let pod = ["run", "mine", "--image", PULLED, "--image-pull-policy", "Never", "--command"];
