@@ -148,7 +148,7 @@ fn pods_are_placed(world: &World, kubeconfig: &str) {
     let first = holder();
     assert_ne!(first, "", "somebody leads");
     // another waits, and takes over
-    let other = scheduler(&["--leader-elect"]);
+    let other = scheduler(&["--leader-elect", "--secure-port", "10269"]);
     drop(running);
     placed("after");
     assert_ne!(holder(), first, "another leads");
