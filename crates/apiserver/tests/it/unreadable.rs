@@ -34,14 +34,7 @@ async fn it_is_told_and_can_be_deleted() {
     let first = start(&folder.path().join("one"), &etcd.url, [192, 0, 2, 10], 7551).await;
     let made = of::<ConfigMap>(&admin(&first)).create(config_map("bad")).await.unwrap();
     of::<ConfigMap>(&admin(&first)).create(config_map("good")).await.unwrap();
-    let remote = Remote {
-        endpoints: vec![etcd.url.clone()],
-        tls: None,
-        prefix: "/registry".into(),
-        compaction: None,
-    };
-    let other = move || EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock));
-    let other = tokio::task::spawn_blocking(other).await.unwrap().unwrap();
+    let other = other_writer(&etcd).await;
     let (key, junk) = ("/registry/configmaps/default/bad", Bytes::from_static(b"k8s\0junk"));
     let written = Write::put(key, revision(&made), junk.clone(), junk);
     let revision = other.write(written).await.unwrap();
@@ -97,18 +90,23 @@ async fn it_is_told_and_can_be_deleted() {
     }
 }
 
-/// What says that it is something else is not taken for what should be there.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unknown_version_is_not_guessed_at() {
-    let (folder, etcd) = (TempDir::new().unwrap(), Etcd::start());
+/// Somebody else who writes to the same etcd.
+async fn other_writer(etcd: &Etcd) -> EtcdEngine<Bytes> {
     let remote = Remote {
         endpoints: vec![etcd.url.clone()],
         tls: None,
         prefix: "/registry".into(),
         compaction: None,
     };
-    let other = move || EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock));
-    let other = tokio::task::spawn_blocking(other).await.unwrap().unwrap();
+    let connect = move || EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock));
+    tokio::task::spawn_blocking(connect).await.unwrap().unwrap()
+}
+
+/// What says that it is something else is not taken for what should be there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_version_is_not_guessed_at() {
+    let (folder, etcd) = (TempDir::new().unwrap(), Etcd::start());
+    let other = other_writer(&etcd).await;
     let (nine, beta) =
         ("no kind \"ConfigMap\" is registered for version \"v9\" in scheme ", "apps/v1beta9");
     let beta = format!("no kind \"Deployment\" is registered for version \"{beta}\" in scheme ");
