@@ -70,6 +70,10 @@ async fn a_silent_server_is_given_up() {
 }
 
 fn kubeconfig(port: u16, cluster: &str, user: &str) -> Client {
+    Client::new(file(port, cluster, user).config(None).unwrap())
+}
+
+fn file(port: u16, cluster: &str, user: &str) -> Kubeconfig {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
          contexts: [{{name: c, context: {{cluster: k, user: u, namespace: blue}}}}]\n\
@@ -78,7 +82,7 @@ fn kubeconfig(port: u16, cluster: &str, user: &str) -> Client {
     );
     let mut file = Kubeconfig::default();
     file.add("/nowhere/config".as_ref(), &text).unwrap();
-    Client::new(file.config(None).unwrap())
+    file
 }
 
 #[tokio::test]
@@ -126,7 +130,9 @@ async fn a_kubeconfig_leads_through_tls() {
     get(&client, "/version").await.unwrap();
     let token = kubeconfig(port, &ca, "token: secret, as: joe, as-groups: [a, b]");
     get(&token, "/version").await.unwrap();
-    assert_eq!(*names.lock().unwrap(), ["jane", ""]);
+    let nobody = file(port, &ca, &cert).config_of_nobody(None).unwrap();
+    get(&Client::new(nobody), "/version").await.unwrap();
+    assert_eq!(*names.lock().unwrap(), ["jane", "", ""], "nobody shows no certificate");
     let asked = server.asked();
     assert!(!asked[0].headers.contains_key("authorization"));
     assert_eq!(asked[1].headers["authorization"], "Bearer secret");
