@@ -62,8 +62,7 @@ fn check(admission: &Admission) -> Result<(), Status> {
         return Ok(());
     }
     let Some((old, new)) = changed_pod(admission) else { return Ok(()) };
-    let mut needs: Vec<&str> =
-        FEATURES.iter().filter(|(_, needed)| needed(old, new)).map(|(name, _)| *name).collect();
+    let mut needs = needed(old, new);
     if needs.is_empty() {
         return Ok(());
     }
@@ -77,6 +76,10 @@ fn check(admission: &Admission) -> Result<(), Status> {
     let why =
         format!("pod update requires features {needs} which are not available on node {name:?}");
     Err(forbidden(admission, &why))
+}
+
+fn needed(old: &Pod, new: &Pod) -> Vec<&'static str> {
+    FEATURES.iter().filter(|(_, needed)| needed(old, new)).map(|(name, _)| *name).collect()
 }
 
 /// Whether a volume in memory gets another size.
@@ -98,4 +101,31 @@ fn memory_changes(old: &Pod, new: &Pod) -> bool {
 fn forbidden(admission: &Admission, why: &str) -> Status {
     let name = Object::view(&admission.object).metadata().name();
     Status::forbidden(admission.served.subject(name), why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_needs_what_it_touches() {
+        let spec = |init: &str, size: &str, whole: &str| {
+            let text = format!(
+                r#"{{"spec":{{"resources":{{"limits":{{"cpu":"{whole}"}}}},
+                "initContainers":[{{"name":"i","resources":{{"limits":{{"cpu":"{init}"}}}}}}],
+                "volumes":[{{"name":"v","emptyDir":{{"medium":"Memory","sizeLimit":"{size}"}}}}]}}}}"#
+            );
+            object::from_json(text.as_bytes()).expect("a pod")
+        };
+        let old = spec("1", "1Gi", "2");
+        for (new, wanted) in [
+            (spec("1", "1Gi", "2"), None),
+            (spec("1", "1024Mi", "2"), None), // another way to say it
+            (spec("2", "1Gi", "2"), Some("InPlacePodVerticalScalingInitContainers")),
+            (spec("1", "2Gi", "2"), Some("InPlacePodVerticalScalingMemoryBackedVolumes")),
+            (spec("1", "1Gi", "3"), Some("InPlacePodLevelResourcesVerticalScaling")),
+        ] {
+            assert_eq!(needed(Pod::view(&old), Pod::view(&new)), Vec::from_iter(wanted));
+        }
+    }
 }
