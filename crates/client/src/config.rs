@@ -4,7 +4,7 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use http::HeaderMap;
 
-use crate::{Auth, Connect, Error, Pem, Pipe, Tcp, Tls, Unix};
+use crate::{Auth, Connect, Error, Pem, Pipe, Tcp, Tls, Unix, surroundings::Surroundings};
 
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -71,7 +71,8 @@ impl Config {
         let authorities = Some(Pem::File(folder.join("ca.crt")));
         let tls = Tls { authorities, ..Tls::default() };
         let namespace = std::fs::read_to_string(folder.join("namespace")).unwrap_or_default();
-        let tcp = Tcp::new(host, port, Some(Arc::new(tls)));
+        let proxy = Surroundings::ours().proxy(true, host, port)?;
+        let tcp = Tcp::new(host, port, Some(Arc::new(tls))).through(proxy);
         Ok(Self::new(Arc::new(tcp)).auth(auth).namespace(namespace.trim()))
     }
 

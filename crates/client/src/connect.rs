@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncWrite, DuplexStream},
@@ -20,7 +21,7 @@ use tokio::{
     sync::mpsc,
     time::timeout,
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{Proxy, Tls, proxy::Kind, resolve::resolve};
 
@@ -113,10 +114,9 @@ impl Tcp {
         let stream = self.reach(&proxy.host, proxy.port).await?;
         let mut io: Box<dyn Io> = match proxy.kind {
             Kind::Https => {
-                let config = Tls::default().config().await.map_err(io::Error::other)?;
-                let name = ServerName::try_from(proxy.host.clone()).map_err(io::Error::other)?;
-                let shake = TlsConnector::from(Arc::new(config)).connect(name, stream);
-                Box::new(timeout(DIAL, shake).await.map_err(|_| ErrorKind::TimedOut)??)
+                let tls = self.tls.clone().unwrap_or_default();
+                let config = tls.config().await.map_err(io::Error::other)?;
+                Box::new(shake(config, &proxy.host, stream).await?)
             }
             Kind::Http | Kind::Socks5 => Box::new(stream),
         };
@@ -148,14 +148,18 @@ impl Tcp {
             Use::Requests => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
             Use::Upgrade => vec![b"http/1.1".to_vec()],
         };
-        let name = tls.server_name.as_deref().unwrap_or(&self.host).to_owned();
-        let name = ServerName::try_from(name).map_err(io::Error::other)?;
-        let stream = self.dial().await?;
-        let shake = TlsConnector::from(Arc::new(config)).connect(name, stream);
-        let stream = timeout(DIAL, shake).await.map_err(|_| ErrorKind::TimedOut)??;
+        let name = tls.server_name.as_deref().unwrap_or(&self.host);
+        let stream = shake(config, name, self.dial().await?).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok(Connected { io: Box::new(stream), http2, remote: true })
     }
+}
+
+/// TLS with whoever proves to be `name`.
+async fn shake<S: Io>(config: ClientConfig, name: &str, stream: S) -> io::Result<TlsStream<S>> {
+    let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+    let shake = TlsConnector::from(Arc::new(config)).connect(name, stream);
+    timeout(DIAL, shake).await.map_err(|_| ErrorKind::TimedOut)?
 }
 
 /// Why nobody was reached, in the words that users of Kubernetes know.

@@ -9,7 +9,10 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use object::{Value, yaml};
 
-use crate::{Auth, Config, Error, Proxy, Tcp, Tls, Unix, exec::Exec, oidc::Oidc, tls::Pem};
+use crate::{
+    Auth, Config, Error, Proxy, Tcp, Tls, Unix, exec::Exec, oidc::Oidc, surroundings::Surroundings,
+    tls::Pem,
+};
 
 /// One or several files, read as one: of a name given twice the first counts.
 #[derive(Clone, Debug, Default)]
@@ -104,8 +107,6 @@ struct User<'a> {
 
 fn connect(cluster: &Cluster<'_>, user: &User<'_>) -> Result<Config, Error> {
     let server = cluster.tree["server"].as_str().unwrap_or_default();
-    let proxy = cluster.tree["proxy-url"].as_str().filter(|url| !url.is_empty());
-    let proxy = proxy.map(Proxy::parse).transpose()?;
     let auth = user.auth(cluster)?;
     if let Some(path) = server.strip_prefix("unix://") {
         return Ok(Config::new(Arc::new(Unix(path.into()))).auth(auth));
@@ -120,7 +121,12 @@ fn connect(cluster: &Cluster<'_>, user: &User<'_>) -> Result<Config, Error> {
         Some("http") => (None, 80),
         _ => return Err(wrong()),
     };
-    let tcp = Tcp::new(&host, uri.port_u16().unwrap_or(port), tls.map(Arc::new)).through(proxy);
+    let port = uri.port_u16().unwrap_or(port);
+    let proxy = match cluster.tree["proxy-url"].as_str().filter(|url| !url.is_empty()) {
+        Some(url) => Some(Proxy::parse(url)?),
+        None => Surroundings::ours().proxy(tls.is_some(), &host, port)?,
+    };
+    let tcp = Tcp::new(&host, port, tls.map(Arc::new)).through(proxy);
     Ok(Config { base, ..Config::new(Arc::new(tcp)).auth(auth) })
 }
 

@@ -27,6 +27,7 @@ mod resolve;
 mod resource;
 mod response;
 mod resume;
+mod surroundings;
 mod tls;
 mod upgrade;
 mod watch;

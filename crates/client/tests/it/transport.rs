@@ -222,3 +222,43 @@ async fn a_proxy_stands_between() {
     assert_eq!(asked.headers["impersonate-user"], "other");
     assert_eq!(asked.headers["impersonate-extra-a%2fb"], "x");
 }
+
+/// TLS to the proxy, TLS through it to the server; both are trusted by the same file.
+#[tokio::test]
+async fn a_proxy_may_want_tls_itself() {
+    let now = object::Clock::now(&object::SystemClock);
+    let authority = Authority::create("kubernetes", now).unwrap();
+    let named = |name: &str| {
+        let leaf = Leaf::server(name, vec![name.into()], vec![]);
+        let config = pki::server_config(&authority.issue(&leaf, now).unwrap(), None).unwrap();
+        tokio_rustls::TlsAcceptor::from(Arc::new(config))
+    };
+    let (outer, inner) = (named("localhost"), named("api.test"));
+    let server = Server::new(|_| Say::Json(200, "{}"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut tasks = JoinSet::new();
+    let serving = server.clone();
+    tasks.spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = outer.accept(stream).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        assert!(head.starts_with(b"CONNECT api.test:443 HTTP/1.1\r\n"));
+        stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.unwrap();
+        serving.serve(inner.accept(stream).await.unwrap()).await;
+    });
+    let trusted = BASE64_STANDARD.encode(authority.certificate_pem());
+    let text = format!(
+        "{{current-context: c, contexts: [{{name: c, context: {{cluster: k}}}}],
+        clusters: [{{name: k, cluster: {{server: \"https://api.test\",
+            certificate-authority-data: {trusted}, proxy-url: \"https://localhost:{port}\"}}}}]}}"
+    );
+    let mut files = Kubeconfig::default();
+    files.add(std::path::Path::new("config"), &text).unwrap();
+    let client = Client::new(files.config(None).unwrap());
+    get(&client, "/api").await.unwrap();
+    assert_eq!(server.asked()[0].uri, "/api");
+}
