@@ -14,8 +14,7 @@ use super::{
     asked_to_stop, duration,
     election::{ElectionFlags, lead},
     parse, run_async,
-    serving::{Component, serve},
-    serving_flags::ServingFlags,
+    serving::{Component, ServingFlags, serve},
 };
 
 const NAME: &str = "kube-controller-manager";

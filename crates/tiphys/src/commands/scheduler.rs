@@ -12,8 +12,7 @@ use super::{
     asked_to_stop,
     election::{ElectionFlags, lead},
     parse, run_async,
-    serving::{Component, serve},
-    serving_flags::ServingFlags,
+    serving::{Component, ServingFlags, serve},
 };
 
 const NAME: &str = "kube-scheduler";

@@ -18,9 +18,9 @@ use pki::{Authority, Handshakes, Leaf, Trust};
 use rustls::pki_types::CertificateDer;
 
 use super::{
+    super::duration,
+    Certificates,
     delegated::{Delegated, Memory, Proxies},
-    duration,
-    serving::Certificates,
 };
 
 /// Where API servers say how they authenticate.
@@ -28,7 +28,7 @@ const PUBLISHED: &str =
     "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 #[derive(Args)]
-pub(super) struct ServingFlags {
+pub(in crate::commands) struct ServingFlags {
     /// The address to listen on.
     #[arg(long, default_value = "0.0.0.0")]
     pub(super) bind_address: IpAddr,

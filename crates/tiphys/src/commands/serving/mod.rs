@@ -1,0 +1,231 @@
+//! What controllers and schedulers serve themselves: whether they are well, numbers, and how
+//! they are configured, over TLS, to those whom the API server lets.
+
+mod delegated;
+mod flags;
+#[cfg(test)]
+mod tests;
+
+use std::{convert::Infallible, fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::Full;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+};
+use object::{Clock as _, Status, Subject, SystemClock, Value, to_json};
+use pki::{Handshakes, Pair, Rotating, Trust};
+use runtime::Context;
+use rustls::ServerConfig;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+
+use self::delegated::Delegated;
+pub(super) use self::flags::ServingFlags;
+
+const MOST_CONNECTIONS: usize = 1000;
+const SHAKE: Duration = Duration::from_secs(10);
+const SLOW: Duration = Duration::from_secs(30);
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_mins(1);
+const PLAIN: &str = "text/plain; charset=utf-8";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// The component that serves.
+#[derive(Clone, Debug)]
+pub(super) struct Component {
+    pub(super) name: &'static str,
+    /// Where, if nobody says.
+    pub(super) port: u16,
+    /// Whether it goes on without what it cannot look up, if nobody says.
+    pub(super) tolerates: bool,
+    /// Its configuration, by the group of its kind.
+    pub(super) configuration: Value,
+}
+
+/// What is served with.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    /// Where a certificate and its key are.
+    pub(super) files: Option<(PathBuf, PathBuf)>,
+    /// What stands for them where there are none.
+    pub(super) own: Pair,
+    pub(super) believed: Trust,
+    pub(super) handshakes: Handshakes,
+}
+
+/// Binds and serves until the context stops; unless nothing is to be served.
+pub(super) async fn serve(cx: &Context, flags: &ServingFlags, component: Component) -> Result<()> {
+    let port = flags.secure_port.unwrap_or(component.port);
+    if port == 0 {
+        return Ok(());
+    }
+    let wanted = SocketAddr::new(flags.bind_address, port);
+    let listener = TcpListener::bind(wanted).await.with_context(|| wanted.to_string())?;
+    serve_on(listener, cx, flags, component).await
+}
+
+async fn serve_on(
+    listener: TcpListener,
+    cx: &Context,
+    flags: &ServingFlags,
+    component: Component,
+) -> Result<()> {
+    let address = listener.local_addr()?;
+    let delegated = flags.delegated(component.tolerates).await?;
+    let certificates = flags.certificates(component.name, &delegated)?;
+    let tls = Arc::new(Rotating::new(certificates.config()?));
+    info!(%address, "serving");
+    cx.spawn("certificates", follow(cx.clone(), certificates, tls.clone()));
+    let serving = Arc::new(Serving { component, delegated });
+    cx.spawn("serving", serving.accept(cx.clone(), listener, tls));
+    Ok(())
+}
+
+impl Certificates {
+    fn config(&self) -> Result<ServerConfig> {
+        let read = match &self.files {
+            Some((certificate, key)) => {
+                let read =
+                    |path: &PathBuf| fs::read(path).with_context(|| path.display().to_string());
+                Some(Pair::from_pem(&read(certificate)?, &read(key)?)?)
+            }
+            None => None,
+        };
+        let pair = read.as_ref().unwrap_or(&self.own);
+        Ok(pki::server_config_named(pair, &[], (&self.believed, &self.handshakes))?)
+    }
+}
+
+/// Takes over files that change.
+async fn follow(cx: Context, certificates: Certificates, tls: Arc<Rotating<ServerConfig>>) {
+    while certificates.files.is_some() && timeout(LOOK, cx.stopping()).await.is_err() {
+        match certificates.config() {
+            Ok(config) => tls.replace(config),
+            Err(error) => warn!("the serving certificate stays: {error:#}"),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Serving {
+    component: Component,
+    delegated: Delegated,
+}
+
+type Answer = Response<Full<Bytes>>;
+
+impl Serving {
+    async fn accept(
+        self: Arc<Self>,
+        cx: Context,
+        listener: TcpListener,
+        tls: Arc<Rotating<ServerConfig>>,
+    ) {
+        let (places, tasks) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), TaskTracker::new());
+        loop {
+            let accepted = async {
+                let place = places.clone().acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                accepted = accepted => accepted,
+                () = cx.stopping() => break,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    debug!(%error, "accept failed");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let (serving, cx) = (self.clone(), cx.clone());
+            let acceptor = TlsAcceptor::from(tls.current());
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = serving.connection(acceptor, stream) => {}
+                    () = cx.stopping() => {}
+                }
+                drop(place);
+            });
+        }
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    async fn connection(self: Arc<Self>, acceptor: TlsAcceptor, stream: TcpStream) {
+        let Ok(Ok(stream)) = timeout(SHAKE, acceptor.accept(stream)).await else { return };
+        let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (serving, chain) = (self.clone(), chain.clone());
+            async move {
+                let now = SystemClock.now();
+                let user = serving.delegated.user(&chain, request.headers(), now).await;
+                let Some(user) = user else {
+                    return Ok::<_, Infallible>(failure(&Status::unauthorized()));
+                };
+                let (method, path) = (request.method(), request.uri().path());
+                if !serving.delegated.may(&user, method, path).await {
+                    let verb = method.as_str().to_lowercase();
+                    let why = format!("User {:?} cannot {verb} path {path:?}", user.name);
+                    let nothing = Subject { group: "", resource: "", name: "" };
+                    return Ok(failure(&Status::forbidden(nothing, &why)));
+                }
+                Ok(serving.answer(path, request.uri().query().unwrap_or_default()))
+            }
+        });
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(SLOW);
+        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(100);
+        if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+            debug!(%error, "a connection ended badly");
+        }
+    }
+
+    fn answer(&self, path: &str, query: &str) -> Answer {
+        let verbose =
+            query.split('&').any(|word| word == "verbose" || word.starts_with("verbose="));
+        match path {
+            "/healthz" | "/livez" | "/readyz" if verbose => {
+                let said = format!("[+]ping ok\n{} check passed\n", &path[1..]);
+                answer(StatusCode::OK, PLAIN, said)
+            }
+            "/healthz" | "/livez" | "/readyz" | "/healthz/ping" | "/livez/ping"
+            | "/readyz/ping" => answer(StatusCode::OK, PLAIN, "ok"),
+            "/metrics" => {
+                let mut text = String::new();
+                server::report_process(&mut text);
+                answer(StatusCode::OK, METRICS, text)
+            }
+            "/configz" => {
+                let text = to_json(&self.component.configuration);
+                answer(StatusCode::OK, "application/json", text)
+            }
+            _ => answer(StatusCode::NOT_FOUND, PLAIN, "404 page not found\n"),
+        }
+    }
+}
+
+fn failure(status: &Status) -> Answer {
+    let code = u16::try_from(status.code()).ok().and_then(|code| StatusCode::from_u16(code).ok());
+    let tree: Value = status.clone().into();
+    answer(code.unwrap_or(StatusCode::FORBIDDEN), "application/json", to_json(&tree))
+}
+
+fn answer(code: StatusCode, form: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form));
+    answer
+}
