@@ -78,9 +78,10 @@ impl Graph {
         for owner in &node.owners {
             self.dependents.entry(owner.uid().into()).or_default().insert(uid.clone());
         }
-        let released = old.iter().flat_map(|old| &old.owners);
-        let released = released.filter(|old| !node.owners.iter().any(|new| new.uid() == old.uid()));
-        touched.extend(released.map(|owner| Text::from(owner.uid())));
+        let before = old.iter().flat_map(|old| &old.owners);
+        let before = before.filter(|owner| owner.block_owner_deletion() == Some(true));
+        let released = before.map(OwnerReference::uid).filter(|owner| !node.blocks(owner));
+        touched.extend(released.map(Text::from));
         let was_waiting = old.as_ref().is_some_and(Node::is_waiting);
         if node.is_waiting() && !was_waiting {
             touched.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
@@ -143,6 +144,13 @@ mod tests {
         let set =
             Node { finalizers: vec![FOREGROUND.into()], terminating: true, ..node("set", &[]) };
         assert_eq!(graph.put(set), ["pod", "set"]);
-        assert_eq!(graph.put(node("pod", &[])), ["set"], "it need not wait any more");
+        let pod = |blocks: bool| {
+            let owner = OwnerReference::new().with_uid("set").with_block_owner_deletion(blocks);
+            Node { owners: vec![owner], ..node("pod", &[]) }
+        };
+        assert_eq!(graph.put(pod(true)), ["pod"]);
+        assert_eq!(graph.put(pod(false)), ["set", "pod"], "it need not wait any more");
+        graph.put(pod(true));
+        assert_eq!(graph.put(node("pod", &[])), ["set"], "nor for what it no longer owns");
     }
 }
