@@ -62,8 +62,9 @@ pub fn reply_as(
     (code, object): (u16, &Value),
     now: i64,
 ) -> Result<Reply, Status> {
-    // What is only ever answered, as reviews are, has no rows.
-    let has_rows = !definition.columns.is_empty() && definition.verbs.contains(&"get");
+    // What is only ever created, as reviews are, has no rows; parts of others have no verbs.
+    let verbs = &definition.verbs;
+    let has_rows = !definition.columns.is_empty() && (verbs.is_empty() || verbs.contains(&"get"));
     let offer = if has_rows { Offer::Object } else { Offer::Part };
     let form = negotiate(headers, query, offer)?;
     audit::note_answer(|| object.clone());

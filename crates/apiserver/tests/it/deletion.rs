@@ -15,7 +15,7 @@ use http::{HeaderMap, Method};
 use object::{Key, SystemClock};
 use testkit::Cluster;
 
-use crate::{code, config_map, default_account, labelled, of, peers::Etcd, pod, tree};
+use crate::{code, config_map, default_account, labelled, message, of, peers::Etcd, pod, tree};
 
 #[tokio::test]
 async fn a_finalizer_holds_an_object_back() {
@@ -26,6 +26,8 @@ async fn a_finalizer_holds_an_object_back() {
     let key = Key::new("default", "a");
     let deletion = maps.delete(&key, &Delete::default()).await.unwrap();
     assert!(matches!(deletion, Deletion::Terminating(_)), "{deletion:?}");
+    let told = message(maps.create(config_map("a")).await);
+    assert!(told.contains("object is being deleted: configmaps \"a\" already exists"), "{told}");
     let free = Patch::Merge(tree(r#"{"metadata":{"finalizers":null}}"#));
     maps.patch(&key, &free).await.unwrap();
     assert_eq!(code(maps.get(&key).await), 404);

@@ -4,11 +4,13 @@ use api::{
     apps::Deployment,
     core::{Binding, ConfigMap, Namespace, Pod},
 };
+use bytes::Bytes;
 use client::Patch;
-use object::{Cause, Key};
+use http::{HeaderMap, HeaderValue, Method, header::ACCEPT};
+use object::{Cause, Key, from_json};
 use testkit::Cluster;
 
-use crate::{code, config_map, default_account, labelled, name, of, pod, revision, tree};
+use crate::{code, config_map, default_account, labelled, message, name, of, pod, revision, tree};
 
 const DEPLOYMENT: &str = r#"{"metadata":{"name":"web"},"spec":{"replicas":2,
     "selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},
@@ -46,7 +48,31 @@ async fn only_the_newest_version_can_be_replaced() {
     changed["metadata"].remove("resourceVersion");
     changed["data"]["k"] = "newest".into();
     assert!(maps.update(changed).await.is_ok(), "it names no version");
-    assert_eq!(code(maps.create(config_map("a")).await), 409);
+    let told = message(maps.create(config_map("a")).await);
+    assert!(told.ends_with("configmaps \"a\" already exists"), "{told}");
+    let mut generates = config_map("a");
+    generates["metadata"]["generateName"] = "a-".into();
+    let told = message(maps.create(generates).await);
+    assert!(told.ends_with("not able to generate a unique name for the object"), "{told}");
+}
+
+#[tokio::test]
+async fn a_scale_has_rows_and_a_review_has_none() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    of::<Deployment>(&admin).create(tree(DEPLOYMENT)).await.unwrap();
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(table))]);
+    let path = "/apis/apps/v1/namespaces/default/deployments/web/scale";
+    let scale = admin.request(Method::GET, path, headers.clone(), Bytes::new()).await.unwrap();
+    let scale = from_json(&scale.bytes().await.unwrap()).unwrap();
+    let columns = scale["columnDefinitions"].items().iter();
+    let names: Vec<_> = columns.filter_map(|column| column["name"].as_str()).collect();
+    assert_eq!(names, ["Name", "Desired", "Available", "Age"]);
+    assert_eq!(scale["rows"].items()[0]["cells"].items()[1].as_i64(), Some(2));
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let review = admin.request(Method::POST, path, headers, Bytes::from_static(b"{}")).await;
+    assert_eq!(review.unwrap().status, 406);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Creation.
 
-use object::{Object, Status, Value, View};
+use object::{Object, Status, StatusDetails, Value, View};
 use ref_cast::RefCast;
 use store::Version;
 
@@ -103,8 +103,37 @@ impl Registry {
             return Err(Status::failure(500, "", why));
         }
         self.siblings.share(&mut object);
-        let made = self.put(call, step.served, 0, object).await?;
+        let meta = Object::view(&object).metadata();
+        let (namespace, generates) =
+            (meta.namespace().to_owned(), !meta.generate_name().is_empty());
+        let made = self.put(call, step.served, 0, object).await;
+        let made = made.map_err(|status| self.taken(step.served, &namespace, generates, status))?;
         Ok(if call.dry_run { Version { revision: asked, ..made } } else { made })
+    }
+
+    /// Why there cannot be another of a name: nobody found a free one, or the old one is still
+    /// about to go.
+    fn taken(
+        &self,
+        served: &Served,
+        namespace: &str,
+        generates: bool,
+        mut status: Status,
+    ) -> Status {
+        if !status.is("AlreadyExists") {
+            return status;
+        }
+        if generates {
+            let none = "the server was not able to generate a unique name for the object";
+            status.set_message(format!("{}, {none}", status.message()));
+            status.details_mut().set_retry_after_seconds(1);
+        }
+        let name = status.details().map(StatusDetails::name).unwrap_or_default();
+        let old = self.get(served, namespace, name);
+        if old.is_ok_and(|old| Object::view(&old.object).metadata().is_terminating()) {
+            status.set_message(format!("object is being deleted: {}", status.message()));
+        }
+        status
     }
 }
 
