@@ -23,7 +23,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::{Proxy, Tls, proxy::Kind, resolve::resolve};
+use crate::{Proxy, Tls, proxy::Kind, resolve::resolve, verify::told};
 
 const DIAL: Duration = Duration::from_secs(10);
 /// A socket's address has room for no more.
@@ -159,7 +159,7 @@ impl Tcp {
 async fn shake<S: Io>(config: ClientConfig, name: &str, stream: S) -> io::Result<TlsStream<S>> {
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
     let shake = TlsConnector::from(Arc::new(config)).connect(name, stream);
-    timeout(DIAL, shake).await.map_err(|_| ErrorKind::TimedOut)?
+    timeout(DIAL, shake).await.map_err(|_| ErrorKind::TimedOut)?.map_err(told)
 }
 
 /// Why nobody was reached, in the words that users of Kubernetes know.

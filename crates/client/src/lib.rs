@@ -30,6 +30,7 @@ mod resume;
 mod surroundings;
 mod tls;
 mod upgrade;
+mod verify;
 mod watch;
 
 pub use self::{

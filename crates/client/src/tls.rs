@@ -6,16 +6,17 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    ClientConfig, RootCertStore, client::danger::ServerCertVerifier, crypto::CryptoProvider,
 };
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::fs;
 
-use crate::{Auth, Error};
+use crate::{
+    Auth, Error,
+    verify::{Anybody, Believer},
+};
 
-static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+pub(crate) static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
 
 /// Where the usual systems keep the authorities of the web.
@@ -50,11 +51,9 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
             .with_safe_default_protocol_versions()
             .map_err(wrong)?;
-        let builder = if self.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody))
-        } else {
-            builder.with_root_certificates(self.roots().await?)
-        };
+        let verifier: Arc<dyn ServerCertVerifier> =
+            if self.insecure { Arc::new(Anybody) } else { Arc::new(self.believer().await?) };
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let pair = match (&self.pair, self.auth.certificate().await?) {
             (_, Some(pair)) => Some(pair),
             (Some((certificate, key)), None) => {
@@ -71,12 +70,11 @@ impl Tls {
         }
     }
 
-    async fn roots(&self) -> Result<RootCertStore, Error> {
-        let mut roots = RootCertStore::empty();
+    async fn believer(&self) -> Result<Believer, Error> {
+        let (mut roots, mut named) = (RootCertStore::empty(), Vec::new());
         if let Some(authorities) = &self.authorities {
-            for one in certificates(&authorities.read().await?)? {
-                roots.add(one).map_err(wrong)?;
-            }
+            named = certificates(&authorities.read().await?)?;
+            named.iter().try_for_each(|one| roots.add(one.clone())).map_err(wrong)?;
         } else {
             for path in SYSTEM_ROOTS {
                 if let Ok(pem) = read(Path::new(path)).await {
@@ -85,7 +83,7 @@ impl Tls {
                 }
             }
         }
-        Ok(roots)
+        Believer::new(roots, named)
     }
 }
 
@@ -113,45 +111,4 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
 
 fn wrong(error: impl std::fmt::Display) -> Error {
     Error::Invalid(format!("TLS: {error}"))
-}
-
-/// Believes any certificate; that its owner has the key is still checked.
-#[derive(Debug)]
-struct Anybody;
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &PROVIDER.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, known)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &PROVIDER.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, known)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        PROVIDER.signature_verification_algorithms.supported_schemes()
-    }
 }
