@@ -14,14 +14,16 @@ use client::{Pem, Tcp, Tls};
 use object::{Bytes, Status, Value, View, selector::Selector};
 use server::{Page, Registry, Remote, Selection};
 
+use crate::remote::Users;
+
 /// Endpoints take turns, so that none bears all.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
-/// Whom a `clientConfig` names, asked to answer within a time.
+/// Whom a `clientConfig` names, asked to answer within a time, by one of these users.
 pub(crate) fn remote(
     registry: &Registry,
     config: &Value,
-    within: Duration,
+    (within, users): (Duration, &Users),
 ) -> Result<Remote, String> {
     let seconds = within.as_secs();
     let authorities = config.get("caBundle").as_str().and_then(Bytes::decode);
@@ -35,12 +37,14 @@ pub(crate) fn remote(
         let (ip, target) = endpoint(registry, &namespace, &name, port)?;
         let host = format!("{name}.{namespace}.svc");
         tls.server_name = Some(host.clone());
+        let user = users.to(&host, u16::try_from(port).unwrap_or(443));
+        tls.pair = user.pair;
         let slash = if path.starts_with('/') { "" } else { "/" };
         return Ok(Remote {
             to: Tcp::new(&ip, target, Some(Arc::new(tls))),
             host: Some(format!("{host}:{port}")),
             path: format!("{slash}{path}?timeout={seconds}s"),
-            headers: http::HeaderMap::new(),
+            headers: user.headers,
         });
     }
     let url = config.get("url").as_str().unwrap_or_default();
@@ -50,13 +54,16 @@ pub(crate) fn remote(
     }
     let host = uri.host().ok_or_else(|| format!("{url:?} names no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = uri.port_u16().unwrap_or(443);
+    let user = users.to(host, port);
+    tls.pair = user.pair;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let more = if path.contains('?') { '&' } else { '?' };
     Ok(Remote {
-        to: Tcp::new(host, uri.port_u16().unwrap_or(443), Some(Arc::new(tls))),
+        to: Tcp::new(host, port, Some(Arc::new(tls))),
         host: None,
         path: format!("{path}{more}timeout={seconds}s"),
-        headers: http::HeaderMap::new(),
+        headers: user.headers,
     })
 }
 

@@ -305,6 +305,13 @@ impl Config {
         flags.absent.check()?;
         flags.audit.check()?;
         issuers(&flags.service_account_issuer)?;
+        ensure!(
+            flags.accounts.signing_endpoint().is_none()
+                || (flags.service_account_signing_key_file.is_none()
+                    && flags.service_account_key_file.is_empty()),
+            "can't set `--service-account-signing-key-file` and/or `--service-account-key-file` \
+             with `--service-account-signing-endpoint` (They are mutually exclusive)"
+        );
         let event_ttl = flags.whole.events_last()?;
         overlap(&flags)?;
         ensure!(
@@ -320,8 +327,9 @@ impl Config {
                 admission::names().collect::<Vec<_>>().join(", ")
             );
         }
+        let gates = features::gates(&flags.feature_gates, &api::kinds())?;
         let plugins = match &flags.admission_control_config_file {
-            Some(path) => PluginConfigs::read(path)?,
+            Some(path) => PluginConfigs::read(path, &gates)?,
             None => PluginConfigs::default(),
         };
         ensure!(
@@ -329,7 +337,6 @@ impl Config {
             "--allow-privileged=false is not supported: use Pod Security admission instead"
         );
         let compaction = compaction(&flags.etcd_compaction_interval)?;
-        let gates = features::gates(&flags.feature_gates, &api::kinds())?;
         ensure!(
             flags.whole.kubernetes_service_node_port == 0
                 || node_ports.contains(&flags.whole.kubernetes_service_node_port.into()),

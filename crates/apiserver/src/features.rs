@@ -78,8 +78,11 @@ fn find(name: &str) -> Option<(&'static Features, &'static str)> {
 /// CBOR as a form of objects, and the one that custom objects are stored in.
 pub(crate) const CBOR: &str = "CBORServingAndStorage";
 
+/// Policies and hooks from files.
+pub(crate) const MANIFESTS: &str = "ManifestBasedAdmissionControlConfig";
+
 /// What this server itself can do or leave.
-const SWITCHES: &[&str] = &[CBOR];
+const SWITCHES: &[&str] = &[CBOR, MANIFESTS];
 
 /// Whether a kind or a field comes and goes with the feature, or the server heeds it.
 fn belongs(name: &str, kinds: &[Definition]) -> bool {

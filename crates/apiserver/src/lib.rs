@@ -15,6 +15,7 @@ mod config;
 mod crds;
 mod etcd;
 mod expressions;
+mod external_signer;
 mod features;
 mod flags;
 mod flow;

@@ -19,7 +19,7 @@ pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 /// Nobody configures more than this.
 const LARGEST: u64 = 8 << 20;
 
-/// The content of files, and whether it is still the same.
+/// The content of files, or of all files of folders, and whether it is still the same.
 #[derive(Debug)]
 pub(crate) struct Followed {
     files: Vec<PathBuf>,
@@ -37,7 +37,7 @@ struct Mark {
 impl Followed {
     pub(crate) fn new(files: impl IntoIterator<Item = PathBuf>) -> Self {
         let files: Vec<_> = files.into_iter().collect();
-        let seen = files.iter().map(|file| mark(file).ok()).collect();
+        let seen = marks(&files);
         Self { files, seen }
     }
 
@@ -67,7 +67,7 @@ impl Followed {
 
     /// Whether one of them is another than when this was last asked.
     pub(crate) fn changed(&mut self) -> bool {
-        let now: Vec<_> = self.files.iter().map(|file| mark(file).ok()).collect();
+        let now = marks(&self.files);
         let changed = now != self.seen;
         self.seen = now;
         changed
@@ -88,6 +88,20 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 /// The same, as text.
 pub(crate) fn text(path: &Path) -> Result<String> {
     String::from_utf8(read(path)?).with_context(|| format!("{} is no text", path.display()))
+}
+
+/// A folder has its own, and those of what is in it.
+fn marks(paths: &[PathBuf]) -> Vec<Option<Mark>> {
+    let mut all = Vec::new();
+    for path in paths {
+        all.push(mark(path).ok());
+        if let Ok(listed) = fs::read_dir(path) {
+            let mut files: Vec<_> = listed.flatten().map(|entry| entry.path()).collect();
+            files.sort();
+            all.extend(files.iter().map(|file| mark(file).ok()));
+        }
+    }
+    all
 }
 
 fn mark(path: &Path) -> io::Result<Mark> {
@@ -120,5 +134,11 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(followed.changed());
         assert!(read(&path).is_err());
+        let mut within = Followed::new([folder.path().to_owned()]);
+        assert!(!within.changed());
+        fs::write(&path, "one").unwrap();
+        assert!(within.changed(), "a folder has another file");
+        fs::write(&path, "three").unwrap();
+        assert!(within.changed(), "the file in the folder is another");
     }
 }

@@ -1,6 +1,10 @@
 //! Whom the server asks about tokens, rights and images: said by a kubeconfig.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -9,52 +13,131 @@ use http::{HeaderMap, HeaderValue, Uri, header::AUTHORIZATION};
 use object::{Value, yaml::from_yaml};
 use server::Remote;
 
+use crate::{reload, structured::text};
+
 /// The server that the current context of a kubeconfig names, and who we are there.
 pub(crate) fn from_kubeconfig(path: &Path) -> Result<Remote> {
+    let file = Kubeconfig::read(path)?;
     let shown = path.display();
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-    let file = from_yaml(&text).with_context(|| format!("{shown} is not readable"))?;
-    let text = |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
-    let named = |list: &str, name: &str, part: &str| {
-        let all = file.get(list).items();
-        let found = all.iter().find(|entry| text(entry, "name") == name);
-        found.map(|entry| entry.get(part).clone()).unwrap_or_default()
-    };
-    let context = named("contexts", &text(&file, "current-context"), "context");
-    let cluster = named("clusters", &text(&context, "cluster"), "cluster");
-    let user = named("users", &text(&context, "user"), "user");
+    let context = file.named("contexts", text(&file.tree, "current-context"), "context");
+    let cluster = file.named("clusters", text(&context, "cluster"), "cluster");
+    let User { pair, headers } = file.user(text(&context, "user"))?;
     let address = text(&cluster, "server");
     ensure!(!address.is_empty(), "{shown}: the current context names no server");
-    let pem = |tree: &Value, name: &str| -> Result<Option<Pem>> {
+    let name = text(&cluster, "tls-server-name");
+    let tls = Tls {
+        authorities: file.pem(&cluster, "certificate-authority")?,
+        pair,
+        server_name: (!name.is_empty()).then(|| name.to_owned()),
+        insecure: cluster.get("insecure-skip-tls-verify").as_bool().unwrap_or_default(),
+        ..Tls::default()
+    };
+    let remote = at(address, tls).with_context(|| shown.to_string())?;
+    Ok(Remote { headers, ..remote })
+}
+
+/// Who we are to others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct User {
+    pub(crate) pair: Option<(Pem, Pem)>,
+    pub(crate) headers: HeaderMap,
+}
+
+/// Who we are to whom: the users of a kubeconfig that are named after hosts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Users {
+    by_name: BTreeMap<String, User>,
+    /// The user of the current context.
+    usual: String,
+}
+
+impl Users {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let file = Kubeconfig::read(path)?;
+        let names = file.tree.get("users").items().iter().map(|entry| text(entry, "name"));
+        let by_name = names.map(|name| Ok((name.to_owned(), file.user(name)?)));
+        let by_name = by_name.collect::<Result<_>>()?;
+        let context = file.named("contexts", text(&file.tree, "current-context"), "context");
+        Ok(Self { by_name, usual: text(&context, "user").to_owned() })
+    }
+
+    /// Who we are to a host: its own name says so, `*.` and the end of it, or `*` for all.
+    pub(crate) fn to(&self, host: &str, port: u16) -> User {
+        let known = |name: &str| self.by_name.get(name);
+        let either = |target: &str| {
+            let ends = target.match_indices('.').map(|(at, _)| format!("*{}", &target[at..]));
+            known(target).or_else(|| ends.into_iter().find_map(|name| known(&name)))
+        };
+        let found = either(&format!("{host}:{port}"))
+            .or_else(|| (port == 443).then(|| either(host)).flatten())
+            .or_else(|| known("*"))
+            .or_else(|| known(&self.usual));
+        found.cloned().unwrap_or_default()
+    }
+}
+
+/// A kubeconfig, as far as it says who we are.
+struct Kubeconfig<'a> {
+    path: &'a Path,
+    tree: Value,
+}
+
+impl<'a> Kubeconfig<'a> {
+    fn read(path: &'a Path) -> Result<Self> {
+        let shown = path.display();
+        let tree = from_yaml(&reload::text(path)?);
+        Ok(Self { path, tree: tree.with_context(|| format!("{shown} is not readable"))? })
+    }
+
+    /// A part of the entry of a list that has this name.
+    fn named(&self, list: &str, name: &str, part: &str) -> Value {
+        let all = self.tree.get(list).items();
+        let found = all.iter().find(|entry| text(entry, "name") == name);
+        found.map(|entry| entry.get(part).clone()).unwrap_or_default()
+    }
+
+    fn beside(&self, file: &str) -> PathBuf {
+        self.path.parent().unwrap_or(self.path).join(file)
+    }
+
+    fn pem(&self, tree: &Value, name: &str) -> Result<Option<Pem>> {
         let data = text(tree, &format!("{name}-data"));
         if !data.is_empty() {
             return Ok(Some(Pem::Data(STANDARD.decode(data)?)));
         }
         let file = text(tree, name);
-        let folder = path.parent().unwrap_or(path);
-        Ok((!file.is_empty()).then(|| Pem::File(folder.join(file))))
-    };
-    let pair = match (pem(&user, "client-certificate")?, pem(&user, "client-key")?) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
-        _ => bail!("{shown}: a client certificate needs its key, and a key its certificate"),
-    };
-    let name = text(&cluster, "tls-server-name");
-    let tls = Tls {
-        authorities: pem(&cluster, "certificate-authority")?,
-        pair,
-        server_name: (!name.is_empty()).then_some(name),
-        insecure: cluster.get("insecure-skip-tls-verify").as_bool().unwrap_or_default(),
-        ..Tls::default()
-    };
-    let mut remote = at(&address, tls).with_context(|| shown.to_string())?;
-    let token = text(&user, "token");
-    if !token.is_empty() {
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
-        value.set_sensitive(true);
-        remote.headers.insert(AUTHORIZATION, value);
+        Ok((!file.is_empty()).then(|| Pem::File(self.beside(file))))
     }
-    Ok(remote)
+
+    fn user(&self, name: &str) -> Result<User> {
+        let user = self.named("users", name, "user");
+        let pair = match (self.pem(&user, "client-certificate")?, self.pem(&user, "client-key")?) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => bail!(
+                "{}: a client certificate needs its key, and a key its certificate",
+                self.path.display()
+            ),
+        };
+        let mut headers = HeaderMap::new();
+        let token = match (text(&user, "token"), text(&user, "tokenFile")) {
+            ("", "") => String::new(),
+            ("", file) => reload::text(&self.beside(file))?.trim().to_owned(),
+            (token, _) => token.to_owned(),
+        };
+        let credentials = match (token.as_str(), text(&user, "username")) {
+            ("", "") => return Ok(User { pair, headers }),
+            ("", name) => {
+                let both = format!("{name}:{}", text(&user, "password"));
+                format!("Basic {}", STANDARD.encode(both))
+            }
+            (token, _) => format!("Bearer {token}"),
+        };
+        let mut value = HeaderValue::from_str(&credentials)?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+        Ok(User { pair, headers })
+    }
 }
 
 /// An address of the form `https://host:port/path`.
@@ -74,4 +157,29 @@ pub(crate) fn at(address: &str, tls: Tls) -> Result<Remote> {
         path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
         headers: HeaderMap::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_host() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let user = |name: &str| format!("- {{name: '{name}', user: {{token: '{name}'}}}}\n");
+        let all: String = ["a.b:8443", "*.svc", "plain.svc", "*"].map(user).concat();
+        std::fs::write(&path, format!("users:\n{all}")).unwrap();
+        let users = Users::read(&path).unwrap();
+        let to = |host: &str, port| {
+            let headers = users.to(host, port).headers;
+            headers[AUTHORIZATION].to_str().unwrap().trim_start_matches("Bearer ").to_owned()
+        };
+        assert_eq!(to("a.b", 8443), "a.b:8443");
+        assert_eq!(to("a.b", 1), "*");
+        assert_eq!(to("x.default.svc", 443), "*.svc");
+        assert_eq!(to("plain.svc", 443), "plain.svc");
+        assert_eq!(to("plain.svc", 8443), "*");
+        assert!(Users::default().to("a", 1).headers.is_empty());
+    }
 }

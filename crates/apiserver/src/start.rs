@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use client::Pipe;
 use object::{Clock, Status, SystemClock};
 use pki::{Cluster, PublicKey, Signer, Verifier};
@@ -32,9 +32,10 @@ use crate::{
     config::duration,
     crds::{Crds, Webhooks},
     expressions,
+    external_signer::ExternalSigner,
     features::CBOR,
     flow::{self, Fairness},
-    handlers::{self, Debug, Issuer, Kubelets, Tokens, Tools},
+    handlers::{self, Debug, Issuer, Kubelets, TokenSigner, Tokens, Tools},
     health::{Part, Progress},
     identities,
     peers::{Identity, Peer},
@@ -128,8 +129,13 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let services = Services::open(&registry, &config.services, config.node_ports.clone())?;
     let services = Arc::new(services);
     registry.claim_with(services.clone());
+    let signer = signer(&config, &clock).await?;
     let (mut server, followers) =
-        wired(&config, &registry, &serving, (SocketAddr::new(advertise, port), &clock))?;
+        wired(&config, &registry, &serving, (SocketAddr::new(advertise, port), &clock), &signer)?;
+    if let Some(signer) = signer.external {
+        server.reports.push(signer.clone());
+        server.background(signer.follow());
+    }
     server.reports.extend(opened.reports.iter().cloned());
     let progress = Progress::default();
     let (ends, now) = (serving.ends.clone(), clock.clone());
@@ -199,6 +205,7 @@ fn wired(
     registry: &Arc<Registry>,
     serving: &Serving,
     (address, clock): (SocketAddr, &Arc<dyn Clock>),
+    signer: &AccountSigner,
 ) -> Result<(Server, Vec<Task>)> {
     let (flags, cluster) = (&config.flags, &serving.cluster);
     registry.convert_with(Arc::new(Webhooks::new(registry)));
@@ -213,12 +220,20 @@ fn wired(
     let rights = admission::Rights(authorizers.clone());
     let hooks = Arc::new(admission::HookTally::default());
     let policies = Arc::new(admission::PolicyTally::default());
+    let identity = own_identity(address.port());
+    let manifests = Arc::new(admission::ManifestSources::new(
+        config.plugins.clone(),
+        registry.clone(),
+        identity.name(),
+    ));
     let tools = admission::Tools {
         hooks: hooks.clone(),
         policies: policies.clone(),
         rbac: rbac.clone(),
         rights: rights.clone(),
         configs: config.plugins.clone(),
+        manifests: manifests.clone(),
+        gates: config.gates.clone(),
         tolerations: [
             flags.whole.default_not_ready_toleration_seconds,
             flags.whole.default_unreachable_toleration_seconds,
@@ -228,19 +243,30 @@ fn wired(
     let (enabled, disabled) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
     registry.admit_with(admission::plugins(&tools, enabled, disabled)?);
 
-    let accounts = accounts(config, cluster, slot.clone(), clock)?;
+    let accounts = accounts(config, cluster, slot.clone(), (clock, signer))?;
     let mut server = Server::new(registry.clone(), server_config(config, address)?);
     let (authenticators, follow_authenticators) =
         identities::authenticators(config, &serving.believed, accounts.clone(), &slot, clock)?;
-    server.reports.extend([hooks as Arc<dyn server::Report>, policies]);
+    server.reports.extend([hooks as Arc<dyn server::Report>, policies, manifests.report()]);
     server.authenticators = authenticators;
     server.authorizers = authorizers;
+    let issuer = Issuer {
+        name: flags.service_account_issuer[0].clone(),
+        accounts: accounts.clone(),
+        keys_at: keys_at(flags, address),
+    };
     let tools = Tools {
         accounts,
         tokens: Tokens {
-            signer: Arc::new(Signer::new(signing_key(config)?, &flags.service_account_issuer[0])),
+            signer: Arc::new(match &signer.external {
+                Some(external) => TokenSigner::External(external.clone()),
+                None => TokenSigner::Own(Signer::new(
+                    signing_key(config)?,
+                    &flags.service_account_issuer[0],
+                )),
+            }),
             audiences: audiences(flags),
-            longest: flags.accounts.longest()?,
+            longest: signer.longest,
             extends: flags.accounts.service_account_extend_token_expiration,
         },
         rbac,
@@ -251,15 +277,10 @@ fn wired(
         },
     };
     server.handlers = handlers::handlers(&tools);
-    let issuer = Issuer {
-        name: flags.service_account_issuer[0].clone(),
-        keys: cluster.service_account_keys.clone(),
-        keys_at: keys_at(flags, address),
-    };
     server.paths = handlers::paths(issuer, clock.now(), flags.told.all::<Flags>());
     server.parts = handlers::parts();
-    let followers = [follow_authenticators, follow_authorizers];
-    Ok((server, followers.into_iter().flatten().collect()))
+    let followers = [follow_authenticators, follow_authorizers].into_iter().flatten();
+    Ok((server, followers.chain(manifests.follow()).collect()))
 }
 
 /// Says whose turn it is when more is asked than can be done at once.
@@ -419,22 +440,53 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
     })
 }
 
+/// Who else signs tokens, if anybody, and how long tokens are good at most.
+struct AccountSigner {
+    external: Option<Arc<ExternalSigner>>,
+    longest: Option<Duration>,
+}
+
+async fn signer(config: &Config, clock: &Arc<dyn Clock>) -> Result<AccountSigner> {
+    let flags = &config.flags;
+    let longest = flags.accounts.longest()?;
+    let Some(path) = flags.accounts.signing_endpoint() else {
+        return Ok(AccountSigner { external: None, longest });
+    };
+    let signer = ExternalSigner::open(path, &flags.service_account_issuer[0], clock).await?;
+    let most = signer.longest;
+    let longest = longest.unwrap_or(most);
+    let go = |time: Duration| object::Duration::text(time.as_nanos().try_into().unwrap_or(i64::MAX));
+    ensure!(
+        longest <= most,
+        "service-account-max-token-expiration cannot be set longer than the token expiration \
+         supported by service-account-signing-endpoint: {} > {}",
+        go(longest),
+        go(most)
+    );
+    Ok(AccountSigner { external: Some(Arc::new(signer)), longest: Some(longest) })
+}
+
 fn accounts(
     config: &Config,
     cluster: &Cluster,
     registry: Arc<OnceLock<Arc<Registry>>>,
-    clock: &Arc<dyn Clock>,
+    (clock, signer): (&Arc<dyn Clock>, &AccountSigner),
 ) -> Result<Arc<ServiceAccounts>> {
     let mut keys = cluster.service_account_keys.clone();
     for path in &config.flags.service_account_key_file {
         let pem = fs::read(path)
             .with_context(|| format!("--service-account-key-file {}", path.display()))?;
-        keys.extend(PublicKey::all_from_pem(&pem)?);
+        for key in PublicKey::all_from_pem(&pem)? {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
     }
     let issuers = config.flags.service_account_issuer.clone();
     let verifier = Verifier { keys, issuers, audiences: audiences(&config.flags) };
     let lookup = config.flags.accounts.service_account_lookup;
-    Ok(Arc::new(ServiceAccounts { verifier, registry, clock: clock.clone(), lookup }))
+    let external = signer.external.clone();
+    Ok(Arc::new(ServiceAccounts { verifier, external, registry, clock: clock.clone(), lookup }))
 }
 
 /// What tokens must be meant for.

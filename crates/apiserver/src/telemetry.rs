@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
+    fmt::{Display, Write as _},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -24,6 +24,13 @@ pub(crate) struct Name {
 pub(crate) struct Counter {
     name: Name,
     counts: Mutex<BTreeMap<Vec<String>, u64>>,
+}
+
+/// What something is now.
+#[derive(Debug)]
+pub(crate) struct Gauge {
+    name: Name,
+    values: Mutex<BTreeMap<Vec<String>, f64>>,
 }
 
 /// How long something took.
@@ -51,10 +58,33 @@ impl Counter {
     pub(crate) fn write(&self, out: &mut String) {
         self.name.head("counter", out);
         for (values, count) in &*lock(&self.counts) {
-            let _ = match self.name.with(values) {
-                labels if labels.is_empty() => writeln!(out, "{} {count}", self.name.name),
-                labels => writeln!(out, "{}{{{labels}}} {count}", self.name.name),
-            };
+            self.name.line(values, count, out);
+        }
+    }
+}
+
+impl Gauge {
+    pub(crate) fn new(name: Name) -> Self {
+        Self { name, values: Mutex::default() }
+    }
+
+    pub(crate) fn set(&self, values: &[&str], is: f64) {
+        let mut all = lock(&self.values);
+        let key: Vec<String> = values.iter().map(ToString::to_string).collect();
+        if all.len() < MOST || all.contains_key(&key) {
+            all.insert(key, is);
+        }
+    }
+
+    /// Forgets those whose labels are others.
+    pub(crate) fn retain(&self, keep: impl Fn(&[String]) -> bool) {
+        lock(&self.values).retain(|labels, _| keep(labels));
+    }
+
+    pub(crate) fn write(&self, out: &mut String) {
+        self.name.head("gauge", out);
+        for (values, is) in &*lock(&self.values) {
+            self.name.line(values, is, out);
         }
     }
 }
@@ -84,6 +114,13 @@ impl Name {
     fn head(&self, kind: &str, out: &mut String) {
         let Self { name, help, .. } = self;
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn line(&self, values: &[String], number: impl Display, out: &mut String) {
+        let _ = match self.with(values) {
+            labels if labels.is_empty() => writeln!(out, "{} {number}", self.name),
+            labels => writeln!(out, "{}{{{labels}}} {number}", self.name),
+        };
     }
 
     fn with(&self, values: &[String]) -> String {

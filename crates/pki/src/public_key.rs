@@ -116,6 +116,11 @@ impl PublicKey {
         &self.id
     }
 
+    /// The same key, which others call by this name.
+    pub fn named(self, id: &str) -> Self {
+        Self { id: id.to_owned(), ..self }
+    }
+
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }

@@ -14,6 +14,7 @@ mod extended_resource_toleration;
 mod image_policy_webhook;
 mod limit_pod_hard_anti_affinity_topology;
 mod limit_ranger;
+mod manifests;
 mod matching;
 mod namespace_existence;
 mod namespace_lifecycle;
@@ -30,6 +31,7 @@ mod pod_topology_labels;
 mod policy;
 mod priority;
 mod rbac_escalation;
+mod reserved_names;
 mod resource_quota;
 mod review;
 mod runtime_class;
@@ -42,11 +44,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use object::{Status, Value};
+use schema::Gates;
 use server::{Admission, Admit, Attributes, Authorize, Decision, Page, Selection, User};
 use store::Version;
 
 pub(crate) use self::{
     config::PluginConfigs,
+    manifests::Sources as ManifestSources,
     policy::{HookConditions, PolicyTally},
     webhook::{Tally as HookTally, Verdict},
 };
@@ -64,6 +68,8 @@ pub(crate) struct Tools {
     pub(crate) rights: Rights,
     pub(crate) configs: PluginConfigs,
     pub(crate) conditions: Arc<HookConditions>,
+    pub(crate) manifests: Arc<ManifestSources>,
+    pub(crate) gates: Gates,
 }
 
 /// What somebody may do, as the whole server sees it.
@@ -172,16 +178,22 @@ const PLUGINS: &[Entry] = &[
     }),
     on("PodResizeValidator", |_| Ok(Arc::new(pod_resize::PodResizeValidator))),
     on("MutatingAdmissionPolicy", |tools| {
-        Ok(Arc::new(policy::Mutating::new(tools.rights.clone(), tools.policies.clone())))
+        let manifests = tools.manifests.open("MutatingAdmissionPolicy")?;
+        Ok(Arc::new(policy::Mutating::new(tools.rights.clone(), tools.policies.clone(), manifests)))
     }),
     on("MutatingAdmissionWebhook", |tools| {
-        Ok(Arc::new(webhook::Mutating(tools.conditions.clone(), tools.hooks.clone())))
+        Ok(Arc::new(webhook::Mutating(webhook::Hooks::new(tools, "MutatingAdmissionWebhook")?)))
     }),
     on("ValidatingAdmissionPolicy", |tools| {
-        Ok(Arc::new(policy::Validating::new(tools.rights.clone(), tools.policies.clone())))
+        let manifests = tools.manifests.open("ValidatingAdmissionPolicy")?;
+        Ok(Arc::new(policy::Validating::new(
+            tools.rights.clone(),
+            tools.policies.clone(),
+            manifests,
+        )))
     }),
     on("ValidatingAdmissionWebhook", |tools| {
-        Ok(Arc::new(webhook::Validating(tools.conditions.clone(), tools.hooks.clone())))
+        Ok(Arc::new(webhook::Validating(webhook::Hooks::new(tools, "ValidatingAdmissionWebhook")?)))
     }),
     on("ResourceQuota", |_| Ok(Arc::new(resource_quota::ResourceQuota))),
     off("AlwaysDeny", |_| Ok(Arc::new(always::AlwaysDeny))),
@@ -204,6 +216,7 @@ pub(crate) fn plugins(
     }
     all.insert(0, Arc::new(certificates::Requester));
     all.push(Arc::new(custom_resources::CustomResources));
+    all.push(Arc::new(reserved_names::ReservedNames { gates: tools.gates.clone() }));
     all.push(Arc::new(device_admin_access::DeviceAdminAccess));
     all.push(Arc::new(rbac_escalation::Escalation { rbac: tools.rbac.clone() }));
     Ok(all)

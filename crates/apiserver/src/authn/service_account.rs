@@ -4,12 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
 use object::{Bytes, Clock, Object, Status, View};
-use pki::{Claims, Reference, Refusal, Verifier};
+use pki::{Claims, PublicKey, Reference, Refusal, Verifier};
 use server::{Authenticate, Authenticating, Peer, Registry, User};
+
+use crate::external_signer::ExternalSigner;
 
 #[derive(Debug)]
 pub(crate) struct ServiceAccounts {
     pub(crate) verifier: Verifier,
+    /// Whose keys count instead of the verifier's.
+    pub(crate) external: Option<Arc<ExternalSigner>>,
     pub(crate) registry: Arc<OnceLock<Arc<Registry>>>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Whether a token that lives in a secret ends with it.
@@ -17,14 +21,29 @@ pub(crate) struct ServiceAccounts {
 }
 
 impl ServiceAccounts {
+    /// The keys that others may check tokens with, and for how many seconds they may keep them.
+    pub(crate) fn shown_keys(&self) -> (Vec<PublicKey>, u64) {
+        match &self.external {
+            Some(external) => external.shown(),
+            None => (self.verifier.keys.clone(), 3600),
+        }
+    }
+
     /// Whose token this is, if it is good for one of these audiences (none: ours).
-    pub(crate) fn identify(
+    pub(crate) async fn identify(
         &self,
         token: &str,
         audiences: &[String],
     ) -> Result<(User, Vec<String>), Refusal> {
         let wanted = if audiences.is_empty() { &self.verifier.audiences } else { audiences };
-        let verified = self.verifier.verify(token, wanted, self.clock.now())?;
+        let now = self.clock.now();
+        let verified = match &self.external {
+            None => self.verifier.verify(token, wanted, now)?,
+            Some(external) => {
+                let verify = |keys: &[_]| self.verifier.verify_with(keys, token, wanted, now);
+                external.with_keys(verify).await?
+            }
+        };
         let claims = &verified.claims;
         self.check(claims, token)?;
         Ok((user(claims), verified.audiences))
@@ -114,7 +133,7 @@ impl Authenticate for ServiceAccounts {
     fn authenticate<'a>(&'a self, _: &'a Peer, request: &'a Parts) -> Authenticating<'a> {
         Box::pin(async move {
             let Some(token) = super::bearer(request) else { return Ok(None) };
-            match self.identify(token, &[]) {
+            match self.identify(token, &[]).await {
                 Ok((user, _)) => Ok(Some(user)),
                 Err(Refusal::NotOurs) => Ok(None),
                 Err(_) => Err(Status::unauthorized()),

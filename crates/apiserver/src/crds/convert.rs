@@ -8,7 +8,7 @@ use std::{
 use object::{Status, Value, View, from_json, to_json};
 use server::{Convert, Converting, Registry};
 
-use crate::client_config;
+use crate::{client_config, remote::Users};
 
 /// How long a webhook may take.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -40,7 +40,11 @@ impl Convert for Webhooks {
             let version = version.ok_or("no supported conversion review versions")?;
             let uid = server::uid();
             let review = request(version, &uid, objects, &wanted);
-            let remote = client_config::remote(&registry, webhook.get("clientConfig"), WITHIN)?;
+            let remote = client_config::remote(
+                &registry,
+                webhook.get("clientConfig"),
+                (WITHIN, &Users::default()),
+            )?;
             let (code, answer) = remote.post(to_json(&review), WITHIN).await?;
             if !code.is_success() {
                 return Err(format!("the answer is {code}"));

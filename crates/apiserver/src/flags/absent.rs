@@ -61,7 +61,6 @@ pub const ABSENT_FLAGS: &[AbsentFlag] = &[
     flag("peer-advertise-ip", &[], PEERS),
     flag("peer-advertise-port", &[], PEERS),
     flag("peer-ca-file", &[], PEERS),
-    flag("service-account-signing-endpoint", &[], "tokens are signed with a key that is here"),
     flag("storage-initialization-timeout", &["1m0s", "1m"], "nothing is served before"),
     flag("tracing-config-file", &[], "no traces are made"),
     flag("vmodule", &[], "how much is logged is said by -v, for all parts alike"),

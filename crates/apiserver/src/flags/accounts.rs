@@ -23,6 +23,10 @@ pub struct AccountFlags {
     /// after an hour.
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub service_account_extend_token_expiration: bool,
+    /// The socket of somebody else who signs tokens and knows the keys of those that count: a
+    /// path, or after @ a name in no folder.
+    #[arg(long, value_name = "SOCKET")]
+    pub service_account_signing_endpoint: Option<String>,
     /// Whether a token that lives in a secret ends with the secret and its account.
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub service_account_lookup: bool,
@@ -40,9 +44,22 @@ impl AccountFlags {
         Ok((!longest.is_zero()).then_some(longest))
     }
 
+    pub(crate) fn signing_endpoint(&self) -> Option<&str> {
+        self.service_account_signing_endpoint.as_deref().filter(|path| !path.is_empty())
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         self.longest()?;
         let uri = self.service_account_jwks_uri.as_deref().unwrap_or("https://");
+        if let Some(name) = self.signing_endpoint().and_then(|path| path.strip_prefix('@')) {
+            let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            let fits = name.split('.').all(|part| !part.is_empty() && part.chars().all(letters));
+            ensure!(
+                fits,
+                "invalid value \"@{name}\" passed for `--service-account-signing-endpoint`, when \
+                 prefixed with @ must be a valid abstract socket name"
+            );
+        }
         ensure!(
             uri.starts_with("https://"),
             "service-account-jwks-uri requires https scheme, parsed as: {uri}"

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, header::CONTENT_TYPE};
+use http::{HeaderValue, Method, header::{CACHE_CONTROL, CONTENT_TYPE}};
 use object::{Status, StatusDetails, from_json};
-use pki::PublicKey;
 use server::{Handle, Handling, Request, Server, object_reply, takes, text_reply};
+
+use crate::authn::ServiceAccounts;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {
     pub(crate) name: String,
-    pub(crate) keys: Vec<PublicKey>,
+    pub(crate) accounts: Arc<ServiceAccounts>,
     /// Where the keys are, for those who ask.
     pub(crate) keys_at: String,
 }
@@ -18,12 +19,13 @@ pub(crate) struct Issuer {
 impl Handle for Issuer {
     fn handle<'a>(&'a self, _: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
+            let (keys, seconds) = self.accounts.shown_keys();
             let (form, text) = match &*request.info.path {
                 "/.well-known/openid-configuration" => {
-                    let text = pki::openid_configuration(&self.name, &self.keys_at, &self.keys);
+                    let text = pki::openid_configuration(&self.name, &self.keys_at, &keys);
                     ("application/json", text)
                 }
-                "/openid/v1/jwks" => ("application/jwk-set+json", pki::key_set(&self.keys)),
+                "/openid/v1/jwks" => ("application/jwk-set+json", pki::key_set(&keys)),
                 path if path.starts_with("/openid/v1/jwks/")
                     || path.starts_with("/.well-known/openid-configuration/") =>
                 {
@@ -39,6 +41,8 @@ impl Handle for Issuer {
             let document = from_json(text.as_bytes()).map_err(Status::internal)?;
             let mut reply = object_reply(200, &document);
             reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form));
+            let kept = HeaderValue::from_str(&format!("public, max-age={seconds}"));
+            reply.headers_mut().insert(CACHE_CONTROL, kept.expect("a number and words"));
             Ok(reply)
         })
     }

@@ -95,7 +95,7 @@ impl Reviews {
             return Err(Status::bad_request(why));
         }
         let wanted: Vec<String> = review.spec().audiences().iter().map(str::to_owned).collect();
-        let mut known = self.accounts.identify(&token, &wanted);
+        let mut known = self.accounts.identify(&token, &wanted).await;
         if let Err(pki::Refusal::NotOurs) = known
             && let Some(user) = other_token(server, &token).await
         {

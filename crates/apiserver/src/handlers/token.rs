@@ -10,7 +10,7 @@ use schema::{Errors, Path};
 use server::{Handle, Handling, Request, Server};
 
 use super::{Asked, body_of, in_namespace, part};
-use crate::authz::node_of;
+use crate::{authz::node_of, external_signer::ExternalSigner};
 
 const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
@@ -22,13 +22,44 @@ const YEAR: i64 = 365 * 24 * 3600;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens {
-    pub(crate) signer: Arc<Signer>,
+    pub(crate) signer: Arc<TokenSigner>,
     /// Who this server is: what a token is for that names nobody.
     pub(crate) audiences: Vec<String>,
     /// How long tokens are good at most; `None`: as long as is asked for.
     pub(crate) longest: Option<Duration>,
     /// Whether the usual tokens of pods are good for a year, and only noted as old before.
     pub(crate) extends: bool,
+}
+
+/// Who signs tokens.
+#[derive(Debug)]
+pub(crate) enum TokenSigner {
+    Own(Signer),
+    External(Arc<ExternalSigner>),
+}
+
+impl TokenSigner {
+    async fn sign(&self, claims: Claims) -> Result<String, Status> {
+        match self {
+            Self::Own(signer) => signer.sign(claims).map_err(Status::internal),
+            Self::External(signer) => {
+                let signed = signer.sign(claims).await;
+                signed.map_err(|why| {
+                    Status::internal(format!("failed to generate token: {why:#}"))
+                })
+            }
+        }
+    }
+
+    /// A year, or how long tokens live at most.
+    fn year(&self) -> i64 {
+        match self {
+            Self::Own(_) => YEAR,
+            Self::External(signer) => {
+                i64::try_from(signer.longest.as_secs()).map_or(YEAR, |longest| longest.min(YEAR))
+            }
+        }
+    }
 }
 
 impl Handle for Tokens {
@@ -81,7 +112,7 @@ impl Handle for Tokens {
             request.spec_mut().set_expiration_seconds(seconds);
             let lasts = self.lasts(seconds, &audiences, &mut bound, now);
             let claims = Claims::bound(bound, audiences, lasts, now);
-            let token = self.signer.sign(claims).map_err(Status::internal)?;
+            let token = self.signer.sign(claims).await?;
             let status = request.status_mut();
             status.set_token(token);
             status.set_expiration_timestamp(Time::text(now + seconds));
@@ -123,7 +154,7 @@ impl Tokens {
             return seconds;
         }
         bound.warn_after = Some(now + seconds);
-        YEAR
+        self.signer.year()
     }
 }
 

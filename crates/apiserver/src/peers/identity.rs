@@ -27,6 +27,10 @@ impl Identity {
         Self { host: host.to_owned(), name, holder }
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Says that it is there.
     pub(super) async fn renew(&self, registry: &Registry) -> Result<(), Status> {
         let kind = registry.kind(GROUP, "leases")?;

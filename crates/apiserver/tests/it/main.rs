@@ -15,6 +15,7 @@ mod flow;
 mod identity;
 mod limits;
 mod lists;
+mod manifests;
 mod matching;
 mod objects;
 mod oidc;

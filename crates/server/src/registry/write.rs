@@ -6,7 +6,7 @@ use object::{Object, Status, Value, View};
 use schema::{Errors, Warnings, Writer, check_meta};
 use store::{Version, Write};
 
-use super::{Call, Registry, note::Note, store_status};
+use super::{Call, Registry, create::default, note::Note, store_status};
 use crate::{
     Admission, Claimed, Operation, Outcome, Reinvocation, Served, User, convert, metrics::Phase,
 };
@@ -117,6 +117,18 @@ impl Registry {
     }
 
     /// Checks the object, and lets the validating plugins see it.
+    /// What is wrong with an object that is in no request but in a file. It gets its defaults.
+    pub fn judge(&self, served: &Served, object: &mut Value) -> Errors {
+        default(served, object);
+        let mut errs = Errors::default();
+        check_meta(object, None, served.hub.scope, &mut errs);
+        check_declared(served, object, None, &mut errs);
+        served.hub.hooks.validate(object, None, &mut errs);
+        served.hub.normalize(object);
+        errs.distinct();
+        errs
+    }
+
     pub(super) async fn check(
         &self,
         call: &mut Call,

@@ -22,12 +22,12 @@ use store::Version;
 use self::{authorizer::Asked, params::Param};
 pub(crate) use self::{conditions::HookConditions, tally::Tally as PolicyTally};
 pub(super) use self::{mutating::Mutating, validating::Validating};
-use super::{Rights, matching, review};
+use super::{Rights, manifests::Manifests, matching, review};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
 /// What is never asked about: reviews, without which nobody could do anything.
-const EXCLUDED: &[&str] = &[
+pub(super) const EXCLUDED: &[&str] = &[
     "selfsubjectreviews",
     "tokenreviews",
     "localsubjectaccessreviews",
@@ -96,22 +96,31 @@ type Stored = Arc<Version<Value>>;
 /// A policy, and its bindings.
 type Bound = (Stored, Vec<Stored>);
 
-/// All policies of a kind, each with its bindings; none where policies have no say.
+/// All policies of a kind, each with its bindings: those of files, then those of the API.
+/// None has a say on reviews, and only those of files on policies.
 fn policies(
     admission: &Admission<'_>,
-    policies: &str,
-    bindings: &str,
+    (kind, policies, bindings): (&str, &str, &str),
+    files: Option<&Manifests>,
 ) -> Result<Vec<Bound>, Status> {
     let names = &admission.served.definition.names;
+    if EXCLUDED.contains(&names.plural) {
+        return Ok(Vec::new());
+    }
+    let mut bound = files.map_or_else(Vec::new, |files| {
+        with_bindings(files.objects(kind), &files.objects(&format!("{kind}Binding")))
+    });
     let is_policy = names.group == GROUP && names.plural.contains("admissionpolic");
-    if is_policy || EXCLUDED.contains(&names.plural) {
-        return Ok(Vec::new());
+    if !is_policy {
+        let policies = all(admission, GROUP, policies)?;
+        if !policies.is_empty() {
+            bound.extend(with_bindings(policies, &all(admission, GROUP, bindings)?));
+        }
     }
-    let policies = all(admission, GROUP, policies)?;
-    if policies.is_empty() {
-        return Ok(Vec::new());
-    }
-    let bindings = all(admission, GROUP, bindings)?;
+    Ok(bound)
+}
+
+fn with_bindings(policies: Vec<Stored>, bindings: &[Stored]) -> Vec<Bound> {
     let bound = policies.into_iter().map(|policy| {
         let of = |binding: &&Stored| {
             binding.object.get("spec").get("policyName").as_str() == Some(named(&policy))
@@ -119,7 +128,7 @@ fn policies(
         let bindings = bindings.iter().filter(of).cloned().collect();
         (policy, bindings)
     });
-    Ok(bound.collect())
+    bound.collect()
 }
 
 /// All objects of a kind that is in no namespace.

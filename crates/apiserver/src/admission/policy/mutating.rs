@@ -12,18 +12,27 @@ use super::{
     params::{self, Param},
     policies, shown,
 };
-use crate::admission::Rights;
+use crate::admission::{Rights, manifests::Manifests};
+
+/// The kind, and the resources of policies and bindings.
+const KINDS: (&str, &str, &str) =
+    ("MutatingAdmissionPolicy", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings");
 
 #[derive(Debug)]
 pub(crate) struct Mutating {
     compiled: Compiled<MutatingPolicy>,
     evaluation: Evaluation,
+    files: Option<Arc<Manifests>>,
 }
 
 impl Mutating {
-    pub(crate) fn new(rights: Rights, tally: Arc<PolicyTally>) -> Self {
+    pub(crate) fn new(
+        rights: Rights,
+        tally: Arc<PolicyTally>,
+        files: Option<Arc<Manifests>>,
+    ) -> Self {
         let evaluation = Evaluation { rights, nodes: Nodes::default(), tally };
-        Self { compiled: Compiled::new(MutatingPolicy::new), evaluation }
+        Self { compiled: Compiled::new(MutatingPolicy::new), evaluation, files }
     }
 }
 
@@ -40,8 +49,7 @@ impl Admit for Mutating {
 
 impl Mutating {
     fn run(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
-        let all =
-            policies(admission, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")?;
+        let all = policies(admission, KINDS, self.files.as_deref())?;
         let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
         self.compiled.keep(&policies);
         if all.is_empty() {

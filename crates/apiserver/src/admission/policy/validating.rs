@@ -8,7 +8,14 @@ use server::{Admission, Admit, Admitting};
 use store::Version;
 
 use super::{Compiled, Evaluation, Nodes, PolicyTally, matches, named, params, policies};
-use crate::admission::Rights;
+use crate::admission::{Rights, manifests::Manifests};
+
+/// The kind, and the resources of policies and bindings.
+const KINDS: (&str, &str, &str) = (
+    "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+);
 
 /// The longest value of an annotation, in bytes.
 const LONGEST: usize = 10 * 1024;
@@ -17,12 +24,17 @@ const LONGEST: usize = 10 * 1024;
 pub(crate) struct Validating {
     compiled: Compiled<ValidatingPolicy>,
     evaluation: Evaluation,
+    files: Option<Arc<Manifests>>,
 }
 
 impl Validating {
-    pub(crate) fn new(rights: Rights, tally: Arc<PolicyTally>) -> Self {
+    pub(crate) fn new(
+        rights: Rights,
+        tally: Arc<PolicyTally>,
+        files: Option<Arc<Manifests>>,
+    ) -> Self {
         let evaluation = Evaluation { rights, nodes: Nodes::default(), tally };
-        Self { compiled: Compiled::new(ValidatingPolicy::new), evaluation }
+        Self { compiled: Compiled::new(ValidatingPolicy::new), evaluation, files }
     }
 }
 
@@ -45,11 +57,7 @@ struct Denied {
 
 impl Validating {
     fn run(&self, admission: &Admission<'_>) -> Result<(), Status> {
-        let all = policies(
-            admission,
-            "validatingadmissionpolicies",
-            "validatingadmissionpolicybindings",
-        )?;
+        let all = policies(admission, KINDS, self.files.as_deref())?;
         let (mut denied, mut failures) = (None, Vec::new());
         let policies: Vec<_> = all.iter().map(|(policy, _)| policy.clone()).collect();
         self.compiled.keep(&policies);

@@ -6,7 +6,9 @@ use server::{Admission, Served};
 use super::{HookConditions, review};
 use crate::admission::{
     all,
+    manifests::Manifests,
     matching::{selects, version},
+    policy::EXCLUDED,
 };
 
 /// One webhook of one configuration.
@@ -25,16 +27,25 @@ pub(super) struct Invocation {
     pub(super) served: Served,
 }
 
-/// All hooks in the order in which they are asked: by the name of the configuration.
-pub(super) fn hooks(admission: &Admission, plural: &str) -> Result<Vec<Hook>, Status> {
+/// All hooks in the order in which they are asked: those of files, then those of the API,
+/// each by the name of the configuration.
+pub(super) fn hooks(
+    admission: &Admission,
+    (kind, plural): (&str, &str),
+    files: Option<&Manifests>,
+) -> Result<Vec<Hook>, Status> {
     const GROUP: &str = "admissionregistration.k8s.io";
     let names = &admission.served.definition.names;
-    // Nobody locks themselves out of the configurations.
-    if names.group == GROUP {
+    if EXCLUDED.contains(&names.plural) {
         return Ok(Vec::new());
     }
+    let mut configurations = files.map_or_else(Vec::new, |files| files.objects(kind));
+    // Nobody locks themselves out of the configurations.
+    if names.group != GROUP {
+        configurations.extend(all(admission, GROUP, plural, "")?);
+    }
     let mut hooks = Vec::new();
-    for configuration in all(admission, GROUP, plural, "")? {
+    for configuration in configurations {
         let meta = Object::view(&configuration.object).metadata();
         for (at, tree) in configuration.object.get("webhooks").items().iter().enumerate() {
             let name = tree.get("name").as_str().unwrap_or_default().to_owned();

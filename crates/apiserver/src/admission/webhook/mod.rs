@@ -9,6 +9,7 @@ mod tally;
 
 use std::sync::Arc;
 
+use anyhow::Result;
 use object::{Status, Value, to_json};
 use server::{Admission, Admit, Admitting};
 use tokio::time::Instant;
@@ -20,13 +21,41 @@ use self::{
     review::{apply, request},
 };
 pub(crate) use self::{review::Verdict, tally::Tally};
-use super::policy::HookConditions;
+use super::{Tools, manifests::Manifests, policy::HookConditions};
+use crate::remote::Users;
+
+/// The kind and the resource of configurations.
+const MUTATING: (&str, &str) = ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
+const VALIDATING: (&str, &str) =
+    ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations");
 
 #[derive(Debug)]
-pub(super) struct Mutating(pub(super) Arc<HookConditions>, pub(super) Arc<Tally>);
+pub(super) struct Mutating(pub(super) Hooks);
 
 #[derive(Debug)]
-pub(super) struct Validating(pub(super) Arc<HookConditions>, pub(super) Arc<Tally>);
+pub(super) struct Validating(pub(super) Hooks);
+
+/// What both ask hooks with.
+#[derive(Debug)]
+pub(super) struct Hooks {
+    conditions: Arc<HookConditions>,
+    tally: Arc<Tally>,
+    /// Hooks that come from files.
+    files: Option<Arc<Manifests>>,
+    /// Who the server is to them.
+    users: Users,
+}
+
+impl Hooks {
+    pub(super) fn new(tools: &Tools, plugin: &'static str) -> Result<Self> {
+        Ok(Self {
+            conditions: tools.conditions.clone(),
+            tally: tools.hooks.clone(),
+            files: tools.manifests.open(plugin)?,
+            users: tools.configs.users(plugin)?,
+        })
+    }
+}
 
 impl Admit for Mutating {
     fn name(&self) -> &'static str {
@@ -52,14 +81,14 @@ impl Mutating {
     /// One hook after the other, each seeing what those before it made. In the second
     /// round only those that want it are asked, if anything has changed since.
     async fn run(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
-        let hooks = hooks(admission, "mutatingwebhookconfigurations")?;
+        let hooks = hooks(admission, MUTATING, self.0.files.as_deref())?;
         if hooks.is_empty() {
             return Ok(());
         }
         let again = admission.reinvocation.resumes(self.name(), &admission.object);
         let mut index = 0;
         for hook in hooks {
-            let Some(invocation) = hook.matches(admission, &self.0)? else { continue };
+            let Some(invocation) = hook.matches(admission, &self.0.conditions)? else { continue };
             if again && !admission.reinvocation.again.contains(&hook.id) {
                 continue;
             }
@@ -67,9 +96,9 @@ impl Mutating {
             let place = Place { round: admission.reinvocation.round, index };
             index += 1;
             let began = Instant::now();
-            let done = mutate_once(admission, &hook, &invocation).await;
+            let done = mutate_once(admission, &hook, &invocation, &self.0.users).await;
             let seconds = began.elapsed().as_secs_f64();
-            self.1.asked(&hook, admission.operation, true, done.as_ref().err(), seconds);
+            self.0.tally.asked(&hook, admission.operation, true, done.as_ref().err(), seconds);
             match done {
                 Ok(patch) => {
                     if patch.is_some() {
@@ -121,8 +150,9 @@ async fn mutate_once(
     admission: &mut Admission<'_>,
     hook: &Hook,
     invocation: &Invocation,
+    users: &Users,
 ) -> Result<Option<Value>, Failure> {
-    let verdict = ask(admission, hook, invocation, true).await?;
+    let verdict = ask(admission, hook, invocation, (users, true)).await?;
     if verdict.patch.is_null() {
         return Ok(None);
     }
@@ -135,16 +165,16 @@ impl Validating {
     /// All hooks at once; the first refusal counts.
     async fn run(&self, admission: &Admission<'_>) -> Result<(), Status> {
         let mut asked = Vec::new();
-        for hook in hooks(admission, "validatingwebhookconfigurations")? {
-            if let Some(invocation) = hook.matches(admission, &self.0)? {
+        for hook in hooks(admission, VALIDATING, self.0.files.as_deref())? {
+            if let Some(invocation) = hook.matches(admission, &self.0.conditions)? {
                 asked.push((hook, invocation));
             }
         }
         let asking = asked.iter().map(|(hook, invocation)| async move {
             let began = Instant::now();
-            let done = ask(admission, hook, invocation, false).await;
+            let done = ask(admission, hook, invocation, (&self.0.users, false)).await;
             let seconds = began.elapsed().as_secs_f64();
-            self.1.asked(hook, admission.operation, false, done.as_ref().err(), seconds);
+            self.0.tally.asked(hook, admission.operation, false, done.as_ref().err(), seconds);
             match done {
                 Ok(_) => Ok(()),
                 Err(failure) => failed(admission, hook, failure, None),
@@ -174,7 +204,7 @@ async fn ask(
     admission: &Admission<'_>,
     hook: &Hook,
     invocation: &Invocation,
-    mutating: bool,
+    (users, mutating): (&Users, bool),
 ) -> Result<Verdict, Failure> {
     if admission.dry_run
         && !(hook.is("sideEffects", "None") || hook.is("sideEffects", "NoneOnDryRun"))
@@ -183,7 +213,7 @@ async fn ask(
         return Err(Failure::Refused(Status::bad_request(why)));
     }
     let (uid, review) = request(admission, invocation);
-    let answer = call(admission.registry, hook, &review).await?;
+    let answer = call(admission.registry, hook, &review, users).await?;
     let verdict = Verdict::read(&answer, &uid, mutating)
         .map_err(|why| Failure::Calling(format!("received invalid webhook response: {why}")))?;
     for warning in &verdict.warnings {

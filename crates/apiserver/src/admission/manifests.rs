@@ -1,0 +1,376 @@
+//! Policies and hooks that come from files: they hold before the API answers, and nobody
+//! can change or delete them through it.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use object::{
+    Clock, Object, Value, View,
+    yaml::{from_yaml, split},
+};
+use ring::digest::{Context as Digest, SHA256, digest};
+use server::{Registry, Report};
+use store::Version;
+
+use super::config::PluginConfigs;
+use crate::{
+    reload::{self, Followed, Task},
+    structured::{aggregate, text},
+    telemetry::{Counter, Gauge, Name},
+};
+
+/// What the names of all these objects end with, and of no others.
+pub(super) const SUFFIX: &str = ".static.k8s.io";
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// All folders of such files, each opened by the plugin that it is for.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    configs: PluginConfigs,
+    registry: Arc<Registry>,
+    tally: Arc<Tally>,
+    opened: Mutex<Vec<Arc<Manifests>>>,
+}
+
+/// The objects of one folder, as they were when it last made sense.
+#[derive(Debug)]
+pub(super) struct Manifests {
+    plugin: &'static str,
+    folder: PathBuf,
+    registry: Arc<Registry>,
+    tally: Arc<Tally>,
+    loaded: RwLock<Loaded>,
+    loads: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Loaded {
+    objects: Vec<Arc<Version<Value>>>,
+    hash: String,
+}
+
+/// What became of the folders, under upstream's names.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    server: String,
+    clock: Arc<dyn Clock>,
+    reloads: Counter,
+    last: Gauge,
+    hashes: Gauge,
+}
+
+impl Sources {
+    /// `server` is the identity that this one has among others.
+    pub(crate) fn new(configs: PluginConfigs, registry: Arc<Registry>, server: &str) -> Self {
+        let tally = Arc::new(Tally::new(server, registry.clock().clone()));
+        Self { configs, registry, tally, opened: Mutex::default() }
+    }
+
+    pub(crate) fn report(&self) -> Arc<dyn Report> {
+        self.tally.clone()
+    }
+
+    /// The objects of a plugin whose configuration names a folder.
+    pub(super) fn open(&self, plugin: &'static str) -> Result<Option<Arc<Manifests>>> {
+        let config = self.configs.get(plugin);
+        let folder = text(&config, "staticManifestsDir");
+        if folder.is_empty() {
+            return Ok(None);
+        }
+        let manifests = Arc::new(Manifests {
+            plugin,
+            folder: folder.into(),
+            registry: self.registry.clone(),
+            tally: self.tally.clone(),
+            loaded: RwLock::default(),
+            loads: AtomicU64::default(),
+        });
+        let what = if plugin.ends_with("Policy") { "policy" } else { "webhook" };
+        manifests.load().with_context(|| {
+            format!(
+                "failed to initialize admission plugin {plugin:?}: failed to load static {what} \
+                 manifests from {folder:?}"
+            )
+        })?;
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(manifests.clone());
+        Ok(Some(manifests))
+    }
+
+    /// What looks for changes in the folders, for ever.
+    pub(crate) fn follow(&self) -> Vec<Task> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let task = |manifests: &Arc<Manifests>| -> Task {
+            let manifests = manifests.clone();
+            let followed = Followed::new([manifests.folder.clone()]);
+            Box::pin(followed.follow(move || {
+                manifests.load().inspect_err(|_| manifests.tally.failed(manifests.plugin))
+            }))
+        };
+        opened.iter().map(task).collect()
+    }
+}
+
+impl Manifests {
+    /// Those of one kind, by name.
+    pub(super) fn objects(&self, kind: &str) -> Vec<Arc<Version<Value>>> {
+        let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
+        let is = |object: &&Arc<Version<Value>>| Object::view(&object.object).kind() == kind;
+        loaded.objects.iter().filter(is).cloned().collect()
+    }
+
+    /// Reads the folder. If anything in it is wrong, nothing is taken over.
+    fn load(&self) -> Result<()> {
+        let (documents, hash) = documents(&self.folder)?;
+        if self.loads.load(Ordering::Acquire) > 0 && self.hash() == hash {
+            return Ok(());
+        }
+        let mut seen = HashMap::new();
+        let mut objects = Vec::new();
+        for (path, document) in documents {
+            let tree = from_yaml(&document);
+            let read = tree.map_err(anyhow::Error::from);
+            let read = read.and_then(|tree| self.take(tree, &path, &mut seen, &mut objects));
+            read.map_err(|why| anyhow!("error loading {}: {why:#}", path.display()))?;
+        }
+        bound_to_each_other(&objects)?;
+        let name = |object: &Value| Object::view(object).metadata().name().to_owned();
+        objects.sort_by_key(&name);
+        // Whoever compiles them knows them by their revision, and no stored object has this one.
+        let revision = u64::MAX - self.loads.fetch_add(1, Ordering::AcqRel);
+        let version = |object| Arc::new(Version { revision, object });
+        let objects = objects.into_iter().map(version).collect();
+        self.tally.succeeded(self.plugin, &hash);
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Loaded { objects, hash };
+        Ok(())
+    }
+
+    fn hash(&self) -> String {
+        self.loaded.read().unwrap_or_else(PoisonError::into_inner).hash.clone()
+    }
+
+    /// Adds an object, or all of a list.
+    fn take(
+        &self,
+        tree: Value,
+        path: &Path,
+        seen: &mut HashMap<(String, String), PathBuf>,
+        objects: &mut Vec<Value>,
+    ) -> Result<()> {
+        let (version, kind) =
+            (text(&tree, "apiVersion").to_owned(), text(&tree, "kind").to_owned());
+        ensure!(!kind.is_empty(), "Object 'Kind' is missing in '{}'", shown(&tree));
+        ensure!(!version.is_empty(), "Object 'apiVersion' is missing in '{}'", shown(&tree));
+        let single = kind.strip_suffix("List").unwrap_or(&kind);
+        if version == "v1" && kind == "List" {
+            for item in tree.get("items").items() {
+                self.take(item.clone(), path, seen, objects)?;
+            }
+            return Ok(());
+        }
+        let (group, number) = version.split_once('/').unwrap_or(("", &version));
+        let all = self.registry.kinds().all();
+        let found = all.iter().find(|served| {
+            let names = &served.definition.names;
+            (names.group, names.version, names.kind) == (group, number, single) && group == GROUP
+        });
+        let Some(served) = found else {
+            bail!("no kind {kind:?} is registered for version {version:?}");
+        };
+        let own = self
+            .plugin
+            .strip_suffix("AdmissionWebhook")
+            .map(|way| format!("{way}WebhookConfiguration"));
+        let ours = match own {
+            Some(configuration) => single == configuration,
+            None => single == self.plugin || single.strip_suffix("Binding") == Some(self.plugin),
+        };
+        ensure!(ours && number == "v1", "unsupported resource type *{number}.{kind}");
+        if kind != single {
+            for item in tree.get("items").items() {
+                let mut item = item.clone();
+                item["apiVersion"] = version.as_str().into();
+                item["kind"] = single.into();
+                self.take(item, path, seen, objects)?;
+            }
+            return Ok(());
+        }
+        let mut object = tree;
+        let mut unknown = Vec::new();
+        served.definition.conform(&mut object, &mut unknown).map_err(|why| anyhow!(why))?;
+        let odd: Vec<_> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+        ensure!(odd.is_empty(), "strict decoding error: {}", odd.join(", "));
+        let errors = self.registry.judge(served, &mut object);
+        let name = Object::view(&object).metadata().name().to_owned();
+        ensure!(errors.is_empty(), "{kind} {name:?}: {}", aggregate(&errors));
+        check_name(&kind, &name, path, seen)?;
+        standalone(&object, &name, path)?;
+        objects.push(object);
+        Ok(())
+    }
+}
+
+/// The documents of all files of a folder, in the order of their names, and what tells
+/// whether one of them has changed.
+fn documents(folder: &Path) -> Result<(Vec<(PathBuf, String)>, String)> {
+    let listed = fs::read_dir(folder)
+        .with_context(|| format!("failed to read manifest directory {folder:?}"))?;
+    let mut files = listed.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    let (mut all, mut digest, mut any) = (Vec::new(), Digest::new(&SHA256), false);
+    for path in files {
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        if path.is_dir() || !matches!(ending.as_deref(), Some("yaml" | "yml" | "json")) {
+            continue;
+        }
+        let text = reload::text(&path).with_context(|| format!("failed to read file {path:?}"))?;
+        if text.is_empty() {
+            continue;
+        }
+        any = true;
+        digest.update(text.as_bytes());
+        digest.update(&[0]);
+        let parts = split(&text)
+            .with_context(|| format!("failed to split YAML documents in file {path:?}"))?;
+        all.extend(parts.into_iter().map(|part| (path.clone(), part.to_owned())));
+    }
+    Ok((all, if any { hex(digest.finish().as_ref()) } else { String::new() }))
+}
+
+fn check_name(
+    kind: &str,
+    name: &str,
+    path: &Path,
+    seen: &mut HashMap<(String, String), PathBuf>,
+) -> Result<()> {
+    ensure!(!name.is_empty(), "resource in file {path:?} must have a name");
+    ensure!(
+        name.ends_with(SUFFIX),
+        "{name:?} in file {path:?} must have a name ending with {SUFFIX:?}"
+    );
+    let before = seen.insert((kind.to_owned(), name.to_owned()), path.to_owned());
+    if let Some(before) = before {
+        bail!("duplicate name {name:?} found in file {path:?} (previously seen in {before:?})");
+    }
+    Ok(())
+}
+
+/// It must not need anything that is in the API.
+fn standalone(object: &Value, name: &str, path: &Path) -> Result<()> {
+    let kind = Object::view(object).kind();
+    let spec = object.get("spec");
+    ensure!(
+        !spec.get("paramKind").is_object(),
+        "{kind} {name:?}: spec.paramKind is not supported for static manifests"
+    );
+    if kind.ends_with("Binding") {
+        let policy = text(spec, "policyName");
+        ensure!(!policy.is_empty(), "binding {name:?} must reference a policy (spec.policyName)");
+        ensure!(
+            policy.ends_with(SUFFIX),
+            "binding {name:?}: spec.policyName {policy:?} must end with {SUFFIX:?}"
+        );
+        ensure!(
+            !spec.get("paramRef").is_object(),
+            "binding {name:?}: spec.paramRef is not supported for static manifests"
+        );
+    }
+    for hook in object.get("webhooks").items() {
+        let (config, own) = (hook.get("clientConfig"), text(hook, "name"));
+        let whose = || format!("webhook {own:?} in {name:?} (file {path:?})");
+        ensure!(
+            !config.get("service").is_object(),
+            "{}: clientConfig.service is not supported for static manifests; use clientConfig.url instead",
+            whose()
+        );
+        ensure!(
+            !text(config, "url").is_empty(),
+            "{}: clientConfig.url is required for static manifests",
+            whose()
+        );
+    }
+    Ok(())
+}
+
+/// A binding whose policy is not in the same folder binds nothing.
+fn bound_to_each_other(objects: &[Value]) -> Result<()> {
+    let name = |object: &Value| Object::view(object).metadata().name().to_owned();
+    let is_binding = |object: &&Value| Object::view(object).kind().ends_with("Binding");
+    for binding in objects.iter().filter(is_binding) {
+        let wanted = text(binding.get("spec"), "policyName");
+        ensure!(
+            objects.iter().any(|object| !is_binding(&object) && name(object) == wanted),
+            "binding {:?} references policy {wanted:?} which does not exist in the manifest directory",
+            name(binding)
+        );
+    }
+    Ok(())
+}
+
+fn shown(tree: &Value) -> String {
+    String::from_utf8_lossy(&object::to_json(tree)).into_owned()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+impl Tally {
+    fn new(server: &str, clock: Arc<dyn Clock>) -> Self {
+        const LABELS: &[&str] = &["apiserver_id_hash", "plugin", "status"];
+        let name = |name, help, labels| Name { name, help, labels };
+        Self {
+            server: hex(digest(&SHA256, server.as_bytes()).as_ref()),
+            clock,
+            reloads: Counter::new(name(
+                "apiserver_manifest_admission_config_controller_automatic_reloads_total",
+                "How often the files of a plugin were read.",
+                LABELS,
+            )),
+            last: Gauge::new(name(
+                "apiserver_manifest_admission_config_controller_automatic_reload_last_timestamp_seconds",
+                "When the files of a plugin were last read.",
+                LABELS,
+            )),
+            hashes: Gauge::new(name(
+                "apiserver_manifest_admission_config_controller_last_config_info",
+                "Which files of a plugin hold.",
+                &["apiserver_id_hash", "hash", "plugin"],
+            )),
+        }
+    }
+
+    fn read(&self, plugin: &str, status: &str) {
+        let labels = [&*self.server, plugin, status];
+        self.reloads.count(&labels);
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of a date fit")]
+        self.last.set(&labels, self.clock.micros() as f64 / 1e6);
+    }
+
+    fn succeeded(&self, plugin: &str, hash: &str) {
+        self.read(plugin, "success");
+        self.hashes.retain(|labels| labels[2] != plugin);
+        self.hashes.set(&[&self.server, hash, plugin], 1.0);
+    }
+
+    fn failed(&self, plugin: &str) {
+        self.read(plugin, "failure");
+    }
+}
+
+impl Report for Tally {
+    fn report(&self, out: &mut String) {
+        self.reloads.write(out);
+        self.last.write(out);
+        self.hashes.write(out);
+    }
+}
