@@ -216,7 +216,8 @@ impl ExternalSigner {
         let FetchKeysResponse { keys, data_timestamp, refresh_hint_seconds: seconds } =
             answer.map_err(said).context("while getting externally supported jwt signing keys")?;
         let refresh = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
-        let refresh = refresh.with_context(|| format!("found invalid refresh hint ({seconds}s)"))?;
+        let refresh =
+            refresh.with_context(|| format!("found invalid refresh hint ({seconds}s)"))?;
         ensure!(!keys.is_empty(), "found no keys");
         let Some(Timestamp { seconds, nanos }) = data_timestamp else {
             bail!("invalid data timestamp: invalid nil Timestamp");
@@ -332,8 +333,7 @@ impl Default for Tally {
 
 /// A refusal as Go's client shows it.
 fn said(status: Status) -> anyhow::Error {
-    let shown =
-        format!("rpc error: code = {} desc = {}", go_code(status.code()), status.message());
+    let shown = format!("rpc error: code = {} desc = {}", go_code(status.code()), status.message());
     anyhow::Error::new(status).context(shown)
 }
 

@@ -455,7 +455,8 @@ async fn signer(config: &Config, clock: &Arc<dyn Clock>) -> Result<AccountSigner
     let signer = ExternalSigner::open(path, &flags.service_account_issuer[0], clock).await?;
     let most = signer.longest;
     let longest = longest.unwrap_or(most);
-    let go = |time: Duration| object::Duration::text(time.as_nanos().try_into().unwrap_or(i64::MAX));
+    let go =
+        |time: Duration| object::Duration::text(time.as_nanos().try_into().unwrap_or(i64::MAX));
     ensure!(
         longest <= most,
         "service-account-max-token-expiration cannot be set longer than the token expiration \

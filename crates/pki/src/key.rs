@@ -109,7 +109,7 @@ impl Key {
     }
 
     /// A signature as tokens carry it.
-    pub(crate) fn sign_fixed(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+    pub fn sign_fixed(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         match &self.pair {
             Pair::Ecdsa { fixed, .. } => sign_ecdsa(fixed, message),
             Pair::Rsa(pair) => sign_rsa(pair, message),

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, header::{CACHE_CONTROL, CONTENT_TYPE}};
+use http::{
+    HeaderValue, Method,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
 use object::{Status, StatusDetails, from_json};
 use server::{Handle, Handling, Request, Server, object_reply, takes, text_reply};
 

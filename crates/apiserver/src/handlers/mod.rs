@@ -27,7 +27,12 @@ use server::{
     Decoded, Handler, Query, Reply, Request, Served, Server, decode_body, reply_as, status_reply_as,
 };
 
-pub(crate) use self::{debug::Debug, issuer::Issuer, kubelet::Kubelets, token::{TokenSigner, Tokens}};
+pub(crate) use self::{
+    debug::Debug,
+    issuer::Issuer,
+    kubelet::Kubelets,
+    token::{TokenSigner, Tokens},
+};
 use crate::{authn::ServiceAccounts, authz::Rbac};
 
 type Handlers = HashMap<(&'static str, &'static str, &'static str), Handler>;

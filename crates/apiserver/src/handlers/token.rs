@@ -44,9 +44,7 @@ impl TokenSigner {
             Self::Own(signer) => signer.sign(claims).map_err(Status::internal),
             Self::External(signer) => {
                 let signed = signer.sign(claims).await;
-                signed.map_err(|why| {
-                    Status::internal(format!("failed to generate token: {why:#}"))
-                })
+                signed.map_err(|why| Status::internal(format!("failed to generate token: {why:#}")))
             }
         }
     }

@@ -10,6 +10,7 @@ mod connection_flags;
 mod connections;
 mod crds;
 mod deletion;
+mod external_signer;
 mod flags;
 mod flow;
 mod identity;

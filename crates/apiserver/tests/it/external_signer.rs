@@ -1,0 +1,221 @@
+//! Somebody else signs the tokens of service accounts, and says which keys count.
+
+use std::{
+    convert::Infallible,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use api::core::ServiceAccount;
+use apiserver::{Config, Entry, Flags, Ground, Storage, start_with};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::{BufMut as _, Bytes};
+use client::Auth;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use object::{Key, SystemClock};
+use prost::Message as _;
+use tempfile::TempDir;
+use tokio::{net::UnixListener, task::JoinSet};
+
+use crate::{
+    default_account,
+    flags::{get, refused, with},
+    message, of, tree,
+};
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Text {
+    #[prost(string, tag = "1")]
+    first: String,
+    #[prost(string, tag = "2")]
+    second: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Keys {
+    #[prost(message, repeated, tag = "1")]
+    keys: Vec<OneKey>,
+    #[prost(message, optional, tag = "2")]
+    moment: Option<Number>,
+    #[prost(int64, tag = "3")]
+    refresh: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct OneKey {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(bytes = "vec", tag = "2")]
+    key: Vec<u8>,
+    #[prost(bool, tag = "3")]
+    hidden: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Number {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+}
+
+/// Signs with its last key; every key has a name.
+struct Toy {
+    keys: Mutex<Vec<(String, pki::Key, bool)>>,
+    longest: i64,
+    fetched: AtomicUsize,
+    _tasks: Mutex<JoinSet<()>>,
+}
+
+impl Toy {
+    fn start(path: &Path, longest: i64) -> Arc<Self> {
+        let key = ("one".to_owned(), pki::Key::generate().unwrap(), false);
+        let toy = Arc::new(Self {
+            keys: Mutex::new(vec![key]),
+            longest,
+            fetched: AtomicUsize::new(0),
+            _tasks: Mutex::default(),
+        });
+        let (listener, served) = (UnixListener::bind(path).unwrap(), Arc::downgrade(&toy));
+        toy._tasks.lock().unwrap().spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let Some(toy) = served.upgrade() else { return };
+                let service = service_fn(move |request| {
+                    let toy = toy.clone();
+                    async move { Ok::<_, Infallible>(toy.answer(request).await) }
+                });
+                open.spawn(async move {
+                    let builder = http2::Builder::new(TokioExecutor::new());
+                    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        toy
+    }
+
+    async fn answer(
+        &self,
+        request: http::Request<Incoming>,
+    ) -> http::Response<impl hyper::body::Body<Data = Bytes, Error = Infallible> + use<>> {
+        let method = request.uri().path().rsplit('/').next().unwrap().to_owned();
+        let asked = request.into_body().collect().await.unwrap().to_bytes();
+        let said = match &*method {
+            "Sign" => {
+                let claims = Text::decode(&asked[5..]).unwrap().first;
+                let keys = self.keys.lock().unwrap();
+                let (id, key, _) = keys.last().unwrap();
+                let header = format!(r#"{{"alg":"ES256","kid":"{id}","typ":"JWT"}}"#);
+                let header = URL_SAFE_NO_PAD.encode(header);
+                let signature = key.sign_fixed(format!("{header}.{claims}").as_bytes()).unwrap();
+                Text { first: header, second: URL_SAFE_NO_PAD.encode(signature) }.encode_to_vec()
+            }
+            "FetchKeys" => {
+                self.fetched.fetch_add(1, Ordering::SeqCst);
+                let keys = self.keys.lock().unwrap();
+                let keys = keys.iter().map(|(id, key, hidden)| OneKey {
+                    id: id.clone(),
+                    key: key.public().to_der(),
+                    hidden: *hidden,
+                });
+                let moment = Some(Number { seconds: 1_700_000_000 });
+                Keys { keys: keys.collect(), moment, refresh: 3600 }.encode_to_vec()
+            }
+            _ => Number { seconds: self.longest }.encode_to_vec(),
+        };
+        let mut framed = vec![0];
+        framed.put_u32(said.len().try_into().unwrap());
+        framed.extend(said);
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("grpc-status", "0".parse().unwrap());
+        let body = Full::new(Bytes::from(framed)).with_trailers(async { Some(Ok(trailers)) });
+        http::Response::builder().header("content-type", "application/grpc").body(body).unwrap()
+    }
+}
+
+fn socket(folder: &TempDir) -> PathBuf {
+    folder.path().join("signer.sock")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_are_signed_elsewhere() {
+    let folder = TempDir::new().unwrap();
+    let toy = Toy::start(&socket(&folder), 7200);
+    let cluster = with(|flags| {
+        flags.accounts.service_account_signing_endpoint =
+            Some(socket(&folder).display().to_string());
+    })
+    .await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    let accounts = of::<ServiceAccount>(&admin);
+    let asks = tree(
+        r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":99999}}"#,
+    );
+    let key = Key::new("default", "default");
+    let token = async || {
+        let given = accounts.create_sub(&key, "token", &asks).await.unwrap();
+        let seconds = given["spec"]["expirationSeconds"].as_i64();
+        assert_eq!(seconds, Some(7200), "no longer than the signer can");
+        given["status"]["token"].as_str().unwrap().to_owned()
+    };
+    let enters = async |token: String| get(&cluster.showing(Auth::Token(token)), "/api").await.0;
+    let first = token().await;
+    assert_eq!(enters(first.clone()).await, 200);
+    let fetched = toy.fetched.load(Ordering::SeqCst);
+    let new = ("two".to_owned(), pki::Key::generate().unwrap(), false);
+    toy.keys.lock().unwrap().push(new);
+    assert_eq!(enters(token().await).await, 200, "a key that is new is asked for");
+    assert_eq!(enters(first).await, 200);
+    assert_eq!(toy.fetched.load(Ordering::SeqCst), fetched + 1);
+    let (_, keys) = get(&admin, "/openid/v1/jwks").await;
+    let ids: Vec<_> = keys["keys"].items().iter().map(|key| key["kid"].as_str()).collect();
+    assert_eq!(ids, [Some("one"), Some("two")]);
+    let hidden = ("three".to_owned(), pki::Key::generate().unwrap(), true);
+    toy.keys.lock().unwrap().push(hidden);
+    assert_eq!(
+        message(accounts.create_sub(&key, "token", &asks).await),
+        "Internal error occurred: failed to generate token: while validating header: key used for \
+         signing JWT (kid: three) is excluded from OIDC discovery docs"
+    );
+    let forged = pki::Signer::new(
+        pki::Key::generate().unwrap(),
+        "https://kubernetes.default.svc.cluster.local",
+    );
+    let forged = forged.sign(pki::Claims::default()).unwrap();
+    assert_eq!(enters(forged).await, 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_together_is_refused() {
+    let said = refused(|flags| {
+        flags.accounts.service_account_signing_endpoint = Some("/s".to_owned());
+        flags.service_account_signing_key_file = Some("/k".into());
+    });
+    assert!(said.contains("They are mutually exclusive"), "{said}");
+    let said = refused(|flags| {
+        flags.accounts.service_account_signing_endpoint = Some("@a..b".to_owned());
+    });
+    assert!(said.contains("must be a valid abstract socket name"), "{said}");
+    for (longest, why) in [
+        (
+            60,
+            "max token life supported by external-jwt-signer (60s) is less than acceptable (min 600s)",
+        ),
+        (3600, "expiration supported by service-account-signing-endpoint: 2h0m0s > 1h0m0s"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let _toy = Toy::start(&socket(&folder), longest);
+        let mut flags = Flags::new(folder.path());
+        flags.accounts.service_account_signing_endpoint =
+            Some(socket(&folder).display().to_string());
+        flags.accounts.service_account_max_token_expiration = "2h".to_owned();
+        let (storage, clock) = (Storage::Memory, Arc::new(SystemClock));
+        let ground = Ground { storage, entry: Entry::Pipes, clock };
+        let said = start_with(Config::new(flags).unwrap(), ground).await.map(drop).unwrap_err();
+        assert!(format!("{said:#}").contains(why), "{said:#}");
+    }
+}
