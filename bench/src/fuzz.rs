@@ -267,6 +267,7 @@ fn apply(kind: &Definition, input: &[u8], text: &str) -> bool {
             subresource: "",
             reset: &[],
             now: "2024-01-02T03:04:05Z",
+            versions: &schema::apply::Alone,
         };
         let _ = black_box(schema::apply::apply(&write, Some(&live), &wanted, false));
         true

@@ -29,12 +29,12 @@ pub(crate) fn measure() -> Result<()> {
     speed(pods, &json)?;
     memory(pods, &json)?;
     let managed = Write { manager: "kube-controller-manager", ..write(pods) };
-    let pod = apply::update(&managed, None, pod);
+    let pod = apply::update(&managed, None, pod)?;
     let mut before = pod.clone();
     before.remove("status");
     let reset: &[&[&str]] = &[&["spec"]];
     let managed = Write { manager: "kubelet", subresource: "status", reset, ..managed };
-    let json = to_json(&apply::update(&managed, Some(&before), pod));
+    let json = to_json(&apply::update(&managed, Some(&before), pod)?);
     println!("\nwith its managed fields, {} bytes", json.len());
     memory(pods, &json)
 }
@@ -260,6 +260,7 @@ fn write(pods: &Definition) -> Write<'_> {
         subresource: "",
         reset: &[&["status"]],
         now: NOW,
+        versions: &apply::Alone,
     }
 }
 

@@ -13,24 +13,27 @@ mod last_applied;
 mod manager;
 mod merge;
 mod scale;
+mod versions;
 
-use std::mem;
+use std::{borrow::Cow, mem};
 
 use object::{Struct, Text, Value};
 
 pub(crate) use self::form::ENTRY;
 use self::{
-    compare::{Change, compare, fields_of, is_hollow, with_parents},
+    compare::{Change, fields_of, is_hollow, with_parents},
     fields::{Name, Node, of_names, shown},
     form::Form,
     last_applied::{keep_last_applied, not_last_applied},
     manager::{Entry, Manager, Managers, Operation},
     merge::{blank, merge, without},
+    versions::Changes,
 };
 pub use self::{
     error::{ApplyError, Conflict},
     fields::Fields,
     scale::{from_scale, to_scale},
+    versions::{Alone, Versions},
 };
 
 /// Who writes what kind of object, and when.
@@ -46,6 +49,8 @@ pub struct Write<'a> {
     pub reset: &'a [&'a [&'a str]],
     /// As an RFC 3339 text.
     pub now: &'a str,
+    /// The versions that other managers may speak.
+    pub versions: &'a dyn Versions,
 }
 
 /// The kinds whose status brings metadata with it.
@@ -86,7 +91,7 @@ pub fn apply(
     let live = bare(live);
     if managers.0.is_empty() {
         let before = Write { manager: "before-first-apply", ..*write };
-        managers = record_update(&before, &blank(write.shape), &live, managers);
+        managers = record_update(&before, &blank(write.shape), &live, managers)?;
     }
     if let Some(error) = check::check(Form::root(write.shape), applied) {
         let text = |name: &str| applied.get("metadata").get(name).as_str().unwrap_or_default();
@@ -96,6 +101,7 @@ pub fn apply(
             "failed to create typed patch object ({namespace}/{name}; {kind}): {error}"
         )));
     }
+    let managers = write.known(&live, managers)?;
     let again = (write.manager == "kubectl").then(|| managers.clone());
     let (mut object, managers) = match (lay(write, &live, applied, managers, force), again) {
         (Err(ApplyError::Conflict(conflicts)), Some(managers)) => {
@@ -145,11 +151,12 @@ fn atomics(form: Form, value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Keeps the books of a write that is not an apply. `old`: `None` on creation.
-pub fn update(write: &Write, old: Option<&Value>, new: Value) -> Value {
+/// Keeps the books of a write that is not an apply. `old`: `None` on creation. The only error
+/// is a question: where the books cannot be kept, they stay as they were.
+pub fn update(write: &Write, old: Option<&Value>, new: Value) -> Result<Value, ApplyError> {
     let books = |object: &Value| object.get("metadata").get("managedFields").clone();
-    let (asked, kept) = (books(&new), old.map(books).unwrap_or_default());
-    let kept = Managers::decode(&kept).unwrap_or_default();
+    let (asked, before) = (books(&new), old.map(books).unwrap_or_default());
+    let kept = Managers::decode(&before).unwrap_or_default();
     let managers = if !write.subresource.is_empty() {
         kept
     } else if is_reset(&asked) {
@@ -163,13 +170,20 @@ pub fn update(write: &Write, old: Option<&Value>, new: Value) -> Value {
     let mut object = bare(new);
     // Who has given up the books of an object does not get them back.
     if managers.0.is_empty() && old.is_some() {
-        return object;
+        return Ok(object);
     }
     let old = old.cloned().map_or_else(|| blank(write.shape), bare);
-    let mut managers = record_update(write, &old, &object, managers);
-    managers.cap();
-    set_books(&mut object, managers);
-    object
+    let known = write.known(&old, managers);
+    match known.and_then(|managers| record_update(write, &old, &object, managers)) {
+        Ok(mut managers) => {
+            managers.cap();
+            set_books(&mut object, managers);
+        }
+        Err(question @ ApplyError::Unseen(_)) => return Err(question),
+        Err(_) if before.is_null() => {}
+        Err(_) => object["metadata"]["managedFields"] = before,
+    }
+    Ok(object)
 }
 
 fn check_request(write: &Write, applied: &Value) -> Result<(), ApplyError> {
@@ -216,8 +230,13 @@ fn is_reset(books: &Value) -> bool {
     }
 }
 
-fn record_update(write: &Write, old: &Value, new: &Value, managers: Managers) -> Managers {
-    let change = compare(Form::root(write.shape), old, new).cut(&of_names(write.reset));
+fn record_update(
+    write: &Write,
+    old: &Value,
+    new: &Value,
+    managers: Managers,
+) -> Result<Managers, ApplyError> {
+    let changes = write.changes(old, new, &managers)?;
     let name = if write.manager.is_empty() { "unknown" } else { write.manager };
     let me = Manager {
         name: name.into(),
@@ -225,8 +244,9 @@ fn record_update(write: &Write, old: &Value, new: &Value, managers: Managers) ->
         version: write.api_version.into(),
         subresource: write.subresource.into(),
     };
-    let mut managers = settle(managers, &change, None);
-    let mine = change.modified.union(&change.added);
+    let mut managers = settle(managers, &changes, None);
+    let change = changes.own();
+    let mine = change.modified.clone().union(&change.added);
     let before = managers.take(&me);
     let mut added = Managers::default();
     added.put(Entry {
@@ -241,13 +261,13 @@ fn record_update(write: &Write, old: &Value, new: &Value, managers: Managers) ->
         (new, old) => new.or(old),
     };
     managers.0.extend(line);
-    managers
+    Ok(managers)
 }
 
 /// Takes from all but `me` what has changed.
-fn settle(mut managers: Managers, change: &Change, me: Option<&Manager>) -> Managers {
-    let taken = change.all();
+fn settle(mut managers: Managers, changes: &Changes, me: Option<&Manager>) -> Managers {
     for entry in managers.0.iter_mut().filter(|entry| Some(&entry.manager) != me) {
+        let taken = changes.of(&entry.version).map(Change::all).unwrap_or_default();
         if entry.fields.meets(&taken) {
             entry.fields = mem::take(&mut entry.fields).difference(&taken);
             entry.text = None;
@@ -274,20 +294,19 @@ fn lay(
     let last = managers.take(&me);
     let mine = fields_of(form, applied).cut(&reset);
     let mut object = merge(form, live, applied);
-    // What is still applied, and with it all that leads there, stays.
-    if let Some(last) = last.as_ref().filter(|last| !last.fields.is_within(&mine)) {
-        let entries = managers.0.iter();
-        let everybodys = entries.fold(mine.clone(), |all, entry| all.union(&entry.fields));
-        object = prune(form, &object, &last.fields, &everybodys);
+    if let Some(last) = &last {
+        let pruned = prune(write, object, last, &mine, &managers);
+        object = pruned.map_err(|error| error.during("failed to prune fields"))?;
     }
-    let change = compare(form, live, &object).cut(&reset);
-    let changed = change.modified.clone().union(&change.added);
+    let changes = write.changes(live, &object, &managers)?;
     let mut conflicts = Vec::new();
     if !force {
         let mut others: Vec<_> = managers.0.iter().collect();
         others.sort_by(|a, b| a.manager.cmp(&b.manager));
         for entry in others {
-            for path in changed.clone().intersection(&entry.fields).paths() {
+            let Some(Change { modified, added, .. }) = changes.of(&entry.version) else { continue };
+            let changed = modified.clone().union(added);
+            for path in changed.intersection(&entry.fields).paths() {
                 let (manager, field) = (entry.manager.shown(), shown(&path));
                 conflicts.push(Conflict { manager, field, path });
             }
@@ -296,7 +315,7 @@ fn lay(
     if !conflicts.is_empty() {
         return Err(ApplyError::Conflict(conflicts));
     }
-    let mut managers = settle(managers, &change, Some(&me));
+    let mut managers = settle(managers, &changes, Some(&me));
     let same = *live == object;
     let time = match &last {
         Some(last) if same => last.time.clone(),
@@ -319,9 +338,54 @@ fn lay(
     Ok((object, managers))
 }
 
-/// Removes what the manager applied the `last` time, unless somebody holds it now: field by field,
-/// as most are held as before.
-fn prune(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) -> Value {
+/// Removes what the manager applied the `last` time, unless somebody holds it now.
+fn prune(
+    write: &Write,
+    merged: Value,
+    last: &Entry,
+    mine: &Fields,
+    managers: &Managers,
+) -> Result<Value, ApplyError> {
+    let own = |entry: &Entry| entry.version == write.api_version;
+    let mut held = vec![(Text::from(write.api_version), mine.clone())];
+    if own(last) && managers.0.iter().all(own) {
+        // What is still applied, and with it all that leads there, stays.
+        if last.fields.is_within(mine) {
+            return Ok(merged);
+        }
+        let everybodys = managers.0.iter().fold(mine.clone(), |all, one| all.union(&one.fields));
+        return Ok(prune_fields(Form::root(write.shape), &merged, &last.fields, &everybodys));
+    }
+    for entry in &managers.0 {
+        match held.iter_mut().find(|(version, _)| *version == entry.version) {
+            Some((_, fields)) => *fields = mem::take(fields).union(&entry.fields),
+            None => held.push((entry.version.clone(), entry.fields.clone())),
+        }
+    }
+    held.sort_by_key(|(version, _)| *version != last.version);
+    let Some(form) = write.form(&last.version)? else { return Ok(merged) };
+    let merged = write
+        .seen(&merged, write.api_version, &last.version)
+        .map_err(|e| e.during("failed to convert merged object to last applied version"))?;
+    let fields = with_parents(form, &last.fields);
+    let mut version = &last.version;
+    let (mut whole, mut pruned) = (merged.clone(), left(form, &merged, &fields));
+    for (next, held) in &held {
+        let Some(form) = write.form(next)? else { continue };
+        whole = Cow::Owned(write.seen(&whole, version, next)?.into_owned());
+        let kept = write.seen(&pruned, version, next)?;
+        let kept = all_fields(form, &kept).union(&with_parents(form, held));
+        pruned = left(form, &whole, &all_fields(form, &whole).difference(&kept));
+        version = next;
+    }
+    let kept = all_fields(form, &*write.seen(&pruned, version, &last.version)?);
+    let gone = all_fields(form, &merged).difference(&kept).intersection(&fields);
+    let pruned = left(form, &merged, &gone);
+    Ok(write.seen(&pruned, &last.version, write.api_version)?.into_owned())
+}
+
+/// The same in one version: field by field, as most are held as before.
+fn prune_fields(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) -> Value {
     let mut pruned = merged.clone();
     for (step, node) in &last.0 {
         let Some(name) = step.name() else { continue };
@@ -331,7 +395,7 @@ fn prune(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) -> Valu
             Some(held) if node.is_within(held) => continue,
             None if named => Value::Null,
             Some(held) if named && matches!(inner, Form::Struct { .. }) => {
-                prune(inner, merged.get(name.text), &node.below, &held.below)
+                prune_fields(inner, merged.get(name.text), &node.below, &held.below)
             }
             _ => {
                 let alone = |node: &Node| Fields(vec![(step.clone(), node.clone())]);
@@ -351,13 +415,20 @@ fn prune(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) -> Valu
 }
 
 fn prune_whole(form: Form, merged: &Value, last: &Fields, everybodys: &Fields) -> Value {
-    let all = with_parents(form, &fields_of(form, merged));
-    let last = with_parents(form, last);
-    let fields = |object: &Value| with_parents(form, &fields_of(form, object));
-    let left = |fields: &Fields| without(form, merged, fields).unwrap_or_else(Value::object);
-    let kept = fields(&left(&last)).union(&with_parents(form, everybodys));
-    let pruned = left(&all.clone().difference(&kept));
-    left(&all.difference(&fields(&pruned)).intersection(&last))
+    let (all, last) = (all_fields(form, merged), with_parents(form, last));
+    let kept = all_fields(form, &left(form, merged, &last)).union(&with_parents(form, everybodys));
+    let pruned = left(form, merged, &all.clone().difference(&kept));
+    left(form, merged, &all.difference(&all_fields(form, &pruned)).intersection(&last))
+}
+
+/// What an object has, with all that leads there.
+fn all_fields(form: Form, object: &Value) -> Fields {
+    with_parents(form, &fields_of(form, object))
+}
+
+/// What is left of an object without these fields.
+fn left(form: Form, object: &Value, fields: &Fields) -> Value {
+    without(form, object, fields).unwrap_or_else(Value::object)
 }
 
 #[cfg(test)]

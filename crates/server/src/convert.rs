@@ -16,37 +16,57 @@ pub trait Convert: fmt::Debug + Send + Sync {
 }
 
 /// Objects of a custom kind in the version of `to`; those that are there already stay as
-/// they are. Nothing else of an object changes by that, but for labels and annotations.
+/// they are.
 pub(crate) async fn converted(
     converter: Option<&Arc<dyn Convert>>,
     to: &Definition,
     mut versions: Vec<Arc<Version<Value>>>,
 ) -> Result<Vec<Arc<Version<Value>>>, Status> {
-    let webhook = to.custom.as_ref().and_then(|custom| custom.conversion.as_ref());
-    let Some(webhook) = webhook else { return Ok(versions) };
+    if to.custom.as_ref().is_none_or(|custom| custom.conversion.is_none()) {
+        return Ok(versions);
+    }
     let wanted = to.names.api_version();
     let other =
         |version: &&Arc<Version<Value>>| Object::view(&version.object).api_version() != wanted;
     let objects: Vec<_> =
         versions.iter().filter(other).map(|version| version.object.clone()).collect();
-    let Some(first) = objects.first() else { return Ok(versions) };
-    let named = Object::view(first);
-    let what = format!("{}, Kind={}", named.api_version(), named.kind());
-    let failed =
-        |why: String| Status::internal(format!("conversion webhook for {what} failed: {why}"));
-    let converter = converter.ok_or_else(|| failed("this server calls no webhooks".to_owned()))?;
-    let count = objects.len();
-    let made = converter.convert(webhook, objects, &wanted).await.map_err(failed)?;
-    if made.len() != count {
-        return Err(failed(format!("returned {} objects, expected {count}", made.len())));
+    if objects.is_empty() {
+        return Ok(versions);
     }
-    let mut made = made.into_iter();
+    let mut made = ask(converter, to, objects).await.map_err(Status::internal)?.into_iter();
     for version in versions.iter_mut().filter(|version| other(&&**version)) {
-        let Some(new) = made.next() else { break };
-        let object = checked(&version.object, new, to).map_err(failed)?;
+        let Some(mut object) = made.next() else { break };
+        to.conform(&mut object, &mut Vec::new())
+            .map_err(|why| Status::internal(failed(&version.object, &why)))?;
         *version = Arc::new(Version { revision: version.revision, object });
     }
     Ok(versions)
+}
+
+/// What the webhook of a custom kind makes of objects in another version than `to`, as many of
+/// them. Nothing else of an object changes by that, but for labels and annotations.
+pub(crate) async fn ask(
+    converter: Option<&Arc<dyn Convert>>,
+    to: &Definition,
+    objects: Vec<Value>,
+) -> Result<Vec<Value>, String> {
+    let webhook = to.custom.as_ref().and_then(|custom| custom.conversion.as_ref());
+    let (Some(webhook), Some(first)) = (webhook, objects.first()) else { return Ok(objects) };
+    let failed = |why: String| failed(first, &why);
+    let converter = converter.ok_or_else(|| failed("this server calls no webhooks".to_owned()))?;
+    let made = converter.convert(webhook, objects.clone(), &to.names.api_version()).await;
+    let made = made.map_err(failed)?;
+    if made.len() != objects.len() {
+        let (made, asked) = (made.len(), objects.len());
+        return Err(failed(format!("returned {made} objects, expected {asked}")));
+    }
+    let made = objects.iter().zip(made).map(|(old, new)| checked(old, new, to));
+    made.collect::<Result<_, _>>().map_err(failed)
+}
+
+fn failed(object: &Value, why: &str) -> String {
+    let named = Object::view(object);
+    format!("conversion webhook for {}, Kind={} failed: {why}", named.api_version(), named.kind())
 }
 
 /// What was asked for, if it is that.
@@ -76,7 +96,6 @@ fn checked(old: &Value, mut new: Value, to: &Definition) -> Result<Value, String
         }
     }
     new["metadata"] = meta;
-    to.conform(&mut new, &mut Vec::new())?;
     Ok(new)
 }
 

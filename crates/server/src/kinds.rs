@@ -25,6 +25,8 @@ pub struct Served {
     /// The version that a custom kind is stored in. It is handled in the version that the
     /// request speaks, for each has a schema of its own; so the hub is that one.
     pub kept: Option<Arc<Definition>>,
+    /// All versions of the kind that there are; of a custom kind also those that are not served.
+    pub versions: Arc<[Arc<Definition>]>,
     /// The objects; `None` for kinds that are never stored, like reviews.
     pub objects: Option<Arc<Resource<Value>>>,
 }
@@ -154,8 +156,12 @@ impl Kinds {
                     Some(made)
                 }
             };
+            let same = |other: &&Arc<Definition>| {
+                other.served && other.storage.prefix == prefix && !prefix.is_empty()
+            };
+            let versions = definitions.iter().filter(same).cloned().collect();
             let definition = definition.clone();
-            this.write().add(Served { definition, hub, kept: None, objects });
+            this.write().add(Served { definition, hub, kept: None, versions, objects });
         }
         Ok(this)
     }

@@ -157,6 +157,7 @@ fn applied(
         subresource: "",
         reset: &[],
         now: "2024-01-02T03:04:05Z",
+        versions: &apply::Alone,
     };
     apply::apply(&write, live, wanted, false)
 }

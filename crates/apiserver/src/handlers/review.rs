@@ -212,8 +212,9 @@ fn check<K: schema::Kind>(
         subresource: "",
         reset: &[],
         now: &now,
+        versions: &schema::apply::Alone,
     };
-    let given = schema::apply::update(&write, None, given);
+    let given = schema::apply::update(&write, None, given).map_err(|error| error.status())?;
     let mut errs = Errors::default();
     K::view(&given).validate(&mut errs);
     if errs.is_empty() { Ok(given) } else { Err(errs.status(GROUP, "", "")) }

@@ -106,14 +106,15 @@ impl Books<'_> {
             subresource: "scale",
             reset: &[],
             now,
+            versions: &apply::Alone,
         };
         let books = self.object.get("metadata").get("managedFields");
         before["metadata"]["managedFields"] = apply::to_scale(books, self.path);
         let after = match wanted {
             Wanted::Whole(scale) => apply::update(&write, Some(&before), scale.clone()),
-            Wanted::Applied(scale, force) => apply::apply(&write, Some(&before), scale, *force)
-                .map_err(|error| error.status())?,
+            Wanted::Applied(scale, force) => apply::apply(&write, Some(&before), scale, *force),
         };
+        let after = after.map_err(|error| error.status())?;
         let own = after.get("metadata").get("managedFields");
         let books = apply::from_scale(books, own, self.path, self.api_version);
         Ok((after, books))

@@ -1,6 +1,12 @@
 //! Custom kinds: declared, served, changed and taken away while the server runs.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use api::apiextensions::CustomResourceDefinition;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -296,4 +302,60 @@ async fn fields_are_selected_in_the_version_that_is_asked_for() {
     let mut again = second.watch(&selected("spec.host=h2"), Start::List).await.unwrap();
     let Some(Notice::Added(seen)) = again.next().await.unwrap() else { panic!("an object") };
     assert_eq!((name(&seen), seen["spec"]["host"].as_str()), ("a", Some("h2")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn managers_may_speak_different_versions() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let backend = Backend::start(move |_, review| {
+        count.fetch_add(1, Ordering::Relaxed);
+        split_hosts(&review)
+    })
+    .await;
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    declare_hosts(&admin, &backend).await;
+    let (first, second) = (things(&admin, "v1"), things(&admin, "v2"));
+    let key = Key::new("default", "a");
+    let apply = |manager: &str, version: &str, spec: &str, force| {
+        let mut object = thing("a", spec);
+        object["apiVersion"] = format!("kit.example.com/{version}").into();
+        Patch::Apply { object, manager: manager.into(), force }
+    };
+    let held = |object: &Value| {
+        let entries = object["metadata"]["managedFields"].items().iter();
+        let line = |entry: &Value| {
+            let text = |name: &str| entry.get(name).as_str().unwrap_or_default();
+            let fields: Vec<_> = entry["fieldsV1"].unpacked()["f:spec"]
+                .entries()
+                .map(|(name, _)| name.to_owned())
+                .collect();
+            format!("{} {} {}", text("manager"), text("apiVersion"), fields.join(" "))
+        };
+        entries.map(line).collect::<Vec<_>>()
+    };
+    let joined = apply("one", "v1", r#"{"hostPort":"h:80","x":"1"}"#, false);
+    first.patch(&key, &joined).await.unwrap();
+    first.patch(&key, &Patch::Merge(tree(r#"{"spec":{"x":"2"}}"#))).await.unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "all speak of the stored version");
+
+    let host = r#"{"host":"other"}"#;
+    let refused = second.patch(&key, &apply("two", "v2", host, false)).await.unwrap_err();
+    assert!(refused.to_string().contains(r#"conflict with "one": .spec.hostPort"#), "{refused}");
+    let taken = second.patch(&key, &apply("two", "v2", host, true)).await.unwrap();
+    assert_eq!(taken["spec"], tree(r#"{"host":"other","port":"80"}"#));
+    assert!(held(&taken).contains(&"two kit.example.com/v2 f:host".to_owned()), "{taken:?}");
+    assert!(!held(&taken).iter().any(|line| line.contains("hostPort")), "{taken:?}");
+
+    // What one of them changes in its words, the other loses in its own.
+    let joined = Patch::Merge(tree(r#"{"spec":{"hostPort":"third:80"}}"#));
+    let changed = first.patch(&key, &joined).await.unwrap();
+    assert!(!held(&changed).iter().any(|line| line.starts_with("two")), "{changed:?}");
+
+    // Who held a field in one version and no longer applies it in another gives it up.
+    let joined = apply("three", "v1", r#"{"hostPort":"third:80"}"#, true);
+    first.patch(&key, &joined).await.unwrap();
+    let left = second.patch(&key, &apply("three", "v2", r#"{"port":"80"}"#, true)).await.unwrap();
+    assert!(held(&left).contains(&"three kit.example.com/v2 f:port".to_owned()), "{left:?}");
 }

@@ -27,6 +27,22 @@ pub(super) fn with_parents(form: Form, fields: &Fields) -> Fields {
     Fields(nodes.collect())
 }
 
+/// Who held parts of something that is taken whole today, holds all of it. Gives whether
+/// anybody did.
+pub(super) fn melt(form: Form, fields: &mut Fields) -> bool {
+    let mut melted = false;
+    for (step, node) in fields.0.iter_mut().filter(|(_, node)| !node.below.is_empty()) {
+        let inner = step.name().map_or_else(|| form.item(), |name| form.entry(name).0);
+        if let Form::Whole = inner {
+            *node = Node { member: true, ..Node::default() };
+            melted = true;
+        } else {
+            melted |= melt(inner, &mut node.below);
+        }
+    }
+    melted
+}
+
 /// What has changed from one object to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {

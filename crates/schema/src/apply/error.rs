@@ -1,6 +1,6 @@
 //! Why something was not applied, in upstream's words.
 
-use object::{Status, StatusCause, StatusDetails};
+use object::{Status, StatusCause, StatusDetails, Text, Value};
 
 use super::fields::Step;
 
@@ -14,6 +14,9 @@ pub enum ApplyError {
     /// The object does not fit its shape, or its books are broken: 500, as upstream says.
     #[error("{0}")]
     Failed(String),
+    /// Somebody must be asked first what an object is in another version.
+    #[error("not yet known in {}", .0.1)]
+    Unseen(Box<(Value, Text)>),
 }
 
 /// A field that somebody else holds with another value.
@@ -27,11 +30,19 @@ pub struct Conflict {
 }
 
 impl ApplyError {
+    /// The same, and what was being done.
+    pub(super) fn during(self, what: &str) -> Self {
+        match self {
+            Self::Failed(why) => Self::Failed(format!("{what}: {why}")),
+            other => other,
+        }
+    }
+
     pub fn status(&self) -> Status {
         match self {
             Self::BadRequest(why) => Status::bad_request(why.as_str()),
-            Self::Failed(why) => {
-                Status::new().with_status("Failure").with_message(why.as_str()).with_code(500)
+            Self::Failed(_) | Self::Unseen(_) => {
+                Status::new().with_status("Failure").with_message(self.to_string()).with_code(500)
             }
             Self::Conflict(conflicts) => {
                 let causes = conflicts.iter().map(|conflict| {

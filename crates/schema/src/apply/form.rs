@@ -12,8 +12,10 @@ pub(crate) const ENTRY: &str = "*";
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form<'a> {
-    /// Taken whole or not at all.
+    /// A plain value, or one of which nothing is known.
     Leaf,
+    /// Something with parts, and yet taken whole or not at all.
+    Whole,
     /// Named fields. `root`: besides them there are `apiVersion` and `kind`.
     Struct { shape: &'a Struct, root: bool },
     /// Entries with this type, and these rules.
@@ -38,11 +40,16 @@ impl<'a> Form<'a> {
             Type::Any if rules.is_some_and(|rules| rules.granular) => Self::Any,
             Type::Object(shape) => {
                 let granular = rules.is_some_and(|rules| rules.granular);
-                if (atomic || shape.atomic) && !granular { Self::Leaf } else { Self::inside(shape) }
+                if (atomic || shape.atomic) && !granular {
+                    Self::Whole
+                } else {
+                    Self::inside(shape)
+                }
             }
-            Type::Map(item) if !atomic => Self::Map(item, None),
+            Type::Map(_) if atomic => Self::Whole,
+            Type::Map(item) => Self::Map(item, None),
             Type::List(item) => match rules.map_or(ListType::Atomic, |rules| rules.list) {
-                ListType::Atomic => Self::Leaf,
+                ListType::Atomic => Self::Whole,
                 ListType::Set => Self::Set(item),
                 ListType::Map(keys) => Self::Keyed(item, keys),
             },
@@ -94,7 +101,7 @@ impl<'a> Form<'a> {
     }
 
     pub(super) fn is_leaf(self) -> bool {
-        matches!(self, Self::Leaf)
+        matches!(self, Self::Leaf | Self::Whole)
     }
 
     /// The step to an item of a list.

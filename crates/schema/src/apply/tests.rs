@@ -12,6 +12,7 @@ fn by(manager: &'static str) -> Write<'static> {
         subresource: "",
         reset: reset("Sample", ""),
         now: "2030-01-01T00:00:00Z",
+        versions: &Alone,
     }
 }
 
@@ -20,6 +21,10 @@ fn applied(rest: &str) -> Value {
     object["apiVersion"] = "apps/v1".into();
     object["kind"] = "Sample".into();
     object
+}
+
+fn updated(write: &Write, old: Option<&Value>, new: Value) -> Value {
+    update(write, old, new).expect("there is one version")
 }
 
 /// The books as `manager/operation[/subresource] -> fields`.
@@ -125,13 +130,17 @@ fn field_by_field_the_same_goes_as_from_the_whole() {
         let (merged, last) = (some(last | held | nobodys), fields_of(form, &some(last)));
         let held = fields_of(form, &some(held));
         let whole = prune_whole(form, &merged, &last, &held);
-        assert_eq!(prune(form, &merged, &last, &held), whole, "{merged:?} {last:?} {held:?}");
+        assert_eq!(
+            prune_fields(form, &merged, &last, &held),
+            whole,
+            "{merged:?} {last:?} {held:?}"
+        );
     }
 }
 
 #[test]
 fn items_come_in_the_order_of_who_applies() {
-    let live = update(&by("u"), None, tree(r#"{"spec":{"accessModes":["b","a","z"]}}"#));
+    let live = updated(&by("u"), None, tree(r#"{"spec":{"accessModes":["b","a","z"]}}"#));
     let wanted = applied(r#"{"spec":{"accessModes":["a","b","n"]}}"#);
     let object = apply(&by("a"), Some(&live), &wanted, false).unwrap();
     assert_eq!(object["spec"]["accessModes"], tree(r#"["a","z","b","n"]"#));
@@ -145,7 +154,7 @@ fn a_write_takes_the_fields_it_changes() {
     changed["metadata"]["labels"] = tree(r#"{"x":"1"}"#);
     changed["metadata"]["resourceVersion"] = "7".into();
     changed["status"] = tree(r#"{"replicas":3}"#);
-    let object = update(&by("u"), Some(&object), changed.clone());
+    let object = updated(&by("u"), Some(&object), changed.clone());
     expect(
         &object,
         &[(
@@ -162,7 +171,7 @@ fn a_write_takes_the_fields_it_changes() {
     let status = Write { subresource: "status", reset: reset("Sample", "status"), ..by("s") };
     let mut old = object.clone();
     old["status"] = Value::object();
-    let object = update(&status, Some(&old), object);
+    let object = updated(&status, Some(&old), object);
     let line = ("s/Update/status".to_owned(), tree(r#"{"f:status":{"f:replicas":{}}}"#));
     assert!(books(&object).contains(&line), "{object:?}");
 }
@@ -173,7 +182,7 @@ fn creation_owns_what_was_given() {
         r#"{"metadata":{"name":"x","labels":{"a":"b"}},"spec":{"containers":[{"name":"c","ports":[
         {"containerPort":80}]}],"selector":{"matchLabels":{"a":"b"}},"strategy":{"type":"R"}},"status":{}}"#,
     );
-    let object = update(&by("u"), None, new);
+    let object = updated(&by("u"), None, new);
     expect(
         &object,
         &[(
@@ -204,7 +213,7 @@ fn books_can_be_thrown_away_and_broken_ones_are_errors() {
     let object = apply(&by("a"), None, &applied(r#"{"spec":{"replicas":1}}"#), false).unwrap();
     let mut cleared = object.clone();
     cleared["metadata"]["managedFields"] = tree("[{}]");
-    let cleared = update(&by("u"), Some(&object), cleared);
+    let cleared = updated(&by("u"), Some(&object), cleared);
     expect(&cleared, &[]);
     let first =
         apply(&by("b"), Some(&cleared), &applied(r#"{"spec":{"replicas":2}}"#), true).unwrap();
@@ -219,7 +228,7 @@ fn books_can_be_thrown_away_and_broken_ones_are_errors() {
         object["metadata"]["managedFields"] = tree(broken);
         let error = apply(&by("a"), Some(&object), &applied("{}"), false).unwrap_err();
         assert!(error.to_string().starts_with("failed to decode managed fields"), "{error}");
-        assert_eq!(books(&update(&by("u"), None, object)).len(), 1, "broken books are ignored");
+        assert_eq!(books(&updated(&by("u"), None, object)).len(), 1, "broken books are ignored");
     }
 }
 
@@ -288,7 +297,7 @@ fn kubectl_takes_over_what_it_has_applied_before() {
     let mut object = tree(r#"{"metadata":{"annotations":{}},"spec":{"replicas":1}}"#);
     object["metadata"]["annotations"][LAST_APPLIED] =
         r#"{"apiVersion":"apps/v1","kind":"Sample","spec":{"replicas":1}}"#.into();
-    let object = update(&by("kubectl-client-side-apply"), None, object);
+    let object = updated(&by("kubectl-client-side-apply"), None, object);
     let wanted = applied(r#"{"spec":{"replicas":2}}"#);
     assert!(apply(&by("other"), Some(&object), &wanted, false).is_err());
     let object = apply(&by("kubectl"), Some(&object), &wanted, false).unwrap();
@@ -298,15 +307,37 @@ fn kubectl_takes_over_what_it_has_applied_before() {
 
 #[test]
 fn there_are_never_more_than_ten_updaters() {
-    let mut object = update(&by("u0"), None, tree(r#"{"spec":{"replicas":0}}"#));
+    let mut object = updated(&by("u0"), None, tree(r#"{"spec":{"replicas":0}}"#));
     for n in 1..15 {
         let mut new = object.clone();
         new["metadata"]["labels"][format!("l{n}").as_str()] = "x".into();
         let name = format!("u{n}");
         let now = format!("2030-01-01T00:00:{n:02}Z");
-        object = update(&Write { manager: &name, now: &now, ..by("") }, Some(&object), new);
+        object = updated(&Write { manager: &name, now: &now, ..by("") }, Some(&object), new);
     }
     let lines = books(&object);
     assert_eq!(lines.len(), 10);
     assert!(lines.iter().any(|(who, _)| who == "ancient-changes/Update"), "{lines:?}");
+}
+
+#[test]
+fn what_is_held_in_a_version_that_there_is_not_is_forgotten() {
+    let object = apply(&by("a"), None, &applied(r#"{"spec":{"replicas":1}}"#), false).unwrap();
+    let newer = Write { api_version: "apps/v2", ..by("b") };
+    let mut wanted = applied(r#"{"spec":{"replicas":2}}"#);
+    wanted["apiVersion"] = "apps/v2".into();
+    let object = apply(&newer, Some(&object), &wanted, false).expect("nobody holds it");
+    expect(&object, &[("b/Apply", r#"{"f:spec":{"f:replicas":{}}}"#)]);
+}
+
+#[test]
+fn parts_of_what_is_taken_whole_today_are_held_as_one() {
+    let form = Form::root(Sample::SHAPE);
+    let labels = r#""f:metadata":{"f:labels":{"f:x":{}}}"#;
+    let held = format!(r#"{{{labels},"f:spec":{{"f:selector":{{"f:x":{{}}}}}}}}"#);
+    let mut fields = Fields::decode(&tree(&held)).unwrap();
+    assert!(super::compare::melt(form, &mut fields));
+    let whole = format!(r#"{{{labels},"f:spec":{{"f:selector":{{}}}}}}"#);
+    assert_eq!(fields.encode().unpacked(), tree(&whole));
+    assert!(!super::compare::melt(form, &mut fields), "once");
 }

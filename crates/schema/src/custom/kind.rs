@@ -29,8 +29,8 @@ use crate::{
 pub struct Declared {
     /// The version that is stored.
     pub hub: Definition,
-    /// Those that are served; mostly the stored one is among them.
-    pub served: Vec<Definition>,
+    /// All of them; those that are served say so.
+    pub versions: Vec<Definition>,
 }
 
 /// Where the numbers of a scale are found in an object.
@@ -63,21 +63,16 @@ pub struct Custom {
 /// The definitions that a CRD declares; its names have been accepted.
 pub fn definitions(crd: &Value, compile: &dyn CompileRules) -> Result<Option<Declared>, Full> {
     let versions = crd.get("spec").get("versions").items();
-    let (mut hub, mut served) = (None, Vec::new());
+    let mut hub = None;
+    let mut all = Vec::new();
     for version in versions {
-        let (stores, serves) = (is(version, "storage"), is(version, "served"));
-        if !stores && !serves {
-            continue;
-        }
         let definition = definition(crd, version, compile)?;
-        if serves {
-            served.push(definition.clone());
+        if is(version, "storage") {
+            hub = Some(definition.clone());
         }
-        if stores {
-            hub = Some(definition);
-        }
+        all.push(definition);
     }
-    Ok(hub.map(|hub| Declared { hub, served }))
+    Ok(hub.map(|hub| Declared { hub, versions: all }))
 }
 
 fn is(version: &Value, what: &str) -> bool {
@@ -105,6 +100,7 @@ fn definition(
         },
         verbs: verbs::CUSTOM,
         storage: Storage::json(prefix, intern::text(stored)?),
+        served: is(version, "served"),
         generation: true,
         subresources: intern::subresources(custom.subresources(names.kind))?,
         columns: columns.into(),
@@ -469,8 +465,9 @@ mod tests {
 
     #[test]
     fn a_version_becomes_a_kind_like_any_other() {
-        let Declared { hub, served } = declared();
-        assert_eq!((served.len(), hub.names.kind, &*hub.list_kind()), (1, "Thing", "Things"));
+        let Declared { hub, versions } = declared();
+        assert_eq!(versions.iter().map(|one| one.served).collect::<Vec<_>>(), [true, false]);
+        assert_eq!((hub.names.kind, &*hub.list_kind()), ("Thing", "Things"));
         assert_eq!(hub.storage, Storage::json("kit.example.com/things", "v1"));
         assert!(hub.is_namespaced() && hub.subresource("status").is_some());
         let mut object = tree(

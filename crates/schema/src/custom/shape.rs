@@ -106,7 +106,7 @@ fn rules(schema: &Schema) -> Result<Rules, Full> {
 mod tests {
     use super::*;
     use crate::{
-        apply::{Write, apply},
+        apply::{Alone, Write, apply},
         sample::tree,
     };
 
@@ -119,9 +119,17 @@ mod tests {
         let shape = shape_of("Thing", Some(&schema)).expect("there is room");
         let by = |manager, live: Option<&Value>, spec: &str| {
             let (api_version, kind, now) = ("e.com/v1", "Thing", "2030-01-01T00:00:00Z");
-            let (subresource, reset) = ("", &[][..]);
-            let write =
-                Write { shape: &shape, api_version, kind, manager, subresource, reset, now };
+            let (subresource, reset, versions) = ("", &[][..], &Alone);
+            let write = Write {
+                shape: &shape,
+                api_version,
+                kind,
+                manager,
+                subresource,
+                reset,
+                now,
+                versions,
+            };
             let object = format!(r#"{{"apiVersion":"e.com/v1","kind":"Thing","spec":{spec}}}"#);
             apply(&write, live, &tree(&object), false).expect("no conflict")
         };

@@ -26,19 +26,26 @@ impl Kinds {
         let objects = resource(&hub, engine, mirror, transform)?;
         let mut state = self.write();
         state.forget(hub.names.group, hub.names.plural);
-        for definition in declared.served {
+        let of = |definition: Definition| {
             let stored = definition.names.version == hub.names.version;
-            let definition = if stored { hub.clone() } else { Arc::new(definition) };
-            let (kept, objects) = (Some(hub.clone()), Some(objects.clone()));
-            let served = Served { hub: definition.clone(), definition, kept, objects };
+            if stored { hub.clone() } else { Arc::new(definition) }
+        };
+        let versions: Arc<[_]> = declared.versions.into_iter().map(of).collect();
+        let stored = Served {
+            definition: hub.clone(),
+            hub: hub.clone(),
+            kept: Some(hub.clone()),
+            versions: versions.clone(),
+            objects: Some(objects),
+        };
+        for definition in versions.iter().filter(|definition| definition.served) {
+            let (definition, hub) = (definition.clone(), definition.clone());
+            let served = Served { definition, hub, ..stored.clone() };
             if !state.by_name.contains_key(&name_of(&served)) {
                 state.add(served);
             }
         }
-        let (group, plural) = (hub.names.group.into(), hub.names.plural.into());
-        let (kept, objects) = (Some(hub.clone()), Some(objects));
-        let served = Served { definition: hub.clone(), hub, kept, objects };
-        state.stored.insert((group, plural), served);
+        state.stored.insert((hub.names.group.into(), hub.names.plural.into()), stored);
         state.edition += 1;
         state.sort();
         Ok(())

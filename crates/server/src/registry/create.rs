@@ -79,7 +79,7 @@ impl Registry {
         begin(served, namespace, &mut object, &**self.clock());
         let step = Step { served, operation: Operation::Create, subresource: "", old: None };
         // What the kind itself and plugins set is nobody's.
-        let mut object = self.manage(call, served, "", None, object);
+        let mut object = self.manage(call, served, "", None, object).await?;
         served.hub.gates.drop_dormant(&served.hub.shape, &mut object, None);
         served.hub.hooks.prepare_create(&mut object);
         served.hub.hooks.sign(&mut object, None, &self.writer(call));

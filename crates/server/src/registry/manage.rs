@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use object::{ManagedFieldsEntry, Object, Status, Time, Value, View};
+use object::{Object, Status, Time, Value, View};
 use schema::{
     apply::{self, ApplyError, Write, reset},
     patch,
@@ -13,7 +13,8 @@ use super::{
     Call, Registry,
     create::default,
     patch::{nameless, open},
-    update::based_on,
+    update::{TRIES, based_on},
+    versions::Others,
 };
 use crate::{
     Query, Served,
@@ -31,70 +32,47 @@ pub struct Applied<'a> {
 impl Registry {
     /// Notes the manager of what this write has changed.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
-    pub(super) fn manage(
+    pub(super) async fn manage(
         &self,
         call: &Call,
         served: &Served,
         subresource: &str,
         old: Option<&Value>,
-        mut new: Value,
-    ) -> Value {
+        new: Value,
+    ) -> Result<Value, Status> {
         if call.applies {
-            return new; // who applies has said so already
+            return Ok(new); // who applies has said so already
         }
-        self.drop_strange(served, &mut new);
         let now = Time::text(self.clock().now());
-        let names = &served.definition.names;
-        let api_version = names.api_version();
-        let write = |shape| Write {
-            shape,
-            api_version: &api_version,
-            kind: names.kind,
-            manager: &call.manager,
-            subresource,
-            reset: reset_of(served, subresource),
-            now: &now,
-        };
-        if served.definition.custom.is_some() {
-            return apply::update(&write(&served.hub.shape), old, new);
-        }
         // Fields are named as the request names them, and none is held that would not be sent.
         let seen = |object: &Value| {
             let mut object = object.clone();
-            if !Arc::ptr_eq(&served.definition, &served.hub) {
-                served.shown(&mut object);
+            if served.kept.is_none() {
+                if !Arc::ptr_eq(&served.definition, &served.hub) {
+                    served.shown(&mut object);
+                }
+                served.definition.drop_hollow(&mut object, &Value::Null);
             }
-            served.definition.drop_hollow(&mut object, &Value::Null);
             object
         };
-        let mut asked = seen(&new);
+        let (old, mut asked) = (old.map(seen), seen(&new));
         if let books @ Value::List(_) = new.get("metadata").get("managedFields") {
             asked["metadata"]["managedFields"] = books.clone(); // an empty list says something
         }
-        let managed =
-            apply::update(&write(&served.definition.shape), old.map(seen).as_ref(), asked);
+        let mut others = Others::of(served, subresource);
+        let managed = others.decide(self, |others| {
+            let api_version = served.definition.names.api_version();
+            let write = write(call, served, subresource, &api_version, &now, others);
+            apply::update(&write, old.as_ref(), asked.clone())
+        });
+        let managed = managed.await.map_err(|error| error.status())?;
+        if served.kept.is_some() {
+            return Ok(managed);
+        }
         let managers = Object::view(&managed).metadata().managed_fields().clone();
         let mut new = Object::from(new);
         new.metadata_mut().set_managed_fields(managers);
-        new.into()
-    }
-
-    /// What somebody holds in a version that there is not cannot be followed.
-    fn drop_strange(&self, served: &Served, object: &mut Value) {
-        let names = &served.definition.names;
-        let strange = |entry: &ManagedFieldsEntry| {
-            let (group, version) =
-                entry.api_version().split_once('/').unwrap_or(("", entry.api_version()));
-            (group, version) != (names.group, names.version)
-                && self.kinds().named(group, version, names.kind).is_none()
-        };
-        let books = Object::view(object).metadata().managed_fields();
-        let right = |entry: &ManagedFieldsEntry| entry.fields_type() == "FieldsV1";
-        if books.iter().all(right) && books.iter().any(strange) {
-            let known = books.iter().filter(|entry| !strange(entry)).cloned();
-            let known: object::List<ManagedFieldsEntry> = known.collect();
-            object["metadata"]["managedFields"] = known.into();
-        }
+        Ok(new.into())
     }
 
     /// Server-side apply. Gives 201 with an object that this has made.
@@ -111,37 +89,38 @@ impl Registry {
         let found = self.get(served, key.0, key.1);
         let exists = !found.is_err_and(|status| status.code() == 404);
         if !exists && subresource.is_empty() {
-            let mut object = self.laid(call, served, subresource, None, &applied)?;
+            let mut object = self.laid(call, served, subresource, None, &applied).await?;
             object["metadata"]["name"] = key.1.into();
             let made = self.create(call, served, key.0, object).await;
             if !made.as_ref().is_err_and(|status| status.is("AlreadyExists")) {
                 return Ok((201, made?));
             }
         }
-        let asked = call.clone();
-        let made = self
-            .change(call, served, key, subresource, |old| {
-                let wanted = applied.object.get("metadata").get("resourceVersion").as_str();
-                let wanted = based_on(wanted.unwrap_or_default())?;
-                if wanted != 0 && wanted != old.revision {
-                    return Err(Status::stale(served.subject(key.1)));
-                }
-                let mut live = shown(served, 0, &old.object);
-                open(&mut live);
-                let mut object = self.laid(&asked, served, subresource, Some(&live), &applied)?;
-                if Object::view(&object).metadata().name().is_empty() {
-                    return Err(nameless(key.1));
-                }
-                default(served, &mut object);
-                Ok(object)
-            })
-            .await?;
-        Ok((200, made))
+        let wanted = applied.object.get("metadata").get("resourceVersion").as_str();
+        let mut tries = TRIES;
+        loop {
+            let old = self.changeable(served, key).await?;
+            let wanted = based_on(wanted.unwrap_or_default())?;
+            if wanted != 0 && wanted != old.revision {
+                return Err(Status::stale(served.subject(key.1)));
+            }
+            let mut live = shown(served, 0, &old.object);
+            open(&mut live);
+            let mut object = self.laid(call, served, subresource, Some(&live), &applied).await?;
+            if Object::view(&object).metadata().name().is_empty() {
+                return Err(nameless(key.1));
+            }
+            default(served, &mut object);
+            match self.replace(call, served, subresource, &old, object).await {
+                Err(status) if status.is("Conflict") && tries > 1 => tries -= 1,
+                done => return Ok((200, done?)),
+            }
+        }
     }
 
     /// What is applied, laid over what is there, in the request's version.
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
-    fn laid(
+    async fn laid(
         &self,
         call: &Call,
         served: &Served,
@@ -151,28 +130,21 @@ impl Registry {
     ) -> Result<Value, Status> {
         let now = Time::text(self.clock().now());
         let names = &served.definition.names;
-        let api_version = names.api_version();
-        let write = Write {
-            shape: &served.definition.shape,
-            api_version: &api_version,
-            kind: names.kind,
-            manager: &call.manager,
-            subresource,
-            reset: reset_of(served, subresource),
-            now: &now,
-        };
-        let laid = || {
-            let object = apply::apply(&write, live, applied.object, applied.force);
-            object.map_err(|error| error.status())
-        };
-        let mut object = laid()?;
+        let mut others = Others::of(served, subresource);
+        let laid = others.decide(self, |others| {
+            let api_version = names.api_version();
+            let write = write(call, served, subresource, &api_version, &now, others);
+            apply::apply(&write, live, applied.object, applied.force)
+        });
+        let laid = laid.await.map_err(|error| error.status())?;
+        let mut object = laid.clone();
         // Custom kinds were checked as they were laid; a `null` is for their rules to see.
         if served.definition.custom.is_none() {
             let fits = |object: &mut Value| {
                 fit(&served.definition, &Query::default(), object, &Twice::default())
             };
             if fits(&mut object).is_err() {
-                object = laid()?;
+                object = laid;
                 patch::restore(&served.definition.shape, &mut object).map_err(|why| {
                     let (group, version) = (names.group, names.version);
                     let of = format!("{group}/{version}, Kind={}", names.kind);
@@ -191,8 +163,29 @@ impl Registry {
     }
 }
 
+#[expect(clippy::too_many_arguments, reason = "who, what kind, which part, when")]
+fn write<'a>(
+    call: &'a Call,
+    served: &'a Served,
+    subresource: &'a str,
+    api_version: &'a str,
+    now: &'a str,
+    versions: &'a Others<'a>,
+) -> Write<'a> {
+    Write {
+        shape: &served.definition.shape,
+        api_version,
+        kind: served.definition.names.kind,
+        manager: &call.manager,
+        subresource,
+        reset: reset_of(served, subresource),
+        now,
+        versions,
+    }
+}
+
 /// The fields that a write through this path does not set, whatever it says.
-fn reset_of(served: &Served, subresource: &str) -> &'static [&'static [&'static str]] {
+pub(super) fn reset_of(served: &Served, subresource: &str) -> &'static [&'static [&'static str]] {
     let kind = &served.definition;
     match (&kind.custom, subresource) {
         (None, _) => reset(kind.names.kind, subresource),

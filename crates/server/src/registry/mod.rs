@@ -17,6 +17,7 @@ mod rewrite;
 mod selection;
 mod siblings;
 mod update;
+mod versions;
 mod watch;
 mod write;
 
@@ -188,12 +189,7 @@ impl Registry {
         let found = served.objects()?.look(&served.path(namespace, name));
         let found = found.map_err(|error| corrupt::read(&error))?;
         let found = found.ok_or_else(|| Status::not_found(served.subject(name)))?;
-        if served.kept.is_none() || served.is_same() || served.asks() {
-            return Ok(found);
-        }
-        let mut version = Version::clone(&found);
-        served.shown(&mut version.object);
-        Ok(Arc::new(version))
+        Ok(renamed(served, found))
     }
 
     /// The same, in the request's version, whoever must be asked for that.
@@ -204,11 +200,20 @@ impl Registry {
         name: &str,
     ) -> Result<Arc<Version<Value>>, Status> {
         let found = self.get(served, namespace, name)?;
+        self.told(served, found).await
+    }
+
+    /// An object as it is stored, in the request's version.
+    async fn told(
+        &self,
+        served: &Served,
+        stored: Arc<Version<Value>>,
+    ) -> Result<Arc<Version<Value>>, Status> {
         if !served.asks() {
-            return Ok(found);
+            return Ok(renamed(served, stored));
         }
-        let mut read = self.converted(served, vec![found]).await?;
-        read.pop().ok_or_else(|| Status::not_found(served.subject(name)))
+        let told = self.converted(served, vec![stored.clone()]).await?.pop();
+        Ok(told.unwrap_or(stored))
     }
 
     /// Says who converts custom objects where that takes more than a name; once.
@@ -234,6 +239,16 @@ impl Registry {
         let cbor = self.cbor.get().is_some();
         self.transform.to_storage(key, crate::kinds::to_bytes(&served.hub, object, cbor))
     }
+}
+
+/// A custom object in the request's version, where nobody needs to be asked for that.
+fn renamed(served: &Served, stored: Arc<Version<Value>>) -> Arc<Version<Value>> {
+    if served.kept.is_none() || served.is_same() || served.asks() {
+        return stored;
+    }
+    let mut version = Version::clone(&stored);
+    served.shown(&mut version.object);
+    Arc::new(version)
 }
 
 /// What a failure of the store means to a client.

@@ -14,7 +14,13 @@ impl Registry {
     pub fn open_own(&self, definition: Definition) -> Result<Served, store::Error> {
         let hub = Arc::new(definition);
         let objects = resource(&hub, &*self.engine, &self.mirror, &self.transform)?;
-        Ok(Served { definition: hub.clone(), hub, kept: None, objects: Some(objects) })
+        Ok(Served {
+            definition: hub.clone(),
+            hub,
+            kept: None,
+            versions: Arc::default(),
+            objects: Some(objects),
+        })
     }
 
     /// Writes an object of the server's own, whatever was there before.

@@ -1,5 +1,7 @@
 //! Changes of what is there: the object, or its status.
 
+use std::sync::Arc;
+
 use object::{Object, Status, Value, View};
 use schema::{Errors, Path};
 use store::Version;
@@ -15,7 +17,7 @@ use super::{
 use crate::{Operation, Outcome, Served};
 
 /// How often a write that names no version is tried again when somebody was faster.
-const TRIES: usize = 16;
+pub(super) const TRIES: usize = 16;
 
 impl Registry {
     /// Replaces an object, or with the subresource `status` that part of it.
@@ -63,9 +65,7 @@ impl Registry {
     ) -> Result<Version<Value>, Status> {
         let mut tries = TRIES;
         loop {
-            let there = served.objects()?.look(&served.path(key.0, key.1));
-            there.map_err(|error| corrupt::change(&error))?;
-            let old = self.read(served, key.0, key.1).await?;
+            let old = self.changeable(served, key).await?;
             let new = change(&old)?;
             match self.replace(call, served, subresource, &old, new).await {
                 Err(status) if status.is("Conflict") && tries > 1 => tries -= 1,
@@ -74,8 +74,19 @@ impl Registry {
         }
     }
 
+    /// What is there to be changed, in the request's version.
+    pub(super) async fn changeable(
+        &self,
+        served: &Served,
+        key: (&str, &str),
+    ) -> Result<Arc<Version<Value>>, Status> {
+        let there = served.objects()?.look(&served.path(key.0, key.1));
+        there.map_err(|error| corrupt::change(&error))?;
+        self.read(served, key.0, key.1).await
+    }
+
     #[expect(clippy::too_many_arguments, reason = "who, what kind, which object, which part, how")]
-    async fn replace(
+    pub(super) async fn replace(
         &self,
         call: &mut Call,
         served: &Served,
@@ -86,7 +97,7 @@ impl Registry {
         keep_identity(&mut new, &old.object);
         let counts = served.hub.drop_hollow(&mut new, &old.object);
         // Who writes holds what it has sent, even what the kind then puts right.
-        new = self.manage(call, served, subresource, Some(&old.object), new);
+        new = self.manage(call, served, subresource, Some(&old.object), new).await?;
         match subresource {
             "status" => {
                 new = with_status(served, &old.object, &new);

@@ -228,14 +228,18 @@ impl Registry {
             };
         }
         let kept = self.to_kept(served, &object).await?;
-        let kept = kept.as_ref().unwrap_or(&object);
-        let bytes = self.to_bytes(served, &key, kept)?;
+        let stored = kept.as_ref().unwrap_or(&object);
+        let bytes = self.to_bytes(served, &key, stored)?;
         let note = Note::of(call, meta.uid()).to_bytes();
-        let write = Write::put(key, expect, bytes, kept.clone())
+        let write = Write::put(key, expect, bytes, stored.clone())
             .with_ttl(served.hub.ttl)
             .with_note(Some(note));
         let revision = self.engine.write(write).await.map_err(|e| failed(served, &object, &e))?;
-        Ok(Version { revision, object })
+        let Some(kept) = kept else { return Ok(Version { revision, object }) };
+        // What is told is what was stored: the other version may have less.
+        let stored = Arc::new(Version { revision, object: kept });
+        let told = self.told(served, stored).await?;
+        Ok(Arc::unwrap_or_clone(told))
     }
 
     /// A custom object in the version that is stored, where that is another.
