@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::source::Place;
+use crate::{source::Place, value::Value};
 
 /// Names one node of an expression; places, types and overloads are kept by it.
 pub(crate) type Id = usize;
@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     /// Where the text was not understood.
     Error,
     Literal(Literal),
+    /// What needs no evaluation, found out beforehand.
+    Constant(Value<'static>),
     Ident(Arc<str>),
     Select(Box<Select>),
     Call(Box<Call>),
@@ -110,7 +112,7 @@ impl Expr {
     /// The parts of this node, in the order in which they are written.
     pub(crate) fn children(&self) -> Vec<&Expr> {
         match &self.kind {
-            Kind::Error | Kind::Literal(_) | Kind::Ident(_) => Vec::new(),
+            Kind::Error | Kind::Literal(_) | Kind::Constant(_) | Kind::Ident(_) => Vec::new(),
             Kind::Select(select) => vec![&select.operand],
             Kind::Call(call) => call.target.iter().chain(&call.args).collect(),
             Kind::List(elements) => elements.iter().map(|element| &element.value).collect(),
@@ -121,6 +123,27 @@ impl Expr {
             Kind::Fold(fold) => {
                 vec![&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]
             }
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn children_mut(&mut self) -> Vec<&mut Expr> {
+        match &mut self.kind {
+            Kind::Error | Kind::Literal(_) | Kind::Constant(_) | Kind::Ident(_) => Vec::new(),
+            Kind::Select(select) => vec![&mut select.operand],
+            Kind::Call(call) => call.target.iter_mut().chain(&mut call.args).collect(),
+            Kind::List(elements) => elements.iter_mut().map(|element| &mut element.value).collect(),
+            Kind::Map(entries) => {
+                entries.iter_mut().flat_map(|entry| [&mut entry.key, &mut entry.value]).collect()
+            }
+            Kind::Struct(_, fields) => fields.iter_mut().map(|field| &mut field.value).collect(),
+            Kind::Fold(fold) => vec![
+                &mut fold.range,
+                &mut fold.init,
+                &mut fold.condition,
+                &mut fold.step,
+                &mut fold.result,
+            ],
         }
     }
 

@@ -55,7 +55,7 @@ impl Checker<'_> {
     fn check(&mut self, expr: &mut Expr) -> Type {
         let id = expr.id;
         let ty = match &mut expr.kind {
-            Kind::Error => Type::Error,
+            Kind::Error | Kind::Constant(_) => Type::Error,
             Kind::Literal(literal) => type_of(literal),
             Kind::Ident(_) | Kind::Select(_) => self.name_or_select(expr),
             Kind::Call(_) => self.call(expr),

@@ -17,6 +17,8 @@ pub(crate) enum Reason {
     Overload,
     /// It cost more than it may. Nothing is evaluated after that.
     Cost,
+    /// What upstream does not survive. Nothing is evaluated after that either.
+    Internal,
 }
 
 impl Error {
@@ -39,6 +41,14 @@ impl Error {
         Self { message, reason: Reason::Cost }
     }
 
+    /// What counting the cost of going through a list says of what is none.
+    pub(crate) const fn no_list() -> Self {
+        let message = Cow::Borrowed(
+            "internal error: interface conversion: *types.Err is not traits.Lister: missing method Add",
+        );
+        Self { message, reason: Reason::Internal }
+    }
+
     pub(crate) fn no_such_key(key: impl fmt::Display) -> Self {
         Self::new(format!("no such key: {key}"))
     }
@@ -48,9 +58,19 @@ impl Error {
         self.reason == Reason::Cost
     }
 
+    /// Whether nothing may be evaluated after it.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self.reason, Reason::Cost | Reason::Internal)
+    }
+
+    /// Whether another overload may be tried.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.reason == Reason::Overload
+    }
+
     /// Whether no function takes such arguments.
     pub fn is_overload(&self) -> bool {
-        self.reason == Reason::Overload
+        self.message.starts_with("no such overload")
     }
 }
 

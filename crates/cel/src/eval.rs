@@ -6,13 +6,14 @@ use crate::{
     ast::{ACCUMULATOR, Call, Element, Entry, Expr, Field, Fold, Id, Kind, Literal},
     cost,
     error::Error,
+    function::Overload,
     pattern::Patterns,
-    program::{Bindings, Bound, CALL_LIMIT, Program},
-    types::Type,
+    program::{Bindings, Program},
+    validate::pattern,
     value::{Key, List, Map, Message, Text, Value},
 };
 
-type Outcome<'a> = Result<Value<'a>, Error>;
+pub(crate) type Outcome<'a> = Result<Value<'a>, Error>;
 
 /// What functions see of an evaluation.
 #[derive(Debug)]
@@ -24,10 +25,18 @@ pub(crate) struct Context<'a> {
     budget: u64,
 }
 
-impl Context<'_> {
-    fn charge(&mut self, cost: u64) -> Result<(), Error> {
+impl<'a> Context<'a> {
+    pub(crate) fn new(patterns: &'a Patterns, budget: u64) -> Self {
+        Self { patterns, overload: "", spent: 0, budget }
+    }
+
+    pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Error> {
         self.spent = self.spent.saturating_add(cost);
         if self.spent > self.budget { Err(Error::cost()) } else { Ok(()) }
+    }
+
+    pub(crate) fn give_back(&mut self, cost: u64) {
+        self.spent = self.spent.saturating_sub(cost);
     }
 }
 
@@ -37,132 +46,126 @@ pub(crate) fn run<'a>(
     bindings: &'a Bindings<'a>,
     budget: u64,
 ) -> (Outcome<'a>, u64) {
-    let context = Context { patterns: program.patterns(), overload: "", spent: 0, budget };
+    let context = Context::new(program.patterns(), budget);
     let mut evaluator = Evaluator { program, bindings, context, slots: Vec::new() };
     let outcome = evaluator.eval(program.root());
     (outcome, evaluator.context.spent)
 }
 
-/// What is wrong with a part that needs no variables.
-pub(crate) fn failure(program: &Program, expr: &Expr) -> Option<Error> {
-    let (bindings, budget) = (Bindings::new(), CALL_LIMIT);
-    let context = Context { patterns: program.patterns(), overload: "", spent: 0, budget };
-    let mut evaluator = Evaluator { program, bindings: &bindings, context, slots: Vec::new() };
-    evaluator.eval(expr).err()
+/// What a function makes of values. Values whose types were `known` before fit; others are
+/// named if they do not.
+pub(crate) fn apply<'a>(
+    context: &mut Context<'a>,
+    function: &str,
+    overloads: &[Arc<Overload>],
+    args: &mut [Value<'a>],
+    known: bool,
+) -> Outcome<'a> {
+    let types: Vec<String> = if known {
+        Vec::new()
+    } else {
+        args.iter().map(|arg| arg.type_name().to_owned()).collect()
+    };
+    let mut outcome = Err(Error::no_overload());
+    let mut tried: Vec<crate::function::Body> = Vec::new();
+    for overload in overloads {
+        if tried.iter().any(|body| std::ptr::fn_addr_eq(*body, overload.body)) {
+            continue;
+        }
+        tried.push(overload.body);
+        context.overload = overload.id;
+        outcome = (overload.body)(context, args);
+        if !matches!(&outcome, Err(error) if error.is_refusal()) {
+            break;
+        }
+    }
+    outcome.map_err(|error| if error.is_refusal() { refused(function, &types) } else { error })
 }
 
-struct Evaluator<'a> {
-    program: &'a Program,
-    bindings: &'a Bindings<'a>,
-    context: Context<'a>,
+pub(crate) struct Evaluator<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) bindings: &'a Bindings<'a>,
+    pub(crate) context: Context<'a>,
     /// Variables of folds, innermost last.
-    slots: Vec<Slot<'a>>,
+    pub(crate) slots: Vec<Slot<'a>>,
 }
 
-struct Slot<'a> {
-    name: &'a str,
+pub(crate) struct Slot<'a> {
+    pub(crate) name: &'a str,
     value: Outcome<'a>,
+    /// What the value is made of when it is first looked at.
+    begin: Option<&'a Expr>,
     /// The next use is the last: a step that makes the next value of an accumulator
     /// takes the old one, so that a list grows in place.
     last_use: bool,
 }
 
+impl<'a> Slot<'a> {
+    fn new(name: &'a str, value: Outcome<'a>) -> Self {
+        Self { name, value, begin: None, last_use: false }
+    }
+}
+
 impl<'a> Evaluator<'a> {
-    fn eval(&mut self, expr: &'a Expr) -> Outcome<'a> {
+    pub(crate) fn eval(&mut self, expr: &'a Expr) -> Outcome<'a> {
         match &expr.kind {
             Kind::Error => Err(Error::new("invalid expression")),
             Kind::Literal(literal) => Ok(constant(literal)),
-            Kind::Ident(name) => self.name(name),
-            Kind::Select(select) => self.select(&select.operand, &select.field, select.test),
-            Kind::Call(call) => self.call(expr.id, call),
-            Kind::List(elements) => self.list(elements),
-            Kind::Map(entries) => self.map(entries),
-            Kind::Struct(name, fields) => self.message(name, fields),
+            Kind::Constant(value) => Ok(value.clone()),
+            Kind::Ident(_) | Kind::Select(_) => self.attribute(expr),
+            Kind::Call(call) => self.call(expr, call),
+            Kind::List(elements) => {
+                let made = self.list(elements);
+                self.make(cost::LIST, made)
+            }
+            Kind::Map(entries) => {
+                let made = self.map(entries);
+                self.make(cost::MAP, made)
+            }
+            Kind::Struct(name, fields) => {
+                let made = self.message(name, fields);
+                self.make(cost::STRUCT, made)
+            }
             Kind::Fold(fold) => self.fold(fold),
         }
     }
 
-    fn name(&mut self, name: &'a str) -> Outcome<'a> {
-        self.context.charge(cost::SELECT)?;
-        let global = name.strip_prefix('.');
-        if global.is_none()
-            && let Some(slot) = self.slots.iter_mut().rev().find(|slot| slot.name == name)
-        {
+    /// What a variable of a fold holds. An accumulator begins when somebody looks.
+    pub(crate) fn slot(&mut self, at: usize) -> Outcome<'a> {
+        let slot = &mut self.slots[at];
+        let Some(begin) = slot.begin.take() else {
             return if slot.last_use {
                 std::mem::replace(&mut slot.value, Ok(Value::Null))
             } else {
                 slot.value.clone()
             };
+        };
+        let inner = self.slots.split_off(at);
+        let value = self.eval(begin);
+        self.slots.extend(inner);
+        if !self.slots[at].last_use {
+            self.slots[at].value.clone_from(&value);
         }
-        let name = global.unwrap_or(name);
-        match self.bindings.get(name) {
-            Some(Bound::Value(value)) => Ok(value.clone()),
-            Some(Bound::Fields(_)) => Err(Error::no_overload()),
-            None => match Type::called(name).or_else(|| self.program.environment().structure(name))
-            {
-                Some(ty) => Ok(Value::Type(ty.runtime_name().into())),
-                None => Err(Error::new(format!("no such attribute(s): {name}"))),
-            },
-        }
+        value
     }
 
-    fn select(&mut self, operand: &'a Expr, field: &'a str, test: bool) -> Outcome<'a> {
-        if let Kind::Ident(name) = &operand.kind
-            && let Some(Bound::Fields(fields)) = self.bindings.get(name)
-        {
-            self.context.charge(2 * cost::SELECT)?;
-            let found = fields.iter().find(|(other, _)| &**other == field);
-            return match found {
-                _ if test => Ok(Value::Bool(found.is_some())),
-                Some((_, value)) => value.clone(),
-                None => Err(Error::no_such_key(field)),
-            };
-        }
-        let operand = self.eval(operand)?;
-        if test {
-            return present(&operand, field).map(Value::Bool);
-        }
-        self.context.charge(cost::SELECT)?;
-        match operand {
-            Value::Optional(None) => Ok(Value::NONE),
-            Value::Optional(Some(held)) => optional(get_field(&held, field)),
-            operand => get_field(&operand, field).unwrap_or_else(|| Err(Error::no_such_key(field))),
-        }
-    }
-
-    fn call(&mut self, id: Id, call: &'a Call) -> Outcome<'a> {
+    fn call(&mut self, expr: &'a Expr, call: &'a Call) -> Outcome<'a> {
         match (&*call.function, call.args.as_slice()) {
+            ("_?_:_" | "_[_]" | "_[?_]" | "_?._", _) => self.attribute(expr),
             ("_&&_", [left, right]) => self.logic(left, right, false),
             ("_||_", [left, right]) => self.logic(left, right, true),
-            ("_?_:_", [condition, yes, no]) => match self.eval(condition)? {
-                Value::Bool(true) => self.eval(yes),
-                Value::Bool(false) => self.eval(no),
-                _ => Err(Error::no_overload()),
-            },
             ("@not_strictly_false", [value]) => {
                 let value = self.eval(value);
                 self.context.charge(1)?;
                 match value {
-                    Err(error) if error.is_cost() => Err(error),
+                    Err(error) if error.is_final() => Err(error),
                     value => Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false))))),
                 }
             }
-            ("_[_]", [operand, index]) => self.index(operand, index, false),
-            ("_[?_]", [operand, index]) => self.index(operand, index, true),
-            ("_?._", [operand, field]) => {
-                let operand = self.eval(operand)?;
-                self.context.charge(cost::SELECT)?;
-                let Kind::Literal(Literal::Text(field)) = &field.kind else {
-                    return Err(Error::no_overload());
-                };
-                match operand {
-                    Value::Optional(None) => Ok(Value::NONE),
-                    Value::Optional(Some(held)) => optional(get_field(&held, field)),
-                    operand => optional(get_field(&operand, field)),
-                }
-            }
             ("or" | "orValue", [other]) if call.target.is_some() => self.or(call, other),
-            _ => self.function(id, call),
+            // Nothing is in an empty list, whatever it is.
+            ("@in", [_, list]) if is_constant(list, |size| size == 0) => Ok(Value::Bool(false)),
+            _ => self.function(expr.id, call),
         }
     }
 
@@ -172,33 +175,16 @@ impl<'a> Evaluator<'a> {
         let left = self.eval(left);
         match left {
             Ok(Value::Bool(b)) if b == decides => return left,
-            Err(ref error) if error.is_cost() => return left,
+            Err(ref error) if error.is_final() => return left,
             _ => {}
         }
         let right = self.eval(right);
         match (left, right) {
-            (_, Err(error)) if error.is_cost() => Err(error),
+            (_, Err(error)) if error.is_final() => Err(error),
             (_, Ok(Value::Bool(b))) if b == decides => Ok(Value::Bool(b)),
             (Err(error), _) | (_, Err(error)) => Err(error),
             (Ok(Value::Bool(_)), Ok(Value::Bool(_))) => Ok(Value::Bool(!decides)),
             _ => Err(Error::no_overload()),
-        }
-    }
-
-    fn index(&mut self, operand: &'a Expr, index: &'a Expr, opt: bool) -> Outcome<'a> {
-        let operand = self.eval(operand)?;
-        let index = self.eval(index)?;
-        self.context.charge(cost::SELECT)?;
-        let (operand, opt) = match operand {
-            Value::Optional(None) => return Ok(Value::NONE),
-            Value::Optional(Some(held)) => ((*held).clone(), true),
-            operand => (operand, opt),
-        };
-        let found = get_index(&operand, &index)?;
-        match found {
-            found if opt => optional(found),
-            Some(value) => value,
-            None => Err(missing(&operand, &index)),
         }
     }
 
@@ -214,38 +200,45 @@ impl<'a> Evaluator<'a> {
     }
 
     fn function(&mut self, id: Id, call: &'a Call) -> Outcome<'a> {
+        let parts = call.target.iter().chain(&call.args);
+        // One argument or two are computed whatever becomes of the first, unless a pattern
+        // stands there. A call whose arguments are all computed costs, be they wrong.
+        let count = parts.clone().count();
+        let few = count <= 2 && pattern(call).is_none();
         let mut args = Vec::with_capacity(call.args.len() + 1);
-        for arg in call.target.iter().chain(&call.args) {
-            args.push(self.eval(arg)?);
+        let mut failed = None;
+        for (at, part) in parts.enumerate() {
+            match self.eval(part) {
+                Ok(value) => args.push(value),
+                Err(error) if !few && at + 1 < count || error.is_final() => return Err(error),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    args.push(Value::Null);
+                }
+            }
         }
         let overloads = self.program.overloads(id);
         let only = if let [only] = overloads { only.id } else { "" };
-        self.context.charge(cost::before(&call.function, only, &args))?;
-        // Values whose types were known before fit; others are named if they do not.
-        let known = self.program.knows(&call.args, call.target.as_ref());
-        let types: Vec<String> = if known {
-            Vec::new()
-        } else {
-            args.iter().map(|arg| arg.type_name().to_owned()).collect()
-        };
-        let mut outcome = Err(Error::no_overload());
-        let mut tried: Vec<crate::function::Body> = Vec::new();
-        for overload in overloads {
-            if tried.iter().any(|body| std::ptr::fn_addr_eq(*body, overload.body)) {
-                continue;
-            }
-            tried.push(overload.body);
-            self.context.overload = overload.id;
-            outcome = (overload.body)(&mut self.context, &mut args);
-            if !matches!(&outcome, Err(error) if error.is_overload()) {
-                break;
-            }
+        // A list that stands there is looked up in, not gone through.
+        let looked_up = only == "in_list" && is_constant(&call.args[1], |_| true);
+        if !looked_up {
+            self.context.charge(cost::before(&call.function, only, &args)?)?;
         }
-        let value = outcome.map_err(|error| {
-            if error.is_overload() { refused(&call.function, &types) } else { error }
-        })?;
-        self.context.charge(cost::after(&call.function, &value))?;
-        Ok(value)
+        let known = self.program.knows(&call.args, call.target.as_ref());
+        let outcome = match failed {
+            Some(error) => Err(error),
+            None => apply(&mut self.context, &call.function, overloads, &mut args, known),
+        };
+        self.context.charge(cost::after(&call.function, only, outcome.as_ref().ok()))?;
+        outcome
+    }
+
+    /// What an expression makes costs, whether it succeeds or not.
+    fn make(&mut self, cost: u64, made: Outcome<'a>) -> Outcome<'a> {
+        match made {
+            Err(error) if error.is_final() => Err(error),
+            made => self.context.charge(cost).and(made),
+        }
     }
 
     fn list(&mut self, elements: &'a [Element]) -> Outcome<'a> {
@@ -254,7 +247,6 @@ impl<'a> Evaluator<'a> {
             let value = self.eval(&element.value)?;
             items.extend(unwrap(value, element.optional)?);
         }
-        self.context.charge(cost::LIST)?;
         Ok(Value::List(List::from(items)))
     }
 
@@ -263,17 +255,15 @@ impl<'a> Evaluator<'a> {
         for entry in entries {
             let key = self.eval(&entry.key)?;
             let value = self.eval(&entry.value)?;
-            let Some(key) = Key::of(&key).filter(|_| !matches!(key, Value::Double(_))) else {
+            let Some(key) = Key::of(&key) else {
                 let ty = key.type_name();
                 return Err(Error::new(format!("unsupported key type: {ty}")));
             };
-            if let Some(value) = unwrap(value, entry.optional)?
-                && made.insert(key.clone(), value).is_some()
-            {
-                return Err(Error::new(format!("Failed with repeated key: {key}")));
-            }
+            match unwrap(value, entry.optional)? {
+                Some(value) => made.insert(key, value),
+                None => made.remove(&key),
+            };
         }
-        self.context.charge(cost::MAP)?;
         Ok(Value::Map(Map::from(made)))
     }
 
@@ -285,26 +275,23 @@ impl<'a> Evaluator<'a> {
                 made.push((field.name.clone(), value));
             }
         }
-        self.context.charge(cost::STRUCT)?;
         let name = name.strip_prefix('.').unwrap_or(name).into();
         Ok(Value::Message(Arc::new(Message { name, fields: made })))
     }
 
     fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
         let range = self.eval(&fold.range)?;
-        let init = self.eval(&fold.init);
-        if let Err(error) = &init
-            && error.is_cost()
-        {
-            return init;
-        }
         let accu = self.slots.len();
-        self.slots.push(Slot { name: &fold.accu, value: init, last_use: false });
+        self.slots.push(Slot { begin: Some(&fold.init), ..Slot::new(&fold.accu, Ok(Value::Null)) });
         let done = match range {
             Value::List(list) => self.over_list(fold, accu, &list),
             Value::Map(map) => self.over_map(fold, accu, &map),
+            other if fold.iter2.is_some() => {
+                let ty = other.go_name();
+                Err(Error::new(format!("unsupported comprehension range type: {ty}")))
+            }
             other => {
-                let ty = other.type_name();
+                let ty = other.go_name();
                 Err(Error::new(format!("got '{ty}', expected iterable type")))
             }
         };
@@ -349,9 +336,9 @@ impl<'a> Evaluator<'a> {
         (first, second): (Outcome<'a>, Option<Outcome<'a>>),
     ) -> Result<bool, Error> {
         self.slots.truncate(accu + 1);
-        self.slots.push(Slot { name: &fold.iter, value: first, last_use: false });
+        self.slots.push(Slot::new(&fold.iter, first));
         if let (Some(name), Some(value)) = (&fold.iter2, second) {
-            self.slots.push(Slot { name, value, last_use: false });
+            self.slots.push(Slot::new(name, value));
         }
         if !matches!(self.eval(&fold.condition)?, Value::Bool(true)) {
             return Ok(false);
@@ -360,13 +347,24 @@ impl<'a> Evaluator<'a> {
         let step = self.eval(&fold.step);
         self.slots[accu].last_use = false;
         match step {
-            Err(error) if error.is_cost() => Err(error),
+            Err(error) if error.is_final() => Err(error),
             step => {
                 self.slots[accu].value = step;
+                self.slots[accu].begin = None;
                 Ok(true)
             }
         }
     }
+}
+
+/// Whether an expression is a list of simple values that stand there, of such a size.
+fn is_constant(expr: &Expr, size: impl Fn(usize) -> bool) -> bool {
+    let Kind::Constant(Value::List(List::Made(items))) = &expr.kind else { return false };
+    let simple = |item: &Value<'_>| {
+        use Value::{Bool, Double, Int, Text, Uint};
+        matches!(item, Bool(_) | Int(_) | Uint(_) | Double(_) | Text(_))
+    };
+    size(items.len()) && items.iter().all(simple)
 }
 
 fn constant(literal: &Literal) -> Value<'_> {
@@ -395,62 +393,6 @@ fn unwrap(value: Value<'_>, optional: bool) -> Result<Option<Value<'_>>, Error> 
     }
 }
 
-/// What was found as an optional; what is optional itself stays one.
-fn optional(found: Option<Outcome<'_>>) -> Result<Value<'_>, Error> {
-    match found {
-        None => Ok(Value::NONE),
-        Some(Ok(already @ Value::Optional(_))) => Ok(already),
-        Some(Ok(value)) => Ok(Value::some(value)),
-        Some(Err(error)) => Err(error),
-    }
-}
-
-fn get_field<'a>(operand: &Value<'a>, field: &str) -> Option<Outcome<'a>> {
-    match operand {
-        Value::Map(map) => map.field(field),
-        Value::Message(message) => {
-            let found = message.fields.iter().find(|(name, _)| &**name == field);
-            found.map(|(_, value)| Ok(value.clone()))
-        }
-        _ => None,
-    }
-}
-
-fn present(operand: &Value<'_>, field: &str) -> Result<bool, Error> {
-    match operand {
-        Value::Map(map) => Ok(map.field(field).is_some()),
-        Value::Message(message) => Ok(message.fields.iter().any(|(name, _)| &**name == field)),
-        Value::Optional(Some(held)) => present(held, field),
-        _ => Ok(false),
-    }
-}
-
-fn get_index<'a>(operand: &Value<'a>, index: &Value<'a>) -> Result<Option<Outcome<'a>>, Error> {
-    match operand {
-        Value::List(list) => {
-            let Some(Key::Number { value: at, .. }) = Key::of(index) else {
-                let ty = index.type_name();
-                return Err(Error::new(format!("unsupported index type '{ty}' in list")));
-            };
-            Ok(usize::try_from(at).ok().and_then(|at| list.get(at)))
-        }
-        Value::Map(map) => Ok(Key::of(index).and_then(|key| map.get(&key))),
-        Value::Message(_) => match index {
-            Value::Text(name) => Ok(get_field(operand, name)),
-            _ => Err(Error::no_overload()),
-        },
-        _ => Ok(None),
-    }
-}
-
-fn missing(operand: &Value<'_>, index: &Value<'_>) -> Error {
-    let shown = Key::of(index).map_or_else(|| index.type_name().to_owned(), |key| key.to_string());
-    match operand {
-        Value::List(_) => Error::new(format!("index out of bounds: {shown}")),
-        _ => Error::no_such_key(shown),
-    }
-}
-
 /// Why a function does not take values of these types, in upstream's words: it names the
 /// types, unless what the first of them can do decides.
 fn refused(function: &str, types: &[String]) -> Error {
@@ -472,8 +414,9 @@ fn refused(function: &str, types: &[String]) -> Error {
         "_*_" | "_/_" => matches!(first, "int" | "uint" | "double"),
         "_%_" => matches!(first, "int" | "uint"),
         "_<_" | "_<=_" | "_>_" | "_>=_" => added && first != "list" || first == "bool",
-        "@in" => true,
-        "!_" | "-_" | "size" | "matches" | "sort" | "@sortByAssociatedKeys" => false,
+        "@in" | "!_" | "matches" | "contains" | "startsWith" | "endsWith" => true,
+        "-_" => added && !matches!(first, "uint" | "bytes" | "list") || first == "bool",
+        "size" | "sort" | "@sortByAssociatedKeys" => false,
         _ => return Error::no_overload_for(&format!("{function}({})", types.join(", "))),
     };
     if takes { Error::no_overload() } else { Error::no_overload_for(function) }

@@ -3,6 +3,7 @@
 
 pub mod access;
 mod ast;
+mod attribute;
 mod check;
 mod cost;
 pub mod device;

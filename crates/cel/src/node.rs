@@ -131,6 +131,11 @@ impl Node {
         }
     }
 
+    /// Whether it has fields, rather than keys.
+    pub(crate) fn is_object(&self) -> bool {
+        matches!(self.shape, Shape::Object { .. })
+    }
+
     /// What expressions call a field.
     pub(crate) fn escaped<'a>(&self, name: &'a str) -> Text<'a> {
         match &self.shape {

@@ -14,10 +14,14 @@ pub(crate) struct Patterns {
 }
 
 impl Patterns {
-    pub(crate) fn add(&mut self, pattern: &str) {
-        if let Ok(regex) = compile(pattern) {
-            self.compiled.push((pattern.into(), regex));
-        }
+    pub(crate) const fn new() -> Self {
+        Self { compiled: Vec::new() }
+    }
+
+    /// Compiles a pattern; what is wrong with it, if it is none.
+    pub(crate) fn add(&mut self, pattern: &str) -> Result<(), String> {
+        self.compiled.push((pattern.into(), compile(pattern)?));
+        Ok(())
     }
 
     pub(crate) fn get(&self, pattern: &str) -> Result<Cow<'_, Regex>, String> {

@@ -1,35 +1,101 @@
-//! What is found out before an expression is evaluated for the first time: conversions of
-//! constants are done at once, and patterns are read.
+//! What is found out before an expression is evaluated for the first time: what stands there
+//! becomes a value, conversions of constants are done at once, and patterns are read.
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    ast::{Expr, Kind},
+    ast::{Expr, Kind, Literal},
+    check::Checked,
+    environment::Environment,
     error::Error,
-    eval,
-    program::Program,
+    eval::{self, Context},
+    pattern::Patterns,
+    program::CALL_LIMIT,
+    types::Type,
     validate::pattern,
+    value::{Key, Map, Text, Value},
 };
 
 /// The functions that make a value of one type from one of another.
-const CONVERSIONS: [&str; 9] =
-    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "uint"];
+const CONVERSIONS: [&str; 10] =
+    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
-/// What fails of it, the innermost and leftmost first.
-pub(crate) fn flaw(program: &Program, expr: &Expr) -> Option<Error> {
-    let inner = expr.children().into_iter().find_map(|child| flaw(program, child));
-    inner.or_else(|| match pattern(expr) {
-        Some(pattern) => program.patterns().regex(pattern).err(),
-        None if is_conversion(expr) => eval::failure(program, expr),
-        None => None,
-    })
+static NO_PATTERNS: Patterns = Patterns::new();
+
+/// What is known of an expression.
+pub(crate) struct Plan<'a> {
+    pub(crate) checked: &'a Checked,
+    pub(crate) environment: &'a Environment,
+    pub(crate) patterns: &'a mut Patterns,
 }
 
-/// Whether a constant is converted.
-fn is_conversion(expr: &Expr) -> bool {
-    let Kind::Call(call) = &expr.kind else { return false };
-    let [only] = &call.args[..] else { return false };
-    call.target.is_none()
-        && CONVERSIONS.contains(&&*call.function)
-        && (matches!(only.kind, Kind::Literal(_)) || is_conversion(only))
+impl Plan<'_> {
+    /// Replaces what is constant; what fails of it, the innermost and leftmost first.
+    pub(crate) fn fold(&mut self, expr: &mut Expr) -> Result<(), Error> {
+        for child in expr.children_mut() {
+            self.fold(child)?;
+        }
+        if let Kind::Call(call) = &expr.kind
+            && let Some(pattern) = pattern(call)
+        {
+            return self.patterns.add(pattern).map_err(Error::new);
+        }
+        if let Some(value) = self.value(expr)? {
+            expr.kind = Kind::Constant(value);
+        }
+        Ok(())
+    }
+
+    fn value(&self, expr: &Expr) -> Result<Option<Value<'static>>, Error> {
+        match &expr.kind {
+            Kind::Ident(name) if matches!(self.checked.types[expr.id], Type::Type(_)) => {
+                let name = name.strip_prefix('.').unwrap_or(name);
+                let named = Type::called(name).or_else(|| self.environment.structure(name));
+                let unknown = || Error::new(format!("reference to undefined type: {name}"));
+                let ty = named.ok_or_else(unknown)?;
+                Ok(Some(Value::Type(ty.runtime_name().into())))
+            }
+            Kind::List(elements) => {
+                let items = elements
+                    .iter()
+                    .map(|element| constant(&element.value).filter(|_| !element.optional));
+                Ok(items.collect::<Option<Vec<_>>>().map(Value::list))
+            }
+            Kind::Map(entries) => {
+                let entries = entries.iter().map(|entry| {
+                    let key = Key::of(&constant(&entry.key)?)?;
+                    Some((key, constant(&entry.value).filter(|_| !entry.optional)?))
+                });
+                let entries = entries.collect::<Option<BTreeMap<_, _>>>();
+                Ok(entries.map(|entries| Value::Map(Map::from(entries))))
+            }
+            Kind::Call(call) if call.target.is_none() => {
+                let [only] = &call.args[..] else { return Ok(None) };
+                let converts = CONVERSIONS.contains(&&*call.function);
+                let Some(value) = constant(only).filter(|_| converts) else { return Ok(None) };
+                let overloads: &[Arc<_>] = &self.checked.overloads[expr.id];
+                let known = self.checked.types[only.id] != Type::Dyn;
+                let mut context = Context::new(&NO_PATTERNS, CALL_LIMIT);
+                let args = &mut [value];
+                eval::apply(&mut context, &call.function, overloads, args, known).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn constant(expr: &Expr) -> Option<Value<'static>> {
+    Some(match &expr.kind {
+        Kind::Constant(value) => value.clone(),
+        Kind::Literal(Literal::Null) => Value::Null,
+        Kind::Literal(Literal::Bool(b)) => Value::Bool(*b),
+        Kind::Literal(Literal::Int(n)) => Value::Int(*n),
+        Kind::Literal(Literal::Uint(n)) => Value::Uint(*n),
+        Kind::Literal(Literal::Double(n)) => Value::Double(*n),
+        Kind::Literal(Literal::Text(text)) => Value::Text(Text::from(text)),
+        Kind::Literal(Literal::Bytes(bytes)) => Value::Bytes(bytes.clone()),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -43,7 +109,7 @@ mod tests {
         let environment = Arc::new(Environment::new().with_variable("self", Type::Dyn));
         let flaw = |source: &str| {
             let program = environment.compile(source).expect("it compiles");
-            program.flaw().map(|error| error.to_string())
+            program.flaw().map(ToString::to_string)
         };
         for (source, why) in [
             ("false && int('x') == 1", "type conversion error from 'string' to 'int'"),

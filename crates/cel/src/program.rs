@@ -12,7 +12,7 @@ use crate::{
     function::Overload,
     node::Node,
     pattern::Patterns,
-    plan,
+    plan::Plan,
     types::Type,
     value::{Value, from_tree, to_tree},
 };
@@ -30,17 +30,18 @@ pub struct Program {
     checked: Checked,
     patterns: Patterns,
     environment: Arc<Environment>,
+    cost: Estimate,
+    flaw: Option<Error>,
 }
 
 impl Program {
-    pub(crate) fn new(ast: Ast, checked: Checked, environment: Arc<Environment>) -> Self {
-        let mut patterns = Patterns::default();
-        ast.root.walk(&mut |expr| {
-            if let Some(pattern) = crate::validate::pattern(expr) {
-                patterns.add(pattern);
-            }
-        });
-        Self { ast, checked, patterns, environment }
+    pub(crate) fn new(mut ast: Ast, checked: Checked, environment: Arc<Environment>) -> Self {
+        let cost = cost::estimate(&ast, &checked, &environment);
+        let mut patterns = Patterns::new();
+        let mut plan =
+            Plan { checked: &checked, environment: &environment, patterns: &mut patterns };
+        let flaw = plan.fold(&mut ast.root).err();
+        Self { ast, checked, patterns, environment, cost, flaw }
     }
 
     pub fn output_type(&self) -> &Type {
@@ -48,13 +49,13 @@ impl Program {
     }
 
     /// Why no evaluation can begin: a constant that cannot be converted, a pattern that is none.
-    pub fn flaw(&self) -> Option<Error> {
-        plan::flaw(self, &self.ast.root)
+    pub fn flaw(&self) -> Option<&Error> {
+        self.flaw.as_ref()
     }
 
     /// The expression itself, unless it has a flaw.
     pub(crate) fn planned(self) -> Result<Self, String> {
-        match self.flaw() {
+        match &self.flaw {
             Some(flaw) => Err(format!("{UNPLANNED}{flaw}")),
             None => Ok(self),
         }
@@ -62,7 +63,7 @@ impl Program {
 
     /// What an evaluation costs, before any value is known.
     pub fn cost(&self) -> Estimate {
-        cost::estimate(&self.ast, &self.checked, &self.environment)
+        self.cost
     }
 
     /// Evaluates with `bindings`, for no more than `budget` and `CALL_LIMIT`. The

@@ -17,8 +17,7 @@ pub(crate) fn validate(ast: &Ast, checked: &Checked, problems: &mut Problems) {
 }
 
 /// The pattern that a call has as a literal.
-pub(crate) fn pattern(expr: &Expr) -> Option<&str> {
-    let Kind::Call(call) = &expr.kind else { return None };
+pub(crate) fn pattern(call: &Call) -> Option<&str> {
     let at = match (&*call.function, call.target.is_some()) {
         ("matches", false) => 1,
         ("matches" | "find" | "findAll", true) => 0,

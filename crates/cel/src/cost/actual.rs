@@ -6,21 +6,28 @@ use super::{
     range::scale,
 };
 use crate::{
+    error::Error,
     library::Opaque,
     value::{Map, Value},
 };
 
 /// What a call costs, known from its arguments.
-pub(crate) fn before(function: &str, overload: &str, args: &[Value<'_>]) -> u64 {
-    lists(overload, args)
-        .or_else(|| kubernetes(function, overload, args))
-        .or_else(|| language(overload, args))
-        .unwrap_or(1)
+pub(crate) fn before(function: &str, overload: &str, args: &[Value<'_>]) -> Result<u64, Error> {
+    if let Some(cost) = lists(overload, args)? {
+        return Ok(cost);
+    }
+    let known = kubernetes(function, overload, args).or_else(|| language(overload, args));
+    Ok(known.unwrap_or(1))
 }
 
-/// What the result adds.
-pub(crate) fn after(function: &str, result: &Value<'_>) -> u64 {
-    if function == "join" { scale(size(result), 2.0 * CHARACTER) } else { 0 }
+/// What the result adds; without one, it counts as one thing.
+pub(crate) fn after(function: &str, overload: &str, result: Option<&Value<'_>>) -> u64 {
+    let size = || result.map_or(1, size);
+    match (function, overload) {
+        ("join", _) => scale(size(), 2.0 * CHARACTER),
+        (_, "list_slice" | "lists_range" | "list_reverse") => made(1.0, size()),
+        _ => 0,
+    }
 }
 
 fn size(value: &Value<'_>) -> u64 {
@@ -31,34 +38,46 @@ fn size(value: &Value<'_>) -> u64 {
     }
 }
 
-fn lists(overload: &str, args: &[Value<'_>]) -> Option<u64> {
-    let made = |factor: f64, size: u64| Some(scale(size, factor).saturating_add(1 + LIST));
-    let number = |value: &Value<'_>| value.as_int().and_then(|n| u64::try_from(n).ok());
-    match (overload, args) {
-        ("list_slice", [_, start, end]) => {
-            let (start, end) = (number(start).unwrap_or(0), number(end).unwrap_or(0));
-            made(1.0, end.saturating_sub(start).min(size(&args[0])))
-        }
-        ("lists_range", [count]) => made(1.0, number(count).unwrap_or(0)),
-        ("list_reverse" | "list_flatten", [list, ..]) => made(1.0, size(list)),
+/// A list of this size that a call makes.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a cost"
+)]
+fn made(factor: f64, size: u64) -> u64 {
+    ((size as f64 * factor) as u64).saturating_add(1 + LIST)
+}
+
+fn lists(overload: &str, args: &[Value<'_>]) -> Result<Option<u64>, Error> {
+    Ok(Some(match (overload, args) {
+        // Their results tell.
+        ("list_slice" | "lists_range" | "list_reverse", _) => 0,
+        ("list_flatten", [list, ..]) => made(1.0, size(list)),
         ("list_flatten_int", [list, depth]) => {
-            made(1.0, size(list).saturating_mul(number(depth).unwrap_or(1).max(1)))
+            let depth = depth.as_int().and_then(|n| u32::try_from(n).ok());
+            made(depth.map_or(1.0, f64::from), size(list))
         }
-        (overload, [list, rest @ ..])
-            if overload == "list_distinct"
-                || overload.ends_with("_sort")
-                || overload.ends_with("Keys") =>
+        ("list_distinct", [list, ..]) => compared(list)?,
+        (overload, [list, keys @ ..])
+            if overload.ends_with("_sort") || overload.ends_with("Keys") =>
         {
-            let size = size(rest.first().unwrap_or(list));
-            let text = overload.starts_with("list_string_") || overload.starts_with("list_bytes_");
-            made(if text { 2.0 + CHARACTER } else { 2.0 }, size.saturating_mul(size))
+            compared(keys.first().unwrap_or(list))?
         }
         (overload, [a, b]) if overload.starts_with("list_sets_") => {
-            let factor = if overload == "list_sets_equivalent_list" { 2.0 } else { 1.0 };
-            Some(scale(size(a).saturating_mul(size(b)), factor).saturating_add(1))
+            let factor = if overload == "list_sets_equivalent_list" { 2 } else { 1 };
+            size(a).saturating_mul(size(b)).saturating_mul(factor).saturating_add(1)
         }
-        _ => None,
-    }
+        _ => return Ok(None),
+    }))
+}
+
+/// Comparing every item with every other.
+fn compared(list: &Value<'_>) -> Result<u64, Error> {
+    let Value::List(items) = list else { return Err(Error::no_list()) };
+    let text = matches!(items.get(0), Some(Ok(Value::Text(_) | Value::Bytes(_))));
+    let size = size(list);
+    Ok(made(if text { 2.0 + CHARACTER } else { 2.0 }, size.saturating_mul(size)))
 }
 
 fn kubernetes(function: &str, overload: &str, args: &[Value<'_>]) -> Option<u64> {

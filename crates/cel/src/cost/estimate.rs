@@ -63,7 +63,7 @@ pub(super) struct Coster<'a> {
 impl<'a> Coster<'a> {
     fn cost(&mut self, expr: &'a Expr) -> Estimate {
         match &expr.kind {
-            Kind::Error | Kind::Literal(_) => Estimate::ZERO,
+            Kind::Error | Kind::Literal(_) | Kind::Constant(_) => Estimate::ZERO,
             Kind::Ident(name) => {
                 let path = match self.local(name) {
                     Some(local) => local.path.clone(),

@@ -297,7 +297,9 @@ fn text(value: &Value<'_>) -> Result<Option<String>, String> {
         Value::List(_) | Value::Map(_) => Some(inner(value)?),
         Value::Null => Some("null".to_owned()),
         Value::Optional(_) | Value::Opaque(_) | Value::Message(_) | Value::Preserved(_) => None,
-        value => Some(show(value).map_err(|error| error.to_string())?),
+        value => Some(show(value).map_err(|error| {
+            format!("could not convert argument {} to string", quote(&error.to_string()))
+        })?),
     })
 }
 

@@ -227,7 +227,8 @@ fn contains_ip<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     let prefix = net(args)?;
     let ip = match args {
         [_, Value::Opaque(Opaque::Ip(address))] => *address,
-        [_, text] => address(text_of(text)?).map_err(Error::new)?,
+        // Upstream does not tell what is wrong with the text.
+        [_, text] => address(text_of(text)?).map_err(|_| Error::new("no such overload"))?,
         _ => return Err(Error::no_overload()),
     };
     Ok(Value::Bool(holds(prefix, ip.0)))

@@ -236,8 +236,12 @@ fn flatten<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     if depth < 0 {
         return Err(Error::new("level must be non-negative"));
     }
+    let Value::List(items) = list else {
+        let ty = list.type_name();
+        return Err(Error::new(format!("no such overload: {ty}.flatten()")));
+    };
     let mut flat = Vec::new();
-    spread(&list_of(list)?.values()?, depth, &mut flat)?;
+    spread(&items.values()?, depth, &mut flat)?;
     Ok(Value::list(flat))
 }
 

@@ -69,10 +69,10 @@ formats! {
     "dns1035LabelPrefix", "DNS1035LabelPrefix", 30, |text| names::dns1035_label(&names::mask_trailing_dash(text));
     "labelValue", "LabelValue", 40, names::label_value;
     "uri", "URI", 1103, |text| Url::parse_absolute(text).err().into_iter().collect();
-    "uuid", "uuid", 93, |text| said(is_uuid(text), "does not match the UUID format");
+    "uuid", "uuid", 70, |text| said(is_uuid(text), "does not match the UUID format");
     "byte", "byte", 84, |text| said(is_base64(text), "invalid base64");
-    "date", "date", 100, |text| said(Moment::parse_date(text).is_some(), "invalid date");
-    "datetime", "datetime", 100, |text| said(Moment::parse(text).is_some(), "invalid datetime");
+    "date", "date", 71, |text| said(Moment::parse_date(text).is_some(), "invalid date");
+    "datetime", "datetime", 71, |text| said(Moment::parse(text).is_some(), "invalid datetime");
 }
 
 /// A length of time as OpenAPI's format `duration` takes it: also days, weeks, and

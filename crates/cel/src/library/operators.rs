@@ -182,7 +182,8 @@ fn equals<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
 
 fn not_equals<'a>(_: &mut Context<'a>, args: &mut [Value<'a>]) -> Outcome<'a> {
     let [a, b] = args else { return Err(Error::no_overload()) };
-    equal(a, b).map(|same| Value::Bool(!same))
+    // What cannot be compared is not equal.
+    Ok(Value::Bool(!equal(a, b).unwrap_or(false)))
 }
 
 fn ordered<'a>(args: &[Value<'a>], holds: fn(Ordering) -> bool) -> Outcome<'a> {

@@ -33,7 +33,7 @@ pub(crate) fn expand(
     let mut make = Maker { parser, place };
     let expanded = match (function, args.len(), receiver) {
         ("has", 1, false) => make.has(args),
-        ("all" | "exists" | "exists_one" | "existsOne", 2 | 3, true) => {
+        ("all" | "exists" | "exists_one", 2 | 3, true) | ("existsOne", 3, true) => {
             make.quantifier(function, target, args)
         }
         ("map", 2 | 3, true) => make.map(target, args),
@@ -295,29 +295,7 @@ impl Maker<'_, '_> {
     fn renumber(&mut self, expr: &mut Expr) {
         let place = self.parser.ast.place(expr.id).and_then(|place| usize::try_from(place).ok());
         expr.id = self.parser.id(place.unwrap_or(self.place));
-        match &mut expr.kind {
-            Kind::Error | Kind::Literal(_) | Kind::Ident(_) => {}
-            Kind::Select(select) => self.renumber(&mut select.operand),
-            Kind::Call(call) => {
-                call.target.iter_mut().chain(&mut call.args).for_each(|part| self.renumber(part));
-            }
-            Kind::List(elements) => {
-                elements.iter_mut().for_each(|element| self.renumber(&mut element.value));
-            }
-            Kind::Map(entries) => {
-                let parts = entries.iter_mut().flat_map(|entry| [&mut entry.key, &mut entry.value]);
-                parts.for_each(|part| self.renumber(part));
-            }
-            Kind::Struct(_, fields) => {
-                fields.iter_mut().for_each(|field| self.renumber(&mut field.value));
-            }
-            Kind::Fold(fold) => {
-                let Fold { range, init, condition, step, result, .. } = &mut **fold;
-                for part in [range, init, condition, step, result] {
-                    self.renumber(part);
-                }
-            }
-        }
+        expr.children_mut().into_iter().for_each(|part| self.renumber(part));
     }
 }
 

@@ -35,6 +35,10 @@ pub(crate) fn equal<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool, Error> {
         }
         (Value::Opaque(a), Value::Opaque(b)) => a.equal(b),
         (Value::Preserved(a), Value::Preserved(b)) => a == b,
+        // What a schema describes does not compare with another type.
+        (a, b) if a.is_described() && !matches!(b, Value::Null) => {
+            return Err(Error::new("no such overload"));
+        }
         (a, b) => numbers(a, b).is_some_and(|(a, b)| a.compare(b) == Some(Ordering::Equal)),
     })
 }

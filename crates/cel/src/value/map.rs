@@ -121,8 +121,11 @@ impl<'a> Map<'a> {
         match node {
             None => find(tree, name).map(|value| from_tree(value, None)),
             Some(node) => {
-                let (own, node) = node.entry(name)?;
-                find(tree, own.unwrap_or(name)).map(|value| from_tree(value, Some(node)))
+                let (own, of) = node.entry(name)?;
+                // A field that is null is not there.
+                let absent = |value: &object::Value| node.is_object() && value.is_null();
+                let value = find(tree, own.unwrap_or(name)).filter(|value| !absent(value))?;
+                Some(from_tree(value, Some(of)))
             }
         }
     }
@@ -177,9 +180,11 @@ impl<'a> Map<'a> {
             }
         }
         for key in self.keys() {
-            let Some(value) = self.get(&key) else { continue };
-            let Some(found) = other.get(&key) else { return Ok(false) };
-            if !equal(&value?, &found?)? {
+            let same = match (self.get(&key), other.get(&key)) {
+                (Some(value), Some(found)) => equal(&value?, &found?)?,
+                (value, found) => value.is_none() && found.is_none(),
+            };
+            if !same {
                 return Ok(false);
             }
         }

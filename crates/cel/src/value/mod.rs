@@ -102,6 +102,33 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// What Go calls the type of this value, where no type of the language is wanted.
+    pub(crate) fn go_name(&self) -> &str {
+        match self {
+            Self::Null => "types.Null",
+            Self::Bool(_) => "types.Bool",
+            Self::Int(_) => "types.Int",
+            Self::Uint(_) => "types.Uint",
+            Self::Double(_) => "types.Double",
+            Self::Text(_) => "types.String",
+            Self::Bytes(_) => "types.Bytes",
+            Self::Timestamp(_) => "types.Timestamp",
+            Self::Duration(_) => "types.Duration",
+            Self::Type(_) => "*types.Type",
+            Self::Optional(_) => "*types.Optional",
+            other => other.type_name(),
+        }
+    }
+
+    /// Whether it is a part of an object that holds others, of which a schema tells.
+    fn is_described(&self) -> bool {
+        matches!(
+            self,
+            Self::List(List::Tree { node: Some(_), .. })
+                | Self::Map(Map::Tree { node: Some(_), .. })
+        )
+    }
+
     /// What `size()` is, where it is anything: characters, bytes, items, entries.
     pub(crate) fn size(&self) -> Option<usize> {
         match self {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{
+    DecodeError, Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE},
+};
 
 use super::{List, Map, Moment, Text, Value, map::Key};
 use crate::{
@@ -46,10 +49,7 @@ pub(crate) fn from_tree<'a>(
             "invalid data, expected an array for the provided schema with type=array",
         )),
         (Shape::Text, object::Value::Text(text)) => Ok(Value::Text(Text::Borrowed(text))),
-        (Shape::Bytes, object::Value::Text(text)) => match STANDARD.decode(text.as_bytes()) {
-            Ok(bytes) => Ok(Value::Bytes(bytes.into())),
-            Err(error) => Err(Error::new(format!("Invalid byte formatted string {text}: {error}"))),
-        },
+        (Shape::Bytes, object::Value::Text(text)) => bytes(text).map(Value::Bytes),
         (Shape::Duration, object::Value::Text(text)) => parse_openapi_duration(text)
             .map(Value::Duration)
             .ok_or_else(|| Error::new(format!("Invalid duration {text}: time: invalid duration"))),
@@ -71,6 +71,18 @@ pub(crate) fn from_tree<'a>(
         }
         (Shape::Preserved, tree) => Ok(Value::Preserved(tree)),
     }
+}
+
+/// The letters of URLs, as upstream reads them.
+fn bytes(text: &str) -> Result<Arc<[u8]>, Error> {
+    URL_SAFE.decode(text.as_bytes()).map(Arc::from).map_err(|error| {
+        let at = match error {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+            _ => text.len(),
+        };
+        let why = format!("illegal base64 data at input byte {at}");
+        Error::new(format!("Invalid byte formatted string {text}: {why}"))
+    })
 }
 
 /// A value as a tree, where JSON can say it.

@@ -83,7 +83,7 @@ fn objects_are_read_where_they_are() {
         ("dyn(o.count) == 'x'", "false"),
         ("o.count.foo", "error: no such key: foo"),
         ("o.count.size()", "error: no such overload: size"),
-        ("o.count.startsWith('a')", "error: no such overload: startsWith(int, string)"),
+        ("o.count.startsWith('a')", "error: no such overload"),
         ("o.on + 1", "error: no such overload: _+_"),
         ("o.name + 1", "error: no such overload"),
     ]);
@@ -95,7 +95,7 @@ fn macros() {
         ("o.numbers.map(x, x * 2)", "[6, 2, 4]"),
         ("o.numbers.map(x, x > 1, x * 2)", "[6, 4]"),
         ("o.numbers.filter(x, x > 1).size()", "2"),
-        ("o.numbers.exists_one(x, x == 1) && o.numbers.existsOne(x, x == 2)", "true"),
+        ("o.numbers.exists_one(x, x == 1) && o.numbers.existsOne(i, x, x == 2)", "true"),
         ("o.list.all(i, v, i < 3 && v != 'z')", "true"),
         ("o.labels.transformList(k, v, k + v)", "[\"appx\", \"tiery\"]"),
         ("o.labels.transformMap(k, v, k == 'app', v + '!')", "{\"app\": \"x!\"}"),
@@ -181,7 +181,7 @@ fn lists_and_sets() {
         ("lists.range(3)", "[0, 1, 2]"),
         ("sets.contains([1, 2], [2]) && sets.equivalent([1, 1], [1])", "true"),
         ("sets.intersects([1], [2]) || [1, 2].indexOf(2) == 1", "true"),
-        ("{'a': 1, 'a': 2}", "error: Failed with repeated key: a"),
+        ("{'a': 1, 'a': 2}", "{\"a\": 2}"),
     ]);
 }
 

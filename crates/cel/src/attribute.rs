@@ -1,0 +1,215 @@
+//! Names, fields, indices and choices: what is read, not computed. Reading costs one for each
+//! step; reading for its own sake, not within a choice or as an index, costs one more.
+
+use crate::{
+    ast::{Call, Expr, Kind, Literal, Select},
+    cost,
+    error::Error,
+    eval::{Evaluator, Outcome},
+    program::Bound,
+    types::Type,
+    value::{Key, Value},
+};
+
+/// Whether an expression only reads.
+fn is_attribute(expr: &Expr) -> bool {
+    match &expr.kind {
+        Kind::Ident(_) | Kind::Select(_) => true,
+        Kind::Call(call) => matches!(&*call.function, "_?_:_" | "_[_]" | "_[?_]" | "_?._"),
+        _ => false,
+    }
+}
+
+/// Whether what is read begins with a choice.
+fn begins_with_choice(expr: &Expr) -> bool {
+    match &expr.kind {
+        Kind::Select(select) => begins_with_choice(&select.operand),
+        Kind::Call(call) => match &*call.function {
+            "_?_:_" => true,
+            "_[_]" | "_[?_]" | "_?._" => call.args.first().is_some_and(begins_with_choice),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+impl<'a> Evaluator<'a> {
+    /// The value that is read for its own sake.
+    pub(crate) fn attribute(&mut self, expr: &'a Expr) -> Outcome<'a> {
+        let value = self.resolve(expr);
+        if matches!(&value, Err(error) if error.is_final()) {
+            return value;
+        }
+        let tests = matches!(&expr.kind, Kind::Select(select) if select.test);
+        match (tests, begins_with_choice(expr)) {
+            (false, false) => self.context.charge(cost::SELECT)?,
+            (true, true) => self.context.give_back(cost::SELECT),
+            _ => {}
+        }
+        value
+    }
+
+    /// The value, for the price of its steps.
+    fn resolve(&mut self, expr: &'a Expr) -> Outcome<'a> {
+        match &expr.kind {
+            Kind::Ident(name) => self.name(name),
+            Kind::Select(select) => self.select(select),
+            Kind::Call(call) => self.read(call),
+            _ => Err(Error::no_overload()),
+        }
+    }
+
+    /// A part of something that is read, or computed.
+    fn part(&mut self, expr: &'a Expr) -> Outcome<'a> {
+        if is_attribute(expr) { self.resolve(expr) } else { self.eval(expr) }
+    }
+
+    fn read(&mut self, call: &'a Call) -> Outcome<'a> {
+        match (&*call.function, call.args.as_slice()) {
+            ("_?_:_", [condition, yes, no]) => match self.eval(condition)? {
+                Value::Bool(true) => self.part(yes),
+                Value::Bool(false) => self.part(no),
+                _ => Err(Error::no_overload()),
+            },
+            ("_?._", [operand, field]) => {
+                let operand = self.part(operand)?;
+                let Kind::Literal(Literal::Text(field)) = &field.kind else {
+                    return Err(Error::no_overload());
+                };
+                match operand {
+                    Value::Optional(None) => Ok(Value::NONE),
+                    Value::Optional(Some(held)) => self.found(get_field(&held, field)),
+                    operand => self.found(get_field(&operand, field)),
+                }
+            }
+            (function, [operand, index]) => self.index(operand, index, function == "_[?_]"),
+            _ => Err(Error::no_overload()),
+        }
+    }
+
+    fn name(&mut self, name: &'a str) -> Outcome<'a> {
+        let global = name.strip_prefix('.');
+        if global.is_none()
+            && let Some(at) = self.slots.iter().rposition(|slot| slot.name == name)
+        {
+            return self.slot(at);
+        }
+        let name = global.unwrap_or(name);
+        match self.bindings.get(name) {
+            Some(Bound::Value(value)) => Ok(value.clone()),
+            Some(Bound::Fields(_)) => Err(Error::no_overload()),
+            None => match Type::called(name).or_else(|| self.program.environment().structure(name))
+            {
+                Some(ty) => Ok(Value::Type(ty.runtime_name().into())),
+                None => Err(Error::new(format!("no such attribute(s): {name}"))),
+            },
+        }
+    }
+
+    fn select(&mut self, select: &'a Select) -> Outcome<'a> {
+        let Select { operand, field, test } = select;
+        if let Kind::Ident(name) = &operand.kind
+            && let Some(Bound::Fields(fields)) = self.bindings.get(name)
+        {
+            self.context.charge(cost::SELECT)?;
+            let found = fields.iter().find(|(other, _)| other == field);
+            return match found {
+                _ if *test => Ok(Value::Bool(found.is_some())),
+                Some((_, value)) => value.clone(),
+                None => Err(Error::no_such_key(field)),
+            };
+        }
+        let operand = self.part(operand)?;
+        match operand {
+            Value::Optional(None) if *test => Ok(Value::Bool(false)),
+            Value::Optional(None) => Ok(Value::NONE),
+            operand if *test => {
+                self.context.charge(cost::SELECT)?;
+                present(&operand, field).map(Value::Bool)
+            }
+            Value::Optional(Some(held)) => self.found(get_field(&held, field)),
+            operand => {
+                self.context.charge(cost::SELECT)?;
+                get_field(&operand, field).unwrap_or_else(|| Err(Error::no_such_key(field)))
+            }
+        }
+    }
+
+    fn index(&mut self, operand: &'a Expr, index: &'a Expr, opt: bool) -> Outcome<'a> {
+        let (operand, opt) = match self.part(operand)? {
+            Value::Optional(None) => return Ok(Value::NONE),
+            Value::Optional(Some(held)) => ((*held).clone(), true),
+            operand => (operand, opt),
+        };
+        let index = self.part(index);
+        if !opt {
+            self.context.charge(cost::SELECT)?;
+        }
+        let index = index?;
+        let found = get_index(&operand, &index)?;
+        match found {
+            found if opt => self.found(found),
+            Some(value) => value,
+            None => Err(missing(&operand, &index)),
+        }
+    }
+
+    /// What was found as an optional; what is not there costs nothing. What is optional itself
+    /// stays one.
+    fn found(&mut self, found: Option<Outcome<'a>>) -> Outcome<'a> {
+        let Some(value) = found.transpose()? else { return Ok(Value::NONE) };
+        self.context.charge(cost::SELECT)?;
+        Ok(if let Value::Optional(_) = value { value } else { Value::some(value) })
+    }
+}
+
+fn get_field<'a>(operand: &Value<'a>, field: &str) -> Option<Outcome<'a>> {
+    match operand {
+        Value::Map(map) => map.field(field),
+        Value::Message(message) => {
+            let found = message.fields.iter().find(|(name, _)| &**name == field);
+            found.map(|(_, value)| Ok(value.clone()))
+        }
+        Value::List(_) => Some(Err(no_index("string"))),
+        _ => None,
+    }
+}
+
+fn no_index(ty: &str) -> Error {
+    Error::new(format!("unsupported index type '{ty}' in list"))
+}
+
+fn present(operand: &Value<'_>, field: &str) -> Result<bool, Error> {
+    match operand {
+        Value::Map(map) => Ok(map.field(field).is_some()),
+        Value::Message(message) => Ok(message.fields.iter().any(|(name, _)| &**name == field)),
+        Value::Optional(Some(held)) => present(held, field),
+        Value::List(_) => Err(no_index("string")),
+        _ => Ok(false),
+    }
+}
+
+fn get_index<'a>(operand: &Value<'a>, index: &Value<'a>) -> Result<Option<Outcome<'a>>, Error> {
+    match operand {
+        Value::List(list) => {
+            let Some(Key::Number { value: at, .. }) = Key::of(index) else {
+                return Err(no_index(index.type_name()));
+            };
+            Ok(usize::try_from(at).ok().and_then(|at| list.get(at)))
+        }
+        Value::Map(map) => Ok(Key::of(index).and_then(|key| map.get(&key))),
+        Value::Message(_) => match index {
+            Value::Text(name) => Ok(get_field(operand, name)),
+            _ => Err(Error::no_overload()),
+        },
+        _ => Ok(None),
+    }
+}
+
+fn missing(operand: &Value<'_>, index: &Value<'_>) -> Error {
+    let shown = Key::of(index).map_or_else(|| index.type_name().to_owned(), |key| key.to_string());
+    match operand {
+        Value::List(_) => Error::new(format!("index out of bounds: {shown}")),
+        _ => Error::no_such_key(shown),
+    }
+}
