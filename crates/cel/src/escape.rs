@@ -29,7 +29,7 @@ pub fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(format!("__{name}__"));
     }
     let mut out = String::with_capacity(name.len());
@@ -45,6 +45,11 @@ pub fn escape(name: &str) -> Option<String> {
         }
     }
     Some(out)
+}
+
+/// Whether the language uses a name itself. After a dot a field may be called by it all the same.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
 }
 
 #[cfg(test)]

@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use object::Struct;
 
-use crate::{escape::escape, types::Type, value::Text};
+use crate::{
+    escape::{escape, is_reserved},
+    types::Type,
+    value::Text,
+};
 
 /// The largest request, and so the largest object, in bytes.
 const REQUEST: i64 = 3 * 1024 * 1024;
@@ -111,7 +115,9 @@ impl Node {
         match &self.shape {
             Shape::Map(of) => Some((None, of)),
             Shape::Object { fields, .. } => {
-                fields.get(name).map(|(own, node)| (Some(&**own), &**node))
+                let reserved = || fields.get(&*format!("__{name}__"));
+                let found = fields.get(name).or_else(|| reserved().filter(|_| is_reserved(name)));
+                found.map(|(own, node)| (Some(&**own), &**node))
             }
             Shape::Raw(fields) => Some((None, fields.get(name).map_or(&PLAIN, |node| &**node))),
             _ => None,

@@ -110,7 +110,10 @@ impl Program {
 
     /// Whether the types of all these are known.
     pub(crate) fn knows(&self, args: &[Expr], target: Option<&Expr>) -> bool {
-        target.into_iter().chain(args).all(|arg| self.checked.types[arg.id] != Type::Dyn)
+        target
+            .into_iter()
+            .chain(args)
+            .all(|arg| !matches!(self.checked.types[arg.id], Type::Dyn | Type::Null))
     }
 
     pub(crate) fn patterns(&self) -> &Patterns {

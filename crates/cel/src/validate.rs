@@ -73,6 +73,11 @@ impl Validator<'_> {
         {
             self.report(first, format!("invalid {} argument", call.function));
         }
+        if let ("timestamp", Kind::Literal(Literal::Int(seconds))) = (&*call.function, &first.kind)
+            && Moment::new(*seconds, 0).is_err()
+        {
+            self.report(first, "invalid timestamp argument".to_owned());
+        }
         if &*call.function == "format"
             && let Some(format) = call.target.as_ref().and_then(literal)
             && let Kind::List(elements) = &first.kind

@@ -101,9 +101,10 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Collects broken rules; the caller turns them into one 422 answer.
+/// Collects broken rules; the caller turns them into one 422 answer. The second are those that
+/// were broken before and are let be: the caller warns of them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Errors(pub Vec<FieldError>);
+pub struct Errors(pub Vec<FieldError>, pub Vec<FieldError>);
 
 impl Errors {
     pub fn is_empty(&self) -> bool {

@@ -244,6 +244,7 @@ fn unescape(text: &str, host: bool) -> Result<String, String> {
             continue;
         }
         let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = digits.filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match value {
             Some(value) if !host || value >= 0x80 => bytes.push(value),

@@ -14,12 +14,7 @@ use super::{
     compile::{Place, Rule},
     push, push_omitted,
 };
-use crate::{
-    error::Error,
-    node::Node,
-    program::{Bindings, Program},
-    value::Value,
-};
+use crate::{error::Error, node::Node, program::Bindings, value::Value};
 
 /// The rules at a place of a schema, and those below it.
 #[derive(Debug)]
@@ -154,6 +149,9 @@ impl Run<'_> {
 
     fn rules(&mut self, set: &RuleSet, at: &Path<'_>, spot: Spot<'_>) {
         let Spot { object, old, .. } = spot;
+        if self.budget == Some(0) && !set.rules.is_empty() {
+            return self.exhausted(set, at);
+        }
         for rule in set.rules.iter().filter(|rule| !rule.source.rule.trim().is_empty()) {
             let Some(budget) = self.budget else { return };
             if rule.uses_old && old.is_none() && !rule.takes_none() {
@@ -173,10 +171,7 @@ impl Run<'_> {
             });
             let (outcome, cost) = outcome.unwrap_or_else(|error| (Err(error), 0));
             let Some(rest) = budget.checked_sub(cost) else {
-                let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
-                self.invalid(set, at, detail.to_owned());
-                self.budget = None;
-                return;
+                return self.exhausted(set, at);
             };
             self.budget = Some(rest);
             match outcome {
@@ -185,6 +180,12 @@ impl Run<'_> {
                 Err(error) => self.failed(set, rule, at, &error),
             }
         }
+    }
+
+    fn exhausted(&mut self, set: &RuleSet, at: &Path<'_>) {
+        let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
+        self.invalid(set, at, detail.to_owned());
+        self.budget = None;
     }
 
     fn failed(&mut self, set: &RuleSet, rule: &Rule, at: &Path<'_>, error: &Error) {
@@ -210,48 +211,69 @@ impl Run<'_> {
     }
 
     fn refuse(&mut self, set: &RuleSet, rule: &Rule, at: &Path<'_>, spot: Spot<'_>) {
-        let made = rule.message.as_ref().and_then(|message| {
-            let program = message.as_ref().ok()?;
-            self.message(set, rule, program, spot)
-        });
-        if !rule.uses_old && spot.past.untouched() {
-            return;
-        }
-        let detail = made.unwrap_or_else(|| match &*rule.source.message {
-            "" => format!("failed rule: {}", rule.source.name()),
-            message => message.trim().to_owned(),
-        });
-        let error = match rule.source.reason.as_deref() {
-            Some("FieldValueForbidden") => ErrorType::Forbidden,
-            Some("FieldValueRequired") => ErrorType::Required,
-            Some("FieldValueDuplicate") => ErrorType::Duplicate,
-            _ => ErrorType::Invalid,
-        };
-        let detail = if error == ErrorType::Duplicate { String::new() } else { detail };
         let path = child(at, &rule.field);
-        if matches!(&*set.ty, "object" | "array") {
-            push_omitted(self.errs, error, &path, detail);
-        } else {
-            push(self.errs, error, &path, spot.object.clone(), detail);
+        let mut errors = Errors::default();
+        match self.message(set, rule, spot) {
+            Err(detail) => {
+                let ty = set.ty.as_str().into();
+                push(&mut errors, ErrorType::Invalid, &path, ty, detail);
+                self.budget = None;
+            }
+            Ok(detail) => {
+                let error = match rule.source.reason.as_deref() {
+                    Some("FieldValueForbidden") => ErrorType::Forbidden,
+                    Some("FieldValueRequired") => ErrorType::Required,
+                    Some("FieldValueDuplicate") => ErrorType::Duplicate,
+                    _ => ErrorType::Invalid,
+                };
+                let detail = if error == ErrorType::Duplicate { String::new() } else { detail };
+                if matches!(&*set.ty, "object" | "array") {
+                    push_omitted(&mut errors, error, &path, detail);
+                } else {
+                    push(&mut errors, error, &path, spot.object.clone(), detail);
+                }
+            }
         }
+        // What nobody has touched is only told.
+        let forgiven = !rule.uses_old && spot.past.untouched();
+        let told = if forgiven { &mut self.errs.1 } else { &mut self.errs.0 };
+        told.append(&mut errors.0);
     }
 
-    /// The message that an expression makes, if it makes one that can be used.
-    fn message(
-        &mut self,
-        set: &RuleSet,
-        rule: &Rule,
-        program: &Program,
-        spot: Spot<'_>,
-    ) -> Option<String> {
-        let bindings = bind(set, spot.object, spot.old, rule.takes_none()).ok()?;
-        let (outcome, cost) = program.evaluate(&bindings, u64::MAX);
-        self.budget = self.budget.and_then(|budget| budget.checked_sub(cost));
-        let value = outcome.ok()?;
-        let text = value.as_text()?.trim();
-        let usable = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
-        usable.then(|| text.to_owned())
+    /// What a rule says: what its expression makes, if that can be used, or what stands there.
+    /// The error says why no other rule is run.
+    fn message(&mut self, set: &RuleSet, rule: &Rule, spot: Spot<'_>) -> Result<String, String> {
+        if let (Some(Ok(program)), Some(budget)) = (&rule.message, self.budget) {
+            // It sees the old value itself, also where the rule sees an optional.
+            if let Ok(bindings) = bind(set, spot.object, spot.old, false) {
+                let (outcome, cost) = program.evaluate(&bindings, u64::MAX);
+                let rest = budget.checked_sub(cost).ok_or(
+                    "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run",
+                )?;
+                if outcome.as_ref().is_err_and(Error::is_cost) {
+                    let source = object::quote::quote(&rule.source.message_expression);
+                    return Err(format!(
+                        "no further validation rules will be run due to call cost exceeds limit for messageExpression: {source}"
+                    ));
+                }
+                self.budget = Some(rest);
+                if let Some(text) = outcome.ok().as_ref().and_then(usable) {
+                    return Ok(text);
+                }
+            }
+        }
+        Ok(match &*rule.source.message {
+            "" => format!("failed rule: {}", rule.source.name()),
+            message => message.trim().to_owned(),
+        })
     }
+}
+
+/// The message that an expression made, if it is one.
+fn usable(value: &Value<'_>) -> Option<String> {
+    let text = value.as_text()?.trim();
+    let usable = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
+    usable.then(|| text.to_owned())
 }
 
 fn bind<'a>(

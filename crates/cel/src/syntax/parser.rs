@@ -137,7 +137,9 @@ impl Parser<'_> {
             }
             let place = p.cursor.expect(Token::Question, OPERAND)?;
             let yes = p.or(then(&[Token::Colon]));
+            p.partial = Some(p.node(place, Kind::Error));
             p.cursor.expect(Token::Colon, OPERAND)?;
+            p.partial = None;
             let no = p.expr(NOTHING);
             Ok(p.call(place, "_?_:_", vec![condition, yes, no]))
         })

@@ -109,3 +109,29 @@ fn the_past_counts() {
     let untouched = checked(&never, r#"{"f": "b", "g": 1}"#, Some(r#"{"f": "b"}"#));
     assert_eq!(untouched, Vec::<String>::new(), "what was wrong before is let be");
 }
+
+#[test]
+fn what_was_wrong_before_is_only_told() {
+    let text = with_rule(r#""type": "integer""#, r#"{"rule": "self > 10", "message": "small"}"#);
+    let (rules, mut errs) = (Rules.compile(&schema(&text)).expect("has rules"), Errors::default());
+    let value = |text: &str| -> Value { from_json(text.as_bytes()).expect("valid") };
+    rules.check(&value(r#"{"f": 3}"#), Some(&value(r#"{"f": 3, "g": 1}"#)), &mut errs);
+    let told: Vec<String> = errs.1.iter().map(ToString::to_string).collect();
+    assert_eq!((errs.0.len(), told), (0, vec!["f: Invalid value: 3: small".to_owned()]));
+}
+
+#[test]
+fn a_message_that_costs_too_much_ends_it() {
+    let each = "self.all(x, self.all(y, self.all(z, z == y || x == z || true)))";
+    let rule =
+        format!(r#"{{"rule": "self.size() == 0", "messageExpression": "{each} ? 'a' : 'b'"}}"#);
+    let text = with_rule(r#""type": "array", "items": {"type": "integer"}"#, &rule);
+    let few = checked(&text, r#"{"f": [1, 2]}"#, None);
+    assert_eq!(few, ["f: Invalid value: a"]);
+    let many: Vec<&str> = std::iter::repeat_n("1", 100).collect();
+    let many = checked(&text, &format!(r#"{{"f": [{}]}}"#, many.join(",")), None);
+    assert_eq!(many.len(), 1);
+    assert!(many[0].starts_with(
+        r#"f: Invalid value: "array": no further validation rules will be run due to call cost exceeds limit for messageExpression: "self.all("#
+    ), "{many:?}");
+}

@@ -159,6 +159,7 @@ impl Registry {
         if subresource.is_empty() && !Arc::ptr_eq(&served.definition, &served.hub) {
             served.definition.hooks.validate_version(&object, old, &mut errs);
         }
+        call.warnings.extend(errs.1.iter().map(ToString::to_string));
         if !errs.is_empty() {
             if !served.hub.repeats() {
                 errs.distinct();
