@@ -4,13 +4,17 @@ use http::HeaderMap;
 use object::Value;
 use server::{RequestInfo, User};
 
-use crate::{ProxyHeaders, admission::Verdict, audit::Policy};
+use crate::{
+    ProxyHeaders,
+    admission::{ReviewVersion, Verdict},
+    audit::Policy,
+};
 
 /// Whether a hook's answer to a review can be understood.
 pub fn hook_answer(answer: &Value) -> bool {
     let uid = answer.get("response").get("uid").as_str().unwrap_or_default();
     [true, false].into_iter().any(|mutating| {
-        Verdict::read(answer, uid, mutating).is_ok_and(|verdict| {
+        Verdict::read(answer, uid, (ReviewVersion::V1, mutating)).is_ok_and(|verdict| {
             verdict.refusal("hook");
             true
         })

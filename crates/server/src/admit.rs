@@ -10,7 +10,7 @@ use std::{
 
 use object::{Object, Status, Text, Value, View};
 
-use crate::{Registry, Served, User};
+use crate::{Delete, Registry, Served, User};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -38,7 +38,17 @@ pub struct Admission<'a> {
     pub revision: u64,
     pub reinvocation: Reinvocation,
     pub dry_run: bool,
+    pub options: &'a Options,
+    /// How a deletion is meant.
+    pub delete: Option<&'a Delete>,
     pub(crate) said: Mutex<Said>,
+}
+
+/// What a request says of its write besides.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub field_manager: Text,
+    pub field_validation: Text,
 }
 
 /// Plugins that change objects may have to look again at what those behind them changed.

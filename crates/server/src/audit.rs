@@ -78,8 +78,8 @@ pub(crate) async fn recorded<T>(record: Arc<Record>, task: impl Future<Output = 
 }
 
 /// Keeps what was sent for those who audit, if anybody does.
-pub(crate) fn note_sent(object: &Value) {
-    let _ = RECORD.try_with(|record| *locked(&record.sent) = object.clone());
+pub fn note_sent(sent: impl FnOnce() -> Value) {
+    let _ = RECORD.try_with(|record| *locked(&record.sent) = sent());
 }
 
 /// Keeps what is answered, if that is told.

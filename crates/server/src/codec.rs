@@ -37,7 +37,12 @@ pub fn decode_body(
     let (mut object, twice) = parse(definition, headers, query, body)?;
     check_type(kinds, &object, definition, twice.text.as_deref())?;
     let warnings = fit(definition, query, &mut object, &twice)?;
-    audit::note_sent(&object);
+    audit::note_sent(|| {
+        let mut sent = object.clone();
+        definition.fill(&mut sent);
+        definition.normalize(&mut sent);
+        sent
+    });
     Ok(Decoded { object, warnings })
 }
 

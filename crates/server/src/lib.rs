@@ -53,10 +53,10 @@ mod watching;
 mod wire;
 
 pub use self::{
-    admit::{Admission, Admit, Admitting, Operation, Reinvocation},
+    admit::{Admission, Admit, Admitting, Operation, Options, Reinvocation},
     aggregate::{Aggregate, RemoteDocument, RemoteGroup},
     arriving::Arriving,
-    audit::{Audit, AuditLevel, AuditStage},
+    audit::{Audit, AuditLevel, AuditStage, note_sent},
     auth::{
         Attributes, Authenticate, Authenticating, Authorize, Authorizing, Decision, Peer, User,
     },
@@ -76,8 +76,8 @@ pub use self::{
     outward::Remote,
     query::{Query, unescaped},
     registry::{
-        Applied, Call, Delete, Deleted, List, Note, Notice, Page, Patch, PatchType, Registry,
-        Selection, Start, Watch, other_uid, uid,
+        Applied, Asking, Call, Delete, Deleted, List, Note, Notice, Page, Patch, PatchType,
+        Registry, Selection, Start, Watch, other_uid, revision, uid,
     },
     request::{Request, RequestInfo},
     respond::{

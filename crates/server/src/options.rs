@@ -2,7 +2,7 @@
 
 use client::cause_from_header;
 use http::header::USER_AGENT;
-use object::{DeleteOptions, Status, Value, View, from_json, quote::quote};
+use object::{DeleteOptions, Object, Status, Value, View, from_json, quote::quote};
 use schema::{ErrorType, Errors, Path};
 
 use crate::{
@@ -14,6 +14,8 @@ use crate::{
 };
 
 const META: &str = "meta.k8s.io";
+/// Options of deletions have no version of their own where they are told of.
+const INNER: &str = "meta.k8s.io/__internal";
 const UNREAD: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 const LONGEST_MANAGER: usize = 128;
 const PROPAGATIONS: &[&str] = &["Foreground", "Background", "Orphan"];
@@ -63,6 +65,10 @@ pub(crate) fn call(request: &Request) -> Result<Call, Status> {
     Ok(Call {
         user: request.user.clone(),
         manager: manager.unwrap_or(agent).into(),
+        options: crate::Options {
+            field_manager: manager.unwrap_or_default().into(),
+            field_validation: validation.into(),
+        },
         dry_run,
         cause,
         ..Call::default()
@@ -89,7 +95,10 @@ pub(crate) async fn delete(
     let shape = <DeleteOptions as object::Lens>::SHAPE;
     schema::conform(shape, &mut given, &mut schema::Unknown::new()).map_err(Status::bad_request)?;
     if !bytes.is_empty() {
-        audit::note_sent(&given);
+        audit::note_sent(|| {
+            let sent = Object::from(given.clone()).with_api_version(INNER);
+            sent.with_kind("DeleteOptions").into()
+        });
     }
     let options = DeleteOptions::view(&given);
     let unread = options.ignore_store_read_error_with_cluster_breaking_potential();
@@ -117,6 +126,7 @@ pub(crate) async fn delete(
         revision: revision(version.unwrap_or_default())?,
         propagation: propagation.into(),
         unread,
+        many: false,
     })
 }
 

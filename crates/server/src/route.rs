@@ -332,7 +332,7 @@ async fn patch(
             true => (applied_cbor(&bytes)?, Vec::new()),
             false => applied_yaml(&bytes)?,
         };
-        audit::note_sent(&applied);
+        audit::note_sent(|| applied.clone());
         if query.get("fieldManager").unwrap_or_default().is_empty() {
             let mut errs = Errors::default();
             errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
@@ -370,7 +370,7 @@ async fn patch(
     let patch = from_json_strict(&bytes, None, &mut twice)
         .map_err(|_| Status::bad_request("invalid JSON patch"))?;
     let twice: Vec<_> = twice.iter().map(|odd| odd.path().to_owned()).collect();
-    audit::note_sent(&patch);
+    audit::note_sent(|| patch.clone());
     let patch = Patch { ty, patch: &patch, text, twice: &twice, query: &query };
     let made = server.registry.patch(call, served, key, &info.subresource, patch).await?;
     Ok((200, made))

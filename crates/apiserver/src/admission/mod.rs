@@ -52,7 +52,7 @@ pub(crate) use self::{
     config::PluginConfigs,
     manifests::Sources as ManifestSources,
     policy::{HookConditions, PolicyTally},
-    webhook::{Tally as HookTally, Verdict},
+    webhook::{ReviewVersion, Tally as HookTally, Verdict},
 };
 use crate::authz::Rbac;
 

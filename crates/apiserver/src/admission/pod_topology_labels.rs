@@ -1,6 +1,6 @@
 //! PodTopologyLabels: a pod says where its node is.
 
-use api::core::Pod;
+use api::core::{Binding, Pod};
 use object::{Object, View};
 use ref_cast::RefCast;
 use server::{Admission, Admit, Admitting, Operation};
@@ -29,7 +29,10 @@ fn copy(admission: &mut Admission) {
     if !pods || !writes || !matches!(admission.subresource, "" | "binding") {
         return;
     }
-    let node = Pod::view(&admission.object).spec().node_name();
+    let node = match admission.subresource {
+        "" => Pod::view(&admission.object).spec().node_name(),
+        _ => Binding::view(&admission.object).target().name(),
+    };
     let Ok(kind) = admission.registry.kind("", "nodes") else { return };
     let Ok(found) = admission.registry.get(&kind, "", node) else { return };
     let labels = Object::view(&found.object).metadata().labels();

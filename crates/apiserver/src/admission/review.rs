@@ -26,28 +26,57 @@ pub(super) fn request(
             request[field] = text.into();
         }
     }
-    let (operation, options) = match admission.operation {
-        Operation::Create => ("CREATE", "CreateOptions"),
-        Operation::Update => ("UPDATE", "UpdateOptions"),
-        Operation::Delete => ("DELETE", "DeleteOptions"),
-        Operation::Connect => ("CONNECT", ""),
-    };
-    request["operation"] = operation.into();
+    request["operation"] = match admission.operation {
+        Operation::Create => "CREATE",
+        Operation::Update => "UPDATE",
+        Operation::Delete => "DELETE",
+        Operation::Connect => "CONNECT",
+    }
+    .into();
     request["userInfo"] = user(admission.user);
     let object = Some(&admission.object).filter(|object| !object.is_null());
     request["object"] = object.map_or(Value::Null, &shown);
     request["oldObject"] = admission.old.map_or(Value::Null, &shown);
     request["dryRun"] = admission.dry_run.into();
-    request["options"] = Value::Null;
-    if !options.is_empty() {
-        request["options"] = Value::object();
-        request["options"]["kind"] = options.into();
-        request["options"]["apiVersion"] = "meta.k8s.io/v1".into();
-        if admission.dry_run {
-            request["options"]["dryRun"] = ["All"].into_iter().collect();
-        }
-    }
+    request["options"] = options(admission);
     request
+}
+
+/// How the write is meant.
+fn options(admission: &Admission<'_>) -> Value {
+    let kind = match admission.operation {
+        Operation::Create => "CreateOptions",
+        Operation::Update => "UpdateOptions",
+        Operation::Delete => "DeleteOptions",
+        Operation::Connect => return Value::Null,
+    };
+    let mut options = Value::object();
+    options["kind"] = kind.into();
+    options["apiVersion"] = "meta.k8s.io/v1".into();
+    if admission.dry_run {
+        options["dryRun"] = ["All"].into_iter().collect();
+    }
+    let mut say = |field: &str, text: &str| {
+        if !text.is_empty() {
+            options[field] = text.into();
+        }
+    };
+    let Some(delete) = admission.delete else {
+        say("fieldManager", &admission.options.field_manager);
+        say("fieldValidation", &admission.options.field_validation);
+        return options;
+    };
+    say("propagationPolicy", &delete.propagation);
+    if let Some(seconds) = delete.grace_seconds {
+        options["gracePeriodSeconds"] = seconds.into();
+    }
+    if !delete.uid.is_empty() {
+        options["preconditions"]["uid"] = delete.uid.clone().into();
+    }
+    if delete.revision != 0 {
+        options["preconditions"]["resourceVersion"] = delete.revision.to_string().into();
+    }
+    options
 }
 
 /// The kind of the object: that of the resource, or what a part of it takes.

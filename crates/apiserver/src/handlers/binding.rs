@@ -9,9 +9,9 @@ use object::{
     quote::quote,
 };
 use schema::{Errors, Path};
-use server::{Handle, Handling, Request, Server, other_uid};
+use server::{Asking, Handle, Handling, Operation, Request, Server, other_uid, revision};
 
-use super::{Asked, body, call};
+use super::{Asked, asking, body, call, served, typed};
 
 #[derive(Debug)]
 pub(super) struct Bindings;
@@ -20,30 +20,37 @@ impl Handle for Bindings {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
             let (mut call, info) = (call(&request), request.info.clone());
+            let kind = served(server, &request)?;
             let asked = Asked::of(&request);
-            let given = body::<Binding>(server, request).await?;
-            let binding = Binding::view(&given);
+            let given = typed::<Binding>(body::<Binding>(server, request).await?);
             let name = if info.subresource.is_empty() {
-                binding.metadata().name().to_owned()
+                Binding::view(&given).metadata().name().to_owned()
             } else {
                 info.name.to_string()
             };
-            check_place(binding, &info.namespace, &name)?;
-            check(binding)?;
+            check_place(Binding::view(&given), &info.namespace, &name)?;
+            let asking = Asking { name: &name, ..asking(&info, Operation::Create, given) };
+            let checked = |given: &mut Value| check(Binding::view(given), &name);
+            let given = server.registry.admit(&mut call, &kind, asking, checked).await?;
+            let binding = Binding::view(&given);
             let pods = server.registry.kind("", "pods")?;
             let now = server.registry.clock().now();
-            let uid = binding.metadata().uid().to_owned();
+            let (uid, version) = (binding.metadata().uid(), binding.metadata().resource_version());
+            let version = revision(version)?;
             let dry_run = call.dry_run;
             let key = (&*info.namespace, &*name);
             let change = |old: &store::Version<Value>| {
                 let have = Object::view(&old.object).metadata().uid();
                 if !uid.is_empty() && uid != have {
-                    return Err(other_uid(&pods, key, &uid, have, dry_run));
+                    return Err(other_uid(&pods, key, uid, have, dry_run));
+                } else if version != 0 && version != old.revision {
+                    return Err(Status::stale(pods.subject(key.1)));
                 }
                 bound(&old.object, binding, now)
             };
-            server.registry.change(&mut call, &pods, key, "binding", change).await?;
-            Ok(asked.made())
+            let mut inner = call.clone().admitted();
+            server.registry.change(&mut inner, &pods, key, "binding", change).await?;
+            Ok(asked.made(&call))
         })
     }
 }
@@ -69,6 +76,9 @@ fn bound(old: &Value, binding: &Binding, now: i64) -> Result<Value, Status> {
     let meta = pod.metadata_mut();
     for (name, value) in binding.metadata().annotations().iter() {
         meta.annotations_mut().insert(name, value);
+    }
+    for (name, value) in binding.metadata().labels().iter() {
+        meta.labels_mut().insert(name, value);
     }
     let condition = PodCondition::new()
         .with_type("PodScheduled")
@@ -100,7 +110,10 @@ fn check_place(binding: &Binding, namespace: &str, name: &str) -> Result<(), Sta
 }
 
 /// What is wrong with a binding is said without saying that it is invalid.
-fn check(binding: &Binding) -> Result<(), Status> {
+fn check(binding: &Binding, name: &str) -> Result<(), Status> {
+    if binding.metadata().name() != name {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
     let mut errs = Errors::default();
     let (at, target) = (Path::Root.field("target"), binding.target());
     if !matches!(target.kind(), "" | "Node") {

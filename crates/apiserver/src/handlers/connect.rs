@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use object::{Status, Value};
-use server::{Query, Request, Server};
+use server::{Operation, Query, Request, Server};
 
-use super::{call, served};
+use super::{asking, call, served};
 
 /// Options of connections by subresource: flags, texts, lists.
 const EXEC: Fields = (&["stdin", "stdout", "stderr", "tty"], &["container"], &["command"]);
@@ -35,8 +35,8 @@ pub(super) async fn admit(server: &Arc<Server>, request: &mut Request) -> Result
         asked["path"] = format!("/{}", info.rest.trim_start_matches('/')).into();
     }
     let (served, mut call) = (served(server, request)?, call(request));
-    let place = (info.namespace.as_str(), info.name.as_str(), info.subresource.as_str());
-    let wanted = server.registry.connect(&mut call, &served, place, asked.clone()).await?;
+    let asking = asking(&info, Operation::Connect, asked.clone());
+    let wanted = server.registry.admit(&mut call, &served, asking, |_| Ok(())).await?;
     if wanted != asked && info.subresource != "proxy" {
         let path = request.head.uri.path();
         let uri = format!("{path}?{}", said(&wanted, fields));

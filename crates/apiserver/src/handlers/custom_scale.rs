@@ -9,7 +9,8 @@ use server::{Reply, Request, Served, Server};
 
 use super::{
     Asked, body_of, call,
-    scale::{Books, Wanted, patched},
+    scale::{Books, Wanted, admitted, patched},
+    warned,
 };
 
 /// What the number reads as while nobody has set it.
@@ -48,10 +49,17 @@ pub(super) async fn handle(
     let now = Time::text(server.registry.clock().now());
     let api_version = served.definition.names.api_version();
     let path: Vec<_> = paths.spec_replicas.trim_start_matches('.').split('.').collect();
-    let change = |old: &store::Version<Value>| {
+    let laid = |old: &store::Version<Value>, wanted: &Wanted| {
         let books = Books { object: &old.object, path: &path, api_version: &api_version };
         let before = scale_of(&paths, old.revision, &old.object)?;
-        let (after, books) = books.after(&wanted, before, &manager, &now)?;
+        books.after(wanted, before, &manager, &now)
+    };
+    let before = scale_of(&paths, found.revision, &found.object)?;
+    let part = (&before, found.revision, laid(&found, &wanted)?.0);
+    let changed = admitted(server, &mut call, (&served, &info), part, |_| Ok(())).await?;
+    let wanted = changed.map_or(wanted, Wanted::Whole);
+    let change = |old: &store::Version<Value>| {
+        let (after, books) = laid(old, &wanted)?;
         let replicas = after.get("spec").get("replicas").as_i64().unwrap_or_default();
         if replicas == UNSET {
             let path = object::quote::quote(&paths.spec_replicas);
@@ -67,9 +75,11 @@ pub(super) async fn handle(
         object["metadata"]["managedFields"] = books;
         Ok(object)
     };
-    call.keep_books();
-    let made = server.registry.change(&mut call, &served, key, "", change).await?;
-    asked.reply(server, &kind, (200, &scale_of(&paths, made.revision, &made.object)?))
+    let mut inner = call.clone().admitted();
+    inner.keep_books();
+    let made = server.registry.change(&mut inner, &served, key, "", change).await?;
+    let scale = scale_of(&paths, made.revision, &made.object)?;
+    Ok(warned(asked.reply(server, &kind, (200, &scale))?, &call))
 }
 
 /// The object seen as a scale.

@@ -11,10 +11,12 @@ use object::{
 };
 use ref_cast::RefCast;
 use schema::{Definition, Errors, Path};
-use server::{Call, Delete, Handle, Handling, Page, Request, Selection, Server, decode_body};
+use server::{
+    Call, Delete, Handle, Handling, Operation, Page, Request, Selection, Server, decode_body,
+};
 use store::Version;
 
-use super::{Asked, bytes_of, call, part};
+use super::{Asked, asking, bytes_of, call, named, part, served};
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// More evictions than this that nobody has confirmed are too many.
@@ -28,41 +30,49 @@ impl Handle for Evictions {
         Box::pin(async move {
             let (mut call, info) = (call(&request), request.info.clone());
             let asked = Asked::of(&request);
-            let given = body(server, request).await?;
-            let eviction = Eviction::view(&given);
-            if eviction.metadata().name() != info.name {
-                return Err(Status::bad_request(
-                    "name in URL does not match name in Eviction object",
-                ));
-            }
-            let options = eviction.delete_options().cloned().unwrap_or_default();
-            if options.ignore_store_read_error_with_cluster_breaking_potential() == Some(true) {
-                let mut errs = Errors::default();
-                let at = Path::Root.field("deleteOptions");
-                let at = at.field("ignoreStoreReadErrorWithClusterBreakingPotential");
-                let why = "can not be set for pod eviction, try after removing the option";
-                errs.invalid(&at, true, why);
-                return Err(errs.status("policy", "Eviction", &info.name));
-            }
-            call.dry_run |= options.dry_run().iter().any(|mode| mode == "All");
-            evict(server, &mut call, (&info.namespace, &info.name), &options).await?;
-            Ok(asked.made())
+            let pods = served(server, &request)?;
+            let kind = part("policy", "Eviction", Eviction::SHAPE);
+            let given = named(&kind, body(server, request, &kind).await?);
+            let asking = asking(&info, Operation::Create, given);
+            let checked = |given: &mut Value| check_options(Eviction::view(given), &info.name);
+            let given = server.registry.admit(&mut call, &pods, asking, checked).await?;
+            let options = Eviction::view(&given).delete_options().cloned().unwrap_or_default();
+            let mut inner = call.clone().admitted();
+            inner.dry_run |= options.dry_run().iter().any(|mode| mode == "All");
+            evict(server, &mut inner, (&info.namespace, &info.name), &options).await?;
+            Ok(asked.made(&call))
         })
     }
 }
 
+fn check_options(eviction: &Eviction, name: &str) -> Result<(), Status> {
+    if eviction.metadata().name() != name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let options = eviction.delete_options();
+    let unread = DeleteOptions::ignore_store_read_error_with_cluster_breaking_potential;
+    if options.and_then(unread) == Some(true) {
+        let mut errs = Errors::default();
+        let at = Path::Root.field("deleteOptions");
+        let at = at.field("ignoreStoreReadErrorWithClusterBreakingPotential");
+        let why = "can not be set for pod eviction, try after removing the option";
+        errs.invalid(&at, true, why);
+        return Err(errs.status("policy", "Eviction", name));
+    }
+    Ok(())
+}
+
 /// The eviction, in the version that is served or the one that once was.
-async fn body(server: &Server, request: Request) -> Result<Value, Status> {
+async fn body(server: &Server, request: Request, kind: &Definition) -> Result<Value, Status> {
     let asked = Asked::of(&request);
     let bytes = bytes_of(server, request).await?;
     let kinds = server.registry.kinds();
     let read = |kind: &Definition| {
         decode_body(kinds, kind, &asked.headers, &asked.query, &bytes).map(|read| read.object)
     };
-    let kind = part("policy", "Eviction", Eviction::SHAPE);
     let mut old = kind.clone();
     old.names.version = "v1beta1";
-    read(&kind).or_else(|status| read(&old).map_err(|_| status))
+    read(kind).or_else(|status| read(&old).map_err(|_| status))
 }
 
 async fn evict(
@@ -95,7 +105,7 @@ async fn evict(
         uid: uid.into(),
         revision,
         propagation: options.propagation_policy().unwrap_or_default().into(),
-        unread: false,
+        ..Delete::default()
     };
     server.registry.delete(call, &pods, key, &delete).await.map(drop)
 }

@@ -24,7 +24,8 @@ use http::HeaderMap;
 use object::{Lens, Object, Status, Struct, Value, View};
 use schema::{Definition, Names};
 use server::{
-    Decoded, Handler, Query, Reply, Request, Served, Server, decode_body, reply_as, status_reply_as,
+    Asking, Call, Decoded, Handler, Operation, Options, Query, Reply, Request, RequestInfo, Served,
+    Server, decode_body, reply_as, status_reply_as,
 };
 
 pub(crate) use self::{
@@ -127,9 +128,16 @@ impl Asked {
     }
 
     /// That it is done, and nothing more.
-    fn made(&self) -> Reply {
-        status_reply_as(&self.headers, &self.query, &Status::success().with_code(201))
+    fn made(&self, call: &Call) -> Reply {
+        let done = Status::success().with_code(201);
+        warned(status_reply_as(&self.headers, &self.query, &done), call)
     }
+}
+
+/// An answer with what else there is to tell.
+fn warned(mut reply: Reply, call: &Call) -> Reply {
+    server::warn(reply.headers_mut(), &call.warnings);
+    reply
 }
 
 /// A kind that only subresources take and give.
@@ -188,19 +196,40 @@ async fn bytes_of(server: &Server, request: Request) -> Result<bytes::Bytes, Sta
     server::read(request.body, server.config.limits.body).await
 }
 
+/// The object with the kind of a part named, as plugins see it.
+fn named(kind: &Definition, object: Value) -> Value {
+    let object = Object::from(object).with_api_version(kind.names.api_version());
+    object.with_kind(kind.names.kind).into()
+}
+
 /// The object with its kind named, as an answer needs it.
 fn typed<K: schema::Kind>(object: impl Into<Value>) -> Value {
     let object = Object::from(object.into());
     object.with_api_version(K::NAMES.api_version()).with_kind(K::NAMES.kind).into()
 }
 
-fn call(request: &Request) -> server::Call {
+/// What a request asks of a part of an object, as plugins see it.
+fn asking(info: &RequestInfo, operation: Operation, object: Value) -> Asking<'_> {
+    Asking {
+        operation,
+        namespace: &info.namespace,
+        name: &info.name,
+        subresource: &info.subresource,
+        old: None,
+        object,
+    }
+}
+
+fn call(request: &Request) -> Call {
     let agent = request.head.headers.get(http::header::USER_AGENT);
     let agent = agent.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let agent = agent.split('/').next().unwrap_or_default();
     let mut call =
-        server::Call::new(request.user.clone(), request.query.get("fieldManager").unwrap_or(agent));
+        Call::new(request.user.clone(), request.query.get("fieldManager").unwrap_or(agent));
     call.dry_run = request.query.all("dryRun") == ["All"];
+    let said = |name: &str| request.query.get(name).unwrap_or_default().into();
+    call.options =
+        Options { field_manager: said("fieldManager"), field_validation: said("fieldValidation") };
     let cause = request.head.headers.get(client::CAUSE_HEADER);
     call.cause = cause.and_then(client::cause_from_header);
     call

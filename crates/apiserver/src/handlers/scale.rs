@@ -10,9 +10,12 @@ use schema::{
     Definition, Errors, Path,
     apply::{self, Write},
 };
-use server::{Handle, Handling, Request, Server, other_uid};
+use server::{
+    Asking, Call, Handle, Handling, Operation, Request, RequestInfo, Served, Server, note_sent,
+    other_uid,
+};
 
-use super::{Asked, body_of, bytes_of, call, custom_scale, same_name, served};
+use super::{Asked, asking, body_of, bytes_of, call, custom_scale, same_name, served, warned};
 
 #[derive(Debug)]
 pub(super) struct Scales;
@@ -48,10 +51,22 @@ impl Handle for Scales {
             let now = Time::text(server.registry.clock().now());
             let api_version = served.definition.names.api_version();
             let path = &["spec", "replicas"][..];
-            let change = |old: &store::Version<Value>| {
+            let laid = |old: &store::Version<Value>, wanted: &Wanted| {
                 let books = Books { object: &old.object, path, api_version: &api_version };
-                let before = scale_of(old.revision, &old.object);
-                let (after, books) = books.after(&wanted, before, &manager, &now)?;
+                books.after(wanted, scale_of(old.revision, &old.object), &manager, &now)
+            };
+            let found = server.registry.get(&served, key.0, key.1)?;
+            let (before, (after, _)) =
+                (scale_of(found.revision, &found.object), laid(&found, &wanted)?);
+            let checked = |scale: &mut Value| {
+                same_name(scale, key.1)?;
+                check(scale, key.1)
+            };
+            let part = (&before, found.revision, after);
+            let changed = admitted(server, &mut call, (&served, &info), part, checked).await?;
+            let wanted = changed.map_or(wanted, Wanted::Whole);
+            let change = |old: &store::Version<Value>| {
+                let (after, books) = laid(old, &wanted)?;
                 same_name(&after, key.1)?;
                 check(&after, key.1)?;
                 let scale = Scale::view(&after);
@@ -67,11 +82,28 @@ impl Handle for Scales {
                 object["metadata"]["managedFields"] = books;
                 Ok(object)
             };
-            call.keep_books();
-            let made = server.registry.change(&mut call, &served, key, "scale", change).await?;
-            asked.reply(server, &kind, (200, &scale_of(made.revision, &made.object)))
+            let mut inner = call.clone().admitted();
+            inner.keep_books();
+            let made = server.registry.change(&mut inner, &served, key, "scale", change).await?;
+            let scale = scale_of(made.revision, &made.object);
+            Ok(warned(asked.reply(server, &kind, (200, &scale))?, &call))
         })
     }
+}
+
+/// Lets plugins see the scale, before and after; gives it if they want another.
+pub(super) async fn admitted(
+    server: &Server,
+    call: &mut Call,
+    (served, info): (&Served, &RequestInfo),
+    (before, revision, mut after): (&Value, u64, Value),
+    checked: impl FnOnce(&mut Value) -> Result<(), Status>,
+) -> Result<Option<Value>, Status> {
+    after["metadata"].remove("managedFields");
+    let old = Some((before, revision));
+    let asking = Asking { old, ..asking(info, Operation::Update, after.clone()) };
+    let seen = server.registry.admit(call, served, asking, checked).await?;
+    Ok((seen != after).then_some(seen))
 }
 
 /// What a write to a scale asks for.
@@ -175,6 +207,7 @@ pub(super) async fn patched(
         };
         let text = std::str::from_utf8(&bytes).map_err(|error| wrong(&error))?;
         let applied = object::yaml::from_yaml_lenient(text).map_err(|error| wrong(&error))?;
+        note_sent(|| applied.clone());
         if !named {
             let mut errs = Errors::default();
             errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
@@ -183,6 +216,7 @@ pub(super) async fn patched(
         return Ok(Wanted::Applied(applied, force));
     }
     let patch = from_json(&bytes).map_err(|error| Status::bad_request(error.to_string()))?;
+    note_sent(|| patch.clone());
     let mut patched = match content {
         "application/json-patch+json" => {
             schema::patch::json(&scale, &patch).map_err(|error| error.status())?

@@ -7,9 +7,9 @@ use api::authentication::TokenRequest;
 use object::{Lens, List, Object, Status, Subject, Time, Value, View};
 use pki::{Bound, Claims, Reference, Signer};
 use schema::{Errors, Path};
-use server::{Handle, Handling, Request, Server};
+use server::{Handle, Handling, Operation, Request, Server};
 
-use super::{Asked, body_of, in_namespace, part};
+use super::{Asked, asking, body_of, call, in_namespace, named, part, warned};
 use crate::{authz::node_of, external_signer::ExternalSigner};
 
 const SHORTEST: i64 = 600;
@@ -64,6 +64,7 @@ impl Handle for Tokens {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
             let (info, user) = (request.info.clone(), request.user.clone());
+            let mut call = call(&request);
             let kind = part("authentication.k8s.io", "TokenRequest", TokenRequest::SHAPE);
             let asked = Asked::of(&request);
             let given = body_of(server, request, &kind).await?;
@@ -82,31 +83,18 @@ impl Handle for Tokens {
                 for_node(server, &request, node, &info.namespace)
                     .map_err(|why| Status::forbidden(accounts.subject(&info.name), why))?;
             }
-            bind(server, &request, &mut bound)?;
-            let seconds = match request.spec().expiration_seconds() {
-                0 => DEFAULT,
-                seconds => seconds,
-            };
-            if !(SHORTEST..=LONGEST).contains(&seconds) {
-                let mut errs = Errors::default();
-                let at = Path::Root.field("spec");
-                let why = if seconds < SHORTEST {
-                    "may not specify a duration less than 10 minutes"
-                } else {
-                    "may not specify a duration larger than 2^32 seconds"
-                };
-                errs.invalid(&at.field("expirationSeconds"), seconds, why);
-                return Err(errs.status("authentication.k8s.io", "TokenRequest", ""));
-            }
             let now = server.registry.clock().now();
-            let mut audiences: Vec<String> =
+            self.complete(&mut request, (&info.namespace, &info.name), now);
+            let asking = asking(&info, Operation::Create, named(&kind, request.into()));
+            let checked = |given: &mut Value| check(TokenRequest::view(given));
+            let given = server.registry.admit(&mut call, &accounts, asking, checked).await?;
+            let mut request = TokenRequest::from(given);
+            bind(server, &request, &mut bound)?;
+            let seconds = lifetime(&request);
+            let audiences: Vec<String> =
                 request.spec().audiences().iter().map(str::to_owned).collect();
-            if audiences.is_empty() {
-                audiences.clone_from(&self.audiences);
-                let list: List<String> = audiences.iter().map(String::as_str).collect();
-                request.spec_mut().set_audiences(list);
-            }
             let (seconds, warning) = self.shortened(seconds);
+            call.warnings.extend(warning);
             request.spec_mut().set_expiration_seconds(seconds);
             let lasts = self.lasts(seconds, &audiences, &mut bound, now);
             let claims = Claims::bound(bound, audiences, lasts, now);
@@ -114,26 +102,30 @@ impl Handle for Tokens {
             let status = request.status_mut();
             status.set_token(token);
             status.set_expiration_timestamp(Time::text(now + seconds));
-            let meta = request.metadata_mut();
-            meta.set_name(info.name.as_str());
-            meta.set_namespace(info.namespace.as_str());
-            meta.set_creation_timestamp(Time::text(now));
-            meta.set_uid(account.uid());
+            request.metadata_mut().set_uid(account.uid());
             let object = Object::from(Value::from(request)).with_kind("TokenRequest");
             let mut object: Value = object.with_api_version("authentication.k8s.io/v1").into();
             if object.get("spec").get("boundObjectRef").is_null() {
                 object["spec"]["boundObjectRef"] = Value::Null; // as upstream writes it
             }
-            let mut reply = asked.reply(server, &kind, (201, &object))?;
-            if let Some(warning) = warning {
-                server::warn(reply.headers_mut(), &[warning]);
-            }
-            Ok(reply)
+            Ok(warned(asked.reply(server, &kind, (201, &object))?, &call))
         })
     }
 }
 
 impl Tokens {
+    /// What nobody said, and what only we say.
+    fn complete(&self, request: &mut TokenRequest, (namespace, name): (&str, &str), now: i64) {
+        if request.spec().audiences().is_empty() {
+            let list: List<String> = self.audiences.iter().map(String::as_str).collect();
+            request.spec_mut().set_audiences(list);
+        }
+        let meta = request.metadata_mut();
+        meta.set_name(name);
+        meta.set_namespace(namespace);
+        meta.set_creation_timestamp(Time::text(now));
+    }
+
     /// No longer than is allowed; and what is said if that is less than was asked for.
     fn shortened(&self, seconds: i64) -> (i64, Option<String>) {
         let longest = self.longest.and_then(|own| i64::try_from(own.as_secs()).ok());
@@ -154,6 +146,26 @@ impl Tokens {
         bound.warn_after = Some(now + seconds);
         self.signer.year()
     }
+}
+
+/// How many seconds a token shall be good.
+fn lifetime(request: &TokenRequest) -> i64 {
+    match request.spec().expiration_seconds() {
+        0 => DEFAULT,
+        seconds => seconds,
+    }
+}
+
+fn check(request: &TokenRequest) -> Result<(), Status> {
+    let seconds = lifetime(request);
+    let why = match seconds {
+        ..SHORTEST => "may not specify a duration less than 10 minutes",
+        SHORTEST..=LONGEST => return Ok(()),
+        _ => "may not specify a duration larger than 2^32 seconds",
+    };
+    let mut errs = Errors::default();
+    errs.invalid(&Path::Root.field("spec").field("expirationSeconds"), seconds, why);
+    Err(errs.status("authentication.k8s.io", "TokenRequest", ""))
 }
 
 /// What the body says about the account must be true.

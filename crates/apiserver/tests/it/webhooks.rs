@@ -1,16 +1,20 @@
 //! Hooks change and refuse what is written, and what happens when they are away.
 
+use std::sync::{Arc, Mutex};
+
 use api::{
     admissionregistration::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-    core::ConfigMap,
+    apps::Deployment,
+    core::{ConfigMap, Pod},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::Client;
+use http::Method;
 use object::Value;
 use schema::Kind;
 use testkit::Cluster;
 
-use crate::{backend::Backend, code, config_map, of, tree};
+use crate::{backend::Backend, code, config_map, default_account, of, pod, tree};
 
 /// A configuration of one hook that is asked about new config maps.
 fn hook(backend: &Backend, path: &str, more: &str) -> Value {
@@ -228,4 +232,73 @@ async fn what_hooks_say_is_counted() {
         "{counted}"
     );
     assert!(text.contains("apiserver_admission_webhook_admission_duration_seconds_count"));
+}
+
+/// Parts are asked about as what they are, deletions with how they are meant; who may change a
+/// new object sees it before the server has put anything on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_sees_what_is_asked_for() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ears = heard.clone();
+    let backend = Backend::start(move |_, request| {
+        ears.lock().unwrap().push(request["request"].clone());
+        review(&request, r#""allowed":true"#)
+    })
+    .await;
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    let rule = r#"{"operations":["*"],"apiGroups":["","apps"],"apiVersions":["v1"],
+        "resources":["configmaps","deployments/scale","pods/binding","pods/eviction",
+        "serviceaccounts/token"]}"#;
+    configure::<MutatingWebhookConfiguration>(&admin, about(&backend, "m", rule, "")).await;
+    let asked = || heard.lock().unwrap().drain(..).collect::<Vec<Value>>();
+    let ask = async |method: Method, path: &str, body: &str| {
+        let patches = method == Method::PATCH;
+        let kind = if patches { "application/merge-patch+json" } else { "application/json" };
+        admin.call(method, path, kind, body.to_owned().into()).await.unwrap();
+        let [one] = asked().try_into().expect("one question");
+        let (kind, operation) = (one["kind"]["kind"].as_str(), one["operation"].as_str());
+        let told = format!("{} {}", operation.unwrap(), kind.unwrap());
+        assert_eq!(one["object"]["kind"].as_str().unwrap_or(kind.unwrap()), kind.unwrap());
+        (told, one)
+    };
+    let core = "/api/v1/namespaces/default";
+    let maps = format!("{core}/configmaps");
+    let (_, made) = ask(
+        Method::POST,
+        &format!("{maps}?fieldManager=me"),
+        r#"{"metadata":{"generateName":"a-"},"data":{}}"#,
+    )
+    .await;
+    let meta = &made["object"]["metadata"];
+    assert!(meta["uid"].is_null() && meta["name"].is_null(), "{meta:?}");
+    assert!(made["object"]["data"].is_null(), "what is empty is not there");
+    assert_eq!(made["options"]["fieldManager"].as_str(), Some("me"));
+
+    of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
+    asked();
+    let options = r#"{"gracePeriodSeconds":5,"propagationPolicy":"Background"}"#;
+    let (_, gone) = ask(Method::DELETE, &format!("{maps}/a"), options).await;
+    assert_eq!(gone["options"]["gracePeriodSeconds"].as_i64(), Some(5));
+    assert_eq!(gone["options"]["propagationPolicy"].as_str(), Some("Background"));
+
+    let web = r#"{"metadata":{"name":"web"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":
+        {"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+    of::<Deployment>(&admin).create(tree(web)).await.unwrap();
+    let path = "/apis/apps/v1/namespaces/default/deployments/web/scale";
+    let (told, scale) = ask(Method::PATCH, path, r#"{"spec":{"replicas":3}}"#).await;
+    assert_eq!(told, "UPDATE Scale");
+    let replicas = |of: &str| scale[of]["spec"]["replicas"].as_i64();
+    assert_eq!((replicas("oldObject"), replicas("object")), (Some(1), Some(3)));
+
+    of::<Pod>(&admin).create(pod("p", "")).await.unwrap();
+    let binding = r#"{"metadata":{"name":"p"},"target":{"name":"n"}}"#;
+    let (told, _) = ask(Method::POST, &format!("{core}/pods/p/binding"), binding).await;
+    assert_eq!(told, "CREATE Binding");
+    let eviction = r#"{"metadata":{"name":"p"}}"#;
+    let (told, _) = ask(Method::POST, &format!("{core}/pods/p/eviction"), eviction).await;
+    assert_eq!(told, "CREATE Eviction");
+    let token = format!("{core}/serviceaccounts/default/token");
+    assert_eq!(ask(Method::POST, &token, "{}").await.0, "CREATE TokenRequest");
 }

@@ -1,4 +1,4 @@
-//! What the server itself puts on an object, before anybody else looks.
+//! What the server itself puts on an object.
 
 use std::cell::RefCell;
 
@@ -16,12 +16,20 @@ const DRAW: usize = 512;
 /// A generated name is at most this long.
 const NAME: usize = 63;
 
-pub(super) fn begin(served: &Served, namespace: &str, object: &mut Value, clock: &dyn Clock) {
+/// When an owner was named twice, if not by the request.
+pub(super) const AFTER_PLUGINS: &str = " after mutating admission happens";
+
+/// Where the object belongs is said by the request.
+pub(super) fn place(served: &Served, namespace: &str, object: &mut Value) {
+    let meta = Object::ref_cast_mut(object).metadata_mut();
+    meta.set_namespace(if served.definition.is_namespaced() { namespace } else { "" });
+}
+
+pub(super) fn begin(served: &Served, object: &mut Value, clock: &dyn Clock) {
     let meta = Object::ref_cast_mut(object).metadata_mut();
     if meta.name().is_empty() && !meta.generate_name().is_empty() {
         meta.set_name(generated(meta.generate_name()));
     }
-    meta.set_namespace(if served.definition.is_namespaced() { namespace } else { "" });
     meta.set_uid(uid());
     meta.set_creation_timestamp(Time::text(clock.now()));
     meta.set_self_link("");

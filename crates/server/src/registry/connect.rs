@@ -1,43 +1,59 @@
-//! Connections to what an object stands for: nothing is stored, and plugins have a say.
+//! Parts of objects that have a kind of their own: connections, bindings, evictions, scales,
+//! tokens. Plugins see what is asked; what becomes of it is the handler's matter.
 
 use std::sync::Mutex;
 
-use object::{Status, Value};
+use object::{Status, Text, Value};
 
 use super::{Call, Registry};
 use crate::{Admission, Operation, Reinvocation, Served};
 
+/// What is asked of a part of an object.
+#[derive(Debug)]
+pub struct Asking<'a> {
+    pub operation: Operation,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub subresource: &'a str,
+    /// What is there, if anything is: the part, and the object's revision.
+    pub old: Option<(&'a Value, u64)>,
+    pub object: Value,
+}
+
 impl Registry {
-    /// Lets plugins see what is asked of a part of an object; gives it as they want it.
-    pub async fn connect(
+    /// Lets plugins change what is asked, then decide about what `checked` makes of it.
+    pub async fn admit(
         &self,
         call: &mut Call,
         served: &Served,
-        (namespace, name, subresource): (&str, &str, &str),
-        options: Value,
+        asking: Asking<'_>,
+        checked: impl FnOnce(&mut Value) -> Result<(), Status>,
     ) -> Result<Value, Status> {
         let mut admission = Admission {
             registry: self,
             served,
             user: &call.user,
-            operation: Operation::Connect,
-            subresource,
-            namespace: namespace.into(),
-            name: name.into(),
-            object: options,
-            old: None,
-            revision: 0,
+            operation: asking.operation,
+            subresource: asking.subresource,
+            namespace: asking.namespace.into(),
+            name: Text::from(asking.name),
+            object: asking.object,
+            old: asking.old.map(|(old, _)| old),
+            revision: asking.old.map_or(0, |(_, revision)| revision),
             reinvocation: Reinvocation::default(),
-            dry_run: false,
+            dry_run: call.dry_run,
+            options: &call.options,
+            delete: None,
             said: Mutex::default(),
         };
         let mut decided = self.run_mutating(&mut admission).await;
+        decided = decided.and_then(|()| checked(&mut admission.object));
         if decided.is_ok() {
             decided = self.run_validating(&admission).await;
         }
         let said = admission.take_said();
-        let options = admission.object;
+        let object = admission.object;
         call.hear(said);
-        decided.map(|()| options)
+        decided.map(|()| object)
     }
 }

@@ -6,7 +6,7 @@ use store::Version;
 
 use super::{
     Call, Registry,
-    begin::{begin, distinct_owners},
+    begin::{AFTER_PLUGINS, begin, distinct_owners, place},
     update::{other_uid, revision},
     write::Step,
 };
@@ -76,14 +76,17 @@ impl Registry {
         let asked = revision(Object::view(&object).metadata().resource_version()).unwrap_or(0);
         distinct_owners(&mut object, call, "");
         default(served, &mut object);
-        begin(served, namespace, &mut object, &**self.clock());
-        let step = Step { served, operation: Operation::Create, subresource: "", old: None };
-        // What the kind itself and plugins set is nobody's.
-        let mut object = self.manage(call, served, "", None, object).await?;
+        place(served, namespace, &mut object);
+        let step =
+            Step { served, operation: Operation::Create, subresource: "", old: None, delete: None };
+        // What plugins, the server and the kind itself set is nobody's.
+        let object = self.manage(call, served, "", None, object).await?;
+        let mut object = self.mutate(call, step, object).await?;
+        distinct_owners(&mut object, call, AFTER_PLUGINS);
+        begin(served, &mut object, &**self.clock());
         served.hub.gates.drop_dormant(&served.hub.shape, &mut object, None);
         served.hub.hooks.prepare_create(&mut object);
         served.hub.hooks.sign(&mut object, None, &self.writer(call));
-        let object = self.mutate(call, step, object).await?;
         let (object, claimed) = self.claim(call, step, object).await?;
         let made = self.store_new(call, step, asked, object).await;
         self.settle(claimed, made.map(|made| (made, Outcome::Stored))).await

@@ -23,6 +23,8 @@ pub struct Delete {
     pub propagation: Text,
     /// Only if the stored object cannot be read.
     pub unread: bool,
+    /// With others, none of which was named.
+    pub many: bool,
 }
 
 /// What came of it.
@@ -76,7 +78,18 @@ impl Registry {
         delete: &Delete,
     ) -> Result<Deleted, Status> {
         preconditions(served, old, delete)?;
-        let step = Step { served, operation: Operation::Delete, subresource: "", old: Some(old) };
+        // Plugins see how long the object really has.
+        let mut meant = delete.clone();
+        if let Grace::Seconds(seconds) = served.hub.hooks.grace(&old.object, delete.grace_seconds) {
+            meant.grace_seconds = Some(seconds.max(0));
+        }
+        let step = Step {
+            served,
+            operation: Operation::Delete,
+            subresource: "",
+            old: Some(old),
+            delete: Some(&meant),
+        };
         let nothing = self.mutate(call, step, Value::Null).await?;
         self.admit_delete(call, step, nothing).await?;
         let (_, claimed) = self.claim(call, step, Value::Null).await?;
@@ -141,6 +154,9 @@ impl Registry {
         step: Step<'_>,
         nothing: Value,
     ) -> Result<(), Status> {
+        if call.admitted {
+            return Ok(());
+        }
         let mut admission = self.admission(call, step, nothing);
         let decided = self.run_validating(&admission).await;
         let said = admission.take_said();
@@ -157,6 +173,7 @@ impl Registry {
         delete: &Delete,
     ) -> Result<super::List, Status> {
         let list = self.list_shown(served, selection, &Page::default()).await?;
+        let delete = &Delete { many: true, ..delete.clone() };
         for version in &list.items {
             let meta = Object::view(&version.object).metadata();
             let key = (meta.namespace(), meta.name());

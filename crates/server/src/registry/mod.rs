@@ -28,23 +28,21 @@ use object::{Cause, Clock, Status, Text, Value};
 use schema::{Definition, custom::Declared};
 use store::{Engine, Mirror, Version};
 
-pub(crate) use self::{
-    begin::chance,
-    update::{revision, unparsed},
-};
+pub(crate) use self::{begin::chance, update::unparsed};
 pub use self::{
     begin::uid,
+    connect::Asking,
     delete::{Delete, Deleted},
     list::{List, Page},
     manage::Applied,
     note::Note,
     patch::{Patch, PatchType},
     selection::Selection,
-    update::other_uid,
+    update::{other_uid, revision},
     watch::{Notice, Start, Watch},
 };
 use crate::{
-    Admit, Claim, Kinds, Served, Transform, User,
+    Admit, Claim, Kinds, Options, Served, Transform, User,
     admit::Said,
     convert::{self, Convert},
     metrics::Admissions,
@@ -72,10 +70,14 @@ pub struct Call {
     pub user: User,
     /// In whose name fields are set.
     pub manager: Text,
+    /// What the request itself said of that, and of fields that nobody knows.
+    pub options: Options,
     pub dry_run: bool,
     pub cause: Option<Cause>,
     /// Whether this is an apply, which keeps its own books of fields.
     pub(crate) applies: bool,
+    /// Whether plugins have agreed already: what follows is how it is done.
+    pub(crate) admitted: bool,
     /// Filled on the way: what the caller shall be told besides.
     pub warnings: Vec<String>,
 }
@@ -88,6 +90,13 @@ impl Call {
     /// The caller itself says who set which fields.
     pub fn keep_books(&mut self) {
         self.applies = true;
+    }
+
+    /// The same for the writes that an admitted request consists of.
+    #[must_use]
+    pub fn admitted(mut self) -> Self {
+        self.admitted = true;
+        self
     }
 
     fn hear(&mut self, said: Said) {

@@ -8,7 +8,7 @@ use store::Version;
 
 use super::{
     Call, Registry,
-    begin::{count_change, distinct_owners, keep_identity},
+    begin::{AFTER_PLUGINS, count_change, distinct_owners, keep_identity},
     corrupt,
     create::default,
     part::with_part,
@@ -98,6 +98,10 @@ impl Registry {
         let counts = served.hub.drop_hollow(&mut new, &old.object);
         // Who writes holds what it has sent, even what the kind then puts right.
         new = self.manage(call, served, subresource, Some(&old.object), new).await?;
+        let operation = Operation::Update;
+        let step = Step { served, operation, subresource, old: Some(old), delete: None };
+        new = self.mutate(call, step, new).await?;
+        distinct_owners(&mut new, call, AFTER_PLUGINS);
         match subresource {
             "status" => {
                 new = with_status(served, &old.object, &new);
@@ -118,9 +122,6 @@ impl Registry {
         }
         served.hub.hooks.sign(&mut new, Some(&old.object), &self.writer(call));
         served.hub.gates.drop_dormant(&served.hub.shape, &mut new, Some(&old.object));
-        let step = Step { served, operation: Operation::Update, subresource, old: Some(old) };
-        let mut new = self.mutate(call, step, new).await?;
-        distinct_owners(&mut new, call, " after mutating admission happens");
         let (mut new, claimed) = self.claim(call, step, new).await?;
         if subresource != "binding" {
             count_change(served, subresource, &mut new, &old.object, counts);
@@ -234,7 +235,7 @@ pub(crate) fn unparsed(text: &str) -> &'static str {
 }
 
 /// The number behind a resource version; 0: none.
-pub(crate) fn revision(text: &str) -> Result<u64, Status> {
+pub fn revision(text: &str) -> Result<u64, Status> {
     if text.is_empty() {
         return Ok(0);
     }

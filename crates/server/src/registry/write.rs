@@ -6,7 +6,7 @@ use object::{Object, Status, Value, View};
 use schema::{Errors, Warnings, Writer, check_meta};
 use store::{Version, Write};
 
-use super::{Call, Registry, create::default, note::Note, store_status};
+use super::{Call, Delete, Registry, create::default, note::Note, store_status};
 use crate::{
     Admission, Claimed, Operation, Outcome, Reinvocation, Served, User, convert, metrics::Phase,
 };
@@ -18,6 +18,7 @@ pub(super) struct Step<'a> {
     pub(super) operation: Operation,
     pub(super) subresource: &'a str,
     pub(super) old: Option<&'a Version<Value>>,
+    pub(super) delete: Option<&'a Delete>,
 }
 
 impl Registry {
@@ -33,6 +34,9 @@ impl Registry {
         step: Step<'_>,
         object: Value,
     ) -> Result<Value, Status> {
+        if call.admitted {
+            return Ok(object);
+        }
         let mut admission = self.admission(call, step, object);
         let decided = self.run_mutating(&mut admission).await;
         let said = admission.take_said();
@@ -116,7 +120,6 @@ impl Registry {
         done.map(|(version, _)| version)
     }
 
-    /// Checks the object, and lets the validating plugins see it.
     /// What is wrong with an object that is in no request but in a file. It gets its defaults.
     pub fn judge(&self, served: &Served, object: &mut Value) -> Errors {
         default(served, object);
@@ -129,6 +132,7 @@ impl Registry {
         errs
     }
 
+    /// Checks the object, and lets the validating plugins see it.
     pub(super) async fn check(
         &self,
         call: &mut Call,
@@ -175,6 +179,9 @@ impl Registry {
             _ => {}
         }
         call.warnings = warnings.0;
+        if call.admitted {
+            return Ok(object);
+        }
         let mut admission = self.admission(call, step, object);
         let decided = self.run_validating(&admission).await;
         let said = admission.take_said();
@@ -198,11 +205,14 @@ impl Registry {
             operation: step.operation,
             subresource: step.subresource,
             namespace: meta.namespace().into(),
-            name: meta.name().into(),
+            name: if step.delete.is_some_and(|delete| delete.many) { "" } else { meta.name() }
+                .into(),
             old: step.old.map(|old| &old.object),
             revision: step.old.map_or(0, |old| old.revision),
             reinvocation: Reinvocation::default(),
             dry_run: call.dry_run,
+            options: &call.options,
+            delete: step.delete,
             said: Mutex::default(),
             object,
         }

@@ -46,7 +46,34 @@ pub(super) async fn call(
         };
         return Err(Failure::Calling(format!("failed to call webhook: {why}")));
     }
-    from_json(&bytes).map_err(|error| {
-        Failure::Calling(format!("failed to call webhook: the answer is not readable: {error}"))
-    })
+    let answer = from_json(&bytes).map_err(|error| {
+        let why = format!("couldn't get version/kind; json parse error: {error}");
+        Failure::Calling(format!("failed to call webhook: {why}"))
+    })?;
+    same_kind(review, &answer)
+        .map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
+    Ok(answer)
+}
+
+/// A hook answers with what it was asked with.
+fn same_kind(review: &Value, answer: &Value) -> Result<(), String> {
+    let text = |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
+    let (asked, version, kind) =
+        (text(review, "apiVersion"), text(answer, "apiVersion"), text(answer, "kind"));
+    let known = ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"].contains(&&*version);
+    if kind.is_empty() || version.is_empty() || (&*version, &*kind) == (&*asked, "AdmissionReview")
+    {
+        return Ok(()); // who says nothing means that
+    }
+    if known && kind == "AdmissionReview" {
+        let short = |version: &str| version.rsplit('/').next().unwrap_or_default().to_owned();
+        let (from, to) = (short(&version), short(&asked));
+        return Err(format!(
+            "converting ({from}.AdmissionReview) to ({to}.AdmissionReview): unknown conversion"
+        ));
+    }
+    Err(format!(
+        "no kind {kind:?} is registered for version {version:?} in scheme \
+         \"pkg/runtime/scheme.go:111\""
+    ))
 }

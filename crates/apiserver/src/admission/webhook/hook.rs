@@ -77,7 +77,7 @@ impl Hook {
         let Some(served) = version(rules, equivalent, admission) else { return Ok(None) };
         let invocation = Invocation { served };
         if !self.tree.get("matchConditions").items().is_empty() {
-            let (_, review) = review::request(admission, &invocation);
+            let (_, review) = review::request(admission, &invocation, review::ReviewVersion::V1);
             let matched = conditions.hold(&self.tree, admission, review.get("request"));
             if !matched.map_err(|why| admission.forbid(&why))? {
                 return Ok(None);

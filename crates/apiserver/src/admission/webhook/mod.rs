@@ -20,7 +20,10 @@ use self::{
     hook::{Hook, Invocation, hooks},
     review::{apply, request},
 };
-pub(crate) use self::{review::Verdict, tally::Tally};
+pub(crate) use self::{
+    review::{ReviewVersion, Verdict},
+    tally::Tally,
+};
 use super::{Tools, manifests::Manifests, policy::HookConditions};
 use crate::remote::Users;
 
@@ -99,13 +102,11 @@ impl Mutating {
             let done = mutate_once(admission, &hook, &invocation, &self.0.users).await;
             let seconds = began.elapsed().as_secs_f64();
             self.0.tally.asked(&hook, admission.operation, true, done.as_ref().err(), seconds);
+            let changed = matches!(done, Ok(Some((_, true))));
+            place.note(admission, &hook, done.as_ref().ok().and_then(Option::as_ref));
             match done {
-                Ok(patch) => {
-                    if patch.is_some() {
-                        admission.reinvocation.changed();
-                    }
-                    place.note(admission, &hook, patch.as_ref());
-                }
+                Ok(_) if changed => admission.reinvocation.changed(),
+                Ok(_) => {}
                 Err(failure) => failed(admission, &hook, failure, Some(&place))?,
             }
             if reinvocable {
@@ -126,39 +127,41 @@ struct Place {
 
 impl Place {
     /// Tells who was asked, whether it changed anything, and how.
-    fn note(&self, admission: &Admission<'_>, hook: &Hook, patch: Option<&Value>) {
+    fn note(&self, admission: &Admission<'_>, hook: &Hook, patch: Option<&(Value, bool)>) {
         let Self { round, index } = self;
-        let mut told = Value::object();
-        told["configuration"] = hook.configuration.as_str().into();
-        told["webhook"] = hook.name.as_str().into();
-        let mut mutation = told.clone();
-        mutation["mutated"] = patch.is_some().into();
         let text = |tree: &Value| String::from_utf8_lossy(&to_json(tree)).into_owned();
+        let (configuration, name) =
+            (text(&hook.configuration.as_str().into()), text(&hook.name.as_str().into()));
+        let mutated = patch.is_some_and(|(_, changed)| *changed);
+        let who = format!(r#""configuration":{configuration},"webhook":{name}"#);
         let key =
             |kind: &str| format!("{kind}.webhook.admission.k8s.io/round_{round}_index_{index}");
-        admission.annotate(&key("mutation"), text(&mutation));
-        if let Some(patch) = patch {
-            told["patch"] = patch.clone();
-            told["patchType"] = "JSONPatch".into();
-            admission.annotate(&key("patch"), text(&told));
+        admission.annotate(&key("mutation"), format!(r#"{{{who},"mutated":{mutated}}}"#));
+        if let Some((patch, _)) = patch {
+            let patch = text(patch);
+            let told = format!(r#"{{{who},"patch":{patch},"patchType":"JSONPatch"}}"#);
+            admission.annotate(&key("patch"), told);
         }
     }
 }
 
-/// Asks a hook, and does what it wants; gives the patch, if that changed anything.
+/// Asks a hook, and does what it wants; gives the patch, and whether it changed anything.
 async fn mutate_once(
     admission: &mut Admission<'_>,
     hook: &Hook,
     invocation: &Invocation,
     users: &Users,
-) -> Result<Option<Value>, Failure> {
+) -> Result<Option<(Value, bool)>, Failure> {
     let verdict = ask(admission, hook, invocation, (users, true)).await?;
-    if verdict.patch.is_null() {
+    if verdict.patch.items().is_empty() {
         return Ok(None);
     }
     let before = admission.object.clone();
     apply(admission, hook, invocation, &verdict.patch)?;
-    Ok((before != admission.object).then_some(verdict.patch))
+    // Upstream's built-in objects have times that no JSON has: none stays what it was.
+    let built_in = invocation.served.definition.custom.is_none();
+    let changed = built_in || before != admission.object;
+    Ok(Some((verdict.patch, changed)))
 }
 
 impl Validating {
@@ -212,10 +215,10 @@ async fn ask(
         let why = format!("admission webhook {:?} does not support dry run", hook.name);
         return Err(Failure::Refused(Status::bad_request(why)));
     }
-    let (uid, review) = request(admission, invocation);
+    let version = ReviewVersion::of(hook)?;
+    let (uid, review) = request(admission, invocation, version);
     let answer = call(admission.registry, hook, &review, users).await?;
-    let verdict = Verdict::read(&answer, &uid, mutating)
-        .map_err(|why| Failure::Calling(format!("received invalid webhook response: {why}")))?;
+    let verdict = Verdict::read(&answer, &uid, (version, mutating)).map_err(Failure::Calling)?;
     for warning in &verdict.warnings {
         admission.warn(warning.as_str());
     }

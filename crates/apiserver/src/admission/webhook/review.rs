@@ -21,15 +21,53 @@ pub(crate) struct Verdict {
     result: Value,
 }
 
+/// In which versions hooks may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReviewVersion {
+    V1,
+    /// As `V1`, but less is expected of the answer.
+    V1beta1,
+}
+
+impl ReviewVersion {
+    /// The first that the hook and we know.
+    pub(super) fn of(hook: &Hook) -> Result<Self, Failure> {
+        let known = |version: &Value| match version.as_str() {
+            Some("v1") => Some(Self::V1),
+            Some("v1beta1") => Some(Self::V1beta1),
+            _ => None,
+        };
+        let versions = hook.tree.get("admissionReviewVersions").items();
+        versions.iter().find_map(known).ok_or_else(|| {
+            Failure::Calling(
+                "could not create admission objects: webhook does not accept known AdmissionReview \
+                 versions (v1, v1beta1)"
+                    .to_owned(),
+            )
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1beta1 => "v1beta1",
+        }
+    }
+}
+
 /// The review that a hook gets, and the uid that its answer must have.
-pub(super) fn request(admission: &Admission, invocation: &Invocation) -> (Text, Value) {
+pub(super) fn request(
+    admission: &Admission,
+    invocation: &Invocation,
+    version: ReviewVersion,
+) -> (Text, Value) {
     let (uid, seen) = (uid(), &invocation.served);
     let mut request =
         review::request(admission, seen, |object| shown(seen, object, admission.revision));
     request["uid"] = uid.clone().into();
     let mut review = Value::object();
     review["kind"] = "AdmissionReview".into();
-    review["apiVersion"] = "admission.k8s.io/v1".into();
+    review["apiVersion"] = format!("admission.k8s.io/{}", version.name()).into();
     review["request"] = request;
     (uid, review)
 }
@@ -42,6 +80,9 @@ fn shown(served: &Served, object: &Value, revision: u64) -> Value {
     }
     let mut object = object.clone();
     served.shown(&mut object);
+    if served.definition.custom.is_none() {
+        served.definition.normalize(&mut object);
+    }
     if revision > 0 {
         let meta = Object::ref_cast_mut(&mut object).metadata_mut();
         meta.set_resource_version(revision.to_string());
@@ -50,55 +91,48 @@ fn shown(served: &Served, object: &Value, revision: u64) -> Value {
 }
 
 impl Verdict {
-    pub(crate) fn read(answer: &Value, uid: &str, mutating: bool) -> Result<Self, String> {
+    pub(crate) fn read(
+        answer: &Value,
+        uid: &str,
+        (version, mutating): (ReviewVersion, bool),
+    ) -> Result<Self, String> {
+        let invalid = |why: String| Err(format!("received invalid webhook response: {why}"));
         let response = answer.get("response");
         if !response.is_object() {
-            return Err("webhook response was absent".to_owned());
+            return invalid("webhook response was absent".to_owned());
         }
-        let text =
-            |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
-        let own = text(response, "uid");
-        if own != uid {
-            return Err(format!("expected response.uid={uid:?}, got {own:?}"));
+        let own = response.get("uid").as_str().unwrap_or_default();
+        if version == ReviewVersion::V1 && own != uid {
+            return invalid(format!("expected response.uid={uid:?}, got {own:?}"));
         }
-        let (version, kind) = (text(answer, "apiVersion"), text(answer, "kind"));
-        if (&*version, &*kind) != ("admission.k8s.io/v1", "AdmissionReview") {
-            let (group, version) = version.rsplit_once('/').unwrap_or(("", &version));
-            return Err(format!(
-                "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got \
-                 {group}/{version}, Kind={kind}"
-            ));
-        }
-        let (patch, ty) =
-            (response.get("patch").as_str().unwrap_or_default(), response.get("patchType"));
-        match (mutating, patch.is_empty(), ty.is_null()) {
-            (true, false, true) => {
-                return Err("webhook returned response.patch but not response.patchType".to_owned());
-            }
-            (true, true, false) => {
-                return Err("webhook returned response.patchType but not response.patch".to_owned());
-            }
-            (false, false, _) => {
-                return Err("validating webhook may not return response.patch".to_owned());
-            }
-            (false, _, false) => {
-                return Err("validating webhook may not return response.patchType".to_owned());
-            }
-            (true, false, false) if ty.as_str() != Some("JSONPatch") => {
-                return Err(format!(
-                    "unsupported patch type {:?}",
-                    ty.as_str().unwrap_or_default()
+        let patch = response.get("patch").as_str().unwrap_or_default();
+        let mut ty = response.get("patchType").as_str();
+        if version == ReviewVersion::V1 {
+            let said = Object::view(answer);
+            if said.kind().is_empty() || said.api_version().is_empty() {
+                let (version, kind) = (said.api_version(), said.kind());
+                let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
+                return invalid(format!(
+                    "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got \
+                     {group}/{version}, Kind={kind}"
                 ));
             }
-            _ => {}
+            if let Err(why) = check_patch(mutating, patch, ty) {
+                return invalid(why.to_owned());
+            }
+        } else {
+            ty = Some("JSONPatch");
         }
         let patch = match Bytes::decode(patch) {
-            _ if patch.is_empty() => Value::Null,
+            _ if patch.is_empty() || !mutating => Value::Null,
             Some(bytes) => from_json(&bytes).map_err(|error| {
                 format!("received undecodable patch in webhook response: {error}")
             })?,
             None => return Err("received undecodable patch in webhook response".to_owned()),
         };
+        if let Some(other) = ty.filter(|ty| *ty != "JSONPatch" && !patch.items().is_empty()) {
+            return Err(format!("unsupported patch type {other:?}"));
+        }
         let strings = |tree: &Value| {
             tree.items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
         };
@@ -138,6 +172,18 @@ impl Verdict {
         status.set_message(message);
         status
     }
+}
+
+/// Whether who may change objects says how, and nobody else does.
+fn check_patch(mutating: bool, patch: &str, ty: Option<&str>) -> Result<(), &'static str> {
+    Err(match (mutating, patch.is_empty(), ty) {
+        (true, false, None) => "webhook returned response.patch but not response.patchType",
+        (true, true, Some(_)) => "webhook returned response.patchType but not response.patch",
+        (true, false, Some("")) => "webhook returned invalid response.patchType of \"\"",
+        (false, false, _) => "validating webhook may not return response.patch",
+        (false, _, Some(_)) => "validating webhook may not return response.patchType",
+        _ => return Ok(()),
+    })
 }
 
 /// Changes the object as a hook wants it.
@@ -183,11 +229,21 @@ mod tests {
     fn an_answer_is_read_with_care() {
         let good = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",
             "response":{"uid":"u","allowed":true,"patchType":"JSONPatch","patch":"W10="}}"#;
-        let verdict = Verdict::read(&answer(good), "u", true).unwrap();
+        let read = |text: &str, uid: &str, version, mutating| {
+            Verdict::read(&answer(text), uid, (version, mutating))
+        };
+        let (v1, v1beta1) = (ReviewVersion::V1, ReviewVersion::V1beta1);
+        let verdict = read(good, "u", v1, true).unwrap();
         assert!(verdict.allowed && verdict.patch.items().is_empty());
-        assert!(Verdict::read(&answer(good), "u", false).unwrap_err().contains("may not return"));
-        assert!(Verdict::read(&answer(good), "v", true).unwrap_err().contains("response.uid"));
-        assert!(Verdict::read(&answer("{}"), "u", true).unwrap_err().contains("absent"));
+        let why = |uid, mutating| read(good, uid, v1, mutating).unwrap_err();
+        assert!(why("u", false).contains("may not return"));
+        assert!(why("v", true).contains("response.uid"));
+        assert!(read(good, "v", v1beta1, false).unwrap().allowed, "less was expected then");
+        assert!(read("{}", "u", v1, true).unwrap_err().contains("absent"));
+        let odd = good.replace("JSONPatch", "Merge");
+        assert!(read(&odd, "u", v1, true).is_ok(), "of nothing, any sort is known");
+        let odd = odd.replace("W10=", "W3t9XQ==");
+        assert_eq!(read(&odd, "u", v1, true).unwrap_err(), "unsupported patch type \"Merge\"");
     }
 
     #[test]
