@@ -6,7 +6,7 @@ use crate::{
     cost,
     error::Error,
     eval::{Evaluator, Outcome},
-    program::Bound,
+    program::{Bound, Computed},
     types::Type,
     value::{Key, Value},
 };
@@ -72,11 +72,13 @@ impl<'a> Evaluator<'a> {
                 _ => Err(Error::no_overload()),
             },
             ("_?._", [operand, field]) => {
-                let operand = self.part(operand)?;
                 let Kind::Literal(Literal::Text(field)) = &field.kind else {
                     return Err(Error::no_overload());
                 };
-                match operand {
+                if let Some(fields) = self.computed(operand) {
+                    return self.found(fields.get(field, self.bindings));
+                }
+                match self.part(operand)? {
                     Value::Optional(None) => Ok(Value::NONE),
                     Value::Optional(Some(held)) => self.found(get_field(&held, field)),
                     operand => self.found(get_field(&operand, field)),
@@ -84,6 +86,15 @@ impl<'a> Evaluator<'a> {
             }
             (function, [operand, index]) => self.index(operand, index, function == "_[?_]"),
             _ => Err(Error::no_overload()),
+        }
+    }
+
+    /// What has fields that are computed when they are read, if a name stands for that.
+    fn computed(&self, operand: &Expr) -> Option<&'a dyn Computed<'a>> {
+        let Kind::Ident(name) = &operand.kind else { return None };
+        match self.bindings.get(name)? {
+            Bound::Computed(fields) => Some(*fields),
+            Bound::Value(_) => None,
         }
     }
 
@@ -97,7 +108,7 @@ impl<'a> Evaluator<'a> {
         let name = global.unwrap_or(name);
         match self.bindings.get(name) {
             Some(Bound::Value(value)) => Ok(value.clone()),
-            Some(Bound::Fields(_)) => Err(Error::no_overload()),
+            Some(Bound::Computed(_)) => Err(Error::no_overload()),
             None => match Type::called(name).or_else(|| self.program.environment().structure(name))
             {
                 Some(ty) => Ok(Value::Type(ty.runtime_name().into())),
@@ -108,14 +119,12 @@ impl<'a> Evaluator<'a> {
 
     fn select(&mut self, select: &'a Select) -> Outcome<'a> {
         let Select { operand, field, test } = select;
-        if let Kind::Ident(name) = &operand.kind
-            && let Some(Bound::Fields(fields)) = self.bindings.get(name)
-        {
+        if let Some(fields) = self.computed(operand) {
             self.context.charge(cost::SELECT)?;
-            let found = fields.iter().find(|(other, _)| other == field);
+            let found = fields.get(field, self.bindings).transpose()?;
             return match found {
-                _ if *test => Ok(Value::Bool(found.is_some())),
-                Some((_, value)) => value.clone(),
+                found if *test => Ok(Value::Bool(found.is_some())),
+                Some(value) => Ok(value),
                 None => Err(Error::no_such_key(field)),
             };
         }

@@ -134,8 +134,20 @@ pub struct Bindings<'a> {
 #[derive(Debug)]
 pub(crate) enum Bound<'a> {
     Value(Value<'a>),
-    /// Values that may have failed; that matters only if they are read.
-    Fields(Vec<(Arc<str>, Result<Value<'a>, Error>)>),
+    /// Fields that are computed when they are read.
+    Computed(&'a dyn Computed<'a>),
+}
+
+/// What has fields that are computed when they are read.
+pub(crate) trait Computed<'a> {
+    /// `None`: there is no such field.
+    fn get(&self, name: &str, bindings: &'a Bindings<'a>) -> Option<Result<Value<'a>, Error>>;
+}
+
+impl<'a> std::fmt::Debug for dyn Computed<'a> + 'a {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Computed")
+    }
 }
 
 impl<'a> Bindings<'a> {
@@ -159,12 +171,8 @@ impl<'a> Bindings<'a> {
         self
     }
 
-    pub fn fields(
-        mut self,
-        name: &'a str,
-        fields: Vec<(Arc<str>, Result<Value<'a>, Error>)>,
-    ) -> Self {
-        self.bound.push((name, Bound::Fields(fields)));
+    pub(crate) fn computed(mut self, name: &'a str, fields: &'a dyn Computed<'a>) -> Self {
+        self.bound.push((name, Bound::Computed(fields)));
         self
     }
 

@@ -53,19 +53,17 @@ impl Conditions {
     /// Whether all hold for the spec of a review. `Err`: some failed, and none is false.
     pub(crate) fn hold(&self, spec: &Value) -> Result<bool, String> {
         let (mut errors, shown) = (Vec::new(), shown(spec));
+        let bindings = Bindings::new().tree("request", &shown, None);
+        let bindings = bindings.map_err(|why| why.to_string())?;
         for Expression { source, program } in &self.0 {
-            let failed = |why: String| {
-                format!("cel evaluation error: expression '{source}' resulted in error: {why}")
-            };
             let Ok(program) = program else { continue };
-            let outcome = Bindings::new().tree("request", &shown, None).and_then(|bindings| {
-                let (value, _) = program.evaluate(&bindings, CALL_LIMIT);
-                value.map(|value| value.as_bool())
-            });
-            match outcome {
+            let (value, _) = program.evaluate(&bindings, CALL_LIMIT);
+            match value.map(|value| value.as_bool()) {
                 Ok(Some(false)) => return Ok(false),
                 Ok(_) => {}
-                Err(why) => errors.push(failed(why.to_string())),
+                Err(why) => errors.push(format!(
+                    "cel evaluation error: expression '{source}' resulted in error: {why}"
+                )),
             }
         }
         if errors.is_empty() { Ok(true) } else { Err(errors.join(", ")) }

@@ -3,6 +3,7 @@
 mod expression;
 mod mutating;
 mod scope;
+mod session;
 mod validating;
 
 pub use self::{

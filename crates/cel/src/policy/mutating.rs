@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    BUDGET, Conditions, Expected, Expression, Inputs, Scope,
-    validating::{Failure, OUT_OF_BUDGET, run, variables},
+    BUDGET, Conditions, Expected, Expression, Inputs, Scope, session::Session,
+    validating::variables,
 };
 use crate::value::{List, Message, Value};
 
@@ -72,15 +72,13 @@ impl MutatingPolicy {
         if let Err(error) = &expression.program {
             return Err(error.clone());
         }
-        let mut budget = BUDGET;
-        let made = run(expression, inputs, &self.variables, &mut budget, |value| match expected {
-            Expected::JsonPatch => json_patch(value).map(Mutation::JsonPatch),
-            _ => configuration(value).map(Mutation::Apply),
-        });
-        made.map_err(|failure| match failure {
-            Failure::Value(message) => message,
-            Failure::Budget => OUT_OF_BUDGET.to_owned(),
-        })?
+        let session = Session::new(&self.variables);
+        let bindings = session.bindings(inputs)?;
+        let made = session.run(expression, &bindings, &mut BUDGET.clone())??;
+        match expected {
+            Expected::JsonPatch => json_patch(&made).map(Mutation::JsonPatch),
+            _ => configuration(&made).map(Mutation::Apply),
+        }
     }
 }
 

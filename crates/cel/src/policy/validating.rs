@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{BUDGET, CONDITIONS_BUDGET, Expected, Expression, Inputs, LONGEST_MESSAGE, Scope};
-use crate::{environment::Environment, error::Error, program::Program, types::Type, value::Value};
+use super::{
+    BUDGET, CONDITIONS_BUDGET, Expected, Expression, Inputs, LONGEST_MESSAGE, Scope,
+    session::{Declared, Session},
+};
+use crate::{environment::Environment, types::Type, value::Value};
 
 /// A policy whose expressions are compiled.
 #[derive(Debug)]
@@ -96,26 +99,36 @@ impl ValidatingPolicy {
             Err(message) => return self.failed(message),
         }
         let mut budget = BUDGET;
+        let validations = self.validations.iter();
+        let judge = |value: Value<'_>| value.as_bool() == Some(true);
+        let expressions = validations.clone().map(|validation| Some(&validation.expression));
+        let judged = match each(expressions, inputs, &self.variables, &mut budget, judge) {
+            Ok(judged) => judged,
+            Err(message) => return self.failed(message),
+        };
+        // All messages are made, those of what holds as well.
+        let plain = Inputs { authorizer: None, ..inputs.clone() };
+        let expressions =
+            validations.clone().map(|validation| validation.message_expression.as_ref());
+        let say = |value: Value<'_>| value.as_text().map(|text| text.trim().to_owned());
+        let messages = each(expressions, &plain, &self.variables, &mut budget, say);
+        let messages =
+            messages.map_err(|why| self.fails.then(|| format!("failed messageExpression: {why}")));
         let mut verdict = Verdict::default();
-        for validation in &self.validations {
-            let outcome =
-                run(&validation.expression, inputs, &self.variables, &mut budget, |value| {
-                    value.as_bool() == Some(true)
-                });
-            let decision = match outcome {
-                Err(Failure::Budget) => return self.failed(OUT_OF_BUDGET.to_owned()),
-                Err(Failure::Value(message)) => {
-                    Decision { denied: self.fails.then_some(message), reason: None }
-                }
-                Ok(true) => Decision { denied: None, reason: None },
-                Ok(false) => {
-                    let message = self.message(validation, inputs, &mut budget);
-                    Decision { denied: Some(message), reason: validation.reason.clone() }
+        for (at, (validation, judged)) in validations.zip(judged).enumerate() {
+            let (denied, reason) = match (judged, &messages) {
+                (None, _) => (None, None),
+                (Some(Err(message)), _) => (self.fails.then_some(message), None),
+                (Some(Ok(_)), Err(why)) => (why.clone(), None),
+                (Some(Ok(true)), Ok(_)) => (None, None),
+                (Some(Ok(false)), Ok(messages)) => {
+                    let made = messages.get(at).cloned().flatten().and_then(Result::ok).flatten();
+                    (Some(validation.message(made)), validation.reason.clone())
                 }
             };
-            verdict.decisions.push(decision);
+            verdict.decisions.push(Decision { denied, reason });
         }
-        self.annotate(inputs, &mut verdict);
+        self.annotate(&plain, &mut verdict);
         verdict
     }
 
@@ -124,35 +137,22 @@ impl ValidatingPolicy {
         Verdict { decisions: vec![Decision { denied, reason: None }], ..Verdict::default() }
     }
 
-    fn message(&self, validation: &Validation, inputs: &Inputs<'_>, budget: &mut u64) -> String {
-        let made = validation.message_expression.as_ref().and_then(|expression| {
-            let text = run(expression, inputs, &self.variables, budget, |value| {
-                value.as_text().map(|text| text.trim().to_owned())
-            });
-            text.ok().flatten()
-        });
-        let usable = |text: &String| {
-            !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n')
-        };
-        if let Some(message) = made.filter(usable) {
-            return message;
-        }
-        if !validation.message.is_empty() {
-            return validation.message.trim().to_owned();
-        }
-        format!("failed expression: {}", validation.expression.source.trim())
-    }
-
     fn annotate(&self, inputs: &Inputs<'_>, verdict: &mut Verdict) {
-        let mut budget = BUDGET;
-        for (key, expression) in &self.annotations {
-            let outcome =
-                run(expression, inputs, &self.variables, &mut budget, |value| match value {
-                    Value::Text(text) => Ok(text.trim().to_owned()),
-                    Value::Null => Ok(String::new()),
-                    other => Err(other.type_name().to_owned()),
-                });
-            match outcome {
+        let expressions = self.annotations.iter().map(|(_, expression)| Some(expression));
+        let show = |value: Value<'_>| match value {
+            Value::Text(text) => Ok(text.trim().to_owned()),
+            Value::Null => Ok(String::new()),
+            other => Err(other.type_name().to_owned()),
+        };
+        let shown = match each(expressions, inputs, &self.variables, &mut BUDGET.clone(), show) {
+            Ok(shown) => shown,
+            Err(message) => {
+                *verdict = self.failed(message);
+                return;
+            }
+        };
+        for ((key, expression), shown) in self.annotations.iter().zip(shown.into_iter().flatten()) {
+            match shown {
                 Ok(Ok(text)) if text.is_empty() => {}
                 Ok(Ok(text)) => verdict.annotations.push((key.clone(), text)),
                 Ok(Err(ty)) => verdict.failures.push(format!(
@@ -160,16 +160,22 @@ impl ValidatingPolicy {
                     expression.source
                 )),
                 Err(_) if !self.fails => {}
-                Err(Failure::Value(message)) => verdict.failures.push(message),
-                Err(Failure::Budget) => {
-                    verdict.decisions = vec![Decision {
-                        denied: Some(OUT_OF_BUDGET.to_owned()),
-                        reason: None,
-                    }];
-                    return;
-                }
+                Err(message) => verdict.failures.push(message),
             }
         }
+    }
+}
+
+impl Validation {
+    /// What is said of a request that is denied: what was made for it, if that can be used.
+    fn message(&self, made: Option<String>) -> String {
+        let usable = |text: &String| {
+            !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n')
+        };
+        made.filter(usable).unwrap_or_else(|| match self.message.trim() {
+            "" => format!("failed expression: {}", self.expression.source.trim()),
+            message => message.to_owned(),
+        })
     }
 }
 
@@ -190,18 +196,20 @@ impl Conditions {
         variables: &[(Arc<str>, Expression)],
         fails: bool,
     ) -> Result<bool, String> {
-        let mut budget = CONDITIONS_BUDGET;
         let inputs = Inputs { namespace: &object::NULL, ..inputs.clone() };
+        let denies = |value: Value<'_>| value.as_bool() == Some(false);
+        let expressions = self.conditions.iter().map(Some);
+        let judged = each(expressions, &inputs, variables, &mut CONDITIONS_BUDGET.clone(), denies);
+        let judged = match judged {
+            Ok(judged) => judged,
+            Err(message) => return if fails { Err(message) } else { Ok(false) },
+        };
         let mut errors = Vec::new();
-        for condition in &self.conditions {
-            let denies = |value: &Value<'_>| value.as_bool() == Some(false);
-            match run(condition, &inputs, variables, &mut budget, denies) {
+        for judged in judged.into_iter().flatten() {
+            match judged {
                 Ok(true) => return Ok(false),
                 Ok(false) => {}
-                Err(Failure::Value(message)) => errors.push(message),
-                Err(Failure::Budget) => {
-                    return if fails { Err(OUT_OF_BUDGET.to_owned()) } else { Ok(false) };
-                }
+                Err(message) => errors.push(message),
             }
         }
         match errors.as_slice() {
@@ -213,8 +221,25 @@ impl Conditions {
     }
 }
 
-pub(super) const OUT_OF_BUDGET: &str =
-    "validation failed due to running out of cost budget, no further validation rules will be run";
+/// What comes of each expression that there is, all of them in one session. The outer error ends it.
+fn each<'e, T>(
+    expressions: impl Iterator<Item = Option<&'e Expression>>,
+    inputs: &Inputs<'_>,
+    variables: &[Declared],
+    budget: &mut u64,
+    take: impl Fn(Value<'_>) -> T,
+) -> Result<Vec<Option<Result<T, String>>>, String> {
+    let session = Session::new(variables);
+    let bindings = session.bindings(inputs)?;
+    let mut results = Vec::new();
+    for expression in expressions {
+        results.push(match expression {
+            Some(expression) => Some(session.run(expression, &bindings, budget)?.map(&take)),
+            None => None,
+        });
+    }
+    Ok(results)
+}
 
 /// The variables of a policy, and the environment with them.
 pub(super) fn variables(
@@ -231,102 +256,6 @@ pub(super) fn variables(
         variables.push((text("name").into(), expression));
     }
     (variables, scope.environment(&types))
-}
-
-/// Why there is no value.
-pub(super) enum Failure {
-    Value(String),
-    /// There is nothing left to spend.
-    Budget,
-}
-
-/// Evaluates an expression with the variables that it reads, and takes of its value
-/// what is wanted.
-pub(super) fn run<T>(
-    expression: &Expression,
-    inputs: &Inputs<'_>,
-    variables: &[(Arc<str>, Expression)],
-    budget: &mut u64,
-    take: impl FnOnce(&Value<'_>) -> T,
-) -> Result<T, Failure> {
-    let program = match &expression.program {
-        Ok(program) => program,
-        Err(error) => return Err(Failure::Value(format!("compilation error: {error}"))),
-    };
-    let source = &expression.source;
-    let failed =
-        |error: &Error| Failure::Value(format!("expression '{source}' resulted in error: {error}"));
-    let mut take = Some(take);
-    with_variables(
-        &needed(program, variables),
-        Vec::new(),
-        inputs,
-        budget,
-        &mut |fields, budget| {
-            let bindings = inputs.bindings().map_err(|error| failed(&error))?;
-            let bindings = bindings.fields("variables", fields);
-            let (outcome, cost) = program.evaluate(&bindings, *budget);
-            spend(budget, cost)?;
-            let value = outcome.map_err(|error| failed(&error))?;
-            let take = take.take().expect("called once");
-            Ok(take(&value))
-        },
-    )
-}
-
-type Fields<'a> = Vec<(Arc<str>, Result<Value<'a>, Error>)>;
-type Declared = (Arc<str>, Expression);
-
-/// The variables that a program reads, and those that they read, in their order.
-fn needed<'v>(program: &Program, variables: &'v [Declared]) -> Vec<&'v Declared> {
-    let mut wanted: Vec<String> =
-        program.fields_of("variables").into_iter().map(str::to_owned).collect();
-    let mut kept = Vec::new();
-    for variable in variables.iter().rev() {
-        if !wanted.iter().any(|name| **name == *variable.0) {
-            continue;
-        }
-        if let Ok(program) = &variable.1.program {
-            wanted.extend(program.fields_of("variables").into_iter().map(str::to_owned));
-        }
-        kept.push(variable);
-    }
-    kept.reverse();
-    kept
-}
-
-/// Calls `done` with the values of variables. Each may borrow from the one before it,
-/// so all of them live until it returns.
-fn with_variables<T>(
-    rest: &[&Declared],
-    fields: Fields<'_>,
-    inputs: &Inputs<'_>,
-    budget: &mut u64,
-    done: &mut dyn FnMut(Fields<'_>, &mut u64) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let Some(((name, expression), rest)) = rest.split_first() else { return done(fields, budget) };
-    let bindings = inputs.bindings().map_err(|error| Failure::Value(error.to_string()))?;
-    let bindings = bindings.fields("variables", fields.clone());
-    let failed = |how: &str, error: &dyn std::fmt::Display| {
-        let name = object::quote::quote(name);
-        Error::new(format!("composited variable {name} fails to {how}: {error}"))
-    };
-    let value = match &expression.program {
-        Err(error) => Err(failed("compile", error)),
-        Ok(program) => {
-            let (outcome, cost) = program.evaluate(&bindings, *budget);
-            spend(budget, cost)?;
-            outcome.map_err(|error| failed("evaluate", &error))
-        }
-    };
-    let mut fields: Fields<'_> = fields;
-    fields.push((name.clone(), value));
-    with_variables(rest, fields, inputs, budget, done)
-}
-
-fn spend(budget: &mut u64, cost: u64) -> Result<(), Failure> {
-    *budget = budget.checked_sub(cost).ok_or(Failure::Budget)?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -374,6 +303,39 @@ mod tests {
         assert!(
             found[5].is_some_and(|text| text.starts_with("compilation error: compilation failed"))
         );
+    }
+
+    /// Costs 810,000 where the text has 9,000 characters.
+    const DEAR: &str = "object.s.contains(object.s)";
+    const SPENT: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
+
+    fn twenty(validation: &str) -> Vec<Option<String>> {
+        let validations = std::iter::repeat_n(validation, 20).collect::<Vec<_>>().join(",");
+        let spec = format!(
+            r#"{{"variables": [{{"name": "v", "expression": "{DEAR}"}},
+                {{"name": "w", "expression": "object.nope"}}], "validations": [{validations}]}}"#
+        );
+        denied(&spec, &format!(r#"{{"s": "{}"}}"#, "a".repeat(9_000)))
+    }
+
+    #[test]
+    fn variables_are_computed_once_and_only_when_they_are_read() {
+        let expressions = |source: &str| twenty(&format!(r#"{{"expression": "{source}"}}"#));
+        assert_eq!(expressions("variables.v"), vec![None; 20]);
+        assert_eq!(expressions("true || variables.w"), vec![None; 20]);
+        assert_eq!(expressions(DEAR), [Some(SPENT.to_owned())]);
+        let failed = "expression 'variables.?w.hasValue()' resulted in error: composited variable \"w\" fails to evaluate: no such key: nope";
+        assert_eq!(expressions("variables.?w.hasValue()")[0].as_deref(), Some(failed));
+    }
+
+    #[test]
+    fn messages_are_made_of_what_holds_too() {
+        let made = |source: &str| {
+            let message = format!("{source} ? 'a' : 'b'");
+            twenty(&format!(r#"{{"expression": "true", "messageExpression": "{message}"}}"#))
+        };
+        assert_eq!(made("variables.v"), vec![None; 20]);
+        assert_eq!(made(DEAR), vec![Some(format!("failed messageExpression: {SPENT}")); 20]);
     }
 
     #[test]

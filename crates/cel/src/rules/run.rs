@@ -165,11 +165,13 @@ impl Run<'_> {
                 }
             };
             let optional = rule.takes_none();
-            let outcome = bind(set, object, old, optional).map(|bindings| {
-                let (outcome, cost) = program.evaluate(&bindings, u64::MAX);
-                (outcome.map(|value| value.as_bool() == Some(true)), cost)
-            });
-            let (outcome, cost) = outcome.unwrap_or_else(|error| (Err(error), 0));
+            let (outcome, cost) = match &bind(set, object, old, optional) {
+                Ok(bindings) => {
+                    let (outcome, cost) = program.evaluate(bindings, u64::MAX);
+                    (outcome.map(|value| value.as_bool() == Some(true)), cost)
+                }
+                Err(error) => (Err(error.clone()), 0),
+            };
             let Some(rest) = budget.checked_sub(cost) else {
                 return self.exhausted(set, at);
             };

@@ -1,0 +1,94 @@
+//! The expressions of a policy, evaluated for one request. A variable is computed when it is
+//! first read; whoever reads it next finds its value.
+
+use std::cell::{Cell, OnceCell};
+use std::sync::Arc;
+
+use super::{Expression, Inputs};
+use crate::{
+    error::Error,
+    program::{Bindings, CALL_LIMIT, Computed},
+    value::Value,
+};
+
+/// What a policy calls a value.
+pub(super) type Declared = (Arc<str>, Expression);
+
+/// How many variables may wait for each other.
+const DEEPEST: u32 = 200;
+
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// The variables of a policy, as far as they have been read.
+pub(super) struct Session<'a> {
+    declared: &'a [Declared],
+    values: Vec<OnceCell<Result<Value<'a>, Error>>>,
+    spent: Cell<u64>,
+    depth: Cell<u32>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(declared: &'a [Declared]) -> Self {
+        let values = declared.iter().map(|_| OnceCell::new()).collect();
+        Self { declared, values, spent: Cell::new(0), depth: Cell::new(0) }
+    }
+
+    /// The variables that every expression has, and these.
+    pub(super) fn bindings(&'a self, inputs: &Inputs<'a>) -> Result<Bindings<'a>, String> {
+        let bindings = inputs.bindings().map_err(|error| error.to_string())?;
+        Ok(bindings.computed("variables", self))
+    }
+
+    /// Evaluates an expression; what it and the variables that it reads cost is spent. The
+    /// outer error: there is nothing left.
+    pub(super) fn run(
+        &self,
+        expression: &'a Expression,
+        bindings: &'a Bindings<'a>,
+        budget: &mut u64,
+    ) -> Result<Result<Value<'a>, String>, String> {
+        let program = match &expression.program {
+            Ok(program) => program,
+            Err(error) => return Ok(Err(format!("compilation error: {error}"))),
+        };
+        let (outcome, cost) = program.evaluate(bindings, CALL_LIMIT);
+        let cost = cost.saturating_add(self.spent.take());
+        *budget = budget.checked_sub(cost).ok_or(OUT_OF_BUDGET)?;
+        let source = &expression.source;
+        Ok(outcome.map_err(|error| format!("expression '{source}' resulted in error: {error}")))
+    }
+
+    fn compute(
+        &self,
+        (name, expression): &'a Declared,
+        bindings: &'a Bindings<'a>,
+    ) -> Result<Value<'a>, Error> {
+        let failed = |how: &str, error: &dyn std::fmt::Display| {
+            let name = object::quote::quote(name);
+            Error::new(format!("composited variable {name} fails to {how}: {error}"))
+        };
+        let program = expression.program.as_ref().map_err(|error| failed("compile", error))?;
+        let depth = self.depth.get();
+        if depth > DEEPEST {
+            return Err(failed("evaluate", &"too many variables need each other"));
+        }
+        self.depth.set(depth + 1);
+        let (outcome, cost) = program.evaluate(bindings, CALL_LIMIT);
+        self.depth.set(depth);
+        self.spent.set(self.spent.get().saturating_add(cost));
+        outcome.map_err(|error| failed("evaluate", &error))
+    }
+}
+
+impl<'a> Computed<'a> for Session<'a> {
+    fn get(&self, name: &str, bindings: &'a Bindings<'a>) -> Option<Result<Value<'a>, Error>> {
+        // The last of several of a name counts; no variable reads itself or a later one.
+        let at = self.declared.iter().rposition(|(other, _)| **other == *name)?;
+        if let Some(value) = self.values[at].get() {
+            return Some(value.clone());
+        }
+        let value = self.compute(&self.declared[at], bindings);
+        Some(self.values[at].get_or_init(|| value).clone())
+    }
+}
