@@ -1,18 +1,145 @@
 //! Files of the group `apiserver.config.k8s.io`: what all of them have in common.
 
-use anyhow::{Result, ensure};
-use object::Value;
+use anyhow::{Result, bail, ensure};
+use object::{Value, yaml::from_yaml};
 use schema::{Errors, Path};
 
-/// The file must be of this kind, in one of these versions.
-pub(crate) fn known(file: &Value, kind: &str, versions: &[&str]) -> Result<()> {
-    let (said, version) = (text(file, "kind"), text(file, "apiVersion"));
-    let right = version.strip_prefix("apiserver.config.k8s.io/");
-    ensure!(
-        said == kind && right.is_some_and(|version| versions.contains(&version)),
-        "no kind {said:?} is registered for version {version:?}: a {kind} of apiserver.config.k8s.io is expected"
-    );
-    Ok(())
+use crate::config::duration;
+
+/// What a field of a file holds.
+#[derive(Clone, Copy)]
+pub(crate) enum Shape {
+    Text,
+    Bool,
+    Duration,
+    Texts,
+    Object(&'static Struct),
+    List(&'static Struct),
+}
+
+/// The fields of an object, and what Go calls it.
+pub(crate) struct Struct(pub(crate) &'static str, pub(crate) &'static [(&'static str, Shape)]);
+
+/// The kinds of the group.
+const KINDS: [&str; 6] = [
+    "AdmissionConfiguration",
+    "AuthenticationConfiguration",
+    "AuthorizationConfiguration",
+    "EgressSelectorConfiguration",
+    "EncryptionConfiguration",
+    "TracingConfiguration",
+];
+
+/// Reads a file that must be of this kind, in one of these versions, without any field that
+/// it does not have. What is wrong is told in Go's words.
+pub(crate) fn read(yaml: &str, of: &Struct, versions: &[&str]) -> Result<Value> {
+    let file = from_yaml(yaml).map_err(|error| {
+        let why = error.to_string();
+        let twice = why.starts_with("yaml: unmarshal errors");
+        anyhow::anyhow!(if twice { format!("strict decoding error: {why}") } else { why })
+    })?;
+    let (kind, version) = (text(&file, "kind"), text(&file, "apiVersion"));
+    if let Some(given) = wrong_type(&file, "object").filter(|given| *given != "null") {
+        bail!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {given} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        );
+    }
+    ensure!(!kind.is_empty(), "Object 'Kind' is missing in '{yaml}'");
+    ensure!(!version.is_empty(), "Object 'apiVersion' is missing in '{yaml}'");
+    let group = version.strip_prefix("apiserver.config.k8s.io/");
+    let known = group.filter(|version| versions.contains(version) && KINDS.contains(&kind));
+    let Some(version) = known else {
+        bail!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        );
+    };
+    ensure!(kind == of.0, "expected {}, got *apiserver.{kind}", of.0);
+    let mut reader = Reader { version, unknown: Vec::new() };
+    reader.object(&file, of, ("", ""))?;
+    let unknown = reader.unknown;
+    ensure!(unknown.is_empty(), "strict decoding error: {}", unknown.join(", "));
+    Ok(file)
+}
+
+struct Reader<'a> {
+    version: &'a str,
+    unknown: Vec<String>,
+}
+
+impl Reader<'_> {
+    /// `names`: the names of fields from the root to here; `place`: the same with indices.
+    fn object(&mut self, tree: &Value, of: &Struct, (names, place): (&str, &str)) -> Result<()> {
+        for (name, value) in tree.entries() {
+            let within = |outer: &str| {
+                if outer.is_empty() { name.to_owned() } else { format!("{outer}.{name}") }
+            };
+            let (names, place) = (within(names), within(place));
+            let shape = of.1.iter().find(|(own, _)| *own == name).map(|(_, shape)| *shape);
+            match shape {
+                None if place == "kind" || place == "apiVersion" => {}
+                None => self.unknown.push(format!("unknown field {place:?}")),
+                Some(_) if value.is_null() => {}
+                Some(shape) => self.field(value, shape, of.0, (&names, &place))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn field(
+        &mut self,
+        value: &Value,
+        shape: Shape,
+        owner: &str,
+        (names, place): (&str, &str),
+    ) -> Result<()> {
+        let fits = |value: &Value, wanted: &str, go: &str| match wrong_type(value, wanted) {
+            Some(given) => bail!(
+                "json: cannot unmarshal {given} into Go struct field {owner}.{names} of type {go}"
+            ),
+            None => Ok(()),
+        };
+        let version = self.version;
+        match shape {
+            Shape::Text => fits(value, "string", "string"),
+            Shape::Bool => fits(value, "bool", "bool"),
+            Shape::Duration => {
+                fits(value, "string", "string")?;
+                let given = value.as_str().unwrap_or_default();
+                let right = duration(given.strip_prefix('-').unwrap_or(given)).is_ok();
+                ensure!(right, "time: invalid duration {given:?}");
+                Ok(())
+            }
+            Shape::Texts => {
+                fits(value, "array", "[]string")?;
+                value.items().iter().try_for_each(|item| fits(item, "string", "string"))
+            }
+            Shape::Object(of) => {
+                fits(value, "object", &format!("{version}.{}", of.0))?;
+                self.object(value, of, (names, place))
+            }
+            Shape::List(of) => {
+                fits(value, "array", &format!("[]{version}.{}", of.0))?;
+                for (at, item) in value.items().iter().enumerate() {
+                    fits(item, "object", &format!("{version}.{}", of.0))?;
+                    self.object(item, of, (names, &format!("{place}[{at}]")))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What JSON calls the type of a value, if that is not the one.
+fn wrong_type(value: &Value, wanted: &str) -> Option<&'static str> {
+    let given = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Text(_) => "string",
+        Value::List(_) => "array",
+        value if value.is_object() => "object",
+        _ => "number",
+    };
+    (given != wanted).then_some(given)
 }
 
 /// Notes fields that are none of these.
@@ -26,10 +153,13 @@ pub(crate) fn strict(tree: &Value, path: &Path<'_>, fields: &[&str], errors: &mu
 
 /// All that is wrong, in one message.
 pub(crate) fn aggregate(errors: &Errors) -> String {
-    let mut all: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
-    match all.len() {
-        1 => all.remove(0),
-        _ => format!("[{}]", all.join(", ")),
+    all(errors.0.iter().map(ToString::to_string).collect())
+}
+
+pub(crate) fn all(mut errors: Vec<String>) -> String {
+    match errors.len() {
+        1 => errors.remove(0),
+        _ => format!("[{}]", errors.join(", ")),
     }
 }
 
@@ -39,4 +169,57 @@ pub(crate) fn text<'a>(tree: &'a Value, name: &str) -> &'a str {
 
 pub(crate) fn texts(tree: &Value) -> Vec<String> {
     tree.items().iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: Struct = Struct(
+        "AuthorizationConfiguration",
+        &[("names", Shape::Texts), ("parts", Shape::List(&PART)), ("enabled", Shape::Bool)],
+    );
+    const PART: Struct = Struct("Part", &[("name", Shape::Text), ("within", Shape::Duration)]);
+
+    fn said(fields: &str) -> String {
+        let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n";
+        let text =
+            if fields.contains("kind") { fields.to_owned() } else { format!("{head}{fields}") };
+        read(&text, &FILE, &["v1"]).map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn files_are_read_as_go_reads_them() {
+        for (fields, expected) in [
+            ("names: [a]\nparts: [{name: b, within: 5s}]\nenabled: true\n", ""),
+            (
+                "parts: [{nope: 1, name: b}]\nother: 2\n",
+                r#"strict decoding error: unknown field "parts[0].nope", unknown field "other""#,
+            ),
+            (
+                "parts: x\n",
+                "json: cannot unmarshal string into Go struct field AuthorizationConfiguration.parts of type []v1.Part",
+            ),
+            (
+                "parts: [1]\n",
+                "json: cannot unmarshal number into Go struct field AuthorizationConfiguration.parts of type v1.Part",
+            ),
+            (
+                "parts: [{name: []}]\n",
+                "json: cannot unmarshal array into Go struct field Part.parts.name of type string",
+            ),
+            ("parts: [{within: x}]\n", r#"time: invalid duration "x""#),
+            ("kind: Nope\n", "Object 'apiVersion' is missing in 'kind: Nope\n'"),
+            (
+                "kind: Nope\napiVersion: apiserver.config.k8s.io/v1\n",
+                r#"no kind "Nope" is registered for version "apiserver.config.k8s.io/v1" in scheme "pkg/runtime/scheme.go:111""#,
+            ),
+            (
+                "kind: TracingConfiguration\napiVersion: apiserver.config.k8s.io/v1\n",
+                "expected AuthorizationConfiguration, got *apiserver.TracingConfiguration",
+            ),
+        ] {
+            assert_eq!(said(fields), expected, "{fields}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use crate::{environment::Environment, types::Type};
 
 /// `claims`: what a token says.
 pub fn claims() -> Arc<Environment> {
-    Arc::new(Environment::new().with_variable("claims", Type::map(Type::Text, Type::Dyn)))
+    Arc::new(Environment::new().with_variable("claims", Type::map(Type::Text, Type::Any)))
 }
 
 /// `user`: whom the claims were mapped to.
@@ -80,6 +80,9 @@ mod tests {
             holds(&of, "claims", tree, "claims.sub == 'jane' && 'a' in claims.roles"),
             Ok(true)
         );
+        assert_eq!(holds(&of, "claims", tree, "dyn(claims.roles).exists(r, r == 'b')"), Ok(true));
+        let over = holds(&of, "claims", tree, "claims.roles.exists(r, r == 'b')").unwrap_err();
+        assert!(over.contains("expression of type 'any' cannot be range"), "{over}");
         assert_eq!(holds(&of, "claims", tree, "claims.n.m == 2"), Ok(false));
         let missing = holds(&of, "claims", tree, "claims.nope == ''").expect_err("not there");
         assert!(missing.contains("no such key: nope"), "{missing}");

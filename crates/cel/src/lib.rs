@@ -31,7 +31,7 @@ pub use self::{
     environment::Environment,
     error::Error,
     escape::escape,
-    library::{Access, Authorizer, Check, Decision},
+    library::{Access, Authorizer, Check, Decision, Url},
     node::Node,
     program::{Bindings, CALL_LIMIT, Program, UNPLANNED},
     rules::Rules,

@@ -74,7 +74,7 @@ impl Plan<'_> {
                 let converts = CONVERSIONS.contains(&&*call.function);
                 let Some(value) = constant(only).filter(|_| converts) else { return Ok(None) };
                 let overloads: &[Arc<_>] = &self.checked.overloads[expr.id];
-                let known = !matches!(self.checked.types[only.id], Type::Dyn | Type::Null);
+                let known = self.checked.types[only.id].is_known();
                 let mut context = Context::new(&NO_PATTERNS, CALL_LIMIT);
                 let args = &mut [value];
                 eval::apply(&mut context, &call.function, overloads, args, known).map(Some)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    ast::{Ast, Expr, Id, Kind},
+    ast::{Ast, Expr, Id, Kind, Literal},
     check::Checked,
     cost::{self, Estimate},
     environment::Environment,
@@ -90,11 +90,20 @@ impl Program {
     pub fn fields_of(&self, name: &str) -> Vec<&str> {
         let mut found = Vec::new();
         self.ast.root.walk(&mut |expr| {
-            if let Kind::Select(select) = &expr.kind
-                && matches!(&select.operand.kind, Kind::Ident(other) if &**other == name)
-                && !found.contains(&&*select.field)
+            let (operand, field): (_, &str) = match &expr.kind {
+                Kind::Select(select) => (&select.operand, &select.field),
+                Kind::Call(call) if &*call.function == "_?._" => match &call.args[..] {
+                    [operand, Expr { kind: Kind::Literal(Literal::Text(field)), .. }] => {
+                        (operand, field)
+                    }
+                    _ => return,
+                },
+                _ => return,
+            };
+            if matches!(&operand.kind, Kind::Ident(other) if &**other == name)
+                && !found.contains(&field)
             {
-                found.push(&*select.field);
+                found.push(field);
             }
         });
         found
@@ -110,10 +119,7 @@ impl Program {
 
     /// Whether the types of all these are known.
     pub(crate) fn knows(&self, args: &[Expr], target: Option<&Expr>) -> bool {
-        target
-            .into_iter()
-            .chain(args)
-            .all(|arg| !matches!(self.checked.types[arg.id], Type::Dyn | Type::Null))
+        target.into_iter().chain(args).all(|arg| self.checked.types[arg.id].is_known())
     }
 
     pub(crate) fn patterns(&self) -> &Patterns {

@@ -7,6 +7,8 @@ use std::{fmt, sync::Arc};
 pub enum Type {
     /// Known only at run time.
     Dyn,
+    /// The same, but that nothing runs over it: what a claim holds.
+    Any,
     /// Unknown because of an error, which has been reported.
     Error,
     Null,
@@ -58,17 +60,23 @@ impl Type {
     }
 
     pub(crate) fn is_dyn(&self) -> bool {
-        matches!(self, Self::Dyn)
+        matches!(self, Self::Dyn | Self::Any)
+    }
+
+    /// Whether values of this type are of no other when they are computed.
+    pub(crate) fn is_known(&self) -> bool {
+        !matches!(self, Self::Dyn | Self::Any | Self::Null)
     }
 
     pub(crate) fn is_dyn_or_error(&self) -> bool {
-        matches!(self, Self::Dyn | Self::Error)
+        matches!(self, Self::Dyn | Self::Any | Self::Error)
     }
 
     /// What a value of this type is called at run time.
     pub(crate) fn runtime_name(&self) -> &str {
         match self {
             Self::Dyn => "dyn",
+            Self::Any => "any",
             Self::Error => "!error!",
             Self::Null => "null_type",
             Self::Bool => "bool",

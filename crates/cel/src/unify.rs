@@ -127,7 +127,7 @@ pub(crate) fn most_general<'a>(a: &'a Type, b: &'a Type) -> &'a Type {
 }
 
 fn says_no_more(a: &Type, b: &Type) -> bool {
-    let open = |ty: &Type| matches!(ty, Type::Dyn | Type::Param(_));
+    let open = |ty: &Type| matches!(ty, Type::Dyn | Type::Any | Type::Param(_));
     match (a, b) {
         (a, _) if open(a) => true,
         (_, b) if open(b) => false,

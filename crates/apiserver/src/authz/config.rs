@@ -4,9 +4,9 @@
 use std::{collections::HashSet, fmt, path::Path as File, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use object::{Value, names, yaml::from_yaml};
+use object::{Value, names};
 use pki::Rotating;
-use schema::{Errors, Path};
+use schema::{ErrorType, Errors, Path};
 use server::{Attributes, Authorize, Authorizing, Decision, Registry, User};
 
 use super::{
@@ -18,7 +18,7 @@ use crate::{
     config::duration,
     reload::{self, Followed, Task},
     remote::from_kubeconfig,
-    structured::{aggregate, known, strict, text},
+    structured::{self, Shape, Struct, aggregate, text},
 };
 
 /// Who may decide what callers may do, as upstream orders them in messages.
@@ -161,10 +161,8 @@ fn webhook(tree: &Value) -> Result<AccessWebhook> {
 
 /// The authorizers of a file, checked in upstream's words.
 fn parse(yaml: &str) -> Result<Vec<Value>> {
-    let file = from_yaml(yaml)?;
-    known(&file, "AuthorizationConfiguration", &["v1", "v1beta1", "v1alpha1"])?;
+    let file = structured::read(yaml, &CONFIGURATION, &["v1", "v1beta1", "v1alpha1"])?;
     let mut errors = Errors::default();
-    strict(&file, &Path::Root, &["apiVersion", "kind", "authorizers"], &mut errors);
     let all = file.get("authorizers").items();
     let root = Path::Root.field("authorizers");
     if all.is_empty() {
@@ -173,7 +171,6 @@ fn parse(yaml: &str) -> Result<Vec<Value>> {
     let (mut types, mut seen) = (HashSet::new(), HashSet::new());
     for (at, entry) in all.iter().enumerate() {
         let path = root.index(at);
-        strict(entry, &path, &["type", "name", "webhook"], &mut errors);
         let (mode, name) = (text(entry, "type"), text(entry, "name"));
         let place = path.field("type");
         if mode.is_empty() {
@@ -208,43 +205,60 @@ fn parse(yaml: &str) -> Result<Vec<Value>> {
                 let why = "may only be specified when type=Webhook";
                 errors.invalid(&path.field("webhook"), "non-null", why);
             }
-            (mode, false) if !name.is_empty() && name != mode.to_lowercase() => {
-                let expected = mode.to_lowercase();
-                let why =
-                    format!("expected name {expected} for authorizer {mode} instead of {name}");
-                errors.invalid(&place, name, why);
-            }
             _ => {}
         }
     }
     if !errors.is_empty() {
         bail!(aggregate(&errors));
     }
+    let misnamed = all.iter().filter_map(|entry| {
+        let (mode, name) = (text(entry, "type"), text(entry, "name"));
+        let expected = mode.to_lowercase();
+        let wrong = mode != "Webhook" && name != expected;
+        wrong.then(|| format!("expected name {expected} for authorizer {mode} instead of {name}"))
+    });
+    let misnamed: Vec<String> = misnamed.collect();
+    ensure!(misnamed.is_empty(), structured::all(misnamed));
     Ok(all.to_vec())
 }
 
-const WEBHOOK: &[&str] = &[
-    "authorizedTTL",
-    "cacheAuthorizedRequests",
-    "unauthorizedTTL",
-    "cacheUnauthorizedRequests",
-    "timeout",
-    "subjectAccessReviewVersion",
-    "matchConditionSubjectAccessReviewVersion",
-    "failurePolicy",
-    "connectionInfo",
-    "matchConditions",
-];
+const CONFIGURATION: Struct =
+    Struct("AuthorizationConfiguration", &[("authorizers", Shape::List(&AUTHORIZER))]);
+const AUTHORIZER: Struct = Struct(
+    "AuthorizerConfiguration",
+    &[("type", Shape::Text), ("name", Shape::Text), ("webhook", Shape::Object(&WEBHOOK))],
+);
+const WEBHOOK: Struct = Struct(
+    "WebhookConfiguration",
+    &[
+        ("authorizedTTL", Shape::Duration),
+        ("cacheAuthorizedRequests", Shape::Bool),
+        ("unauthorizedTTL", Shape::Duration),
+        ("cacheUnauthorizedRequests", Shape::Bool),
+        ("timeout", Shape::Duration),
+        ("subjectAccessReviewVersion", Shape::Text),
+        ("matchConditionSubjectAccessReviewVersion", Shape::Text),
+        ("failurePolicy", Shape::Text),
+        ("connectionInfo", Shape::Object(&CONNECTION)),
+        ("matchConditions", Shape::List(&CONDITION)),
+    ],
+);
+const CONNECTION: Struct =
+    Struct("WebhookConnectionInfo", &[("type", Shape::Text), ("kubeConfigFile", Shape::Text)]);
+const CONDITION: Struct = Struct("WebhookMatchCondition", &[("expression", Shape::Text)]);
 
 fn check_webhook(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
-    strict(tree, &path.field("webhook"), WEBHOOK, errors);
     for name in ["timeout", "authorizedTTL", "unauthorizedTTL"] {
         let (place, given) = (path.field(name), text(tree, name));
         let most = if name == "timeout" { LONGEST } else { Duration::MAX };
+        // A time of nothing is one that nobody gave, and all but the first have defaults.
         match given {
-            "" if name == "timeout" => errors.required(&place, ""),
-            "" => {}
-            given if duration(given).is_ok_and(|own| !own.is_zero() && own <= most) => {}
+            given if given.is_empty() || duration(given).is_ok_and(|own| own.is_zero()) => {
+                if name == "timeout" {
+                    errors.required(&place, "");
+                }
+            }
+            given if duration(given).is_ok_and(|own| own <= most) => {}
             given if name == "timeout" => errors.invalid(&place, given, "must be > 0s and <= 30s"),
             given => errors.invalid(&place, given, "must be > 0s"),
         }
@@ -267,7 +281,6 @@ fn check_webhook(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn check_connection(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
-    strict(tree, path, &["type", "kubeConfigFile"], errors);
     let (place, file) = (path.field("kubeConfigFile"), text(tree, "kubeConfigFile"));
     match text(tree, "type") {
         "" => errors.required(&path.field("type"), ""),
@@ -278,9 +291,29 @@ fn check_connection(tree: &Value, path: &Path<'_>, errors: &mut Errors) {
         "KubeConfigFile" => match std::fs::metadata(file) {
             Ok(about) if about.is_file() => {}
             Ok(_) => errors.invalid(&place, file, "must be a regular file"),
-            Err(error) => errors.invalid(&place, file, format!("error loading file: {error}")),
+            Err(error) => {
+                let why = error.to_string();
+                let why = why.split(" (os error").next().unwrap_or_default().to_lowercase();
+                errors.invalid(&place, file, format!("error loading file: stat {file}: {why}"));
+            }
         },
-        other => errors.not_supported(&path.field("type"), other, &["KubeConfigFile"]),
+        "InClusterConfig" if !file.is_empty() => {
+            errors.invalid(&place, file, "can only be set when type=KubeConfigFile");
+        }
+        // Upstream finds itself in a pod then; this server is none.
+        "InClusterConfig" => errors.invalid(
+            &path.field("type"),
+            "InClusterConfig",
+            "is not supported: the server takes a kubeconfig",
+        ),
+        other => {
+            let shown = format!("{{\"Type\":{other:?},\"KubeConfigFile\":null}}");
+            let known = "supported values: \"InClusterConfig\", \"KubeConfigFile\"";
+            errors.push(ErrorType::NotSupported, &path.field("type"), object::NULL.clone(), known);
+            if let Some(last) = errors.0.last_mut() {
+                last.shown = Some(shown);
+            }
+        }
     }
 }
 
@@ -329,6 +362,46 @@ mod tests {
         for (text, expected) in cases {
             let said = refusal(text);
             assert!(said.contains(expected), "{text}: {said}");
+        }
+    }
+
+    /// What is said of a webhook with another field.
+    fn of_webhook(field: &str) -> String {
+        refusal(&format!(
+            "[{{type: Webhook, name: w, webhook: {{timeout: 3s, subjectAccessReviewVersion: v1, \
+             matchConditionSubjectAccessReviewVersion: v1, failurePolicy: Deny, \
+             connectionInfo: {{type: KubeConfigFile, kubeConfigFile: /dev/null/x}}, {field}}}}}]"
+        ))
+    }
+
+    #[test]
+    fn webhooks_are_described_whole() {
+        let file = r#"authorizers[0].connectionInfo.kubeConfigFile: Invalid value: "/dev/null/x": error loading file: stat /dev/null/x: not a directory"#;
+        for (field, expected) in [
+            ("authorizedTTL: 0s", file.to_owned()),
+            ("authorizedTTL: x", "time: invalid duration \"x\"".to_owned()),
+            (
+                "unauthorizedTTL: 5",
+                "json: cannot unmarshal number into Go struct field WebhookConfiguration.authorizers.webhook.unauthorizedTTL of type string".to_owned(),
+            ),
+            (
+                "nope: 1",
+                r#"strict decoding error: unknown field "authorizers[0].webhook.nope""#.to_owned(),
+            ),
+            (
+                "authorizedTTL: -1s",
+                format!(r#"[authorizers[0].authorizedTTL: Invalid value: "-1s": must be > 0s, {file}]"#),
+            ),
+            (
+                r#"matchConditions: [{expression: "request.user =="}]"#,
+                format!("[{file}, authorizers[0].matchConditions[0].expression: Invalid value: \"request.user ==\": compilation failed: ERROR: <input>:1:16: Syntax error: mismatched input '<EOF>' expecting {{'[', '{{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}}\n | request.user ==\n | ...............^]"),
+            ),
+            (
+                "matchConditions: [{expression: request.resourceAttributes.nope}]",
+                format!("[{file}, authorizers[0].matchConditions[0].expression: Invalid value: \"request.resourceAttributes.nope\": compilation failed: ERROR: <input>:1:27: undefined field 'nope'\n | request.resourceAttributes.nope\n | ..........................^]"),
+            ),
+        ] {
+            assert_eq!(of_webhook(field), expected, "{field}");
         }
     }
 }

@@ -18,7 +18,10 @@ mod strings;
 mod time;
 mod url;
 
-pub use self::authorizer::{Access, Authorizer, Check, Decision};
+pub use self::{
+    authorizer::{Access, Authorizer, Check, Decision},
+    url::Url,
+};
 pub(crate) use self::{
     format::check as check_format, json_patch::JSON_PATCH, lists::INCLUDES,
     named_format::parse_openapi_duration, opaque::Opaque,

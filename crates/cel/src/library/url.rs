@@ -63,26 +63,33 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
+/// An address, read as Go reads it.
 #[derive(Debug, Default)]
 pub struct Url {
-    scheme: String,
+    pub scheme: String,
     opaque: String,
-    user: Option<String>,
+    pub user: Option<String>,
     host: String,
     path: String,
     /// The path as it was written.
     raw_path: String,
-    query: Option<String>,
-    fragment: String,
+    pub query: Option<String>,
+    pub fragment: String,
 }
 
 impl Url {
     /// An absolute address, or a path from the root.
     pub(crate) fn parse_absolute(text: &str) -> Result<Self, String> {
+        // First as the address of a request, which has no fragment.
+        let failed = |error: String| format!("parse {}: {error}", quote(text));
+        Self::parse(text, true).map_err(failed)?;
+        Self::parse_reference(text)
+    }
+
+    /// Any address, be it relative to another.
+    pub fn parse_reference(text: &str) -> Result<Self, String> {
         let failed = |error: &str| format!("parse {}: {error}", quote(text));
         let (without, fragment) = text.split_once('#').unwrap_or((text, ""));
-        // First as the address of a request, which has no fragment.
-        Self::parse(text, true).map_err(|error| failed(&error))?;
         let mut url = Self::parse(without, false).map_err(|error| failed(&error))?;
         url.fragment = unescape(fragment, false).map_err(|error| failed(&error))?;
         Ok(url)

@@ -117,10 +117,9 @@ impl ValidatingPolicy {
         let mut verdict = Verdict::default();
         for (at, (validation, judged)) in validations.zip(judged).enumerate() {
             let (denied, reason) = match (judged, &messages) {
-                (None, _) => (None, None),
+                (None, _) | (Some(Ok(true)), Ok(_)) => (None, None),
                 (Some(Err(message)), _) => (self.fails.then_some(message), None),
                 (Some(Ok(_)), Err(why)) => (why.clone(), None),
-                (Some(Ok(true)), Ok(_)) => (None, None),
                 (Some(Ok(false)), Ok(messages)) => {
                     let made = messages.get(at).cloned().flatten().and_then(Result::ok).flatten();
                     (Some(validation.message(made)), validation.reason.clone())

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use cel::policy::{MutatingPolicy, Mutation};
-use object::{Status, StatusCause, StatusDetails, Text};
-use schema::{apply::overlay, conform, normalize, patch};
+use object::{Status, StatusCause, StatusDetails, Text, Value};
+use schema::{apply::overlay, patch};
 use server::{Admission, Admit, Admitting, Served};
 
 use super::{
@@ -61,18 +61,18 @@ impl Mutating {
             let spec = policy.object.get("spec");
             let Some(served) = matches(spec.get("matchConstraints"), admission)? else { continue };
             let compiled = self.compiled.get(policy);
-            let mut failed = |said: String| {
+            let mut failed = |reason: &'static str, said: String| {
                 if compiled.fails() {
-                    errors.push(said);
+                    errors.push((reason, said));
                 }
             };
             let kind = match params::kind(&policy.object, admission) {
                 Ok(kind) => kind,
                 Err(why) => {
                     let name = object::quote::quote(named(policy));
-                    failed(format!(
-                        "policy {name} denied request: failed to configure policy: {why}"
-                    ));
+                    let why =
+                        format!("policy {name} denied request: failed to configure policy: {why}");
+                    failed("Forbidden", why);
                     continue;
                 }
             };
@@ -88,7 +88,7 @@ impl Mutating {
                 let params = match params::collect(kind.as_ref(), &binding.object, admission) {
                     Ok(params) => params,
                     Err(why) => {
-                        failed(says(&format!("failed to configure binding: {why}")));
+                        failed("Forbidden", says(&format!("failed to configure binding: {why}")));
                         continue;
                     }
                 };
@@ -102,7 +102,7 @@ impl Mutating {
                     let done = self.invoke(&compiled, admission, &served, param)?;
                     let tally = &self.evaluation.tally;
                     tally.changed((name, bound), !done.is_empty(), began.elapsed());
-                    done.iter().for_each(|why| failed(says(why)));
+                    done.iter().for_each(|why| failed("Invalid", says(why)));
                 }
                 if before != admission.object {
                     admission.reinvocation.changed();
@@ -171,20 +171,42 @@ fn apply(
             Err(error) => return Ok(Err(format!("error applying patch: {error}"))),
         },
     };
-    conform(shape, &mut object, &mut Vec::new()).map_err(Status::internal)?;
+    let mut unknown = Vec::new();
+    served.definition.conform(&mut object, &mut unknown).map_err(Status::internal)?;
+    if served.definition.custom.is_none() && matches!(mutation, Mutation::JsonPatch(_)) {
+        strict(served, &object, &unknown)?;
+    }
     served.definition.hooks.default_fields(&mut object);
-    normalize(shape, &mut object);
+    served.definition.normalize(&mut object);
     served.stored(&mut object);
     admission.object = object;
     Ok(Ok(()))
 }
 
-fn refusal(admission: &Admission<'_>, errors: &[String]) -> Status {
+/// A patched object is read again, and nothing of it may be unknown.
+fn strict(served: &Served, object: &Value, unknown: &[String]) -> Result<(), Status> {
+    let (version, kind) = (object.get("apiVersion").as_str(), object.get("kind").as_str());
+    let (version, kind) = (version.unwrap_or_default(), kind.unwrap_or_default());
+    let names = &served.definition.names;
+    if kind != names.kind || version != names.api_version() {
+        return Err(Status::internal(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        )));
+    }
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let unknown: Vec<_> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+    Err(Status::internal(format!("strict decoding error: {}", unknown.join(", "))))
+}
+
+fn refusal(admission: &Admission<'_>, errors: &[(&str, String)]) -> Status {
     let mut status = admission.forbid("admission request denied by policy");
-    status.set_message(errors[0].as_str());
-    status.set_reason("Invalid");
+    let (reason, message) = &errors[0];
+    status.set_message(message.as_str());
+    status.set_reason(*reason);
     let details: StatusDetails = status.details().cloned().unwrap_or_default();
-    let causes = errors.iter().map(|error| StatusCause::new().with_message(error.as_str()));
+    let causes = errors.iter().map(|(_, error)| StatusCause::new().with_message(error.as_str()));
     status.set_details(details.with_causes(causes.collect::<object::List<_>>()));
     status
 }

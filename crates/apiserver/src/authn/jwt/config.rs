@@ -3,9 +3,9 @@
 use std::{collections::HashSet, sync::Arc};
 
 use anyhow::{Result, bail};
-use cel::Environment;
+use cel::{Environment, Url};
 use client::{Pem, Tls};
-use object::{Value, names, yaml::from_yaml};
+use object::{Value, names};
 use schema::{ErrorType, Errors, Path};
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     keys::Keys,
     mapping::{Expression, Mappings, Rule, Source},
 };
-use crate::structured::{aggregate, known, strict, text, texts};
+use crate::structured::{self, Shape, Struct, aggregate, text, texts};
 
 /// More issuers than anybody has.
 const MOST: usize = 64;
@@ -39,13 +39,12 @@ impl AuthenticationConfiguration {
     /// `own`: issuers that the server is itself; `algorithms`: how tokens may be signed.
     pub(crate) fn parse(yaml: &str, own: &[String]) -> Result<Self> {
         let algorithms = pki::SIGNING_ALGORITHMS.map(str::to_owned);
-        Self::read(&from_yaml(yaml)?, own, &algorithms)
+        let file = structured::read(yaml, &CONFIGURATION, &["v1", "v1beta1", "v1alpha1"])?;
+        Self::read(&file, own, &algorithms)
     }
 
     pub(crate) fn read(file: &Value, own: &[String], algorithms: &[String]) -> Result<Self> {
-        known(file, "AuthenticationConfiguration", &["v1", "v1beta1", "v1alpha1"])?;
         let mut errors = Errors::default();
-        strict(file, &Path::Root, FIELDS, &mut errors);
         let all = file.get("jwt").items();
         let root = Path::Root.field("jwt");
         if all.len() > MOST {
@@ -58,7 +57,6 @@ impl AuthenticationConfiguration {
         let (mut urls, mut discoveries) = (HashSet::new(), HashSet::new());
         for (at, tree) in all.iter().enumerate() {
             let path = root.index(at);
-            strict(tree, &path, JWT, &mut errors);
             issuers.extend(environments.issuer(tree, &path, (own, algorithms), &mut errors));
             let (place, issuer) = (path.field("issuer"), tree.get("issuer"));
             if !urls.insert(text(issuer, "url")) {
@@ -77,16 +75,63 @@ impl AuthenticationConfiguration {
     }
 }
 
-const FIELDS: &[&str] = &["apiVersion", "kind", "jwt", "anonymous"];
-const JWT: &[&str] = &["issuer", "claimMappings", "claimValidationRules", "userValidationRules"];
-const ISSUER: &[&str] = &[
-    "url",
-    "discoveryURL",
-    "certificateAuthority",
-    "audiences",
-    "audienceMatchPolicy",
-    "egressSelectorType",
-];
+const CONFIGURATION: Struct = Struct(
+    "AuthenticationConfiguration",
+    &[("jwt", Shape::List(&JWT)), ("anonymous", Shape::Object(&ANONYMOUS))],
+);
+const JWT: Struct = Struct(
+    "JWTAuthenticator",
+    &[
+        ("issuer", Shape::Object(&ISSUER)),
+        ("claimMappings", Shape::Object(&MAPPINGS)),
+        ("claimValidationRules", Shape::List(&CLAIM_RULE)),
+        ("userValidationRules", Shape::List(&USER_RULE)),
+    ],
+);
+const ISSUER: Struct = Struct(
+    "Issuer",
+    &[
+        ("url", Shape::Text),
+        ("discoveryURL", Shape::Text),
+        ("certificateAuthority", Shape::Text),
+        ("audiences", Shape::Texts),
+        ("audienceMatchPolicy", Shape::Text),
+        ("egressSelectorType", Shape::Text),
+    ],
+);
+const MAPPINGS: Struct = Struct(
+    "ClaimMappings",
+    &[
+        ("username", Shape::Object(&PREFIXED)),
+        ("groups", Shape::Object(&PREFIXED)),
+        ("uid", Shape::Object(&SOURCE)),
+        ("extra", Shape::List(&EXTRA)),
+    ],
+);
+const PREFIXED: Struct = Struct(
+    "PrefixedClaimOrExpression",
+    &[("claim", Shape::Text), ("prefix", Shape::Text), ("expression", Shape::Text)],
+);
+const SOURCE: Struct =
+    Struct("ClaimOrExpression", &[("claim", Shape::Text), ("expression", Shape::Text)]);
+const EXTRA: Struct =
+    Struct("ExtraMapping", &[("key", Shape::Text), ("valueExpression", Shape::Text)]);
+const CLAIM_RULE: Struct = Struct(
+    "ClaimValidationRule",
+    &[
+        ("claim", Shape::Text),
+        ("requiredValue", Shape::Text),
+        ("expression", Shape::Text),
+        ("message", Shape::Text),
+    ],
+);
+const USER_RULE: Struct =
+    Struct("UserValidationRule", &[("expression", Shape::Text), ("message", Shape::Text)]);
+const ANONYMOUS: Struct = Struct(
+    "AnonymousAuthConfig",
+    &[("enabled", Shape::Bool), ("conditions", Shape::List(&ANONYMOUS_CONDITION))],
+);
+const ANONYMOUS_CONDITION: Struct = Struct("AnonymousAuthCondition", &[("path", Shape::Text)]);
 
 /// Where expressions are compiled.
 struct Environments {
@@ -109,7 +154,6 @@ impl Environments {
         let (required, claim_rules) = self.claim_rules(tree, &rules, errors);
         let mappings = tree.get("claimMappings");
         let place = path.field("claimMappings");
-        strict(mappings, &place, &["username", "groups", "uid", "extra"], errors);
         let username = self.source(mappings, &place, "username", errors);
         if username.is_none() && mappings.get("username").entries().len() == 0 {
             errors.required(&place.field("username"), "claim or expression is required");
@@ -117,9 +161,9 @@ impl Environments {
         let groups = self.source(mappings, &place, "groups", errors);
         let uid = self.source(mappings, &place, "uid", errors);
         let extra = self.extra(mappings, &place, errors);
+        check_email(username.as_ref(), &claim_rules, &extra, &place, errors);
         let user_rules = tree.get("userValidationRules");
         let user_rules = self.user_rules(user_rules, &path.field("userValidationRules"), errors);
-        check_email(username.as_ref(), &claim_rules, &extra, &place, errors);
         let pem = Some(text(issuer, "certificateAuthority")).filter(|pem| !pem.is_empty());
         let authorities = pem.map(|pem| Pem::Data(pem.as_bytes().to_vec()));
         let tls = Tls { authorities, ..Tls::default() };
@@ -147,12 +191,6 @@ impl Environments {
         errors: &mut Errors,
     ) -> Option<Source> {
         let (tree, path) = (of.get(name), path.field(name));
-        let fields: &[&str] = if name == "uid" {
-            &["claim", "expression"]
-        } else {
-            &["claim", "prefix", "expression"]
-        };
-        strict(tree, &path, fields, errors);
         let (claim, expression) = (text(tree, "claim"), text(tree, "expression"));
         let prefix = tree.get("prefix");
         match (claim.is_empty(), expression.is_empty()) {
@@ -195,7 +233,6 @@ impl Environments {
         let (mut claims, mut expressions) = (HashSet::new(), HashSet::new());
         for (at, tree) in tree.get("claimValidationRules").items().iter().enumerate() {
             let path = path.index(at);
-            strict(tree, &path, &["claim", "requiredValue", "expression", "message"], errors);
             let (claim, expression) = (text(tree, "claim"), text(tree, "expression"));
             let message = text(tree, "message");
             let value = text(tree, "requiredValue");
@@ -237,7 +274,6 @@ impl Environments {
         let (mut rules, mut seen) = (Vec::new(), HashSet::new());
         for (at, tree) in all.items().iter().enumerate() {
             let path = path.index(at);
-            strict(tree, &path, &["expression", "message"], errors);
             let (place, expression) = (path.field("expression"), text(tree, "expression"));
             if expression.is_empty() {
                 errors.required(&place, "");
@@ -260,7 +296,6 @@ impl Environments {
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
         for (at, tree) in mappings.get("extra").items().iter().enumerate() {
             let path = root.index(at);
-            strict(tree, &path, &["key", "valueExpression"], errors);
             let (key, source) = (text(tree, "key"), text(tree, "valueExpression"));
             check_key(key, &path.field("key"), errors);
             if !seen.insert(key) {
@@ -306,7 +341,6 @@ fn compile(
 }
 
 fn check_issuer(issuer: &Value, path: &Path<'_>, own: &[String], errors: &mut Errors) {
-    strict(issuer, path, ISSUER, errors);
     let (url, discovery) = (text(issuer, "url"), text(issuer, "discoveryURL"));
     match url {
         "" => errors.required(&path.field("url"), ""),
@@ -344,38 +378,49 @@ fn check_issuer(issuer: &Value, path: &Path<'_>, own: &[String], errors: &mut Er
     }
     let authorities = text(issuer, "certificateAuthority");
     if !authorities.is_empty()
-        && let Err(error) = pki::certificates(authorities.as_bytes())
+        && let Some(why) = unreadable(authorities)
     {
-        errors.invalid(&path.field("certificateAuthority"), "<omitted>", error.to_string());
+        errors.invalid(&path.field("certificateAuthority"), "<omitted>", why);
     }
     let egress = text(issuer, "egressSelectorType");
-    if !egress.is_empty() {
-        errors.invalid(
-            &path.field("egressSelectorType"),
-            egress,
-            "egress selectors are not supported",
-        );
+    let why = match egress {
+        "" => return,
+        "controlplane" | "cluster" => "egress selectors are not supported",
+        _ => "egress selector must be either controlplane or cluster",
+    };
+    errors.invalid(&path.field("egressSelectorType"), egress, why);
+}
+
+/// Why there are no certificates in a text.
+fn unreadable(authorities: &str) -> Option<&'static str> {
+    match pki::certificates(authorities.as_bytes()) {
+        Err(_) => Some("data does not contain any valid RSA or ECDSA certificates"),
+        Ok(all) if all.iter().any(|one| pki::Identity::of(one).is_err()) => {
+            Some("x509: malformed certificate")
+        }
+        Ok(_) => None,
     }
 }
 
 fn check_url(url: &str, own: &[String], path: &Path<'_>, errors: &mut Errors) {
     if own.iter().any(|own| own == url) {
-        let why = format!("URL must not overlap with disallowed issuers: {own:?}");
+        let why = format!("URL must not overlap with disallowed issuers: [{}]", own.join(" "));
         errors.invalid(path, url, why);
     }
-    let Ok(parsed) = url.split('#').next().unwrap_or_default().parse::<http::Uri>() else {
-        return errors.invalid(path, url, format!("{url:?} is no address"));
+    let parsed = match Url::parse_reference(url) {
+        Ok(parsed) => parsed,
+        Err(why) => return errors.invalid(path, url, why),
     };
-    if parsed.scheme_str() != Some("https") {
+    if parsed.scheme != "https" {
         errors.invalid(path, url, "URL scheme must be https");
     }
-    if parsed.authority().is_some_and(|place| place.as_str().contains('@')) {
+    if parsed.user.is_some() {
         errors.invalid(path, url, "URL must not contain a username or password");
     }
-    if parsed.query().is_some_and(|query| !query.is_empty()) {
+    if parsed.query.is_some_and(|query| !query.is_empty()) {
         errors.invalid(path, url, "URL must not contain a query");
     }
-    if url.split_once('#').is_some_and(|(_, fragment)| !fragment.is_empty()) {
+    if !parsed.fragment.is_empty() {
         errors.invalid(path, url, "URL must not contain a fragment");
     }
 }
@@ -385,6 +430,11 @@ fn check_key(key: &str, path: &Path<'_>, errors: &mut Errors) {
         _ if key.is_empty() => errors.required(path, ""),
         Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => {
             errors.complaints(path, domain, names::dns1123_subdomain(domain));
+            let allowed = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
+            if !rest.chars().all(allowed) {
+                let why = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+                errors.invalid(path, rest, why);
+            }
             let reserved = |suffix: &str| {
                 domain
                     .strip_suffix(suffix)
@@ -432,12 +482,14 @@ fn anonymous(tree: &Value, errors: &mut Errors) -> Option<AnonymousRule> {
         return None;
     }
     let path = Path::Root.field("anonymous");
-    strict(tree, &path, &["enabled", "conditions"], errors);
     let conditions = tree.get("conditions");
     let enabled = tree.get("enabled").as_bool().unwrap_or_default();
     if !enabled && !conditions.items().is_empty() {
         let why = "enabled should be set to true when conditions are defined";
-        errors.invalid(&path.field("conditions"), conditions.clone(), why);
+        let paths =
+            conditions.items().iter().map(|one| format!("{{\"Path\":{:?}}}", text(one, "path")));
+        let shown = format!("[{}]", paths.collect::<Vec<_>>().join(","));
+        errors.invalid_shown(&path.field("conditions"), shown, why);
     }
     let paths = conditions.items().iter().map(|condition| text(condition, "path").to_owned());
     Some(AnonymousRule { enabled, paths: paths.collect() })
@@ -497,12 +549,106 @@ mod tests {
             ),
             (
                 r#"{issuer: {url: "https://i", audiences: [a]}, claimMappings: {username: {expression: "claims.sub"}}, nope: 1}"#,
-                "nope",
+                r#"strict decoding error: unknown field "jwt[0].nope""#,
             ),
         ];
         for (jwt, expected) in cases {
             let said = refusal(jwt);
             assert!(said.contains(expected), "{jwt}: {said}");
+        }
+    }
+
+    /// What is said of an issuer with another field.
+    fn of_issuer(field: &str) -> String {
+        let mappings = r#"claimMappings: {username: {claim: sub, prefix: ""}}"#;
+        refusal(&format!(
+            r#"{{issuer: {{url: "https://i", audiences: [a], {field}}}, {mappings}}}"#
+        ))
+    }
+
+    #[test]
+    fn issuers_are_addresses_with_certificates() {
+        for (field, expected) in [
+            (r#"discoveryURL: "https://d""#, ""),
+            (
+                r#"discoveryURL: "https://i/""#,
+                r#"jwt[0].issuer.discoveryURL: Invalid value: "https://i/": discoveryURL must be different from URL"#,
+            ),
+            (
+                r#"discoveryURL: "::""#,
+                r#"jwt[0].issuer.discoveryURL: Invalid value: "::": parse "::": missing protocol scheme"#,
+            ),
+            (
+                r#"discoveryURL: "https://a b""#,
+                r#"jwt[0].issuer.discoveryURL: Invalid value: "https://a b": parse "https://a b": invalid character " " in host name"#,
+            ),
+            (
+                r#"discoveryURL: "https://u:p@d?q#f""#,
+                r#"[jwt[0].issuer.discoveryURL: Invalid value: "https://u:p@d?q#f": URL must not contain a username or password, jwt[0].issuer.discoveryURL: Invalid value: "https://u:p@d?q#f": URL must not contain a query, jwt[0].issuer.discoveryURL: Invalid value: "https://u:p@d?q#f": URL must not contain a fragment]"#,
+            ),
+            (
+                "certificateAuthority: nope",
+                r#"jwt[0].issuer.certificateAuthority: Invalid value: "<omitted>": data does not contain any valid RSA or ECDSA certificates"#,
+            ),
+            (
+                r#"certificateAuthority: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n""#,
+                r#"jwt[0].issuer.certificateAuthority: Invalid value: "<omitted>": x509: malformed certificate"#,
+            ),
+            (
+                "egressSelectorType: nope",
+                r#"jwt[0].issuer.egressSelectorType: Invalid value: "nope": egress selector must be either controlplane or cluster"#,
+            ),
+            (
+                "audienceMatchPolicy: 1",
+                "json: cannot unmarshal number into Go struct field Issuer.jwt.issuer.audienceMatchPolicy of type string",
+            ),
+        ] {
+            assert_eq!(of_issuer(field), expected, "{field}");
+        }
+    }
+
+    /// What is said of an expression for the name of a user.
+    fn of_username(source: &str) -> String {
+        let said = refusal(&format!(
+            r#"{{issuer: {{url: "https://i", audiences: [a]}}, claimMappings: {{username: {{expression: {source:?}}}}}}}"#
+        ));
+        let place =
+            format!("jwt[0].claimMappings.username.expression: Invalid value: {source:?}: ");
+        said.strip_prefix(&place).map_or_else(|| said.clone(), str::to_owned)
+    }
+
+    #[test]
+    fn expressions_are_about_claims() {
+        let missing = |name: &str, source: &str| {
+            let at = "undeclared reference to";
+            format!(
+                "compilation failed: ERROR: <input>:1:1: {at} '{name}' (in container '')\n | {source}\n | ^"
+            )
+        };
+        let verified = "claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression";
+        for (source, expected) in [
+            ("claims.sub", String::new()),
+            ("claims['email']", String::new()),
+            ("dyn(claims.roles).filter(r, r != '')[0]", String::new()),
+            ("claims.email_verified ? claims.email : claims.sub", String::new()),
+            ("claims.email", verified.to_owned()),
+            ("claims.?email.orValue('x')", verified.to_owned()),
+            ("user.username", missing("user", "user.username")),
+            ("request.user", missing("request", "request.user")),
+            (
+                "claims.roles.filter(r, true)[0]",
+                "compilation failed: ERROR: <input>:1:7: expression of type 'any' cannot be range of a comprehension (must be list, map, or dynamic)\n | claims.roles.filter(r, true)[0]\n | ......^".to_owned(),
+            ),
+            (
+                "string([claims.a, 1])",
+                "compilation failed: ERROR: <input>:1:7: found no matching overload for 'string' applied to '(list(any))'\n | string([claims.a, 1])\n | ......^".to_owned(),
+            ),
+            (
+                "int('x')",
+                "jwt[0].claimMappings.username.expression: Internal error: program instantiation failed: type conversion error from 'string' to 'int'".to_owned(),
+            ),
+        ] {
+            assert_eq!(of_username(source), expected, "{source}");
         }
     }
 }
