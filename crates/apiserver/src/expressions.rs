@@ -11,6 +11,15 @@ use schema::ErrorType;
 
 /// Says what is wrong with an expression of a policy, a webhook or a claim for devices.
 pub(crate) fn compile(text: &str, of: &Environment) -> Result<(), Wrong> {
+    compile_with(text, of, false)
+}
+
+/// The same, where attributes of devices may be lists.
+pub(crate) fn compile_with_lists(text: &str, of: &Environment) -> Result<(), Wrong> {
+    compile_with(text, of, true)
+}
+
+fn compile_with(text: &str, of: &Environment, lists: bool) -> Result<(), Wrong> {
     let (expected, mutation) = match of.gives {
         Gives::Truth => (Expected::Bool, false),
         Gives::Message => (Expected::Text, false),
@@ -18,8 +27,10 @@ pub(crate) fn compile(text: &str, of: &Environment) -> Result<(), Wrong> {
         Gives::Anything => (Expected::Anything, false),
         Gives::JsonPatch => (Expected::JsonPatch, true),
         Gives::ApplyConfiguration => (Expected::Object, true),
-        Gives::Device => return about_devices(Selector::compile(text)),
-        Gives::DeviceAttribute => return about_devices(Selector::compile_attribute(text)),
+        Gives::Device => return about_devices(Selector::compile(text, lists)),
+        Gives::DeviceAttribute => {
+            return about_devices(Selector::compile_attribute(text, lists));
+        }
     };
     let variables = of.variables.is_some();
     let scope = Scope { params: of.params, authorizer: of.authorizer, mutation, variables };

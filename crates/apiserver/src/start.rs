@@ -122,7 +122,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let serving = Serving::open(&config, names, listener.is_some().then_some(port), &clock)?;
     let cluster = serving.cluster.clone();
 
-    install();
+    install(&config);
     let compile: Arc<dyn CompileRules> = Arc::new(cel::Rules);
     let opened = storage.open(&config, &clock, &compile)?;
     let registry = opened.registry.clone();
@@ -194,8 +194,10 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
 }
 
 /// Gives the kinds what their rules need of others.
-fn install() {
-    api::expression::install(expressions::compile);
+fn install(config: &Config) {
+    let lists = config.gates.is_on("DRAListTypeAttributes");
+    let compile = if lists { expressions::compile_with_lists } else { expressions::compile };
+    api::expression::install(compile);
     api::possession::install(pki::possesses);
 }
 

@@ -194,7 +194,7 @@ mod tests {
             ("names: [a]\nparts: [{name: b, within: 5s}]\nenabled: true\n", ""),
             (
                 "parts: [{nope: 1, name: b}]\nother: 2\n",
-                r#"strict decoding error: unknown field "parts[0].nope", unknown field "other""#,
+                r#"strict decoding error: unknown field "other", unknown field "parts[0].nope""#,
             ),
             (
                 "parts: x\n",

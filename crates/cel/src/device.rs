@@ -35,17 +35,20 @@ pub struct Device<'a> {
     pub capacity: &'a Tree,
 }
 
-static ENVIRONMENT: LazyLock<Arc<Environment>> = LazyLock::new(|| {
-    let node = Node::device();
-    Arc::new(Environment::new().with_bind().with_includes().with_node("device", &node))
-});
+static PLAIN: LazyLock<Arc<Environment>> = LazyLock::new(|| Arc::new(environment(Type::Any)));
+static LISTS: LazyLock<Arc<Environment>> =
+    LazyLock::new(|| Arc::new(environment(Type::Dyn).with_includes()));
+
+fn environment(attribute: Type) -> Environment {
+    Environment::new().with_bind().with_node("device", &Node::device(attribute))
+}
 
 impl Selector {
-    /// An expression that says whether a device is wanted.
-    pub fn compile(source: &str) -> Result<Self, String> {
-        let program = compile(source)?;
+    /// An expression that says whether a device is wanted; `lists`: attributes may be lists.
+    pub fn compile(source: &str, lists: bool) -> Result<Self, String> {
+        let program = compile(source, lists)?;
         match program.output_type() {
-            Type::Bool | Type::Dyn => Ok(Self { program: program.planned()? }),
+            Type::Bool | Type::Dyn | Type::Any => Ok(Self { program: program.planned()? }),
             ty => {
                 let ty = ty.full_name();
                 Err(format!("must evaluate to bool or the unknown type, not {ty}"))
@@ -54,10 +57,10 @@ impl Selector {
     }
 
     /// An expression that computes an attribute.
-    pub fn compile_attribute(source: &str) -> Result<Self, String> {
-        let program = compile(source)?;
+    pub fn compile_attribute(source: &str, lists: bool) -> Result<Self, String> {
+        let program = compile(source, lists)?;
         let scalar = |ty: &Type| {
-            matches!(ty, Type::Bool | Type::Int | Type::Text | Type::Dyn)
+            matches!(ty, Type::Bool | Type::Int | Type::Text | Type::Dyn | Type::Any)
                 || *ty == Type::named("kubernetes.Semver")
         };
         match program.output_type() {
@@ -87,8 +90,9 @@ impl Selector {
     }
 }
 
-fn compile(source: &str) -> Result<Program, String> {
-    ENVIRONMENT.compile(source).map_err(|errors| format!("compilation failed: {errors}"))
+fn compile(source: &str, lists: bool) -> Result<Program, String> {
+    let environment = if lists { &LISTS } else { &PLAIN };
+    environment.compile(source).map_err(|errors| format!("compilation failed: {errors}"))
 }
 
 impl<'a> Device<'a> {
@@ -166,7 +170,7 @@ mod tests {
             attributes: &attributes,
             capacity: &capacity,
         };
-        Selector::compile(source)?.matches(&device).map_err(|error| error.to_string())
+        Selector::compile(source, true)?.matches(&device).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -192,7 +196,11 @@ mod tests {
         ] {
             assert_eq!(matches(source), result, "{source}");
         }
-        let fine = Selector::compile("device.attributes['a'].b == 'x'").expect("compiles");
+        let fine = Selector::compile("device.attributes['a'].b == 'x'", false).expect("compiles");
         assert!(!fine.is_too_complex());
+        for source in ["device.driver.includes('x')", "device.attributes['a'].b.exists(x, true)"] {
+            assert!(Selector::compile(source, true).is_ok(), "{source}");
+            assert!(Selector::compile(source, false).is_err(), "{source}");
+        }
     }
 }

@@ -81,8 +81,8 @@ impl Node {
         of_struct(shape, &mut within)
     }
 
-    /// The node for devices. Attributes may be of any type.
-    pub(crate) fn device() -> Arc<Self> {
+    /// The node for devices, whose attributes are of this type.
+    pub(crate) fn device(attribute: Type) -> Arc<Self> {
         let map = |of: Node, max| {
             let ty = Type::map(Type::Text, of.ty.clone().unwrap_or(Type::Dyn));
             Self::simple(ty, Shape::Map(Arc::new(of)), max, 2)
@@ -92,7 +92,7 @@ impl Node {
         let fields = [
             ("driver", Self::simple(Type::Text, Shape::Text, 63, 2)),
             ("allowMultipleAllocations", Self::simple(Type::Bool, Shape::Bool, 1, 4)),
-            ("attributes", twice(Self::simple(Type::Dyn, Shape::Plain, 64, 1))),
+            ("attributes", twice(Self::simple(attribute, Shape::Plain, 64, 1))),
             ("capacity", twice(Self::simple(quantity, Shape::Plain, 0, 8))),
         ];
         let fields = fields.map(|(name, node)| (name.into(), (name.into(), Arc::new(node))));
