@@ -190,7 +190,7 @@ fn no_index(ty: &str) -> Error {
 
 fn present(operand: &Value<'_>, field: &str) -> Result<bool, Error> {
     match operand {
-        Value::Map(map) => Ok(map.field(field).is_some()),
+        Value::Map(map) => Ok(map.field(field).transpose()?.is_some()),
         Value::Message(message) => Ok(message.fields.iter().any(|(name, _)| &**name == field)),
         Value::Optional(Some(held)) => present(held, field),
         Value::List(_) => Err(no_index("string")),

@@ -16,7 +16,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
             let text = text_of(text)?;
             let quantity =
                 text.parse().map_err(|error: QuantityError| Error::new(error.to_string()))?;
-            Ok(wrap(Amount { quantity, scale: scale(text) }))
+            Ok(wrap(Amount { quantity, scale: scale(text), computed: false }))
         },
     },
     Function {
@@ -88,12 +88,14 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 pub struct Amount {
     pub(crate) quantity: Quantity,
     scale: Option<i32>,
+    /// Upstream compares no amount with one that was computed.
+    pub(crate) computed: bool,
 }
 
 impl Value<'_> {
     /// A quantity, as `text` says it.
     pub(crate) fn quantity(quantity: Quantity, text: &str) -> Self {
-        wrap(Amount { quantity, scale: scale(text) })
+        wrap(Amount { quantity, scale: scale(text), computed: false })
     }
 }
 
@@ -154,12 +156,13 @@ fn arithmetic<'a>(args: &[Value<'a>], how: fn(Quantity, &Quantity) -> Quantity) 
     let [a, b] = args else { return Err(Error::no_overload()) };
     let b = match b {
         Value::Int(n) => {
-            Amount { quantity: Quantity::new(*n, Format::DecimalExponent), scale: Some(0) }
+            let quantity = Quantity::new(*n, Format::DecimalExponent);
+            Amount { quantity, scale: Some(0), computed: false }
         }
         b => of(b)?.clone(),
     };
     let a = of(a)?.clone();
     let scale =
         if a.quantity.is_zero() { b.scale } else { a.scale.zip(b.scale).map(|(a, b)| a.min(b)) };
-    Ok(wrap(Amount { quantity: how(a.quantity, &b.quantity), scale }))
+    Ok(wrap(Amount { quantity: how(a.quantity, &b.quantity), scale, computed: true }))
 }

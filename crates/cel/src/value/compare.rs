@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::Value;
-use crate::error::Error;
+use crate::{error::Error, library::Opaque};
 
 /// Whether two values are equal; values of different types are not, numbers apart.
 pub(crate) fn equal<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool, Error> {
@@ -32,6 +32,9 @@ pub(crate) fn equal<'a>(a: &Value<'a>, b: &Value<'a>) -> Result<bool, Error> {
                 }
             }
             true
+        }
+        (Value::Opaque(Opaque::Quantity(_)), Value::Opaque(Opaque::Quantity(b))) if b.computed => {
+            return Err(Error::new("no such overload"));
         }
         (Value::Opaque(a), Value::Opaque(b)) => a.equal(b),
         (Value::Preserved(a), Value::Preserved(b)) => a == b,

@@ -7,6 +7,8 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE},
 };
 
+use object::quote::quote;
+
 use super::{List, Map, Moment, Text, Value, map::Key};
 use crate::{
     error::Error,
@@ -50,15 +52,14 @@ pub(crate) fn from_tree<'a>(
         )),
         (Shape::Text, object::Value::Text(text)) => Ok(Value::Text(Text::Borrowed(text))),
         (Shape::Bytes, object::Value::Text(text)) => bytes(text).map(Value::Bytes),
-        (Shape::Duration, object::Value::Text(text)) => parse_openapi_duration(text)
-            .map(Value::Duration)
-            .ok_or_else(|| Error::new(format!("Invalid duration {text}: time: invalid duration"))),
-        (Shape::Date, object::Value::Text(text)) => Moment::parse_date(text)
-            .map(Value::Timestamp)
-            .ok_or_else(|| Error::new(format!("Invalid date formatted string {text}"))),
-        (Shape::DateTime, object::Value::Text(text)) => Moment::parse(text)
-            .map(Value::Timestamp)
-            .ok_or_else(|| Error::new(format!("Invalid date-time formatted string {text}"))),
+        (Shape::Duration, object::Value::Text(text)) => {
+            parse_openapi_duration(text).map(Value::Duration).ok_or_else(|| {
+                let why = format!("unable to parse {text} as duration");
+                Error::new(format!("Invalid duration {text}: {why}"))
+            })
+        }
+        (Shape::Date, object::Value::Text(text)) => date(text).map(Value::Timestamp),
+        (Shape::DateTime, object::Value::Text(text)) => date_time(text).map(Value::Timestamp),
         (Shape::Text | Shape::Bytes | Shape::Duration | Shape::Date | Shape::DateTime, _) => {
             mismatch("string")
         }
@@ -73,12 +74,46 @@ pub(crate) fn from_tree<'a>(
     }
 }
 
+fn date(text: &str) -> Result<Moment, Error> {
+    Moment::parse_date(text).ok_or_else(|| {
+        let begins = text.get(..10).is_some_and(|date| Moment::parse_date(date).is_some());
+        let why = unreadable(text, "2006-01-02", begins.then(|| &text[10..]));
+        Error::new(format!("Invalid date formatted string {text}: {why}"))
+    })
+}
+
+/// With a zone or without one; nothing is the beginning of all.
+fn date_time(text: &str) -> Result<Moment, Error> {
+    let begins = |end: usize| {
+        text.get(..end).is_some_and(|part| Moment::parse(&format!("{part}Z")).is_some())
+    };
+    if text.is_empty() {
+        return Ok(Moment::default());
+    }
+    let local = || Moment::parse(&format!("{text}Z"));
+    Moment::parse(text).or_else(local).ok_or_else(|| {
+        let rest = begins(19).then(|| &text[19..]);
+        let why = unreadable(text, "2006-01-02T15:04:05", rest);
+        Error::new(format!("Invalid date-time formatted string {text}: {why}"))
+    })
+}
+
+/// What Go says of a moment that does not follow a layout, or is followed by something.
+fn unreadable(text: &str, layout: &str, rest: Option<&str>) -> String {
+    if let Some(rest) = rest {
+        return format!("parsing time {}: extra text: {}", quote(text), quote(rest));
+    }
+    let why = object::Time::canonical(text).err().unwrap_or_default();
+    why.replace("2006-01-02T15:04:05Z07:00", layout)
+}
+
 /// The letters of URLs, as upstream reads them.
 fn bytes(text: &str) -> Result<Arc<[u8]>, Error> {
     URL_SAFE.decode(text.as_bytes()).map(Arc::from).map_err(|error| {
         let at = match error {
             DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
-            _ => text.len(),
+            // Where the last four letters would begin.
+            _ => text.len() / 4 * 4,
         };
         let why = format!("illegal base64 data at input byte {at}");
         Error::new(format!("Invalid byte formatted string {text}: {why}"))

@@ -96,6 +96,8 @@ fn evaluation_costs_what_it_reads_and_makes() {
         ("self.ms.zz.startsWith('a') || self.b", "true", 6),
         ("dyn(self.li) == dyn(1)", "no such overload", 4),
         ("dyn(self.li) != dyn(1)", "true", 4),
+        ("quantity('1') == quantity('2').sub(quantity('1'))", "no such overload", 5),
+        ("quantity('2').sub(quantity('1')) == quantity('1')", "true", 5),
         (
             "self.ls.map(x, self.ms.zz).sort() == []",
             "internal error: interface conversion: *types.Err is not traits.Lister: missing method Add",
