@@ -222,6 +222,7 @@ fn wired(
     let rights = admission::Rights(authorizers.clone());
     let hooks = Arc::new(admission::HookTally::default());
     let policies = Arc::new(admission::PolicyTally::default());
+    let pod_security = Arc::new(admission::PodSecurityTally::default());
     let identity = own_identity(address.port());
     let manifests = Arc::new(admission::ManifestSources::new(
         config.plugins.clone(),
@@ -231,6 +232,7 @@ fn wired(
     let tools = admission::Tools {
         hooks: hooks.clone(),
         policies: policies.clone(),
+        pod_security: pod_security.clone(),
         rbac: rbac.clone(),
         rights: rights.clone(),
         configs: config.plugins.clone(),
@@ -249,7 +251,12 @@ fn wired(
     let mut server = Server::new(registry.clone(), server_config(config, address)?);
     let (authenticators, follow_authenticators) =
         identities::authenticators(config, &serving.believed, accounts.clone(), &slot, clock)?;
-    server.reports.extend([hooks as Arc<dyn server::Report>, policies, manifests.report()]);
+    server.reports.extend([
+        hooks as Arc<dyn server::Report>,
+        policies,
+        pod_security,
+        manifests.report(),
+    ]);
     server.authenticators = authenticators;
     server.authorizers = authorizers;
     let issuer = Issuer {

@@ -4,6 +4,8 @@ use object::{Status, Value};
 use schema::{Errors, Path};
 use server::{Admission, Admit, Admitting, Operation};
 
+use super::aggregate;
+
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 #[derive(Debug)]
@@ -16,6 +18,18 @@ impl Admit for AlwaysPullImages {
 
     fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
         if applies(admission) {
+            let volumes = admission.object.get("spec").get("volumes").items().iter().cloned();
+            let volumes: Vec<Value> = volumes
+                .map(|mut volume| {
+                    if !volume.get("image").is_null() {
+                        volume["image"]["pullPolicy"] = "Always".into();
+                    }
+                    volume
+                })
+                .collect();
+            if !volumes.is_empty() {
+                admission.object["spec"]["volumes"] = volumes.into_iter().collect();
+            }
             for list in LISTS {
                 let always = admission.object.get("spec").get(list).items().iter().cloned();
                 let always: Vec<Value> = always
@@ -40,10 +54,9 @@ impl Admit for AlwaysPullImages {
 
 /// New pods, and changes that bring new images.
 fn applies(admission: &Admission) -> bool {
-    let names = &admission.served.definition.names;
-    let writes = matches!(admission.operation, Operation::Create | Operation::Update);
-    let pods = names.group.is_empty() && names.plural == "pods";
-    if !writes || !pods || !matches!(admission.subresource, "" | "ephemeralcontainers") {
+    if admission.operation == Operation::Create {
+        return admission.is("", "pods");
+    } else if admission.operation != Operation::Update || !admission.is("", "pods") {
         return false;
     }
     let images = |pod: &Value| -> Vec<String> {
@@ -70,10 +83,15 @@ fn check(admission: &Admission) -> Result<(), Status> {
             }
         }
     }
-    let broken: Vec<_> = errs.0.iter().map(ToString::to_string).collect();
-    match &*broken {
-        [] => Ok(()),
-        [one] => Err(admission.forbid(one)),
-        many => Err(admission.forbid(&format!("[{}]", many.join(", ")))),
+    let volumes = spec.field("volumes");
+    for (at, volume) in admission.object.get("spec").get("volumes").items().iter().enumerate() {
+        let policy = volume.get("image").get("pullPolicy").as_str().unwrap_or_default();
+        if !volume.get("image").is_null() && policy != "Always" {
+            let (at, image) = (volumes.index(at), "image");
+            errs.not_supported(&at.field(image).field("pullPolicy"), policy, &["Always"]);
+        }
     }
+    let broken = errs.0.iter().map(|error| admission.forbid(&error.to_string()));
+    let broken = broken.map(|status| status.message().to_owned()).collect();
+    aggregate(broken).map_or(Ok(()), |why| Err(Status::failure(500, "", why)))
 }

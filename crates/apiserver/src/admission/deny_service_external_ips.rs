@@ -26,7 +26,7 @@ impl Admit for DenyServiceExternalIps {
             if new.iter().all(had) {
                 return Ok(());
             }
-            Err(admission.forbid("Use of external IPs is denied by admission control."))
+            Err(admission.forbid("Use of external IPs is denied by admission control"))
         })
     }
 }

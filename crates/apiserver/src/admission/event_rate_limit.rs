@@ -10,6 +10,8 @@ use anyhow::{Result, bail, ensure};
 use object::{Status, Value};
 use server::{Admission, Admit, Admitting, Operation};
 
+use super::aggregate;
+
 /// So many keys of one limit are remembered, if its configuration does not say.
 const CACHE: usize = 4096;
 
@@ -80,10 +82,12 @@ impl EventRateLimit {
                 refused.push(format!("limit reached on type {} for key {key}", limit.ty));
             }
         }
-        match &*refused {
-            [] => Ok(()),
-            [one] => Err(Status::too_many_requests(one.as_str(), 0)),
-            many => Err(Status::too_many_requests(format!("[{}]", many.join(", ")), 0)),
+        match aggregate(refused) {
+            None => Ok(()),
+            Some(why) => {
+                let why = format!("Too many requests: {why}");
+                Err(Status::failure(429, "TooManyRequests", why))
+            }
         }
     }
 }

@@ -4,11 +4,9 @@
 use std::collections::BTreeSet;
 
 use api::core::{Pod, Toleration};
-use object::View;
+use object::{View, names};
 use ref_cast::RefCast;
 use server::{Admission, Admit, Admitting, Operation};
-
-use super::runtime_class::covers;
 
 #[derive(Debug)]
 pub(super) struct ExtendedResourceToleration;
@@ -23,21 +21,44 @@ impl Admit for ExtendedResourceToleration {
         if writes && admission.is("", "pods") {
             let spec = Pod::view(&admission.object).spec();
             let asked = spec.all_containers().flat_map(|c| c.resources().requests().iter());
-            let names: BTreeSet<String> = asked
-                .map(|(name, _)| name.to_owned())
-                .filter(|name| name.contains('/') && !name.contains("kubernetes.io/"))
-                .collect();
+            let names: BTreeSet<String> =
+                asked.map(|(name, _)| name.to_owned()).filter(|name| is_extended(name)).collect();
             let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
             for name in names {
                 let toleration = Toleration::new()
                     .with_key(name)
                     .with_operator("Exists")
                     .with_effect("NoSchedule");
-                if !spec.tolerations().iter().any(|own| covers(own, &toleration)) {
-                    spec.tolerations_mut().push(toleration);
-                }
+                spec.tolerations_mut().put(toleration.clone(), |own| is_same(own, &toleration));
             }
         }
         Box::pin(async { Ok(()) })
+    }
+}
+
+/// Whether a resource is somebody else's than Kubernetes's, and may be counted.
+fn is_extended(name: &str) -> bool {
+    name.contains('/')
+        && !name.contains("kubernetes.io/")
+        && !name.starts_with("requests.")
+        && names::qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+/// Whether both are about the same taint.
+fn is_same(own: &Toleration, other: &Toleration) -> bool {
+    (own.key(), own.effect(), own.operator(), own.value())
+        == (other.key(), other.effect(), other.operator(), other.value())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_devices_of_others_count() {
+        assert!(is_extended("example.com/gpu"));
+        for name in ["cpu", "kubernetes.io/x", "a.kubernetes.io/x", "requests.example.com/gpu"] {
+            assert!(!is_extended(name), "{name}");
+        }
     }
 }

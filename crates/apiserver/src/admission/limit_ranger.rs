@@ -7,7 +7,7 @@ use api::core::{LimitRange, LimitRangeItem, Pod};
 use object::{Map, Quantity, Status, Text, Value, View};
 use server::{Admission, Admit, Admitting, Operation};
 
-use super::all;
+use super::{aggregate, all};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
@@ -130,7 +130,9 @@ fn validate(admission: &Admission) -> Result<(), Status> {
                     let (mut requests, mut limits) =
                         (pod.spec().container_requests(), pod.spec().container_limits());
                     if let Some(whole) = pod.spec().resources() {
-                        let own = |name: &str| matches!(name, "cpu" | "memory");
+                        let own = |name: &str| {
+                            matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+                        };
                         requests.extend(
                             amounts(whole.requests()).into_iter().filter(|(name, _)| own(name)),
                         );
@@ -146,11 +148,8 @@ fn validate(admission: &Admission) -> Result<(), Status> {
                 _ => {}
             }
         }
-        errors.dedup();
-        match &*errors {
-            [] => {}
-            [one] => return Err(admission.forbid(one)),
-            many => return Err(admission.forbid(&format!("[{}]", many.join(", ")))),
+        if let Some(why) = aggregate(errors) {
+            return Err(admission.forbid(&why));
         }
     }
     Ok(())

@@ -24,6 +24,7 @@ mod owner_references_permission_enforcement;
 mod persistent_volume_claim_resize;
 mod pod_group_protection;
 mod pod_node_selector;
+mod pod_references;
 mod pod_resize;
 mod pod_security;
 mod pod_toleration_restriction;
@@ -38,6 +39,7 @@ mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
+mod tolerations;
 mod webhook;
 
 use std::sync::Arc;
@@ -51,6 +53,7 @@ use store::Version;
 pub(crate) use self::{
     config::PluginConfigs,
     manifests::Sources as ManifestSources,
+    pod_security::Tally as PodSecurityTally,
     policy::{HookConditions, PolicyTally},
     webhook::{ReviewVersion, Tally as HookTally, Verdict},
 };
@@ -62,6 +65,7 @@ pub(crate) struct Tools {
     /// What hooks said.
     pub(crate) hooks: Arc<HookTally>,
     pub(crate) policies: Arc<PolicyTally>,
+    pub(crate) pod_security: Arc<PodSecurityTally>,
     /// How many seconds pods stay on a node that is not ready, or cannot be reached.
     pub(crate) tolerations: [i64; 2],
     pub(crate) rbac: Rbac,
@@ -116,7 +120,10 @@ const PLUGINS: &[Entry] = &[
     on("LimitRanger", |_| Ok(Arc::new(limit_ranger::LimitRanger))),
     on("ServiceAccount", |_| Ok(Arc::new(service_account::ServiceAccount))),
     // Upstream leaves it off; whoever runs kubelets wants it.
-    on("NodeRestriction", |_| Ok(Arc::new(node_restriction::NodeRestriction))),
+    on("NodeRestriction", |tools| {
+        let (gates, rights) = (tools.gates.clone(), tools.rights.clone());
+        Ok(Arc::new(node_restriction::NodeRestriction { gates, rights }))
+    }),
     on("TaintNodesByCondition", |_| Ok(Arc::new(taint_nodes_by_condition::TaintNodesByCondition))),
     off("AlwaysPullImages", |_| Ok(Arc::new(always_pull_images::AlwaysPullImages))),
     off("ImagePolicyWebhook", |tools| {
@@ -125,18 +132,19 @@ const PLUGINS: &[Entry] = &[
     }),
     on("PodSecurity", |tools| {
         let config = tools.configs.get("PodSecurity");
-        Ok(Arc::new(pod_security::PodSecurity::new(&config)?))
+        Ok(Arc::new(pod_security::PodSecurity::new(&config, tools.pod_security.clone())?))
     }),
     off("PodNodeSelector", |tools| {
         let config = tools.configs.get("PodNodeSelector");
         Ok(Arc::new(pod_node_selector::PodNodeSelector::new(&config)))
     }),
-    on("Priority", |_| Ok(Arc::new(priority::Priority))),
+    on("Priority", |tools| Ok(Arc::new(priority::Priority { gates: tools.gates.clone() }))),
     on("DefaultTolerationSeconds", |tools| {
         Ok(Arc::new(default_toleration_seconds::DefaultTolerationSeconds(tools.tolerations)))
     }),
-    off("PodTolerationRestriction", |_| {
-        Ok(Arc::new(pod_toleration_restriction::PodTolerationRestriction))
+    off("PodTolerationRestriction", |tools| {
+        let config = tools.configs.get("PodTolerationRestriction");
+        Ok(Arc::new(pod_toleration_restriction::PodTolerationRestriction::new(&config)?))
     }),
     off("EventRateLimit", |tools| {
         let config = tools.configs.get("EventRateLimit");
@@ -240,6 +248,21 @@ fn all(
     Ok(list.items)
 }
 
+/// Everything that is wrong, each once, as one text; `None`: nothing is.
+fn aggregate(errors: Vec<String>) -> Option<String> {
+    let mut all: Vec<String> = Vec::new();
+    for error in errors {
+        if !all.contains(&error) {
+            all.push(error);
+        }
+    }
+    match all.len() {
+        0 => None,
+        1 => all.pop(),
+        _ => Some(format!("[{}]", all.join(", "))),
+    }
+}
+
 /// Why upstream's client asks for nothing of this name.
 fn unaddressable(name: &str) -> Option<String> {
     let wrong = object::names::path_segment_name(name);
@@ -261,5 +284,13 @@ mod tests {
         let count = all.len();
         all.dedup();
         assert_eq!(all.len(), count);
+    }
+
+    #[test]
+    fn what_is_wrong_twice_is_told_once() {
+        let told = |errors: &[&str]| aggregate(errors.iter().map(ToString::to_string).collect());
+        assert_eq!(told(&[]), None);
+        assert_eq!(told(&["a", "a"]).unwrap(), "a");
+        assert_eq!(told(&["a", "b", "a"]).unwrap(), "[a, b]");
     }
 }

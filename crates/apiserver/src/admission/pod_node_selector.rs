@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::core::Pod;
-use object::{Object, Status, Value, View};
+use object::{Object, Status, Value, View, names, quote::quote};
 use ref_cast::RefCast;
 use server::{Admission, Admit, Admitting, Operation};
 
@@ -54,7 +54,7 @@ impl PodNodeSelector {
         let found = admission.registry.get(&kind, "", &admission.namespace)?;
         let annotations = Object::view(&found.object).metadata().annotations();
         let text = annotations.get(ANNOTATION).unwrap_or(&self.cluster_default);
-        labels(text).map_err(|why| admission.forbid(&why))
+        labels(text).map_err(|why| Status::failure(500, "", why))
     }
 
     fn merge(&self, admission: &mut Admission) -> Result<(), Status> {
@@ -72,7 +72,7 @@ impl PodNodeSelector {
         for (name, value) in &wanted {
             spec.node_selector_mut().insert(name, value.as_str());
         }
-        Ok(())
+        self.check(admission)
     }
 
     fn check(&self, admission: &Admission) -> Result<(), Status> {
@@ -87,9 +87,9 @@ impl PodNodeSelector {
             ));
         }
         let Some(allowed) = self.allowed.get(&*admission.namespace) else { return Ok(()) };
-        let allowed = labels(allowed).map_err(|why| admission.forbid(&why))?;
+        let allowed = labels(allowed).map_err(|why| Status::failure(500, "", why))?;
         let within =
-            |(name, value): (&str, &str)| allowed.get(name).is_none_or(|allowed| allowed == value);
+            |(name, value): (&str, &str)| allowed.get(name).is_some_and(|allowed| allowed == value);
         if allowed.is_empty() || own.iter().all(within) {
             return Ok(());
         }
@@ -100,14 +100,23 @@ impl PodNodeSelector {
 
 /// `a=b,c=d`.
 fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
-    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let (name, value) =
-                pair.split_once('=').ok_or_else(|| format!("invalid selector: [{pair}]"))?;
-            Ok((name.trim().to_owned(), value.trim().trim_start_matches('=').to_owned()))
-        })
-        .collect()
+    let mut all = BTreeMap::new();
+    for pair in text.split(',').filter(|_| !text.is_empty()) {
+        let parts: Vec<&str> = pair.split('=').collect();
+        let [name, value] = *parts else {
+            return Err(format!("invalid selector: [{}]", parts.join(" ")));
+        };
+        let (name, value) = (name.trim(), value.trim());
+        let wrong = |at: &str, text: &str, why: &[String]| {
+            Err(format!("{at}: Invalid value: {}: {}", quote(text), why.join("; ")))
+        };
+        match (names::qualified_name(name), names::label_value(value)) {
+            (why, _) if !why.is_empty() => return wrong("<nil>", name, &why),
+            (_, why) if !why.is_empty() => return wrong(&format!("[{name}]"), value, &why),
+            _ => all.insert(name.to_owned(), value.to_owned()),
+        };
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -118,7 +127,9 @@ mod tests {
     fn a_selector_is_a_list_of_labels() {
         let read = labels("a=b, c = d").unwrap();
         assert_eq!((read["a"].as_str(), read["c"].as_str()), ("b", "d"));
-        assert!(labels("a").is_err());
+        assert_eq!(labels("a").unwrap_err(), "invalid selector: [a]");
+        assert_eq!(labels("a=b=c").unwrap_err(), "invalid selector: [a b c]");
+        assert!(labels("a b=c").unwrap_err().starts_with("<nil>: Invalid value: \"a b\""));
         assert!(labels("").unwrap().is_empty());
     }
 }

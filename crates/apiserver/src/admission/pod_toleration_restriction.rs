@@ -1,17 +1,80 @@
 //! PodTolerationRestriction: the pods of a namespace tolerate what it says, and no more.
 
+use anyhow::{Result as Configured, ensure};
 use api::core::{Pod, Toleration};
 use object::{Object, Status, Value, View, from_json};
 use ref_cast::RefCast;
 use server::{Admission, Admit, Admitting, Operation};
 
-use super::runtime_class::covers;
+use super::tolerations::{covers, merged};
+use crate::structured::text;
 
 const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
 const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+const VERSION: &str = "podtolerationrestriction.admission.k8s.io/v1alpha1";
 
-#[derive(Debug)]
-pub(super) struct PodTolerationRestriction;
+/// What holds where namespaces say nothing.
+#[derive(Debug, Default)]
+pub(super) struct PodTolerationRestriction {
+    default: Vec<Toleration>,
+    allowed: Vec<Toleration>,
+}
+
+impl PodTolerationRestriction {
+    /// From the plugin's configuration, if it has one.
+    pub(super) fn new(config: &Value) -> Configured<Self> {
+        if config.is_null() {
+            return Ok(Self::default());
+        }
+        let (version, kind) = (text(config, "apiVersion"), text(config, "kind"));
+        ensure!(
+            (version, kind) == (VERSION, "Configuration"),
+            "PodTolerationRestriction: a Configuration of {VERSION} is expected"
+        );
+        Ok(Self { default: list(config.get("default")), allowed: list(config.get("whitelist")) })
+    }
+
+    fn merge(&self, admission: &mut Admission) -> Result<(), Status> {
+        if !applies(admission) {
+            return Ok(());
+        }
+        let mut extra = Vec::new();
+        if admission.operation == Operation::Create {
+            extra = named(admission, DEFAULT)?.unwrap_or_else(|| self.default.clone());
+        }
+        if Pod::view(&admission.object).qos_class() != "BestEffort" {
+            let pressure = Toleration::new()
+                .with_key("node.kubernetes.io/memory-pressure")
+                .with_operator("Exists")
+                .with_effect("NoSchedule");
+            extra.push(pressure);
+        }
+        if !extra.is_empty() {
+            let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
+            let merged = merged(spec.tolerations(), &extra);
+            spec.set_tolerations(merged);
+        }
+        self.check(admission)
+    }
+
+    fn check(&self, admission: &Admission) -> Result<(), Status> {
+        if !applies(admission) {
+            return Ok(());
+        }
+        let named = named(admission, ALLOWED)?;
+        let scope = if named.is_some() { "namespace" } else { "cluster" };
+        let allowed = named.as_ref().unwrap_or(&self.allowed);
+        let mut own = Pod::view(&admission.object).spec().tolerations().iter();
+        if allowed.is_empty() || own.all(|own| allowed.iter().any(|all| covers(all, own))) {
+            return Ok(());
+        }
+        let why = format!(
+            "pod tolerations (possibly merged with namespace default tolerations) conflict with \
+             its {scope} whitelist"
+        );
+        Err(Status::failure(500, "", why))
+    }
+}
 
 impl Admit for PodTolerationRestriction {
     fn name(&self) -> &'static str {
@@ -19,12 +82,12 @@ impl Admit for PodTolerationRestriction {
     }
 
     fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        let done = merge(admission);
+        let done = self.merge(admission);
         Box::pin(async move { done })
     }
 
     fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
-        let done = check(admission);
+        let done = self.check(admission);
         Box::pin(async move { done })
     }
 }
@@ -37,46 +100,33 @@ fn applies(admission: &Admission) -> bool {
 fn named(admission: &Admission, annotation: &str) -> Result<Option<Vec<Toleration>>, Status> {
     let kind = admission.registry.kind("", "namespaces")?;
     let found = admission.registry.get(&kind, "", &admission.namespace)?;
-    let text = Object::view(&found.object).metadata().annotations().get(annotation);
-    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
-    let list = from_json(text.as_bytes()).map_err(Status::internal)?;
-    Ok(Some(list.items().iter().cloned().map(Toleration::from).collect()))
-}
-
-fn merge(admission: &mut Admission) -> Result<(), Status> {
-    if !applies(admission) {
-        return Ok(());
-    }
-    let defaults = named(admission, DEFAULT)?.unwrap_or_default();
-    let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
-    for toleration in defaults {
-        if !spec.tolerations().iter().any(|own| covers(own, &toleration)) {
-            spec.tolerations_mut().push(toleration);
+    match Object::view(&found.object).metadata().annotations().get(annotation) {
+        None => Ok(None),
+        Some("") => Ok(Some(Vec::new())),
+        Some(text) => {
+            let named = from_json(text.as_bytes());
+            let named = named.map_err(|why| Status::failure(500, "", why.to_string()))?;
+            Ok(Some(list(&named)))
         }
     }
-    let pod = Pod::view(&admission.object);
-    if pod.qos_class() != "BestEffort" {
-        let pressure = Toleration::new()
-            .with_key("node.kubernetes.io/memory-pressure")
-            .with_operator("Exists")
-            .with_effect("NoSchedule");
-        if !pod.spec().tolerations().iter().any(|own| covers(own, &pressure)) {
-            let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
-            spec.tolerations_mut().push(pressure);
-        }
-    }
-    Ok(())
 }
 
-fn check(admission: &Admission) -> Result<(), Status> {
-    if !applies(admission) {
-        return Ok(());
+fn list(tree: &Value) -> Vec<Toleration> {
+    tree.items().iter().cloned().map(Toleration::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_holds_for_the_cluster() {
+        let config = format!(
+            r#"{{"apiVersion":"{VERSION}","kind":"Configuration","default":[{{"key":"a"}}],"whitelist":[{{"key":"a"}},{{"key":"b"}}]}}"#
+        );
+        let read = PodTolerationRestriction::new(&from_json(config.as_bytes()).unwrap()).unwrap();
+        assert_eq!((read.default.len(), read.allowed.len()), (1, 2));
+        assert!(PodTolerationRestriction::new(&Value::Null).unwrap().allowed.is_empty());
+        assert!(PodTolerationRestriction::new(&from_json(b"{}").unwrap()).is_err());
     }
-    let Some(allowed) = named(admission, ALLOWED)? else { return Ok(()) };
-    let own: &Value = admission.object.get("spec").get("tolerations");
-    let within = |own: &Value| allowed.iter().any(|all| covers(all, Toleration::view(own)));
-    if allowed.is_empty() || own.items().iter().all(within) {
-        return Ok(());
-    }
-    Err(admission.forbid("pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist"))
 }

@@ -3,10 +3,15 @@
 use api::{core::Pod, scheduling::PriorityClass};
 use object::{Status, View};
 use ref_cast::RefCast;
+use schema::Gates;
 use server::{Admission, Admit, Admitting, Operation, Page, Selection};
 
+const PREEMPTS: &str = "PreemptLowerPriority";
+
 #[derive(Debug)]
-pub(super) struct Priority;
+pub(super) struct Priority {
+    pub(super) gates: Gates,
+}
 
 impl Admit for Priority {
     fn name(&self) -> &'static str {
@@ -14,7 +19,7 @@ impl Admit for Priority {
     }
 
     fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        let done = mutate(admission);
+        let done = self.mutate_any(admission);
         Box::pin(async move { done })
     }
 
@@ -24,27 +29,31 @@ impl Admit for Priority {
     }
 }
 
-fn mutate(admission: &mut Admission) -> Result<(), Status> {
-    if admission.operation == Operation::Update && admission.is("", "pods") {
-        keep_priority(admission);
-        return Ok(());
-    } else if admission.operation != Operation::Create {
-        return Ok(());
-    } else if admission.is("", "pods") {
-        return mutate_pod(admission);
-    } else if admission.is("scheduling.k8s.io", "podgroups") {
-        return mutate_group(admission, "pod group");
-    } else if admission.is("scheduling.k8s.io", "compositepodgroups") {
-        return mutate_group(admission, "composite pod group");
+impl Priority {
+    fn mutate_any(&self, admission: &mut Admission) -> Result<(), Status> {
+        if admission.operation == Operation::Update && admission.is("", "pods") {
+            keep_priority(admission);
+            return Ok(());
+        } else if admission.operation != Operation::Create {
+            return Ok(());
+        } else if admission.is("", "pods") {
+            return mutate_pod(admission);
+        }
+        let policies = self.gates.is_on("PodGroupPreemptionPolicy");
+        if admission.is("scheduling.k8s.io", "podgroups") {
+            return mutate_group(admission, "pod group", policies);
+        } else if admission.is("scheduling.k8s.io", "compositepodgroups") {
+            return mutate_group(admission, "composite pod group", policies);
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// A group has a class and a number in its spec, of whichever kind it is.
-fn mutate_group(admission: &mut Admission, what: &str) -> Result<(), Status> {
+fn mutate_group(admission: &mut Admission, what: &str, policies: bool) -> Result<(), Status> {
     let spec = admission.object.get("spec");
     let name = spec.get("priorityClassName").as_str().unwrap_or_default();
-    let (name, given, _) = class_of(admission, name)?;
+    let (name, given, policy) = class_of(admission, name)?;
     let asked = spec.get("priority").as_i64();
     if let Some(asked) = asked.filter(|asked| *asked != i64::from(given)) {
         return Err(admission.forbid(&format!(
@@ -52,11 +61,26 @@ fn mutate_group(admission: &mut Admission, what: &str) -> Result<(), Status> {
              based on the priority class set in the spec"
         )));
     }
-    admission.object["spec"]["priority"] = given.into();
+    let asked = spec.get("preemptionPolicy").as_str();
+    if let Some(asked) = asked.filter(|asked| policies && *asked != policy) {
+        return Err(admission.forbid(&other_policy(asked, &format!("{what} spec"), &policy)));
+    }
+    let spec = &mut admission.object["spec"];
+    spec["priority"] = given.into();
     if !name.is_empty() {
-        admission.object["spec"]["priorityClassName"] = name.into();
+        spec["priorityClassName"] = name.into();
+    }
+    if policies {
+        spec["preemptionPolicy"] = policy.into();
     }
     Ok(())
+}
+
+fn other_policy(asked: &str, place: &str, policy: &str) -> String {
+    format!(
+        "the string value of PreemptionPolicy ({asked}) must not be provided in {place}; priority \
+         admission controller computed {policy} from the given PriorityClass name"
+    )
 }
 
 /// The class of this name, or the default one: its name, its number, its policy.
@@ -70,7 +94,7 @@ fn class_of(admission: &Admission, name: &str) -> Result<(String, i32, String), 
         .get(&kind, "", name)
         .map_err(|_| admission.forbid(&format!("no PriorityClass with name {name} was found")))?;
     let class = PriorityClass::view(&found.object);
-    Ok((name.to_owned(), class.value(), class.preemption_policy().to_owned()))
+    Ok((name.to_owned(), class.value(), policy_of(class)))
 }
 
 /// What a pod was given stays, where an update says nothing of it.
@@ -95,12 +119,8 @@ fn mutate_pod(admission: &mut Admission) -> Result<(), Status> {
              admission controller computed {given} from the given PriorityClass name"
         )));
     }
-    let policy = if policy.is_empty() { "PreemptLowerPriority" } else { &policy };
     if let Some(asked) = spec.preemption_policy().filter(|asked| *asked != policy) {
-        return Err(admission.forbid(&format!(
-            "the string value of PreemptionPolicy ({asked}) must not be provided in pod spec; \
-             priority admission controller computed {policy} from the given PriorityClass name"
-        )));
+        return Err(admission.forbid(&other_policy(asked, "pod spec", &policy)));
     }
     let spec = Pod::ref_cast_mut(&mut admission.object).spec_mut();
     if !name.is_empty() {
@@ -113,7 +133,7 @@ fn mutate_pod(admission: &mut Admission) -> Result<(), Status> {
 
 /// The class that pods without one have; with none, 0.
 fn default_class(admission: &Admission) -> (String, i32, String) {
-    let none = (String::new(), 0, String::new());
+    let none = (String::new(), 0, PREEMPTS.to_owned());
     let Ok(kind) = admission.registry.kind("scheduling.k8s.io", "priorityclasses") else {
         return none;
     };
@@ -122,9 +142,15 @@ fn default_class(admission: &Admission) -> (String, i32, String) {
     };
     let classes = all.items.iter().map(|version| PriorityClass::view(&version.object));
     let lowest = classes.filter(|class| class.global_default()).min_by_key(|class| class.value());
-    lowest.map_or(none, |class| {
-        (class.metadata().name().to_owned(), class.value(), class.preemption_policy().to_owned())
-    })
+    lowest
+        .map_or(none, |class| (class.metadata().name().to_owned(), class.value(), policy_of(class)))
+}
+
+fn policy_of(class: &PriorityClass) -> String {
+    match class.preemption_policy() {
+        "" => PREEMPTS.to_owned(),
+        policy => policy.to_owned(),
+    }
 }
 
 fn one_default(admission: &Admission) -> Result<(), Status> {
@@ -139,11 +165,15 @@ fn one_default(admission: &Admission) -> Result<(), Status> {
         .items
         .iter()
         .map(|version| PriorityClass::view(&version.object))
-        .find(|class| class.global_default() && class.metadata().name() != admission.name);
+        .filter(|class| class.global_default())
+        .min_by_key(|class| class.value())
+        .filter(|class| {
+            admission.operation == Operation::Create || class.metadata().name() != admission.name
+        });
     match other {
         None => Ok(()),
         Some(class) => Err(admission.forbid(&format!(
-            "PriorityClass {:?} is already marked as default. Only one default can exist",
+            "PriorityClass {} is already marked as default. Only one default can exist",
             class.metadata().name()
         ))),
     }

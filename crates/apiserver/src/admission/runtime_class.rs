@@ -1,14 +1,11 @@
 //! RuntimeClass: pods get the overhead of their runtime, and go where it is.
 
-use api::{
-    core::{Pod, Toleration},
-    node::RuntimeClass as Class,
-};
-use object::{Lens, Status, Value, View};
+use api::{core::Pod, node::RuntimeClass as Class};
+use object::{Status, Value, View};
 use ref_cast::RefCast;
 use server::{Admission, Admit, Admitting, Operation};
 
-use super::unaddressable;
+use super::{tolerations::merged, unaddressable};
 
 #[derive(Debug)]
 pub(super) struct RuntimeClass;
@@ -40,7 +37,7 @@ fn class(admission: &Admission) -> Result<Option<Class>, Status> {
         return Ok(None);
     };
     if let Some(why) = unaddressable(name) {
-        return Err(Status::new().with_status("Failure").with_message(why).with_code(500));
+        return Err(Status::failure(500, "", why));
     }
     let kind = admission.registry.kind("node.k8s.io", "runtimeclasses")?;
     let found = admission
@@ -74,32 +71,10 @@ fn mutate(admission: &mut Admission) -> Result<(), Status> {
     for (key, value) in scheduling.node_selector().iter() {
         spec.node_selector_mut().insert(key, value);
     }
-    for toleration in scheduling.tolerations().iter() {
-        if !spec.tolerations().iter().any(|own| covers(own, toleration)) {
-            spec.tolerations_mut().push(toleration.clone());
-        }
-    }
+    let tolerations: Vec<_> = scheduling.tolerations().iter().cloned().collect();
+    let merged = merged(spec.tolerations(), &tolerations);
+    spec.set_tolerations(merged);
     Ok(())
-}
-
-/// Whether what the other tolerates is tolerated already.
-pub(super) fn covers(own: &Toleration, other: &Toleration) -> bool {
-    if own.tree() == other.tree() {
-        return true;
-    }
-    let key = own.key().is_empty() || own.key() == other.key();
-    let effect = own.effect().is_empty() || own.effect() == other.effect();
-    let time = match (own.toleration_seconds(), other.toleration_seconds()) {
-        (None, _) => true,
-        (Some(own), Some(other)) => own >= other,
-        (Some(_), None) => false,
-    };
-    let value = match own.operator() {
-        "Exists" => true,
-        "" | "Equal" => matches!(other.operator(), "" | "Equal") && own.value() == other.value(),
-        _ => false,
-    };
-    key && effect && time && value
 }
 
 fn validate(admission: &Admission) -> Result<(), Status> {

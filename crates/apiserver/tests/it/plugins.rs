@@ -73,7 +73,7 @@ async fn deny_service_external_ips() {
     let outside = Patch::Merge(tree(r#"{"spec":{"externalIPs":["192.0.2.1"]}}"#));
     assert_eq!(
         message(services.patch(&Key::new("default", "s"), &outside).await),
-        "services \"s\" is forbidden: Use of external IPs is denied by admission control."
+        "services \"s\" is forbidden: Use of external IPs is denied by admission control"
     );
 }
 

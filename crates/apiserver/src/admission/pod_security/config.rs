@@ -55,18 +55,21 @@ impl Configuration {
         Ok(this)
     }
 
-    /// By what the pod of a request is let off; `None`: it is not.
-    pub(super) fn exempts(&self, admission: &Admission<'_>, pod: &Value) -> Option<&'static str> {
-        let class = pod.get("spec").get("runtimeClassName").as_str();
+    /// By what a request is let off whatever it brings; `None`: it is not.
+    pub(super) fn exempts(&self, admission: &Admission<'_>) -> Option<&'static str> {
         if self.namespaces.iter().any(|own| *own == *admission.namespace) {
             Some("namespace")
         } else if self.users.iter().any(|own| *own == *admission.user.name) {
             Some("user")
-        } else if class.is_some_and(|class| self.runtime_classes.iter().any(|own| own == class)) {
-            Some("runtimeClass")
         } else {
             None
         }
+    }
+
+    /// Whether a pod is let off by how it runs.
+    pub(super) fn exempts_class(&self, pod: &Value) -> bool {
+        let class = pod.get("spec").get("runtimeClassName").as_str();
+        class.is_some_and(|class| self.runtime_classes.iter().any(|own| own == class))
     }
 }
 

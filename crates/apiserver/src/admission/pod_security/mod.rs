@@ -2,25 +2,27 @@
 
 mod checks;
 mod config;
+mod namespace;
 mod policy;
+mod tally;
 mod words;
 
-use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use anyhow::Result as Configured;
 use api::core::Namespace;
-use object::{Object, ObjectMeta, Status, Value, View};
+use object::{Object, Status, Value, View};
 use schema::Errors;
-use server::{Admission, Admit, Admitting, Operation, Page, Selection};
+use server::{Admission, Admit, Admitting, Operation};
 
+pub(crate) use self::tally::Tally;
 use self::{
     checks::violations,
     config::Configuration,
     policy::{Level, Policy, Rules},
 };
+use crate::structured::aggregate;
 
-/// So many pods are looked at when a namespace becomes stricter.
-const MOST_PODS: usize = 3000;
 /// Parts of a pod that bring nothing new to run.
 const HARMLESS: [&str; 8] =
     ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
@@ -28,12 +30,13 @@ const HARMLESS: [&str; 8] =
 #[derive(Debug)]
 pub(super) struct PodSecurity {
     config: Configuration,
+    tally: Arc<Tally>,
 }
 
 impl PodSecurity {
     /// From a `PodSecurityConfiguration`; without one, namespaces that say nothing are free.
-    pub(super) fn new(config: &Value) -> Configured<Self> {
-        Ok(Self { config: Configuration::read(config)? })
+    pub(super) fn new(config: &Value, tally: Arc<Tally>) -> Configured<Self> {
+        Ok(Self { config: Configuration::read(config)?, tally })
     }
 }
 
@@ -57,82 +60,116 @@ impl PodSecurity {
         match (names.group, names.plural, admission.subresource) {
             ("", "namespaces", "") => self.namespace(admission),
             ("", "pods", part) if !HARMLESS.contains(&part) => {
-                let changed = admission.old.is_none_or(|old| runs_other(&admission.object, old));
-                if changed { self.pod(admission, &admission.object, true) } else { Ok(()) }
+                self.pod(admission, Some(&admission.object), true)
             }
             (group, plural, "") => match template(group, plural, &admission.object) {
-                Some(template) if template.get("spec").is_object() => {
-                    self.pod(admission, template, false)
+                Some(template) => {
+                    let pod = Some(template).filter(|own| own.get("spec").is_object());
+                    self.pod(admission, pod, false)
                 }
-                _ => Ok(()),
+                None => Ok(()),
             },
             _ => Ok(()),
         }
     }
 
-    fn pod(&self, admission: &Admission, pod: &Value, enforce: bool) -> Result<(), Status> {
-        if let Some(because) = self.config.exempts(admission, pod) {
-            admission.annotate("pod-security.kubernetes.io/exempt", because.to_owned());
+    /// A pod, or what makes pods: of the latter one only speaks.
+    fn pod(&self, admission: &Admission, pod: Option<&Value>, enforce: bool) -> Result<(), Status> {
+        if let Some(because) = self.config.exempts(admission) {
+            self.exempt(admission, because);
             return Ok(());
         }
         let kind = admission.registry.kind("", "namespaces")?;
-        let found = admission.registry.get(&kind, "", &admission.namespace).map_err(|_| {
-            let name = &admission.namespace;
-            Status::internal(format!("failed to lookup namespace {name:?}"))
-        })?;
+        let Ok(found) = admission.registry.get(&kind, "", &admission.namespace) else {
+            return self.homeless(admission, enforce);
+        };
         let labels = Namespace::view(&found.object).metadata().labels();
-        let policy = Policy::of(labels, self.config.defaults, &mut Errors::default());
-        if policy.is_privileged() {
+        let mut errs = Errors::default();
+        let policy = Policy::of(labels, self.config.defaults, &mut errs);
+        if errs.is_empty() && policy.asks_nothing(enforce) {
+            if enforce {
+                let free = Rules::default();
+                self.tally.evaluated(admission, ("enforce", free), true);
+                note(admission, "enforce-policy", free.to_string());
+            }
             return Ok(());
         }
-        let meta = Object::view(pod).metadata();
-        if enforce {
-            let key = "pod-security.kubernetes.io/enforce-policy";
-            admission.annotate(key, policy.enforce.to_string());
-            let broken = violations(policy.enforce, meta, pod.get("spec"));
-            if !broken.is_empty() {
-                let (rules, broken) = (policy.enforce, words::detailed(&broken));
-                return Err(
-                    admission.forbid(&format!("violates PodSecurity \"{rules}\": {broken}"))
-                );
-            }
+        let significant =
+            !enforce || admission.old.is_none_or(|old| runs_other(&admission.object, old));
+        let Some(pod) = pod.filter(|_| significant) else { return Ok(()) };
+        if self.config.exempts_class(pod) {
+            self.exempt(admission, "runtimeClass");
+            return Ok(());
         }
-        let broken = violations(policy.audit, meta, pod.get("spec"));
-        if !broken.is_empty() {
-            let (rules, broken) = (policy.audit, words::detailed(&broken));
-            let text = format!("would violate PodSecurity \"{rules}\": {broken}");
-            admission.annotate("pod-security.kubernetes.io/audit-violations", text);
+        if !errs.is_empty() {
+            let why = aggregate(&errs);
+            note(admission, "error", format!("Failed to parse policy: {why}"));
+            self.tally.failed(admission, false);
         }
-        let broken = violations(policy.warn, meta, pod.get("spec"));
-        if !broken.is_empty() {
-            let (rules, broken) = (policy.warn, words::detailed(&broken));
-            admission.warn(format!("would violate PodSecurity \"{rules}\": {broken}"));
-        }
-        Ok(())
+        self.evaluate(admission, policy, pod, enforce)
     }
 
-    fn namespace(&self, admission: &Admission) -> Result<(), Status> {
-        let (mut errs, mut before) = (Errors::default(), Errors::default());
-        let defaults = self.config.defaults;
-        let policy = Policy::of(admission.meta().labels(), defaults, &mut errs);
-        let old = admission
-            .old
-            .map(|old| Policy::of(Object::view(old).metadata().labels(), defaults, &mut before));
-        if !errs.is_empty() && errs != before {
-            return Err(errs.status("", "Namespace", &admission.name));
+    /// Tells what a pod breaks of the rules of each mode, and refuses it if it must.
+    fn evaluate(
+        &self,
+        admission: &Admission,
+        policy: Policy,
+        pod: &Value,
+        enforce: bool,
+    ) -> Result<(), Status> {
+        let meta = Object::view(pod).metadata();
+        let breaks = |rules: Rules| {
+            let broken = violations(rules, meta, pod.get("spec"));
+            let told = || format!("violate PodSecurity \"{rules}\": {}", words::detailed(&broken));
+            (!broken.is_empty()).then(told)
+        };
+        let mut decided = Ok(());
+        if enforce {
+            note(admission, "enforce-policy", policy.enforce.to_string());
+            let broken = breaks(policy.enforce);
+            self.tally.evaluated(admission, ("enforce", policy.enforce), broken.is_none());
+            if let Some(broken) = broken {
+                let broken = broken.replacen("violate", "violates", 1);
+                decided = Err(admission.forbid(&broken));
+            }
         }
-        let Some(old) = old else { return Ok(()) };
-        let (new, old) = (policy.enforce, old.enforce);
-        let laxer = new.minor == old.minor && new.level <= old.level;
-        let exempt = self.config.namespaces.iter().any(|own| *own == *admission.name);
-        if new.level == Level::Privileged || laxer || exempt {
+        if let Some(broken) = breaks(policy.audit) {
+            note(admission, "audit-violations", format!("would {broken}"));
+            self.tally.evaluated(admission, ("audit", policy.audit), false);
+        }
+        if decided.is_ok()
+            && let Some(broken) = breaks(policy.warn)
+        {
+            admission.warn(format!("would {broken}"));
+            self.tally.evaluated(admission, ("warn", policy.warn), false);
+        }
+        decided
+    }
+
+    fn exempt(&self, admission: &Admission, because: &str) {
+        note(admission, "exempt", because.to_owned());
+        self.tally.exempted(admission);
+    }
+
+    /// Where the namespace is not there, no pod can be; what makes pods does no harm yet.
+    fn homeless(&self, admission: &Admission, enforce: bool) -> Result<(), Status> {
+        self.tally.failed(admission, true);
+        let name = object::quote::quote(&admission.namespace);
+        let (failed, why) =
+            (format!("failed to lookup namespace {name}"), format!("namespaces {name} not found"));
+        if !enforce {
+            note(admission, "error", format!("{failed}: {why}"));
             return Ok(());
         }
-        for warning in broken_by(admission, new)? {
-            admission.warn(warning);
-        }
-        Ok(())
+        let status = Status::internal(failed);
+        note(admission, "error", format!("{}: {why}", status.message()));
+        Err(status)
     }
+}
+
+/// For those who audit.
+fn note(admission: &Admission, key: &str, value: String) {
+    admission.annotate(&format!("pod-security.kubernetes.io/{key}"), value);
 }
 
 /// Where objects of other kinds keep the pods that will come of them.
@@ -165,53 +202,21 @@ fn runs_other(new: &Value, old: &Value) -> bool {
         || !new.get("spec").get("ephemeralContainers").items().iter().all(same)
 }
 
-/// What to say of the pods that are there already. Of those that one controller made,
-/// the first comes first.
-fn broken_by(admission: &Admission, rules: Rules) -> Result<Vec<String>, Status> {
-    let kind = admission.registry.kind("", "pods")?;
-    let name = &*admission.name;
-    let pods = admission.registry.list(&kind, &Selection::namespace(name), &Page::default())?;
-    let mut controllers = HashSet::new();
-    let mut all: Vec<(&ObjectMeta, &Value)> = Vec::new();
-    let mut alike = Vec::new();
-    for version in &pods.items {
-        let meta = Object::view(&version.object).metadata();
-        let first = meta.controller().is_none_or(|owner| controllers.insert(owner.uid()));
-        if first { &mut all } else { &mut alike }.push((meta, version.object.get("spec")));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_other_images_are_looked_at() {
+        let pod = |image: &str, late: &str| {
+            let json = format!(
+                r#"{{"spec":{{"containers":[{{"name":"a","image":"{image}"}}],"ephemeralContainers":[{late}]}}}}"#
+            );
+            object::from_json(json.as_bytes()).unwrap()
+        };
+        let late = r#"{"name":"e","image":"i"}"#;
+        assert!(!runs_other(&pod("x", ""), &pod("x", late)), "one that goes brings nothing");
+        assert!(runs_other(&pod("x", late), &pod("x", "")));
+        assert!(runs_other(&pod("y", ""), &pod("x", "")));
     }
-    all.append(&mut alike);
-    let mut found: BTreeMap<String, (&str, usize)> = BTreeMap::new();
-    for (meta, spec) in all.iter().take(MOST_PODS) {
-        let broken = violations(rules, meta, spec);
-        if !broken.is_empty() {
-            let entry = found.entry(words::plain(&broken)).or_insert((meta.name(), 0));
-            entry.0 = entry.0.min(meta.name());
-            entry.1 += 1;
-        }
-    }
-    let mut warnings = Vec::new();
-    if all.len() > MOST_PODS {
-        warnings.push(format!(
-            "new PodSecurity enforce level only checked against the first {MOST_PODS} of {} \
-             existing pods",
-            all.len()
-        ));
-    }
-    if !found.is_empty() {
-        warnings.push(format!(
-            "existing pods in namespace {name:?} violate the new PodSecurity enforce level \
-             \"{rules}\""
-        ));
-    }
-    let mut each: Vec<String> = found
-        .into_iter()
-        .map(|(broken, (pod, count))| match count {
-            1 => format!("{pod}: {broken}"),
-            2 => format!("{pod} (and 1 other pod): {broken}"),
-            more => format!("{pod} (and {} other pods): {broken}", more - 1),
-        })
-        .collect();
-    each.sort();
-    warnings.append(&mut each);
-    Ok(warnings)
 }

@@ -1,0 +1,145 @@
+//! Labels of namespaces: they must make sense, and who makes them stricter hears of the
+//! pods that would no longer be let in.
+
+use std::collections::{BTreeMap, HashSet};
+
+use object::{Map, Object, ObjectMeta, Status, Value, View};
+use schema::Errors;
+use server::{Admission, Page, Selection};
+
+use super::{Configuration, Level, PodSecurity, Policy, Rules, violations, words};
+
+/// So many pods are looked at when a namespace becomes stricter.
+const MOST_PODS: usize = 3000;
+
+impl PodSecurity {
+    pub(super) fn namespace(&self, admission: &Admission) -> Result<(), Status> {
+        let (mut errs, mut before) = (Errors::default(), Errors::default());
+        let defaults = self.config.defaults;
+        let labels = admission.meta().labels();
+        let policy = Policy::of(labels, defaults, &mut errs);
+        let old = admission
+            .old
+            .map(|old| Policy::of(Object::view(old).metadata().labels(), defaults, &mut before));
+        if !errs.is_empty() && errs != before {
+            return Err(errs.status("", "Namespace", &admission.name));
+        }
+        let Some(old) = old else { return Ok(()) };
+        let (new, old) = (policy.enforce, old.enforce);
+        let laxer = new.minor == old.minor && new.level <= old.level;
+        if new.level == Level::Privileged || laxer {
+            return Ok(());
+        }
+        let warnings = if self.config.namespaces.iter().any(|own| *own == *admission.name) {
+            in_vain(&admission.name, policy, defaults, labels).into_iter().collect()
+        } else {
+            broken_by(&self.config, admission, new)?
+        };
+        warnings.into_iter().for_each(|warning| admission.warn(warning));
+        Ok(())
+    }
+}
+
+/// What to say to who labels a namespace to which no rules apply.
+fn in_vain(name: &str, policy: Policy, defaults: Policy, labels: &Map<String>) -> Option<String> {
+    let free = |rules: Rules| rules.level == Level::Privileged;
+    let same = |(own, other): (Rules, Rules)| own == other || (free(own) && free(other));
+    if policy.modes().map(|(_, rules)| rules).into_iter().all(free)
+        || policy.modes().into_iter().zip(defaults.modes()).all(|(own, by)| same((own.1, by.1)))
+    {
+        return None;
+    }
+    let says = |mode: &str| {
+        let label = format!("pod-security.kubernetes.io/{mode}");
+        labels.get(&label).is_some() || labels.get(&format!("{label}-version")).is_some()
+    };
+    let said = policy.modes().into_iter().filter(|(mode, rules)| !free(*rules) && says(mode));
+    let said: Vec<String> = said.map(|(mode, rules)| format!("{mode}={rules}")).collect();
+    Some(format!(
+        "namespace {} is exempt from Pod Security, and the policy ({}) will be ignored",
+        object::quote::quote(name),
+        said.join(", ")
+    ))
+}
+
+/// What to say of the pods that are there already. Of those that one controller made,
+/// the first comes first.
+fn broken_by(
+    config: &Configuration,
+    admission: &Admission,
+    rules: Rules,
+) -> Result<Vec<String>, Status> {
+    let kind = admission.registry.kind("", "pods")?;
+    let name = &*admission.name;
+    let pods = admission.registry.list(&kind, &Selection::namespace(name), &Page::default())?;
+    let mut controllers = HashSet::new();
+    let mut all: Vec<(&ObjectMeta, &Value)> = Vec::new();
+    let mut alike = Vec::new();
+    for version in pods.items.iter().filter(|pod| !config.exempts_class(&pod.object)) {
+        let meta = Object::view(&version.object).metadata();
+        let first = meta.controller().is_none_or(|owner| controllers.insert(owner.uid()));
+        if first { &mut all } else { &mut alike }.push((meta, version.object.get("spec")));
+    }
+    all.append(&mut alike);
+    let mut found: BTreeMap<String, (&str, usize)> = BTreeMap::new();
+    for (meta, spec) in all.iter().take(MOST_PODS) {
+        let broken = violations(rules, meta, spec);
+        if !broken.is_empty() {
+            let entry = found.entry(words::plain(&broken)).or_insert((meta.name(), 0));
+            entry.0 = entry.0.min(meta.name());
+            entry.1 += 1;
+        }
+    }
+    let mut warnings = Vec::new();
+    if all.len() > MOST_PODS {
+        warnings.push(format!(
+            "new PodSecurity enforce level only checked against the first {MOST_PODS} of {} \
+             existing pods",
+            all.len()
+        ));
+    }
+    if !found.is_empty() {
+        warnings.push(format!(
+            "existing pods in namespace {} violate the new PodSecurity enforce level \
+             \"{rules}\"",
+            object::quote::quote(name)
+        ));
+    }
+    let mut each: Vec<String> = found
+        .into_iter()
+        .map(|(broken, (pod, count))| match count {
+            1 => format!("{pod}: {broken}"),
+            2 => format!("{pod} (and 1 other pod): {broken}"),
+            more => format!("{pod} (and {} other pods): {broken}", more - 1),
+        })
+        .collect();
+    each.sort();
+    warnings.append(&mut each);
+    Ok(warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_in_vain_are_told() {
+        let defaults = Policy::default();
+        let told = |labels: Map<String>| {
+            let policy = Policy::of(&labels, defaults, &mut Errors::default());
+            in_vain("n", policy, defaults, &labels)
+        };
+        assert_eq!(told(Map::from([("app", "a")])), None);
+        assert_eq!(told(Map::from([("pod-security.kubernetes.io/enforce", "privileged")])), None);
+        let labels = Map::from([
+            ("pod-security.kubernetes.io/enforce", "baseline"),
+            ("pod-security.kubernetes.io/audit", "restricted"),
+            ("pod-security.kubernetes.io/audit-version", "v1.30"),
+        ]);
+        assert_eq!(
+            told(labels).unwrap(),
+            "namespace \"n\" is exempt from Pod Security, and the policy (enforce=baseline:latest, \
+             audit=restricted:v1.30) will be ignored"
+        );
+    }
+}
