@@ -19,7 +19,7 @@ use std::{borrow::Cow, mem};
 
 use object::{Struct, Text, Value};
 
-pub(crate) use self::form::ENTRY;
+pub(crate) use self::form::{ENTRY, ITEM};
 use self::{
     compare::{Change, fields_of, is_hollow, with_parents},
     fields::{Name, Node, of_names, shown},

@@ -144,6 +144,9 @@ fn fields(
     failed.map_or(Ok(()), Err)
 }
 
+/// Go's name for amounts of resources.
+const AMOUNTS: &str = "v1.ResourceList";
+
 /// What Go calls the type of a value.
 #[derive(Clone, Copy)]
 struct Go<'a> {
@@ -160,6 +163,9 @@ impl<'a> Go<'a> {
 
     /// The same, for the values of a map.
     fn entry(self) -> Self {
+        if self.name == Some(AMOUNTS) {
+            return self;
+        }
         let entry = self.name.and_then(|name| name.strip_prefix("map[")?.split_once(']'));
         Self { name: entry.map(|(_, name)| name), ..self }
     }
@@ -243,7 +249,7 @@ fn fit(
             });
             failed.map_or(Ok(()), Err)
         }
-        (Type::Quantity, value) => quantity(value).map_err(Misfit::Text),
+        (Type::Quantity, value) => quantity(value, go).map_err(Misfit::Text),
         (Type::Time, Value::Text(text)) => {
             *text = Time::canonical(text).map_err(Misfit::Text)?;
             Ok(())
@@ -319,12 +325,16 @@ fn zero(ty: &Type) -> Value {
     }
 }
 
-fn quantity(value: &mut Value) -> Result<(), String> {
+fn quantity(value: &mut Value, go: Go<'_>) -> Result<(), String> {
     let text = match &*value {
         Value::Text(text) => text.clone(),
         other => String::from_utf8_lossy(&object::to_json(other)).as_ref().into(),
     };
-    let parsed: Quantity = text.trim().parse().map_err(|error: QuantityError| error.to_string())?;
+    let parsed = text.trim().parse::<Quantity>();
+    let mut parsed = parsed.map_err(|error: QuantityError| error.to_string())?;
+    if go.name == Some(AMOUNTS) {
+        parsed.round_up(-3); // nobody counts in less than thousandths
+    }
     *value = parsed.into();
     Ok(())
 }

@@ -36,6 +36,7 @@ pub struct Definition {
     pub ttl: Option<Duration>,
     pub shows_deleted: bool,
     pub created_by_update: bool,
+    pub exact_names: bool,
     pub subresources: &'static [Subresource],
     pub shape: Link<Struct>,
     pub columns: Arc<[ColumnInfo]>,
@@ -58,6 +59,9 @@ pub struct ColumnInfo {
 /// The hooks of a kind, over trees. What each does is said at `Kind`.
 pub trait Hooks: fmt::Debug + Send + Sync {
     fn default_fields(&self, _object: &mut Value) {}
+    fn misread(&self, _object: &Value) -> Option<String> {
+        None
+    }
     fn prepare_create(&self, _object: &mut Value) {}
     fn prepare_update(&self, _object: &mut Value, _old: &Value) {}
     fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
@@ -141,6 +145,7 @@ impl Definition {
             ttl: K::TTL,
             shows_deleted: K::SHOWS_DELETED,
             created_by_update: K::CREATED_BY_UPDATE,
+            exact_names: K::EXACT_NAMES,
             subresources: K::SUBRESOURCES,
             shape: Link::Static(K::SHAPE),
             columns: K::COLUMNS.iter().map(info).collect(),
@@ -154,7 +159,10 @@ impl Definition {
     pub fn conform(&self, object: &mut Value, unknown: &mut Unknown) -> Result<(), String> {
         match &self.custom {
             Some(custom) => custom.conform(object, unknown),
-            None => conform_as(self.names.version, &self.shape, object, unknown),
+            None => {
+                conform_as(self.names.version, &self.shape, object, unknown)?;
+                self.hooks.misread(object).map_or(Ok(()), Err)
+            }
         }
     }
 
@@ -162,6 +170,11 @@ impl Definition {
     pub fn normalize(&self, object: &mut Value) {
         match &self.custom {
             Some(_) => Custom::normalize(object),
+            None if self.storage.json && hollow_within(&self.shape, object) => {
+                let given = object.clone();
+                normalize(&self.shape, object);
+                restore_hollow(&self.shape, object, &given, |field| field.rules.always);
+            }
             None => normalize(&self.shape, object),
         }
     }
@@ -173,7 +186,7 @@ impl Definition {
         let settle = |object: &mut Value| {
             self.normalize(object);
             if let Some(given) = &given {
-                restore_hollow(&self.shape, object, given);
+                restore_hollow(&self.shape, object, given, |_| true);
             }
         };
         settle(object);
@@ -271,6 +284,7 @@ impl Definition {
             ttl: None,
             shows_deleted: false,
             created_by_update: false,
+            exact_names: false,
             subresources: &[],
             custom: None,
             shape,
@@ -324,6 +338,10 @@ impl<K: Kind> fmt::Debug for BuiltIn<K> {
 impl<K: Kind> Hooks for BuiltIn<K> {
     fn default_fields(&self, object: &mut Value) {
         K::ref_cast_mut(object).default_fields();
+    }
+
+    fn misread(&self, object: &Value) -> Option<String> {
+        K::view(object).misread()
     }
 
     fn prepare_create(&self, object: &mut Value) {

@@ -272,6 +272,8 @@ pub trait Kind: Lens {
     const ANY_FINALIZER: bool = false;
     /// Whether an update of what is not there makes it.
     const CREATED_BY_UPDATE: bool = false;
+    /// Whether a name is generated as it was asked for, without anything behind it.
+    const EXACT_NAMES: bool = false;
     /// Whether it is served without being asked for.
     const DEFAULT_ON: bool = true;
     /// What is said of a version that goes away; empty where it stays.
@@ -320,6 +322,10 @@ pub trait Kind: Lens {
     /// How long the object may take to go, if that is what was `asked`.
     fn grace(&self, _asked: Option<i64>) -> Grace {
         Grace::None
+    }
+    /// What no reader of the kind can make sense of, in Go's words.
+    fn misread(&self) -> Option<String> {
+        None
     }
     /// Fills defaults that depend on other fields. Constant defaults live on the field.
     fn default_fields(&mut self) {}

@@ -69,15 +69,21 @@ fn value_of(ty: &Type, value: &Value) -> Option<Value> {
 }
 
 /// Brings back the empty lists and maps that were `given`, so that rules can tell them
-/// from none: until an object is stored, Go can.
-pub(crate) fn restore_hollow(shape: &Struct, object: &mut Value, given: &Value) {
+/// from none: until an object is stored, Go can; stored as JSON, which of them it writes.
+pub(crate) fn restore_hollow(
+    shape: &Struct,
+    object: &mut Value,
+    given: &Value,
+    which: fn(&Field) -> bool,
+) {
     for (field, value) in shape.pairs(given) {
         if is_hollow(field, value) {
-            if field.of(object).is_null() && !value.is_null() && object.is_object() {
+            let there = !value.is_null() && object.is_object() && which(field);
+            if field.of(object).is_null() && there {
                 object[&*field.name] = value.clone();
             }
         } else if has_hollow(&field.ty, value) && !field.of(object).is_null() {
-            restore_value(&field.ty, &mut object[&*field.name], value);
+            restore_value(&field.ty, &mut object[&*field.name], value, which);
         }
     }
 }
@@ -100,16 +106,16 @@ pub(crate) fn drop_hollow(shape: &Struct, new: &mut Value, old: &Value) {
     });
 }
 
-fn restore_value(ty: &Type, value: &mut Value, given: &Value) {
+fn restore_value(ty: &Type, value: &mut Value, given: &Value, which: fn(&Field) -> bool) {
     match (ty, value) {
-        (Type::Object(shape), value) => restore_hollow(shape, value, given),
+        (Type::Object(shape), value) => restore_hollow(shape, value, given, which),
         (Type::List(item), Value::List(items)) if items.len() == given.items().len() => {
             for (value, given) in items.make_mut().iter_mut().zip(given.items()) {
-                restore_value(item, value, given);
+                restore_value(item, value, given, which);
             }
         }
         (Type::Map(item), value) => value.retain(|name, value| {
-            restore_value(item, value, given.get(name));
+            restore_value(item, value, given.get(name), which);
             true
         }),
         _ => {}
@@ -174,7 +180,7 @@ mod tests {
         let mut object = given.clone();
         normalize(Object::SHAPE, &mut object);
         assert!(object.get("metadata").get("labels").is_null());
-        restore_hollow(Object::SHAPE, &mut object, &given);
+        restore_hollow(Object::SHAPE, &mut object, &given, |_| true);
         assert_eq!(object.get("metadata"), given.get("metadata"));
         let old = tree(r#"{"metadata":{"name":"a","labels":{"b":"c"}}}"#);
         drop_hollow(Object::SHAPE, &mut object, &old);

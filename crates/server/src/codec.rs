@@ -1,10 +1,10 @@
 //! Between bodies and trees.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 use object::{
-    JsonError, Object, Odd, Status, StatusDetails, Value, View, from_json_as_written,
+    JsonError, Lens, Object, Odd, Status, StatusDetails, Value, View, from_json_as_written,
     from_json_strict, yaml::from_yaml_noting,
 };
 use schema::{Definition, Errors, Names, Path, protobuf};
@@ -36,7 +36,8 @@ pub fn decode_body(
 ) -> Result<Decoded, Status> {
     let (mut object, twice) = parse(definition, headers, query, body)?;
     check_type(kinds, &object, definition, twice.text.as_deref())?;
-    let warnings = fit(definition, query, &mut object, &twice)?;
+    let read = read_as(kinds, &object, definition);
+    let warnings = fit(read.as_deref().unwrap_or(definition), query, &mut object, &twice)?;
     audit::note_sent(|| {
         let mut sent = object.clone();
         definition.fill(&mut sent);
@@ -44,6 +45,30 @@ pub fn decode_body(
         sent
     });
     Ok(Decoded { object, warnings })
+}
+
+/// A custom object must be of the version of its path.
+pub(crate) fn same_version(object: &Value, definition: &Definition) -> Result<(), Status> {
+    let (given, expected) = (Object::view(object).api_version(), definition.names.api_version());
+    if definition.custom.is_none() || given == expected {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!(
+        "the API version in the data ({given}) does not match the expected API version ({expected})"
+    )))
+}
+
+/// What a custom object is read as that names another version of its kind. Of one that there is
+/// not nothing is known but metadata.
+fn read_as(kinds: &Kinds, object: &Value, definition: &Definition) -> Option<Arc<Definition>> {
+    let (named, names) = (Object::view(object), &definition.names);
+    let version = named.api_version().strip_prefix(names.group)?.strip_prefix('/')?;
+    if definition.custom.is_none() || version == names.version || named.kind() != names.kind {
+        return None;
+    }
+    let known = kinds.named(names.group, version, names.kind).map(|known| known.definition);
+    let nothing = || Definition::bare(names.clone(), Object::SHAPE);
+    Some(known.unwrap_or_else(|| Arc::new(nothing())))
 }
 
 /// What a body gives twice.
@@ -389,11 +414,10 @@ fn check_type(
         let mut errs = Errors::default();
         errs.invalid(&Path::Root.field("kind"), kind, format!("must be {wanted}"));
         return Err(errs.status(names.group, kind, named.metadata().name()));
+    } else if read_as(kinds, object, definition).is_some() {
+        return Ok(()); // its version is looked at when all else is told
     } else if definition.custom.is_some() {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({given}) does not match the expected API version \
-             ({expected})"
-        )));
+        return same_version(object, definition);
     }
     let (group, version) = given.rsplit_once('/').unwrap_or(("", given));
     let unfit = |why: String| {

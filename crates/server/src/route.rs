@@ -12,7 +12,7 @@ use crate::{
     body::read,
     cbor,
     codec::{
-        Decoded, Validation, decode_body, media_type, replaced, unsupported_patch, validation,
+        Validation, decode_body, media_type, replaced, same_version, unsupported_patch, validation,
     },
     filters::{authorize, decide},
     list_options::{fresh, newest, page, selection, watch},
@@ -189,8 +189,7 @@ async fn answer(
             }
         }
         "create" => {
-            let Decoded { object, warnings } = body(server, &served, request).await?;
-            call.warnings = warnings;
+            let object = body(server, &served, request, call).await?;
             named(&object, &namespace, &name)?;
             let made = registry.create(call, &served, &namespace, object).await?;
             one(&served, 201, &made, form, now)?
@@ -269,8 +268,7 @@ async fn update(
 ) -> Result<(u16, Version<Value>), Status> {
     let info = request.info.clone();
     let create = Attributes { verb: "create".into(), ..info.attributes(&request.query) };
-    let Decoded { object, warnings } = body(server, served, request).await?;
-    call.warnings = warnings;
+    let object = body(server, served, request, call).await?;
     let namespace = if served.definition.is_namespaced() { &*info.namespace } else { "" };
     let key = (namespace, &*info.name);
     named(&object, namespace, &info.name)?;
@@ -291,10 +289,18 @@ async fn update(
     Ok((200, registry.update(call, served, key, &info.subresource, object).await?))
 }
 
-async fn body(server: &Server, served: &Served, request: Request) -> Result<Decoded, Status> {
+async fn body(
+    server: &Server,
+    served: &Served,
+    request: Request,
+    call: &mut Call,
+) -> Result<Value, Status> {
     let bytes = read(request.body, server.config.limits.body).await?;
-    let kinds = server.registry.kinds();
-    decode_body(kinds, &served.definition, &request.head.headers, &request.query, &bytes)
+    let (kinds, headers) = (server.registry.kinds(), &request.head.headers);
+    let read = decode_body(kinds, &served.definition, headers, &request.query, &bytes)?;
+    call.warnings = read.warnings;
+    same_version(&read.object, &served.definition)?;
+    Ok(read.object)
 }
 
 /// The names in the body must be those of the path, where they are there at all.

@@ -1,7 +1,11 @@
 //! apps/v1: DaemonSet.
 
+use std::num::IntErrorKind;
+
 use macros::api;
-use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector::Selector};
+use object::{
+    IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, quote::quote, selector::Selector,
+};
 use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 
 use super::workload::{
@@ -145,6 +149,15 @@ impl Kind for DaemonSet {
         check_collisions(self.status().collision_count(), old.status().collision_count(), errs);
     }
 
+    fn misread(&self) -> Option<String> {
+        let text = self.metadata().annotations().get(TEMPLATE_GENERATION)?;
+        let why = match text.parse::<i64>().err()?.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        Some(format!("strconv.ParseInt: parsing {}: {why}", quote(text)))
+    }
+
     fn default_fields(&mut self) {
         if self.metadata().annotations().get(TEMPLATE_GENERATION).is_none() {
             self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, "0");
@@ -166,14 +179,13 @@ impl Kind for DaemonSet {
 
     fn prepare_create(&mut self) {
         self.set_status(DaemonSetStatus::new());
-        self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, "1");
+        let given = self.template_generation().max(1).to_string();
+        self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, given);
     }
 
     fn prepare_update(&mut self, old: &Self) {
-        let known = old.metadata().annotations().get(TEMPLATE_GENERATION);
-        let generation: i64 = known.and_then(|n| n.parse().ok()).unwrap_or_default();
         let changed = self.spec().template() != old.spec().template();
-        let generation = (generation + i64::from(changed)).to_string();
+        let generation = old.template_generation().wrapping_add(i64::from(changed)).to_string();
         self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, generation);
     }
 
@@ -181,6 +193,13 @@ impl Kind for DaemonSet {
         // it counts the template, which is not written here
         let known = old.metadata().annotations().get(TEMPLATE_GENERATION).unwrap_or("0");
         self.metadata_mut().annotations_mut().insert(TEMPLATE_GENERATION, known);
+    }
+}
+
+impl DaemonSet {
+    fn template_generation(&self) -> i64 {
+        let known = self.metadata().annotations().get(TEMPLATE_GENERATION);
+        known.and_then(|known| known.parse().ok()).unwrap_or_default()
     }
 }
 

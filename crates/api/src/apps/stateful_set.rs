@@ -240,7 +240,6 @@ impl Kind for StatefulSet {
         }
         if !spec.volume_claim_templates().is_empty() {
             for claim in spec.volume_claim_templates_mut().iter_mut() {
-                claim.default_fields();
                 claim.tell_kind();
             }
         }

@@ -6,10 +6,7 @@ use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text};
 use schema::{Errors, Kind, Names, Path};
 
-use super::resources::{
-    self,
-    rules::{can_overcommit, check_container_name, check_resource_name},
-};
+use super::resources::rules::{can_overcommit, check_container_name, check_resource_name};
 
 /// What pods and claims of a namespace may ask for, and what they get by default.
 #[api]
@@ -81,15 +78,6 @@ impl Kind for LimitRange {
 impl LimitRangeItem {
     /// What a container gets follows from what it may have.
     fn default_fields(&mut self) {
-        for amounts in [
-            LimitRangeItem::max_mut,
-            LimitRangeItem::min_mut,
-            LimitRangeItem::default_mut,
-            LimitRangeItem::default_request_mut,
-            LimitRangeItem::max_limit_request_ratio_mut,
-        ] {
-            resources::round_up(amounts(self));
-        }
         if self.type_() != "Container" {
             return;
         }

@@ -332,8 +332,6 @@ impl Kind for Node {
     fn default_fields(&mut self) {
         self.spec_mut().align_ranges();
         let status = self.status_mut();
-        resources::round_up(status.capacity_mut());
-        resources::round_up(status.allocatable_mut());
         if status.allocatable().is_empty() && !status.capacity().is_empty() {
             let capacity = status.capacity().clone();
             status.set_allocatable(capacity);

@@ -167,10 +167,6 @@ impl Kind for PersistentVolumeClaim {
         self.check_kept(old, errs);
     }
 
-    fn default_fields(&mut self) {
-        self.spec_mut().resources_mut().round_up();
-    }
-
     fn validate(&self, errs: &mut Errors) {
         self.spec().check(&Path::Root.field("spec"), errs);
     }

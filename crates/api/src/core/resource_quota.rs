@@ -9,8 +9,6 @@ use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 use super::resources::rules::{check_amount, check_resource_name, is_standard};
 use crate::shown::shown;
 
-use super::resources;
-
 /// How much a namespace may have in all.
 #[api]
 pub struct ResourceQuota {
@@ -117,12 +115,6 @@ impl Kind for ResourceQuota {
             let shown = Value::from(self.spec().scopes().clone());
             errs.invalid(&Path::SPEC.field("scopes"), shown, "field is immutable");
         }
-    }
-
-    fn default_fields(&mut self) {
-        resources::round_up(self.spec_mut().hard_mut());
-        resources::round_up(self.status_mut().hard_mut());
-        resources::round_up(self.status_mut().used_mut());
     }
 
     fn prepare_create(&mut self) {

@@ -43,6 +43,7 @@ impl Kind for IPAddress {
     const SCOPE: Scope = Scope::Cluster;
     const COLUMNS: &'static [Column<Self>] =
         &[Column::NAME, Column::text("ParentRef", |address, _| address.parent().into())];
+    const EXACT_NAMES: bool = true;
     const NAME: NameRule = |name, _| object::names::ip(name);
 
     fn validate(&self, errs: &mut Errors) {

@@ -29,7 +29,7 @@ pub struct RuntimeClass {
 #[api]
 pub struct Overhead {
     /// The resources that each pod takes.
-    #[api(go = "v1.ResourceList")]
+    #[api(go = "$.ResourceList")]
     pod_fixed: Map<Quantity>,
 }
 

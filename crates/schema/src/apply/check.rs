@@ -8,7 +8,7 @@ use crate::patch::{go_type, printed};
 
 use super::{
     fields::{Name, Step, shown},
-    form::Form,
+    form::{Form, ITEM},
 };
 
 /// What is wrong with `applied`; `None` if nothing is.
@@ -71,7 +71,12 @@ fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mu
     let got = || format!("&{{{}}}", printed(value));
     match (ty, value) {
         (Type::Any | Type::Either(..), _) | (_, Value::Null) | (Type::Bool, Value::Bool(_)) => {}
-        (Type::Object(shape), _) => object(Form::inside(shape), value, path, errors),
+        (Type::Object(shape), _) => match &*shape.fields {
+            [item] if item.name == ITEM => {
+                self::value(&item.ty, Form::inside(shape), value, path, errors);
+            }
+            _ => object(Form::inside(shape), value, path, errors),
+        },
         (Type::Map(item), _) => object(Form::Map(item, None), value, path, errors),
         (Type::List(item), Value::List(_)) => items(item, form, value, path, errors),
         (Type::List(_), _) => complain(path, format!("expected list, got {}", got()), errors),

@@ -9,6 +9,8 @@ use crate::published::default_of;
 
 /// The name of a field that stands for all entries of a map whose values have rules.
 pub(crate) const ENTRY: &str = "*";
+/// The name of a field that stands for the items of a list that have rules, being lists.
+pub(crate) const ITEM: &str = "[]";
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form<'a> {
@@ -61,6 +63,7 @@ impl<'a> Form<'a> {
     pub(super) fn inside(shape: &'a Struct) -> Self {
         match &*shape.fields {
             [entry] if entry.name == ENTRY => Self::Map(&entry.ty, Some(&entry.rules)),
+            [item] if item.name == ITEM => Self::of(&item.ty, Some(&item.rules)),
             _ => Self::Struct { shape, root: shape.is_kind() },
         }
     }

@@ -8,7 +8,7 @@ use super::{
     intern::{self, Full},
     schema::{Additional, Schema},
 };
-use crate::apply::ENTRY;
+use crate::apply::{ENTRY, ITEM};
 
 /// The shape of whole objects.
 pub(super) fn shape_of(kind: &str, schema: Option<&Schema>) -> Result<Link<Struct>, Full> {
@@ -66,10 +66,7 @@ fn type_of(schema: &Schema) -> Result<Type, Full> {
                 if rules.list == ListType::Atomic && !rules.atomic && !rules.granular {
                     return Ok(Type::Map(ty));
                 }
-                let entry = field(ENTRY, ty, rules);
-                let shape =
-                    Struct { fields: Link::Shared([entry].into()), ..structure(schema, false)? };
-                Type::Object(Link::Shared(Arc::new(shape)))
+                standing_for(field(ENTRY, ty, rules), schema)?
             }
             _ => {
                 let mut shape = structure(schema, schema.is_embedded())?;
@@ -78,6 +75,10 @@ fn type_of(schema: &Schema) -> Result<Type, Full> {
             }
         },
         "array" => match schema.items() {
+            Some(items) if items.ty() == "array" => {
+                let item = field(ITEM, Link::Shared(Arc::new(type_of(items)?)), rules(items)?);
+                Type::List(Link::Shared(Arc::new(standing_for(item, items)?)))
+            }
             Some(items) => Type::List(Link::Shared(Arc::new(type_of(items)?))),
             None => Type::List(Link::Static(&Type::Any)),
         },
@@ -87,6 +88,12 @@ fn type_of(schema: &Schema) -> Result<Type, Full> {
         "boolean" => Type::Bool,
         _ => Type::Any,
     })
+}
+
+/// A type whose one field stands for its values and says how they are merged.
+fn standing_for(field: Field, schema: &Schema) -> Result<Type, Full> {
+    let shape = Struct { fields: Link::Shared([field].into()), ..structure(schema, false)? };
+    Ok(Type::Object(Link::Shared(Arc::new(shape))))
 }
 
 /// How a field is merged.
@@ -137,5 +144,27 @@ mod tests {
         let both = by("b", Some(&first), r#"{"x":["2"]}"#);
         assert_eq!(both["spec"], tree(r#"{"x":["1","2"]}"#));
         assert_eq!(by("a", Some(&both), "{}")["spec"], tree(r#"{"x":["2"]}"#));
+    }
+
+    #[test]
+    fn lists_in_lists_are_checked_by_their_own_rules() {
+        let schema = Schema::from(tree(
+            r#"{"type":"object","properties":{"spec":{"type":"array","items":{"type":"array",
+                "x-kubernetes-list-type":"set","items":{"type":"integer"}}}}}"#,
+        ));
+        let shape = shape_of("Thing", Some(&schema)).expect("there is room");
+        let (api_version, kind, manager) = ("e.com/v1", "Thing", "a");
+        let (now, subresource, reset, versions) = ("2030-01-01T00:00:00Z", "", &[][..], &Alone);
+        let write =
+            Write { shape: &shape, api_version, kind, manager, subresource, reset, now, versions };
+        let thing = |spec: &str| {
+            let object = format!(r#"{{"apiVersion":"e.com/v1","kind":"Thing","spec":{spec}}}"#);
+            apply(&write, None, &tree(&object), false).map_err(|error| error.to_string())
+        };
+        let held = thing("[[1,2],[2]]").expect("each is a set");
+        let entry = &held["metadata"]["managedFields"].items()[0];
+        assert_eq!(entry["fieldsV1"].unpacked(), tree(r#"{"f:spec":{}}"#));
+        let twice = thing("[[1],[2,2]]").expect_err("not a set");
+        assert!(twice.ends_with(".spec[1]: duplicate entries for key [=2]"), "{twice}");
     }
 }

@@ -28,7 +28,10 @@ pub(super) fn place(served: &Served, namespace: &str, object: &mut Value) {
 pub(super) fn begin(served: &Served, object: &mut Value, clock: &dyn Clock) {
     let meta = Object::ref_cast_mut(object).metadata_mut();
     if meta.name().is_empty() && !meta.generate_name().is_empty() {
-        meta.set_name(generated(meta.generate_name()));
+        let exact = served.definition.exact_names;
+        let prefix = meta.generate_name();
+        let name = if exact { prefix.into() } else { generated(prefix) };
+        meta.set_name(name);
     }
     meta.set_uid(uid());
     meta.set_creation_timestamp(Time::text(clock.now()));

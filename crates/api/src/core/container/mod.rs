@@ -147,7 +147,6 @@ impl Container {
             let policy = pull_policy(self.image());
             self.set_image_pull_policy(policy);
         }
-        self.resources_mut().round_up();
     }
 }
 

@@ -12,7 +12,6 @@ use super::{
     ObjectReference, PhotonPersistentDiskVolumeSource, PortworxVolumeSource, QuobyteVolumeSource,
     SecretReference, VsphereVirtualDiskVolumeSource,
     persistent_volume_claim::{ACCESS_MODES, CLASS_ANNOTATION, access_modes},
-    resources,
 };
 
 /// A piece of storage of the cluster.
@@ -371,7 +370,6 @@ impl Kind for PersistentVolume {
 
     fn default_fields(&mut self) {
         let spec = self.spec_mut();
-        resources::round_up(spec.capacity_mut());
         if spec.persistent_volume_reclaim_policy().is_empty() {
             spec.set_persistent_volume_reclaim_policy("Retain");
         }

@@ -4,7 +4,7 @@ use object::{List, Text};
 
 use super::{Pod, PodSpec, dormant};
 use crate::core::{
-    Container, PodSecurityContext, PodTemplateSpec, resources,
+    Container, PodSecurityContext, PodTemplateSpec,
     resources::{is_hugepages, is_of_pods},
 };
 
@@ -89,10 +89,6 @@ fn pod_spec(spec: &mut PodSpec) {
             container.as_container_mut().drop_dormant();
             container.as_container_mut().default_fields();
         });
-    }
-    resources::round_up(spec.overhead_mut());
-    if spec.resources().is_some() {
-        spec.resources_mut().round_up();
     }
 }
 

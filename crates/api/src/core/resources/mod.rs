@@ -26,28 +26,6 @@ pub struct ResourceClaim {
     request: String,
 }
 
-impl ResourceRequirements {
-    pub(crate) fn round_up(&mut self) {
-        round_up(self.limits_mut());
-        round_up(self.requests_mut());
-    }
-}
-
-/// Nothing below a thousandth is kept.
-pub(crate) fn round_up(amounts: &mut Map<Quantity>) {
-    let fine: Vec<_> = amounts
-        .iter()
-        .filter_map(|(name, amount)| {
-            let mut rounded = amount.clone();
-            rounded.round_up(-3);
-            (rounded != amount).then(|| (name.to_owned(), rounded))
-        })
-        .collect();
-    for (name, rounded) in fine {
-        amounts.insert(&name, rounded);
-    }
-}
-
 /// Whether a pod as a whole can ask for it.
 pub(crate) fn is_of_pods(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_hugepages(name)

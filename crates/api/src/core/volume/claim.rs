@@ -5,7 +5,6 @@ use object::{LabelSelector, List, Map, ObjectMeta, Quantity};
 
 use crate::core::{
     TypedLocalObjectReference, TypedObjectReference, persistent_volume_claim::ACCESS_MODES,
-    resources::round_up,
 };
 
 #[api]
@@ -58,11 +57,4 @@ pub struct VolumeResourceRequirements {
     /// The least that it must be.
     #[api(go = "v1.ResourceList")]
     requests: Map<Quantity>,
-}
-
-impl VolumeResourceRequirements {
-    pub(crate) fn round_up(&mut self) {
-        round_up(self.limits_mut());
-        round_up(self.requests_mut());
-    }
 }

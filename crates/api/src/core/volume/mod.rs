@@ -540,10 +540,6 @@ impl Volume {
         if source.is_unset() {
             source.set_empty_dir(EmptyDirVolumeSource::new());
         }
-        if source.ephemeral().is_some_and(|it| it.volume_claim_template().is_some()) {
-            let claim = source.ephemeral_mut().volume_claim_template_mut();
-            claim.spec_mut().resources_mut().round_up();
-        }
         if source.image().is_some_and(|image| image.pull_policy().is_empty()) {
             let image = source.image_mut();
             let policy = pull_policy(image.reference());
