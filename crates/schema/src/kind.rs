@@ -1,6 +1,6 @@
 //! What a built-in kind declares, in its own file.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, mem, time::Duration};
 
 use object::{Cause, Key, Lens, Object, ObjectMeta, OwnerReference, Text, Value, View as _};
 
@@ -329,8 +329,15 @@ pub trait Kind: Lens {
     }
     /// Fills defaults that depend on other fields. Constant defaults live on the field.
     fn default_fields(&mut self) {}
-    /// What the server decides on creation, before admission has seen the object.
-    fn prepare_create(&mut self) {}
+    /// What the server decides on creation, before admission has seen the object: nobody but
+    /// who knows it says what its status is.
+    fn prepare_create(&mut self) {
+        if Self::SUBRESOURCES.iter().any(|part| part.name == "status") {
+            let mut tree: Value = mem::take(self).into();
+            tree["status"] = Value::object();
+            *self = tree.into();
+        }
+    }
     /// What the server decides when the main resource is updated.
     fn prepare_update(&mut self, _old: &Self) {}
     /// What the server decides when the status is updated.

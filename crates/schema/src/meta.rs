@@ -87,9 +87,7 @@ fn check_standard(finalizer: &str, at: &Path, errs: &mut Errors) {
 /// A finalizer of a built-in kind is a standard one, or names its domain.
 pub fn check_finalizers(meta: &ObjectMeta, errs: &mut Errors) {
     let all = METADATA.field("finalizers");
-    for (at, finalizer) in meta.finalizers().iter().enumerate() {
-        check_standard(finalizer, &all.index(at), errs);
-    }
+    all.each(meta.finalizers().iter(), |finalizer, at| check_standard(finalizer, at, errs));
 }
 
 fn check_namespace(meta: &ObjectMeta, scope: Scope, errs: &mut Errors) {

@@ -27,6 +27,11 @@ impl<'a> Path<'a> {
         Self::Index(self, at)
     }
 
+    /// Each item of the list that is here, with its place.
+    pub fn each<T>(&self, items: impl Iterator<Item = T>, mut check: impl FnMut(T, &Path)) {
+        items.enumerate().for_each(|(at, item)| check(item, &self.index(at)));
+    }
+
     /// The entry `name` of the map that is here: `labels[app]`.
     pub const fn key(&'a self, name: &'a str) -> Self {
         Self::Key(self, name)

@@ -60,9 +60,7 @@ impl RuleWithOperations {
             errs.required(&here, "");
         }
         alone(operations, &here, "operations", errs);
-        for (i, operation) in operations.iter().enumerate() {
-            errs.one_of(&here.index(i), operation, &OPERATIONS);
-        }
+        here.each(operations.iter(), |operation, at| errs.one_of(at, operation, &OPERATIONS));
         let rule = self.rule();
         for (name, list, others) in [
             ("apiGroups", rule.api_groups(), "API groups"),
@@ -158,9 +156,7 @@ impl MatchResources {
             ("resourceRules", self.resource_rules()),
             ("excludeResourceRules", self.exclude_resource_rules()),
         ] {
-            for (i, rule) in rules.iter().enumerate() {
-                rule.check(&at.field(name).index(i), errs);
-            }
+            at.field(name).each(rules.iter(), |rule, at| rule.check(at, errs));
         }
     }
 

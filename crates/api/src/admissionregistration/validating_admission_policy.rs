@@ -196,10 +196,6 @@ impl Kind for ValidatingAdmissionPolicy {
         }
     }
 
-    fn prepare_create(&mut self) {
-        self.set_status(ValidatingAdmissionPolicyStatus::new());
-    }
-
     fn validate(&self, errs: &mut Errors) {
         self.check(None, errs);
     }

@@ -96,9 +96,7 @@ impl Tolerance {
 impl ValidatingWebhook {
     fn check(&self, tolerance: Tolerance, old: &[&MatchCondition], at: &Path, errs: &mut Errors) {
         check_name(self.name(), &at.field("name"), errs);
-        for (i, rule) in self.rules().iter().enumerate() {
-            rule.check(&at.field("rules").index(i), errs);
-        }
+        at.field("rules").each(self.rules().iter(), |rule, at| rule.check(at, errs));
         errs.one_of(&at.field("failurePolicy"), self.failure_policy(), &FAILURE);
         let policies = ["Equivalent", "Exact"];
         errs.one_of(&at.field("matchPolicy"), self.match_policy(), &policies);

@@ -97,10 +97,6 @@ impl Kind for APIService {
         Column::AGE,
     ];
 
-    fn prepare_create(&mut self) {
-        self.set_status(APIServiceStatus::new());
-    }
-
     fn sign(&mut self, old: Option<&Self>, by: &Writer) {
         if old.is_none() && self.spec().service().is_none() {
             let available = APIServiceCondition::new()

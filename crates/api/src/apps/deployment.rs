@@ -177,10 +177,6 @@ impl Kind for Deployment {
         }
     }
 
-    fn prepare_create(&mut self) {
-        self.set_status(DeploymentStatus::new());
-    }
-
     fn prepare_update(&mut self, old: &Self) {
         // Annotations of a deployment are copied to its replica sets.
         let changed = self.spec() != old.spec()

@@ -113,10 +113,6 @@ impl Kind for ReplicaSet {
     fn default_fields(&mut self) {
         self.spec_mut().template_mut().default_fields();
     }
-
-    fn prepare_create(&mut self) {
-        self.set_status(ReplicaSetStatus::new());
-    }
 }
 
 impl ReplicaSetSpec {

@@ -244,10 +244,6 @@ impl Kind for StatefulSet {
             }
         }
     }
-
-    fn prepare_create(&mut self) {
-        self.set_status(StatefulSetStatus::new());
-    }
 }
 
 impl StatefulSetSpec {

@@ -104,10 +104,6 @@ impl Kind for CertificateSigningRequest {
     const INDEXES: &'static [Index<Self>] =
         &[Index::field("spec.signerName", |csr| csr.spec().signer_name().into())];
 
-    fn prepare_create(&mut self) {
-        self.set_status(CertificateSigningRequestStatus::new());
-    }
-
     fn prepare_update(&mut self, old: &Self) {
         self.set_spec(old.spec().clone());
     }

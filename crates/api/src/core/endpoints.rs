@@ -133,9 +133,7 @@ impl EndpointSubset {
         for (name, list) in
             [("addresses", self.addresses()), ("notReadyAddresses", self.not_ready_addresses())]
         {
-            for (i, address) in list.iter().enumerate() {
-                address.check(&at.field(name).index(i), errs);
-            }
+            at.field(name).each(list.iter(), |address, at| address.check(at, errs));
         }
         for (i, port) in self.ports().iter().enumerate() {
             port.check(self.ports().len() > 1, &at.field("ports").index(i), errs);

@@ -8,12 +8,15 @@ use crate::{
     rules::{Rules, go_struct},
 };
 use macros::api;
-use object::{List, Map, ObjectMeta, Quantity, Text, Time, Value, names};
+use object::{List, Map, ObjectMeta, Quantity, Text, Time, Value, from_json, names};
 use schema::{
     Column, ErrorType, Errors, Index, Kind, Names, Path, Scope, Storage, Subresource, Warnings,
 };
 
 use super::{Taint, resources, toleration::check_taints};
+
+/// Pods that should rather run elsewhere.
+const AVOIDED: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 
 /// A machine that runs pods.
 #[api]
@@ -288,9 +291,7 @@ impl Kind for Node {
             let why = "this field is deprecated, and is unused by Kubernetes";
             warnings.at(&at.field("externalID"), why);
         }
-        for (i, range) in spec.pod_cidrs().iter().enumerate() {
-            warnings.cidr(&at.field("podCIDRs").index(i), range);
-        }
+        at.field("podCIDRs").each(spec.pod_cidrs().iter(), |range, at| warnings.cidr(at, range));
     }
 
     fn validate(&self, errs: &mut Errors) {
@@ -489,6 +490,7 @@ impl Node {
     }
 
     fn check(&self, errs: &mut Errors) {
+        self.check_avoided(errs);
         let at = Path::Root.field("metadata");
         check_taints(self.spec().taints(), &at.field("taints"), errs);
         let (status, at) = (self.status(), Path::Root.field("status"));
@@ -501,6 +503,30 @@ impl Node {
             }
         }
         self.check_features(&at.field("declaredFeatures"), errs);
+    }
+
+    /// Which pods should rather run elsewhere, as an old annotation says.
+    fn check_avoided(&self, errs: &mut Errors) {
+        let at = Path::METADATA.field("annotations");
+        let Some(text) = self.metadata().annotations().get(AVOIDED).filter(|it| !it.is_empty())
+        else {
+            return;
+        };
+        let avoided = match from_json(text.as_bytes()) {
+            Ok(avoided) => avoided,
+            Err(why) => return errs.invalid(&at.field("AvoidPods"), AVOIDED, why.to_string()),
+        };
+        at.field(AVOIDED).each(avoided.get("preferAvoidPods").items().iter(), |entry, at| {
+            let (at, signature) = (at.field("PodSignature"), entry.get("podSignature"));
+            match signature.get("podController") {
+                Value::Null => errs.required(&at, ""),
+                controller if controller.get("controller").as_bool() == Some(true) => {}
+                _ => {
+                    let at = at.field("PodController");
+                    errs.invalid(&at.field("Controller"), false, "must point to a controller");
+                }
+            }
+        });
     }
 
     fn check_addresses(&self, errs: &mut Errors) {

@@ -145,10 +145,6 @@ impl Kind for ReplicationController {
             self.metadata_mut().set_labels(labels);
         }
     }
-
-    fn prepare_create(&mut self) {
-        self.set_status(ReplicationControllerStatus::new());
-    }
 }
 
 impl ReplicationControllerSpec {

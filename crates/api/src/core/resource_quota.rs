@@ -116,10 +116,6 @@ impl Kind for ResourceQuota {
             errs.invalid(&Path::SPEC.field("scopes"), shown, "field is immutable");
         }
     }
-
-    fn prepare_create(&mut self) {
-        self.set_status(ResourceQuotaStatus::new());
-    }
 }
 
 const SCOPES: [&str; 7] = [

@@ -95,9 +95,7 @@ impl Toleration {
 }
 
 pub(crate) fn check_tolerations(all: &List<Toleration>, at: &Path, errs: &mut Errors) {
-    for (i, toleration) in all.iter().enumerate() {
-        toleration.check(&at.index(i), errs);
-    }
+    at.each(all.iter(), |toleration, at| toleration.check(at, errs));
 }
 
 /// The first taint with one of these effects that is not tolerated.

@@ -168,10 +168,6 @@ impl Kind for FlowSchema {
         self.spec().matching_precedence().into()
     }
 
-    fn prepare_create(&mut self) {
-        self.set_status(FlowSchemaStatus::new());
-    }
-
     fn validate(&self, errs: &mut Errors) {
         let (name, at) = (self.metadata().name(), Path::Root.field("spec"));
         self.spec().check(name, &at, errs);
@@ -248,9 +244,7 @@ impl FlowSchemaSpec {
             "" => errs.required(&here.field("name"), "must reference a priority level"),
             name => errs.subdomain(&here.field("name"), name),
         }
-        for (i, rule) in self.rules().iter().enumerate() {
-            rule.check(&at.field("rules").index(i), errs);
-        }
+        at.field("rules").each(self.rules().iter(), |rule, at| rule.check(at, errs));
     }
 }
 
@@ -259,9 +253,7 @@ impl PolicyRulesWithSubjects {
         if self.subjects().is_empty() {
             errs.required(&at.field("subjects"), "subjects must contain at least one value");
         }
-        for (i, subject) in self.subjects().iter().enumerate() {
-            subject.check(&at.field("subjects").index(i), errs);
-        }
+        at.field("subjects").each(self.subjects().iter(), |subject, at| subject.check(at, errs));
         if self.resource_rules().is_empty() && self.non_resource_rules().is_empty() {
             let why = "at least one of resourceRules and nonResourceRules has to be non-empty";
             errs.required(at, why);

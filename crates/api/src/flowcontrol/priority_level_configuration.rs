@@ -128,10 +128,6 @@ impl Kind for PriorityLevelConfiguration {
     const SUBRESOURCES: &'static [Subresource] =
         &[Subresource::status("PriorityLevelConfiguration")];
 
-    fn prepare_create(&mut self) {
-        self.set_status(PriorityLevelConfigurationStatus::new());
-    }
-
     fn validate(&self, errs: &mut Errors) {
         if self.metadata().annotations().get(KEEP_ZERO).is_some() {
             let why = format!("annotation '{KEEP_ZERO}' is forbidden");

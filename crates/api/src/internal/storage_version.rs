@@ -97,10 +97,6 @@ impl Kind for StorageVersion {
         Column::AGE,
     ];
 
-    fn prepare_create(&mut self) {
-        self.set_status(StorageVersionStatus::new());
-    }
-
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
         self.status().check(&Path::Root.field("status"), errs);
     }

@@ -143,10 +143,6 @@ impl Kind for Eviction {
         }),
     ];
 
-    fn prepare_create(&mut self) {
-        self.set_status(EvictionStatus::new());
-    }
-
     fn validate_status_at(&self, old: &Self, now: i64, errs: &mut Errors) {
         check_status(self.status(), old.status(), now, errs);
     }

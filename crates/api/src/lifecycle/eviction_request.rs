@@ -85,10 +85,6 @@ impl Kind for EvictionRequest {
         Column::AGE,
     ];
 
-    fn prepare_create(&mut self) {
-        self.set_status(EvictionRequestStatus::new());
-    }
-
     fn validate(&self, errs: &mut Errors) {
         let (at, requester) = (Path::Root.field("spec"), self.spec().requester());
         let domain = requester.split('/').next().unwrap_or_default();

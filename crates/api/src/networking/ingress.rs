@@ -202,10 +202,6 @@ impl Kind for Ingress {
             }
         }
     }
-
-    fn prepare_create(&mut self) {
-        self.set_status(IngressStatus::new());
-    }
 }
 
 impl Ingress {
@@ -247,15 +243,11 @@ impl IngressSpec {
         if let Some(backend) = self.default_backend() {
             backend.check(&at.field("defaultBackend"), errs);
         }
-        for (i, rule) in self.rules().iter().enumerate() {
-            rule.check(&at.field("rules").index(i), errs);
-        }
+        at.field("rules").each(self.rules().iter(), |rule, at| rule.check(at, errs));
         for (i, tls) in self.tls().iter().enumerate() {
             let at = at.field("tls");
             let at = at.index(i);
-            for (j, host) in tls.hosts().iter().enumerate() {
-                check_host(host, &at.field("hosts").index(j), errs);
-            }
+            at.field("hosts").each(tls.hosts().iter(), |host, at| check_host(host, at, errs));
             if !tls.secret_name().is_empty() {
                 errs.subdomain(&at.field("secretName"), tls.secret_name());
             }
@@ -293,9 +285,7 @@ impl IngressRule {
         if http.paths().is_empty() {
             errs.required(&at, "");
         }
-        for (i, path) in http.paths().iter().enumerate() {
-            path.check(&at.index(i), errs);
-        }
+        at.each(http.paths().iter(), |path, at| path.check(at, errs));
     }
 }
 

@@ -166,12 +166,8 @@ fn check_rule(
     (field, at): (&str, &Path),
     errs: &mut Errors,
 ) {
-    for (i, port) in ports.iter().enumerate() {
-        port.check(&at.field("ports").index(i), errs);
-    }
-    for (i, peer) in peers.iter().enumerate() {
-        peer.check(had, &at.field(field).index(i), errs);
-    }
+    at.field("ports").each(ports.iter(), |port, at| port.check(at, errs));
+    at.field(field).each(peers.iter(), |peer, at| peer.check(had, at, errs));
 }
 
 impl NetworkPolicyPort {

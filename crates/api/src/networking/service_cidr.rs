@@ -63,10 +63,6 @@ impl Kind for ServiceCIDR {
             _ => errs.invalid(&at, Value::from(new.clone()), KEPT),
         }
     }
-
-    fn prepare_create(&mut self) {
-        self.set_status(ServiceCIDRStatus::new());
-    }
 }
 
 impl ServiceCIDRSpec {
@@ -77,9 +73,7 @@ impl ServiceCIDRSpec {
             1 | 2 => {}
             _ => return errs.invalid_shown(at, shown(self), "may only hold up to 2 values"),
         }
-        for (i, cidr) in cidrs.iter().enumerate() {
-            errs.complaints(&at.index(i), cidr, names::cidr(cidr));
-        }
+        at.each(cidrs.iter(), |cidr, at| errs.complaints(at, cidr, names::cidr(cidr)));
         let family = |cidr: &str| names::sloppy_cidr(cidr).map(|(address, _)| address.is_ipv4());
         let families: Vec<_> = cidrs.iter().map(family).collect();
         if let [Some(one), Some(two)] = families[..]

@@ -108,10 +108,6 @@ impl Kind for PodDisruptionBudget {
             errs.non_negative(&at.field(name), n.into());
         }
     }
-
-    fn prepare_create(&mut self) {
-        self.set_status(PodDisruptionBudgetStatus::new());
-    }
 }
 
 fn cell(amount: Option<IntOrString>) -> Value {

@@ -34,9 +34,7 @@ impl Kind for ClusterRole {
     const NAME: NameRule = names::path_segment;
 
     fn validate(&self, errs: &mut Errors) {
-        for (i, rule) in self.rules().iter().enumerate() {
-            rule.check(false, &Path::Root.field("rules").index(i), errs);
-        }
+        Path::Root.field("rules").each(self.rules().iter(), |rule, at| rule.check(false, at, errs));
         let Some(aggregation) = self.aggregation_rule() else { return };
         let at = Path::Root.field("aggregationRule");
         let at = at.field("clusterRoleSelectors");

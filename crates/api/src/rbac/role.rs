@@ -35,9 +35,7 @@ impl Kind for Role {
     const NAME: NameRule = names::path_segment;
 
     fn validate(&self, errs: &mut Errors) {
-        for (i, rule) in self.rules().iter().enumerate() {
-            rule.check(true, &Path::Root.field("rules").index(i), errs);
-        }
+        Path::Root.field("rules").each(self.rules().iter(), |rule, at| rule.check(true, at, errs));
     }
 }
 

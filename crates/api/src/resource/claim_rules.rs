@@ -60,9 +60,7 @@ impl<'a> Requests<'a> {
     }
 
     fn check_all(&self, all: &List<String>, at: &Path, errs: &mut Errors) {
-        for (i, name) in all.iter().enumerate() {
-            self.check(name, &at.field("requests").index(i), errs);
-        }
+        at.field("requests").each(all.iter(), |name, at| self.check(name, at, errs));
     }
 }
 
@@ -142,9 +140,7 @@ fn check_wish(
     at: &Path,
     errs: &mut Errors,
 ) {
-    for (i, selector) in selectors.iter().enumerate() {
-        selector.check(false, &at.field("selectors").index(i), errs);
-    }
+    at.field("selectors").each(selectors.iter(), |selector, at| selector.check(false, at, errs));
     match mode {
         "All" if count != 0 => {
             let why = "must not be specified when allocationMode is 'All'";
@@ -155,9 +151,7 @@ fn check_wish(
         }
         _ => {}
     }
-    for (i, toleration) in tolerations.iter().enumerate() {
-        toleration.check(&at.field("tolerations").index(i), errs);
-    }
+    at.field("tolerations").each(tolerations.iter(), |toleration, at| toleration.check(at, errs));
 }
 
 /// Properties that are computed are there for a constraint.
@@ -266,9 +260,7 @@ pub(super) fn check_status(claim: &ResourceClaim, old: &ResourceClaim, errs: &mu
         errs.need(&at, "uid", user.uid());
     }
     let allocated = allocated(new);
-    for (i, device) in new.devices().iter().enumerate() {
-        device.check(&allocated, &at.field("devices").index(i), errs);
-    }
+    at.field("devices").each(new.devices().iter(), |device, at| device.check(&allocated, at, errs));
     if !new.reserved_for().is_empty() {
         let at = at.field("reservedFor");
         let known = |user: &super::ResourceClaimConsumerReference| {

@@ -66,10 +66,6 @@ impl Kind for DeviceTaintRule {
         Column::AGE,
     ];
 
-    fn prepare_create(&mut self) {
-        self.set_status(DeviceTaintRuleStatus::new());
-    }
-
     fn sign(&mut self, old: Option<&Self>, by: &Writer) {
         let taint = self.spec().taint();
         let anew = old.map(|old| old.spec().taint()).is_some_and(|old| {

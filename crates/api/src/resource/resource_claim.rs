@@ -336,10 +336,6 @@ impl Kind for ResourceClaim {
         self.spec_mut().default_fields();
     }
 
-    fn prepare_create(&mut self) {
-        self.set_status(ResourceClaimStatus::new());
-    }
-
     fn prepare_status(&mut self, old: &Self) {
         self.status_mut().drop_deallocated(old.status());
     }

@@ -214,9 +214,7 @@ impl Device {
             if self.taints().len() > MAX_TAINTS {
                 errs.more_than(&at, self.taints().len(), MAX_TAINTS);
             } else {
-                for (i, taint) in self.taints().iter().enumerate() {
-                    taint.check(&at.index(i), errs);
-                }
+                at.each(self.taints().iter(), |taint, at| taint.check(at, errs));
             }
         }
         for (i, consumption) in self.consumes_counters().iter().enumerate() {

@@ -83,10 +83,6 @@ impl Kind for CompositePodGroup {
         }
     }
 
-    fn prepare_create(&mut self) {
-        self.set_status(CompositePodGroupStatus::new());
-    }
-
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
         errs.conditions(&Path::STATUS.field("conditions"), self.status().conditions());
     }

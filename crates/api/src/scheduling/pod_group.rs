@@ -121,10 +121,6 @@ impl Kind for PodGroup {
         }
     }
 
-    fn prepare_create(&mut self) {
-        self.set_status(PodGroupStatus::new());
-    }
-
     fn validate(&self, errs: &mut Errors) {
         let spec = self.spec();
         if spec.parent_composite_pod_group_name().is_some() && spec.workload_ref().is_none() {

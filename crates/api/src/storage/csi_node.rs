@@ -96,10 +96,6 @@ impl Kind for CSINode {
         Column::AGE,
     ];
 
-    fn prepare_create(&mut self) {
-        self.set_status(CSINodeStatus::new());
-    }
-
     fn validate(&self, errs: &mut Errors) {
         let at = Path::SPEC.field("drivers");
         let mut names = BTreeSet::new();

@@ -89,10 +89,6 @@ impl Kind for VolumeAttachment {
         Column::AGE,
     ];
 
-    fn prepare_create(&mut self) {
-        self.set_status(VolumeAttachmentStatus::new());
-    }
-
     fn validate(&self, errs: &mut Errors) {
         self.spec().source().check(&Path::Root.field("spec").field("source"), errs);
         errs.subdomain(&Path::Root.field("spec").field("nodeName"), self.spec().node_name());

@@ -52,10 +52,6 @@ impl Kind for StorageVersionMigration {
         Column::text("Status", |this, _| this.status().state().into()),
     ];
 
-    fn prepare_create(&mut self) {
-        self.set_status(StorageVersionMigrationStatus::new());
-    }
-
     fn validate(&self, errs: &mut Errors) {
         let (wanted, at) = (self.spec().resource(), Path::Root.field("spec"));
         let at = at.field("resource");

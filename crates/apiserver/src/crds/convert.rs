@@ -45,7 +45,8 @@ impl Convert for Webhooks {
                 webhook.get("clientConfig"),
                 (WITHIN, &Users::default()),
             )?;
-            let (code, answer) = remote.post(to_json(&review), WITHIN).await?;
+            let called = |why: String| format!("Post {:?}: {why}", remote.url());
+            let (code, answer) = remote.post(to_json(&review), WITHIN).await.map_err(called)?;
             if !code.is_success() {
                 return Err(format!("the answer is {code}"));
             }

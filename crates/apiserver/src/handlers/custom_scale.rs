@@ -24,7 +24,7 @@ pub(super) async fn handle(
 ) -> Result<Reply, Status> {
     let info = request.info.clone();
     let key = (&*info.namespace, &*info.name);
-    let found = server.registry.get(&served, key.0, key.1)?;
+    let found = server.registry.read(&served, key.0, key.1).await?;
     let (asked, kind) = (Asked::of(&request), Definition::of::<Scale>());
     let (wants, _) = paths.replicas(&found.object).map_err(internal)?;
     if info.verb == "get" {

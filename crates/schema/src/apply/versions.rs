@@ -17,32 +17,26 @@ use super::{
 pub trait Versions: fmt::Debug + Sync {
     /// The shape of a version. `None`: there is no such version any more, and nobody holds
     /// anything in it.
-    fn shape(&self, api_version: &str) -> Result<Option<&Struct>, ApplyError>;
+    fn shape(&self, _api_version: &str) -> Result<Option<&Struct>, ApplyError> {
+        Ok(None)
+    }
 
     /// An object of one version in another.
-    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ApplyError>;
+    fn convert(&self, object: &Value, _api_version: &str) -> Result<Value, ApplyError> {
+        Ok(object.clone())
+    }
 
     /// As that of `Write`, in other versions.
-    fn reset(&self) -> &'static [&'static [&'static str]];
+    fn reset(&self) -> &'static [&'static [&'static str]] {
+        &[]
+    }
 }
 
 /// There are no other versions.
 #[derive(Debug)]
 pub struct Alone;
 
-impl Versions for Alone {
-    fn shape(&self, _: &str) -> Result<Option<&Struct>, ApplyError> {
-        Ok(None)
-    }
-
-    fn convert(&self, object: &Value, _: &str) -> Result<Value, ApplyError> {
-        Ok(object.clone())
-    }
-
-    fn reset(&self) -> &'static [&'static [&'static str]] {
-        &[]
-    }
-}
+impl Versions for Alone {}
 
 impl<'a> Write<'a> {
     /// How objects of a version are merged, if there is that version.

@@ -16,9 +16,7 @@ pub(super) fn check_lists(value: &Value, schema: &Schema, at: &Path, errs: &mut 
                 _ => {}
             }
             if let Some(inner) = schema.items() {
-                for (i, item) in items.iter().enumerate() {
-                    check_lists(item, inner, &at.index(i), errs);
-                }
+                at.each(items.iter(), |item, at| check_lists(item, inner, at, errs));
             }
         }
         Value::Object(_) | Value::Map(_) => {

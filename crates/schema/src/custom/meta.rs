@@ -68,9 +68,7 @@ pub(super) fn check_embedded(value: &Value, schema: &Schema, at: &Path, errs: &m
     match value {
         Value::List(items) => {
             let Some(inner) = schema.items() else { return };
-            for (i, item) in items.iter().enumerate() {
-                check_embedded(item, inner, &at.index(i), errs);
-            }
+            at.each(items.iter(), |item, at| check_embedded(item, inner, at, errs));
         }
         Value::Object(_) | Value::Map(_) => {
             if schema.is_embedded() {

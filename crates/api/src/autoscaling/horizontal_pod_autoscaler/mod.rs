@@ -325,10 +325,6 @@ impl Kind for HorizontalPodAutoscaler {
             behavior.scale_down_mut().default_down();
         }
     }
-
-    fn prepare_create(&mut self) {
-        self.set_status(HorizontalPodAutoscalerStatus::new());
-    }
 }
 
 /// The share of its requested CPU that a pod uses, if nothing else is asked for.

@@ -35,9 +35,7 @@ pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut Errors) {
     }
     spec.scale_target_ref().check(false, &Path::SPEC.field("scaleTargetRef"), errs);
     let metrics = Path::SPEC.field("metrics");
-    for (i, metric) in spec.metrics().iter().enumerate() {
-        metric.check(&metrics.index(i), errs);
-    }
+    metrics.each(spec.metrics().iter(), |metric, at| metric.check(at, errs));
     let outside = |metric: &MetricSpec| matches!(metric.type_(), "Object" | "External");
     if min == 0 && spec.metrics().find(outside).is_none() {
         let why = "must specify at least one Object or External metric to support scaling to zero \
@@ -214,9 +212,7 @@ impl HPAScalingRules {
         if self.policies().is_empty() {
             errs.required(&policies, "must specify at least one Policy");
         }
-        for (i, policy) in self.policies().iter().enumerate() {
-            policy.check(&policies.index(i), errs);
-        }
+        policies.each(self.policies().iter(), |policy, at| policy.check(at, errs));
         if let Some(tolerance) = self.tolerance().filter(|tolerance| tolerance.sign() < 0) {
             let why = "must be greater than or equal to 0";
             errs.invalid(&at.field("tolerance"), tolerance.to_string(), why);

@@ -298,9 +298,7 @@ impl JobSpec {
         }
         let names: Vec<_> = self.template().spec().all_containers().map(Container::name).collect();
         let by_index = self.backoff_limit_per_index().is_some();
-        for (i, rule) in policy.rules().iter().enumerate() {
-            rule.check(by_index, &names, &at.index(i), errs);
-        }
+        at.each(policy.rules().iter(), |rule, at| rule.check(by_index, &names, at, errs));
     }
 
     fn check_success_policy(&self, at: &Path, errs: &mut Errors) {

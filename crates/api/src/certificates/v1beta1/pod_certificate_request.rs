@@ -87,10 +87,6 @@ impl Kind for PodCertificateRequest {
         Index::topic("spec.nodeName", |this| this.spec().node_name().into()),
     ];
 
-    fn prepare_create(&mut self) {
-        self.set_status(PodCertificateRequestStatus::new());
-    }
-
     fn validate(&self, errs: &mut Errors) {
         check_spec(self.spec(), errs);
     }

@@ -59,9 +59,7 @@ impl NodeSelector {
         if self.node_selector_terms().is_empty() {
             errs.required(&at, "must have at least one node selector term");
         }
-        for (i, term) in self.node_selector_terms().iter().enumerate() {
-            term.check(false, &at.index(i), errs);
-        }
+        at.each(self.node_selector_terms().iter(), |term, at| term.check(false, at, errs));
     }
 }
 
@@ -116,9 +114,7 @@ impl NodeSelectorRequirement {
         if self.key() != "metadata.name" {
             return errs.invalid(&at.field("key"), self.key(), "not a valid field selector key");
         }
-        for (i, value) in self.values().iter().enumerate() {
-            errs.subdomain(&at_values.index(i), value);
-        }
+        at_values.each(self.values().iter(), |value, at| errs.subdomain(at, value));
     }
 }
 
@@ -128,9 +124,7 @@ fn check_terms(
     at: &Path,
     errs: &mut Errors,
 ) {
-    for (i, term) in required.iter().enumerate() {
-        term.check(&at.field(REQUIRED).index(i), errs);
-    }
+    at.field(REQUIRED).each(required.iter(), |term, at| term.check(at, errs));
     for (i, term) in preferred.iter().enumerate() {
         let at = at.field(PREFERRED);
         let at = at.index(i);
@@ -180,9 +174,7 @@ pub(crate) fn check_label_keys(
             errs.forbidden(&at, "must not be specified when labelSelector is not set");
             continue;
         }
-        for (i, key) in keys.iter().enumerate() {
-            errs.qualified(&at.index(i), key);
-        }
+        at.each(keys.iter(), |key, at| errs.qualified(at, key));
     }
     if let Some(selector) = selector {
         let mut keys: BTreeSet<_> = selector.match_labels().iter().map(|(key, _)| key).collect();

@@ -225,9 +225,7 @@ impl Container {
         if rules.len() > 20 {
             errs.more_than(&at, rules.len(), 20);
         }
-        for (i, rule) in rules.iter().enumerate() {
-            rule.check(&at.index(i), errs);
-        }
+        at.each(rules.iter(), |rule, at| rule.check(at, errs));
     }
 }
 

@@ -80,9 +80,7 @@ pub(super) fn check_pod(pod: &Pod, errs: &mut Errors) {
     for (name, list) in
         [("containers", spec.containers()), ("initContainers", spec.init_containers())]
     {
-        for (i, container) in list.iter().enumerate() {
-            container.check_image(&Path::SPEC.field(name).index(i), errs);
-        }
+        Path::SPEC.field(name).each(list.iter(), |container, at| container.check_image(at, errs));
     }
 }
 

@@ -75,9 +75,7 @@ impl PodSpec {
         for (name, list) in
             [("initContainers", self.init_containers()), ("containers", self.containers())]
         {
-            for (i, container) in list.iter().enumerate() {
-                each(container, &at.field(name).index(i));
-            }
+            at.field(name).each(list.iter(), |container, at| each(container, at));
         }
         for (i, container) in self.ephemeral_containers().iter().enumerate() {
             each(container.as_container(), &at.field("ephemeralContainers").index(i));

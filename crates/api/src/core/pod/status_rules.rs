@@ -159,9 +159,7 @@ fn check_host_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
 
 /// At most one address of each family.
 fn check_ips(ips: &[&str], had: &[&str], at: &Path, errs: &mut Errors) {
-    for (i, ip) in ips.iter().enumerate() {
-        errs.complaints(&at.index(i), ip, names::legacy_ip(ip, had));
-    }
+    at.each(ips.iter(), |ip, at| errs.complaints(at, ip, names::legacy_ip(ip, had)));
     let six = |ip: &&str| ip.contains(':');
     let both = ips.iter().any(six) && !ips.iter().all(six);
     if ips.len() > 2 || ips.len() == 2 && !both {

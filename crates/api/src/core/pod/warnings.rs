@@ -90,9 +90,7 @@ pub(super) fn warn(spec: &PodSpec, meta: &ObjectMeta, root: &Path, warnings: &mu
             warnings.at(&notes.key(key), why);
         }
     }
-    for (i, volume) in spec.volumes().iter().enumerate() {
-        warn_volume(volume, &at.field("volumes").index(i), warnings);
-    }
+    at.field("volumes").each(spec.volumes().iter(), |volume, at| warn_volume(volume, at, warnings));
     overlaps::warn(spec.volumes(), warnings);
     warn_twice(spec, &at, warnings);
     for name in ["memory", "ephemeral-storage"] {

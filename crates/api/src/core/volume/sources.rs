@@ -221,9 +221,7 @@ impl VolumeSource {
         };
         errs.mode(&at.field("defaultMode"), Some(mode));
         errs.user(&at.field("defaultUser"), user);
-        for (i, item) in items.iter().enumerate() {
-            item.check(&at.field("items").index(i), errs);
-        }
+        at.field("items").each(items.iter(), |item, at| item.check(at, errs));
     }
 }
 
