@@ -43,7 +43,15 @@ pub(crate) fn fit_one(ty: &Type, value: &mut Value) -> Result<(), String> {
 
 /// A value that is not of its type. The path grows on the way out.
 #[derive(Debug)]
-enum Misfit {
+struct Misfit {
+    what: What,
+    /// Whether Go reads no further: the type reads itself. Otherwise the first such value
+    /// is told when all is read.
+    ends: bool,
+}
+
+#[derive(Debug)]
+enum What {
     Type { found: String, owner: String, path: String, go: String },
     Text(String),
 }
@@ -56,33 +64,64 @@ impl Misfit {
             }
             value => json_type(value).to_owned(),
         };
-        Self::Type { found, owner: String::new(), path: String::new(), go }
+        let (owner, path) = (String::new(), String::new());
+        Self { what: What::Type { found, owner, path, go }, ends: false }
+    }
+
+    fn text(text: impl Into<String>) -> Self {
+        Self { what: What::Text(text.into()), ends: true }
+    }
+
+    fn ending(self) -> Self {
+        Self { ends: true, ..self }
     }
 
     /// The same, as seen from the struct whose field it is in.
     fn in_field(self, shape: &Struct, name: &str) -> Self {
-        let Self::Type { found, mut owner, mut path, go } = self else { return self };
+        let What::Type { found, mut owner, mut path, go } = self.what else { return self };
         if owner.is_empty() {
             owner = shape.name.to_string();
         }
         let dot = if path.is_empty() { "" } else { "." };
         path = format!("{}{dot}{path}", embedded(shape, name).unwrap_or_else(|| name.to_owned()));
-        Self::Type { found, owner, path, go }
+        Self { what: What::Type { found, owner, path, go }, ..self }
     }
 }
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Type { found, owner, go, .. } if owner.is_empty() => {
+        match &self.what {
+            What::Type { found, owner, go, .. } if owner.is_empty() => {
                 write!(f, "json: cannot unmarshal {found} into Go value of type {go}")
             }
-            Self::Type { found, owner, path, go } => write!(
+            What::Type { found, owner, path, go } => write!(
                 f,
                 "json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go}"
             ),
-            Self::Text(text) => f.write_str(text),
+            What::Text(text) => f.write_str(text),
         }
+    }
+}
+
+/// Of several values that do not fit, the one that is told.
+#[derive(Default)]
+struct Told(Option<Misfit>);
+
+impl Told {
+    fn ended(&self) -> bool {
+        self.0.as_ref().is_some_and(|told| told.ends)
+    }
+
+    fn add(&mut self, result: Result<(), Misfit>) {
+        if let Err(misfit) = result
+            && (self.0.is_none() || misfit.ends && !self.ended())
+        {
+            self.0 = Some(misfit);
+        }
+    }
+
+    fn done(self) -> Result<(), Misfit> {
+        self.0.map_or(Ok(()), Err)
     }
 }
 
@@ -97,7 +136,7 @@ fn embedded(shape: &Struct, name: &str) -> Option<String> {
 }
 
 fn is_number(go: &str) -> bool {
-    matches!(go, "int32" | "int64" | "uint64" | "float64")
+    matches!(go, "int32" | "int64" | "uint64" | "uint8" | "float64")
 }
 
 fn fields(
@@ -108,7 +147,7 @@ fn fields(
     unknown: &mut Unknown,
 ) -> Result<(), Misfit> {
     let package = if is_meta(shape) { "v1" } else { package };
-    let mut failed = None;
+    let mut told = Told::default();
     let mut stays = |field: Option<&Field>, name: &str, value: &mut Value| {
         let Some(field) = field else {
             let typed = matches!(at, Path::Root) || shape.is_kind();
@@ -118,7 +157,7 @@ fn fields(
             unknown.push(at.field(name).to_string());
             return false;
         };
-        if value.is_null() || failed.is_some() {
+        if value.is_null() || told.ended() {
             return false;
         }
         if field.rules.raw && (value.is_object() || matches!(value, Value::List(_))) {
@@ -126,9 +165,8 @@ fn fields(
             return true;
         }
         let go = Go { name: field.rules.go, package };
-        if let Err(misfit) = fit(&field.ty, go, value, &at.field(name), unknown) {
-            failed = Some(misfit.in_field(shape, name));
-        }
+        let fitted = fit(&field.ty, go, value, &at.field(name), unknown);
+        told.add(fitted.map_err(|misfit| misfit.in_field(shape, name)));
         true
     };
     match object {
@@ -141,7 +179,7 @@ fn fields(
             *object = Value::from_entries(left.collect());
         }
     }
-    failed.map_or(Ok(()), Err)
+    told.done()
 }
 
 /// Go's name for amounts of resources.
@@ -227,52 +265,75 @@ fn fit(
             fields(shape, go.inside(), value, at, unknown)
         }
         (Type::List(item), Value::List(items)) => {
+            let mut told = Told::default();
             for (i, value) in items.make_mut().iter_mut().enumerate() {
                 if value.is_null() {
                     *value = zero(item);
-                    continue;
+                } else if !told.ended() {
+                    told.add(fit(item, go.item(), value, &at.index(i), unknown));
                 }
-                fit(item, go.item(), value, &at.index(i), unknown)?;
             }
             value.share();
-            Ok(())
+            told.done()
         }
         (Type::Map(item), Value::Object(_) | Value::Map(_)) => {
-            let mut failed = None;
+            let mut told = Told::default();
             value.retain(|name, value| {
                 if value.is_null() {
                     *value = zero(item);
-                } else if failed.is_none() {
-                    failed = fit(item, go.entry(), value, &at.field(name), unknown).err();
+                } else if !told.ended() {
+                    told.add(fit(item, go.entry(), value, &at.field(name), unknown));
                 }
                 true
             });
-            failed.map_or(Ok(()), Err)
+            told.done()
         }
-        (Type::Quantity, value) => quantity(value, go).map_err(Misfit::Text),
+        (Type::Quantity, value) => quantity(value, go).map_err(Misfit::text),
         (Type::Time, Value::Text(text)) => {
-            *text = Time::canonical(text).map_err(Misfit::Text)?;
+            *text = Time::canonical(text).map_err(Misfit::text)?;
             Ok(())
         }
         (Type::MicroTime, Value::Text(text)) => {
-            *text = MicroTime::canonical(text).map_err(Misfit::Text)?;
+            *text = MicroTime::canonical(text).map_err(Misfit::text)?;
             Ok(())
         }
         (Type::Duration, Value::Text(text)) => {
-            *text = Duration::text(Duration::nanos(text).map_err(Misfit::Text)?);
+            *text = Duration::text(Duration::nanos(text).map_err(Misfit::text)?);
             Ok(())
         }
         (Type::Bytes, Value::Text(text)) => {
             let Some(bytes) = Bytes::decode(text) else {
-                let at = bad_base64(text);
-                return Err(Misfit::Text(format!("illegal base64 data at input byte {at}")));
+                let why = format!("illegal base64 data at input byte {}", bad_base64(text));
+                return Err(Misfit { ends: false, ..Misfit::text(why) });
             };
             *text = Bytes::text(&bytes);
             Ok(())
         }
-        (Type::Either(shape, plain), _) => either(shape, *plain, go, value, at),
-        (ty, value) => Err(Misfit::new(value, go.of(ty))),
+        (Type::Bytes, Value::List(items)) => {
+            let byte = |item: &Value| match item {
+                Value::Null => Ok(0),
+                item => {
+                    let n = item.as_i64().and_then(|n| u8::try_from(n).ok());
+                    n.ok_or_else(|| Misfit::new(item, "uint8".to_owned()))
+                }
+            };
+            let bytes: Vec<u8> = items.iter().map(byte).collect::<Result<_, _>>()?;
+            *value = Bytes::text(&bytes).into();
+            Ok(())
+        }
+        (Type::Either(shape, plain), _) => {
+            either(shape, *plain, go, value, at).map_err(Misfit::ending)
+        }
+        (ty, value) => {
+            let misfit = Misfit::new(value, go.of(ty));
+            Err(if reads_itself(ty) { misfit.ending() } else { misfit })
+        }
     }
+}
+
+/// Whether Go leaves it to the type to read its values.
+fn reads_itself(ty: &Type) -> bool {
+    matches!(ty, Type::Time | Type::MicroTime | Type::Duration | Type::IntOrString)
 }
 
 /// Such types read themselves, so that nobody is told of fields they do not know; and
@@ -287,9 +348,9 @@ fn either(
     let (untold, inside) = (&mut Unknown::new(), go.inside());
     match (plain, &mut *value) {
         (_, Value::Object(_) | Value::Map(_)) => fields(shape, inside, value, at, untold),
-        (_, Value::Raw(_)) => Err(Misfit::Text("exceeded max depth".to_owned())),
+        (_, Value::Raw(_)) => Err(Misfit::text("exceeded max depth")),
         (Plain::Bool, Value::Bool(_)) => Ok(()),
-        (Plain::Bool, _) => Err(Misfit::Text("boolean or JSON schema expected".to_owned())),
+        (Plain::Bool, _) => Err(Misfit::text("boolean or JSON schema expected")),
         (Plain::List, Value::List(items)) => {
             items.make_mut().iter_mut().enumerate().try_for_each(|(i, item)| match item {
                 Value::Null => {
@@ -391,6 +452,18 @@ mod tests {
              of type int64"
         );
         assert!(wrong(r#"{"metadata":{"creationTimestamp":5}}"#).ends_with("of type string"));
+    }
+
+    #[test]
+    fn what_reads_itself_is_told_before_what_came_first() {
+        let wrong = |text: &str| {
+            let mut object = object::from_json_as_written(text.as_bytes()).expect("is JSON");
+            conform(Object::SHAPE, &mut object, &mut Vec::new()).unwrap_err()
+        };
+        let told = wrong(r#"{"metadata":{"name":5,"uid":{},"creationTimestamp":"x"}}"#);
+        assert!(told.starts_with("parsing time \"x\""), "{told}");
+        let told = wrong(r#"{"metadata":{"uid":{},"name":5}}"#);
+        assert!(told.ends_with("ObjectMeta.metadata.uid of type types.UID"), "{told}");
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Definition {
     pub generation: bool,
     pub ttl: Option<Duration>,
     pub shows_deleted: bool,
+    /// See [`Kind::ORPHANS`].
+    pub orphans: Option<&'static str>,
     pub created_by_update: bool,
     pub exact_names: bool,
     pub subresources: &'static [Subresource],
@@ -65,6 +67,7 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn prepare_create(&self, _object: &mut Value) {}
     fn prepare_update(&self, _object: &mut Value, _old: &Value) {}
     fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
+    fn stamp(&self, _object: &mut Value, _by: &Writer) {}
     fn sign(&self, _object: &mut Value, _old: Option<&Value>, _by: &Writer) {}
     fn prepare_part(&self, _object: &mut Value, _part: &str, _old: &Value) {}
     fn validate(&self, _object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
@@ -144,6 +147,7 @@ impl Definition {
             generation: K::GENERATION,
             ttl: K::TTL,
             shows_deleted: K::SHOWS_DELETED,
+            orphans: K::ORPHANS,
             created_by_update: K::CREATED_BY_UPDATE,
             exact_names: K::EXACT_NAMES,
             subresources: K::SUBRESOURCES,
@@ -283,6 +287,7 @@ impl Definition {
             generation: false,
             ttl: None,
             shows_deleted: false,
+            orphans: None,
             created_by_update: false,
             exact_names: false,
             subresources: &[],
@@ -354,6 +359,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn prepare_status(&self, object: &mut Value, old: &Value) {
         K::ref_cast_mut(object).prepare_status(K::view(old));
+    }
+
+    fn stamp(&self, object: &mut Value, by: &Writer) {
+        K::ref_cast_mut(object).stamp(by);
     }
 
     fn sign(&self, object: &mut Value, old: Option<&Value>, by: &Writer) {

@@ -264,6 +264,9 @@ pub trait Kind: Lens {
     const TTL: Option<Duration> = None;
     /// Whether a deletion is answered with what was deleted, or with a status.
     const SHOWS_DELETED: bool = false;
+    /// Whether what belongs to the object stays when it is deleted and nothing is said of
+    /// that, and what is said then.
+    const ORPHANS: Option<&'static str> = None;
     /// Whether an update may leave open which version it is based on.
     const BLIND_UPDATES: bool = true;
     /// What of the metadata an update of the status leaves as it was; `*`: all.
@@ -329,7 +332,9 @@ pub trait Kind: Lens {
     }
     /// Fills defaults that depend on other fields. Constant defaults live on the field.
     fn default_fields(&mut self) {}
-    /// What the server decides on creation, before admission has seen the object: nobody but
+    /// Fills defaults that depend on when it is written.
+    fn stamp(&mut self, _by: &Writer) {}
+    /// What the server decides on creation, after plugins have changed the object: nobody but
     /// who knows it says what its status is.
     fn prepare_create(&mut self) {
         if Self::SUBRESOURCES.iter().any(|part| part.name == "status") {

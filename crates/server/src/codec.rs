@@ -84,6 +84,13 @@ pub(crate) struct Twice<'a> {
     text: Option<Cow<'a, [u8]>>,
 }
 
+impl<'a> Twice<'a> {
+    /// Nothing is there twice.
+    pub(crate) fn written(text: Option<&'a String>) -> Self {
+        Self { text: text.map(|text| text.as_bytes().into()), ..Self::default() }
+    }
+}
+
 /// Makes a tree fit the kind, and says what is odd about it.
 pub(crate) fn fit(
     definition: &Definition,
@@ -150,7 +157,7 @@ fn parse<'a>(
         )
     };
     let mut twice = Twice::default();
-    let object = match media_type(headers) {
+    let object = match &*body_type(headers, query)? {
         "" | "application/json" => {
             let text = twice.text.insert(replaced(body));
             from_text(definition, text, &mut twice.odd, &unreadable)?
@@ -178,21 +185,7 @@ fn parse<'a>(
         _ => return Err(unsupported(query)),
     };
     let mut object = if object.is_null() { Value::object() } else { object };
-    if let Some(what) = other_than_object(&object) {
-        return Err(unreadable(&format_args!(
-            "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
-             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-        )));
-    }
-    for name in ["apiVersion", "kind"] {
-        let value = object.get(name);
-        if !(value.is_null() || value.as_str().is_some()) {
-            let what = other_than_object(value).unwrap_or("object");
-            return Err(unreadable(&format_args!(
-                "json: cannot unmarshal {what} into Go struct field .{name} of type string"
-            )));
-        }
-    }
+    typed(&object).map_err(|why| unreadable(&why))?;
     let version = Object::view(&object).api_version();
     if version.matches('/').count() > 1 {
         let why = format!("unexpected GroupVersion string: {version}");
@@ -213,6 +206,26 @@ fn parse<'a>(
         }
     }
     Ok((object, twice))
+}
+
+/// Whether it can be seen what kind of object this is.
+pub(crate) fn typed(object: &Value) -> Result<(), String> {
+    if let Some(what) = other_than_object(object) {
+        return Err(format!(
+            "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
+             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        ));
+    }
+    for name in ["apiVersion", "kind"] {
+        let value = object.get(name);
+        if !(value.is_null() || value.as_str().is_some()) {
+            let what = other_than_object(value).unwrap_or("object");
+            return Err(format!(
+                "json: cannot unmarshal {what} into Go struct field .{name} of type string"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Reads JSON. A number that no type can hold does not fit where it stands, if that is known.
@@ -265,21 +278,23 @@ fn from_message(definition: &Definition, body: &[u8]) -> Result<Value, Status> {
     if body == protobuf::MAGIC {
         return Err(unrecognized(names.kind, "empty body", body));
     }
-    let opened = protobuf::open(body).map_err(|_| {
-        let why = match body {
-            [] => "empty data",
-            body if body.starts_with(protobuf::MAGIC) => "unexpected EOF",
-            _ => {
-                "provided data does not appear to be a protobuf message, expected prefix [107 56 \
-                 115 0]"
-            }
-        };
-        unrecognized(names.kind, why, body)
-    })?;
+    let opened =
+        protobuf::open(body).map_err(|_| unrecognized(names.kind, not_opened(body), body))?;
     let message = protobuf::decode(&definition.shape, opened.message)
         .map_err(|_| misfit(definition, "unexpected EOF"))?;
     let named = Object::from(message).with_api_version(opened.api_version);
     Ok(named.with_kind(opened.kind).into())
+}
+
+/// Why a message cannot be opened.
+pub(crate) fn not_opened(body: &[u8]) -> &'static str {
+    match body {
+        [] => "empty data",
+        body if body.starts_with(protobuf::MAGIC) => "unexpected EOF",
+        _ => {
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+        }
+    }
 }
 
 /// What is no UTF-8 within a text, replaced as Go does when it reads JSON.
@@ -389,6 +404,18 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
+/// The same for objects, in small letters, if what is said of it can be read at all.
+pub(crate) fn body_type(headers: &HeaderMap, query: &Query) -> Result<String, Status> {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let said = value.trim_end().trim_end_matches(';').split(';').skip(1);
+    let is_read =
+        |said: &str| said.split_once('=').is_some_and(|(name, _)| !name.trim().is_empty());
+    let known = ["", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+    let media_type = media_type(headers).to_ascii_lowercase();
+    let is_known = known.contains(&&*media_type) || query.cbor && media_type == "application/cbor";
+    if is_known && said.into_iter().all(is_read) { Ok(media_type) } else { Err(unsupported(query)) }
+}
+
 /// Whether the object says that it is of this kind. One of another kind must be right
 /// as such before it is wrong here.
 fn check_type(
@@ -426,7 +453,15 @@ fn check_type(
         ))
     };
     let list = kind.strip_suffix("List").and_then(|item| kinds.named(group, version, item));
+    let unknown = || {
+        let package = names.group.split('.').next().filter(|group| !group.is_empty());
+        let package = package.unwrap_or("core");
+        unfit(format!("converting ({version}.{kind}) to ({package}.{wanted}): unknown conversion"))
+    };
     let Some(other) = kinds.named(group, version, kind).or(list) else {
+        if given == "v1" && matches!(kind, "List" | "Status") {
+            return Err(unknown());
+        }
         return Err(unfit(format!(
             "no kind {kind:?} is registered for version {given:?} in scheme \
              \"pkg/runtime/scheme.go:111\""
@@ -443,9 +478,7 @@ fn check_type(
              ({expected})"
         )));
     }
-    let package = names.group.split('.').next().filter(|group| !group.is_empty());
-    let package = package.unwrap_or("core");
-    Err(unfit(format!("converting ({version}.{kind}) to ({package}.{wanted}): unknown conversion")))
+    Err(unknown())
 }
 
 /// Another word is refused with the other options.

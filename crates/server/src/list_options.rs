@@ -12,7 +12,7 @@ use crate::{
     Page, Query, Registry, Reply, Request, Selection, Served, Server, Start,
     metrics::Labels,
     negotiate::{Offer, negotiate},
-    registry::{chance, store_status, unparsed},
+    registry::{Continuation, chance, store_status, unparsed},
     watching::{self, Terms},
 };
 
@@ -21,10 +21,13 @@ const AHEAD: Duration = Duration::from_secs(3);
 
 pub(crate) fn selection(served: &Served, request: &Request) -> Result<Selection, Status> {
     let query = &request.query;
+    query.integer("timeoutSeconds")?;
+    query.integer("limit")?;
     let labels = Selector::parse(query.get("labelSelector").unwrap_or_default())
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
         .map_err(|error| Status::bad_request(error.to_string()))?;
+    if request.info.verb == "watch" { check_watch(query) } else { check(query) }?;
     let (known, namespaced) = (served.definition.hooks.fields(), served.definition.is_namespaced());
     let own = !known.is_empty() || served.definition.custom.is_some();
     for term in &fields.terms {
@@ -85,14 +88,13 @@ pub(crate) async fn newest(
 
 /// Which part of a list, as of when.
 pub(crate) async fn page(served: &Served, query: &Query) -> Result<Page, Status> {
-    query.integer("timeoutSeconds")?;
     let limit = query.integer("limit")?.unwrap_or_default();
     let token = query.get("continue").unwrap_or_default().to_owned();
     let version = query.get("resourceVersion").unwrap_or_default();
     let matching = query.get("resourceVersionMatch").unwrap_or_default();
-    check(query, matching, version, &token)?;
     if !token.is_empty() {
         if !matches!(version, "" | "0") {
+            Continuation::decode(&token)?;
             return Err(Status::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
@@ -106,7 +108,7 @@ pub(crate) async fn page(served: &Served, query: &Query) -> Result<Page, Status>
     let revision = number(version)?;
     fresh(served, revision).await?;
     // A page at a revision is exact, as upstream reads it.
-    let exact = matching == "Exact" || (matching.is_empty() && limit > 0 && revision > 0);
+    let exact = revision > 0 && (matching == "Exact" || matching.is_empty() && limit > 0);
     // From its cache upstream answers whole, whatever the limit.
     let whole = version == "0";
     let limit = if whole { 0 } else { usize::try_from(limit).unwrap_or_default() };
@@ -121,14 +123,12 @@ pub(crate) async fn watch(
 ) -> Result<Reply, Status> {
     let query = &request.query;
     let asked = query.integer("timeoutSeconds")?;
-    query.integer("limit")?;
     let mut selection = selection(served, request)?;
     if !request.info.name.is_empty() {
         let one = format!("metadata.name={}", request.info.name);
         selection.fields =
             FieldSelector::parse(&one).map_err(|error| Status::bad_request(error.to_string()))?;
     }
-    check_watch(query)?;
     let version = query.get("resourceVersion").unwrap_or_default();
     let bookmarks = query.flag("allowWatchBookmarks");
     let revision = number(version)?;
@@ -174,7 +174,9 @@ fn number(text: &str) -> Result<u64, Status> {
     })
 }
 
-fn check(query: &Query, matching: &str, version: &str, token: &str) -> Result<(), Status> {
+fn check(query: &Query) -> Result<(), Status> {
+    let said = |name| query.get(name).unwrap_or_default();
+    let (matching, version) = (said("resourceVersionMatch"), said("resourceVersion"));
     let mut errs = Errors::default();
     let at = Path::Root.field("resourceVersionMatch");
     if !matching.is_empty() {
@@ -184,7 +186,7 @@ fn check(query: &Query, matching: &str, version: &str, token: &str) -> Result<()
                 "resourceVersionMatch is forbidden unless resourceVersion is provided",
             );
         }
-        if !token.is_empty() {
+        if !said("continue").is_empty() {
             errs.forbidden(&at, "resourceVersionMatch is forbidden when continue is provided");
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
@@ -205,21 +207,18 @@ fn check_watch(query: &Query) -> Result<(), Status> {
     let matching = query.get("resourceVersionMatch").unwrap_or_default();
     let mut errs = Errors::default();
     let at = Path::Root.field("resourceVersionMatch");
-    if query.get("sendInitialEvents").is_some() {
-        if matching != "NotOlderThan" {
-            errs.forbidden(
-                &at,
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            );
-        }
-        if !matches!(matching, "" | "NotOlderThan") {
-            errs.not_supported(&at, matching, &["NotOlderThan"]);
-        }
-    } else if !matching.is_empty() {
-        errs.forbidden(
-            &at,
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        );
+    let initial = query.get("sendInitialEvents").is_some();
+    if initial && matching != "NotOlderThan" {
+        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        errs.forbidden(&at, why);
+    }
+    if !matching.is_empty() && !initial {
+        let why =
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        errs.forbidden(&at, why);
+    }
+    if !matches!(matching, "" | "NotOlderThan") {
+        errs.not_supported(&at, matching, &["NotOlderThan"]);
     }
     if !query.get("continue").unwrap_or_default().is_empty() {
         errs.forbidden(&at, "resourceVersionMatch is forbidden when continue is provided");

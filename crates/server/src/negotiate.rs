@@ -86,6 +86,12 @@ impl Form {
 
 /// The first acceptable form, in the client's order of preference.
 pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Form, Status> {
+    let form = choose(headers, query, offer)?;
+    Ok(Form { include: include(form, query)?, ..form })
+}
+
+/// The same, but for what the rows of a table hold.
+pub(crate) fn choose(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Form, Status> {
     let clauses = clauses(headers);
     let pretty = pretty(headers, query);
     if clauses.is_empty() {
@@ -108,8 +114,7 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Res
     let form = found.ok_or_else(|| {
         not_acceptable(format!("only the following media types are accepted: {accepted}"))
     })?;
-    let include = if form.into == As::Table { include(query)? } else { Include::Metadata };
-    Ok(Form { include, pretty: pretty || form.pretty, ..form })
+    Ok(Form { pretty: pretty || form.pretty, ..form })
 }
 
 /// Refuses a client that does not take the only form that there is.
@@ -171,8 +176,10 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     }
 }
 
-fn include(query: &Query) -> Result<Include, Status> {
+/// What the rows of a table hold.
+pub(crate) fn include(form: Form, query: &Query) -> Result<Include, Status> {
     match query.get("includeObject").unwrap_or_default() {
+        _ if form.into != As::Table => Ok(Include::Metadata),
         "" | "Metadata" => Ok(Include::Metadata),
         "None" => Ok(Include::Nothing),
         "Object" => Ok(Include::Object),

@@ -2,15 +2,17 @@
 
 use client::cause_from_header;
 use http::header::USER_AGENT;
-use object::{DeleteOptions, Object, Status, Value, View, from_json, quote::quote};
-use schema::{ErrorType, Errors, Path};
+use object::{
+    DeleteOptions, Object, Preconditions, Status, Text, Value, View, from_json,
+    from_json_as_written, quote::quote,
+};
+use schema::{Errors, Path};
 
 use crate::{
     Call, Delete, Query, Request, Server, audit,
     body::read,
     cbor,
-    codec::{media_type, other_than_object, replaced},
-    registry::revision,
+    codec::{media_type, not_opened, replaced, typed, unsupported},
 };
 
 const META: &str = "meta.k8s.io";
@@ -26,13 +28,12 @@ pub(crate) fn call(request: &Request) -> Result<Call, Status> {
         "create" => "CreateOptions",
         "update" => "UpdateOptions",
         "patch" => "PatchOptions",
-        "delete" | "deletecollection" => "DeleteOptions",
-        _ => "",
+        _ => "", // deletions say it in their body
     };
-    let writes = !matches!(kind, "" | "DeleteOptions");
+    let writes = !kind.is_empty();
     let query = &request.query;
     let mut errs = Errors::default();
-    let dry_run = !kind.is_empty() && dry_run(&query.all("dryRun"), &mut errs);
+    let dry_run = writes && dry_run(&query.all("dryRun"), &mut errs);
     let manager = query.get("fieldManager").filter(|name| !name.is_empty());
     let field = Path::Root.field("fieldManager");
     if let Some(name) = manager.filter(|_| writes) {
@@ -75,7 +76,7 @@ pub(crate) fn call(request: &Request) -> Result<Call, Status> {
     })
 }
 
-/// How a deletion is meant: what the body says, else what the query says.
+/// How a deletion is meant: what the body says; what the query says, if there is none.
 pub(crate) async fn delete(
     server: &Server,
     request: Request,
@@ -83,17 +84,16 @@ pub(crate) async fn delete(
 ) -> Result<Delete, Status> {
     let Request { head, body, query, .. } = request;
     let bytes = read(body, server.config.limits.body).await?;
-    let mut given = options(media_type(&head.headers), query.cbor, &bytes)?;
-    let kind = given.get("kind").as_str().unwrap_or_default();
-    if !matches!(kind, "" | "DeleteOptions") {
-        let version = given.get("apiVersion").as_str().unwrap_or_default();
-        return Err(Status::bad_request(format!(
-            "no kind {kind:?} is registered for version {version:?} in scheme \
-             \"pkg/runtime/scheme.go:111\""
-        )));
-    }
+    let mut given = match bytes.is_empty() {
+        true => asked(&query)?,
+        false => sent(media_type(&head.headers), &query, &bytes)?,
+    };
     let shape = <DeleteOptions as object::Lens>::SHAPE;
-    schema::conform(shape, &mut given, &mut schema::Unknown::new()).map_err(Status::bad_request)?;
+    let misfit = |mut tree: Value| schema::conform(shape, &mut tree, &mut Vec::new()).err();
+    schema::conform(shape, &mut given, &mut Vec::new()).map_err(|why| {
+        let written = from_json_as_written(&bytes).ok().and_then(misfit);
+        Status::bad_request(written.unwrap_or(why))
+    })?;
     if !bytes.is_empty() {
         audit::note_sent(|| {
             let sent = Object::from(given.clone()).with_api_version(INNER);
@@ -101,45 +101,61 @@ pub(crate) async fn delete(
         });
     }
     let options = DeleteOptions::view(&given);
-    let unread = options.ignore_store_read_error_with_cluster_breaking_potential();
-    let unread = unread.unwrap_or_else(|| bytes.is_empty() && query.flag(UNREAD));
-    let grace = match options.grace_period_seconds() {
-        None => query.integer("gracePeriodSeconds")?,
-        some => some,
-    };
     let mut errs = Errors::default();
+    let propagation = propagation(options, &mut errs);
     let said: Vec<&str> = options.dry_run().iter().collect();
-    call.dry_run |= dry_run(&said, &mut errs);
-    let propagation = propagation(options, &query, &mut errs);
+    call.dry_run = dry_run(&said, &mut errs);
+    let unread = options.ignore_store_read_error_with_cluster_breaking_potential() == Some(true);
     if unread {
-        alone(options, &query, &mut errs);
+        alone(options, &mut errs);
     }
     if !errs.is_empty() {
         return Err(errs.status(META, "DeleteOptions", ""));
     }
     let preconditions = options.preconditions();
-    let uid = preconditions.and_then(object::Preconditions::uid).unwrap_or_default();
-    let version = preconditions.and_then(object::Preconditions::resource_version);
     Ok(Delete {
-        grace_seconds: grace,
-        uid: uid.into(),
-        revision: revision(version.unwrap_or_default())?,
+        grace_seconds: options.grace_period_seconds(),
+        uid: preconditions.and_then(Preconditions::uid).map(Text::from),
+        revision: preconditions.and_then(Preconditions::resource_version).map(Text::from),
         propagation: propagation.into(),
+        cascades: options.orphan_dependents() == Some(false),
         unread,
         many: false,
     })
 }
 
+/// What the query says.
+fn asked(query: &Query) -> Result<Value, Status> {
+    let mut options = Value::object();
+    if let Some(grace) = query.integer("gracePeriodSeconds")? {
+        options["gracePeriodSeconds"] = grace.into();
+    }
+    if let Some(policy) = query.get("propagationPolicy") {
+        options["propagationPolicy"] = policy.into();
+    }
+    for name in ["orphanDependents", UNREAD] {
+        if query.get(name).is_some() {
+            options[name] = query.flag(name).into();
+        }
+    }
+    for name in ["uid", "resourceVersion"] {
+        if let Some(wanted) = query.get(name) {
+            options["preconditions"][name] = wanted.into();
+        }
+    }
+    let dry_run = query.all("dryRun");
+    if !dry_run.is_empty() {
+        options["dryRun"] = dry_run.into_iter().collect();
+    }
+    Ok(options)
+}
+
 /// What cannot be read has nothing that could be asked for.
-fn alone(options: &DeleteOptions, query: &Query, errs: &mut Errors) {
-    let said = |name: &str| query.get(name).is_some();
+fn alone(options: &DeleteOptions, errs: &mut Errors) {
     for (name, is_said) in [
-        ("propagationPolicy", options.propagation_policy().is_some() || said("propagationPolicy")),
-        ("orphanDependents", options.orphan_dependents().is_some() || said("orphanDependents")),
-        (
-            "gracePeriodSeconds",
-            options.grace_period_seconds().is_some() || said("gracePeriodSeconds"),
-        ),
+        ("propagationPolicy", options.propagation_policy().is_some()),
+        ("orphanDependents", options.orphan_dependents().is_some()),
+        ("gracePeriodSeconds", options.grace_period_seconds().is_some()),
         ("preconditions", options.preconditions().is_some()),
     ] {
         if is_said {
@@ -160,39 +176,46 @@ pub(crate) fn no_collection(delete: &Delete) -> Result<(), Status> {
     Err(errs.status(META, "DeleteOptions", ""))
 }
 
-fn options(media_type: &str, cbor: bool, bytes: &[u8]) -> Result<Value, Status> {
+/// What the body says: options, whatever version they are called.
+fn sent(media_type: &str, query: &Query, bytes: &[u8]) -> Result<Value, Status> {
     let malformed = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
-    match media_type {
-        _ if bytes.is_empty() => Ok(Value::object()),
+    let unreadable = |error: &dyn std::fmt::Display| {
+        malformed(&format_args!("couldn't get version/kind; json parse error: {error}"))
+    };
+    let shape = <DeleteOptions as object::Lens>::SHAPE;
+    let read = match media_type {
         "application/vnd.kubernetes.protobuf" => {
-            let opened = schema::protobuf::open(bytes).map_err(|error| malformed(&error))?;
-            let shape = <DeleteOptions as object::Lens>::SHAPE;
-            schema::protobuf::decode(shape, opened.message).map_err(|error| malformed(&error))
+            let opened =
+                schema::protobuf::open(bytes).map_err(|_| malformed(&not_opened(bytes)))?;
+            return schema::protobuf::decode(shape, opened.message)
+                .map_err(|error| malformed(&error));
         }
-        "application/cbor" if cbor => {
-            let shape = <DeleteOptions as object::Lens>::SHAPE;
+        "application/cbor" if query.cbor => {
             let read = cbor::read(Some(shape), bytes).map_err(|error| malformed(&error))?;
-            Ok(read.tree)
+            return Ok(read.tree);
         }
         "application/yaml" => {
             let text = std::str::from_utf8(bytes).map_err(|error| malformed(&error))?;
-            object::yaml::from_yaml(text).map_err(|error| malformed(&error))
+            object::yaml::from_yaml(text).map_err(|error| malformed(&error))?
         }
-        _ => {
-            let unreadable = |error: &dyn std::fmt::Display| {
-                malformed(&format_args!("couldn't get version/kind; json parse error: {error}"))
-            };
-            let read = from_json(&replaced(bytes)).map_err(|error| unreadable(&error))?;
-            match other_than_object(&read).filter(|_| !read.is_null()) {
-                None if read.is_null() => Ok(Value::object()),
-                None => Ok(read),
-                Some(what) => Err(unreadable(&format_args!(
-                    "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion \
-                     string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-                     \"json:\\\"kind,omitempty\\\"\" }}"
-                ))),
-            }
+        "" | "application/json" => {
+            from_json(&replaced(bytes)).map_err(|error| unreadable(&error))?
         }
+        _ => return Err(unsupported(query)),
+    };
+    let read = if read.is_null() { Value::object() } else { read };
+    typed(&read).map_err(|why| unreadable(&why))?;
+    let version = read.get("apiVersion").as_str().unwrap_or_default();
+    let version = if version.is_empty() { "meta.k8s.io/v1" } else { version };
+    if version.matches('/').count() > 1 {
+        return Err(malformed(&format_args!("unexpected GroupVersion string: {version}")));
+    }
+    match read.get("kind").as_str().unwrap_or_default() {
+        "" | "DeleteOptions" => Ok(read),
+        kind => Err(malformed(&format_args!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \
+             \"pkg/runtime/scheme.go:111\""
+        ))),
     }
 }
 
@@ -204,21 +227,14 @@ fn dry_run(said: &[&str], errs: &mut Errors) -> bool {
     !said.is_empty()
 }
 
-fn propagation(options: &DeleteOptions, query: &Query, errs: &mut Errors) -> String {
-    let old = options.orphan_dependents();
-    let old = old.or_else(|| query.get("orphanDependents").map(|_| query.flag("orphanDependents")));
-    let asked = options.propagation_policy().or(query.get("propagationPolicy"));
+fn propagation(options: &DeleteOptions, errs: &mut Errors) -> String {
+    let (asked, old) = (options.propagation_policy(), options.orphan_dependents());
     let at = Path::Root.field("propagationPolicy");
-    match (asked, old) {
-        (Some(_), Some(_)) => {
-            let why = "orphanDependents and deletionPropagation cannot be both set";
-            errs.push(ErrorType::Invalid, &at, asked.unwrap_or_default().into(), why);
-        }
-        (Some(asked), None) if !PROPAGATIONS.contains(&asked) => {
-            let allowed = ["Foreground", "Background", "Orphan", "nil"];
-            errs.not_supported(&at, asked, &allowed);
-        }
-        _ => {}
+    if let Some(asked) = asked.filter(|_| old.is_some()) {
+        errs.invalid(&at, asked, "orphanDependents and deletionPropagation cannot be both set");
+    }
+    if let Some(asked) = asked.filter(|asked| !PROPAGATIONS.contains(asked)) {
+        errs.not_supported(&at, asked, &["Foreground", "Background", "Orphan", "nil"]);
     }
     let old = old.map(|orphan| if orphan { "Orphan" } else { "Background" });
     asked.or(old).unwrap_or_default().to_owned()

@@ -8,15 +8,16 @@ use schema::{Errors, Path};
 use store::Version;
 
 use crate::{
-    Attributes, Call, Deleted, Reply, Request, Served, Server, User, aggregate, audit,
+    Attributes, Call, Delete, Deleted, Reply, Request, Served, Server, User, aggregate, audit,
     body::read,
     cbor,
     codec::{
-        Validation, decode_body, media_type, replaced, same_version, unsupported_patch, validation,
+        Validation, body_type, decode_body, media_type, replaced, same_version,
+        unsupported_patch, validation,
     },
     filters::{authorize, decide},
     list_options::{fresh, newest, page, selection, watch},
-    negotiate::{Form, Offer, negotiate},
+    negotiate::{Form, Offer, choose, include},
     options::{self, call},
     plain::plain,
     registry::{Applied, Patch, PatchType, corrupt, revision},
@@ -90,6 +91,11 @@ pub(crate) async fn route(
             && *subresource == info.subresource
     });
     if let Some((_, handler)) = handler {
+        if info.subresource.is_empty() && info.verb == "create" {
+            choose(&request.head.headers, &request.query, Offer::Part)?;
+            body_type(&request.head.headers, &request.query)?;
+            call(&request)?;
+        }
         return handler.handle(server, request).await;
     } else if !info.subresource.is_empty() && !PARTS.contains(&&*info.subresource) {
         return Err(Status::no_resource());
@@ -135,25 +141,40 @@ async fn object(
     request: Request,
     warnings: &mut Vec<String>,
 ) -> Result<Reply, Status> {
+    let form = form(&served, &request)?;
+    if request.info.verb == "create" {
+        body_type(&request.head.headers, &request.query)?;
+    }
     let mut call = call(&request)?;
-    let reply = answer(server, served, request, &mut call).await;
+    let reply = answer(server, served, request, form, &mut call).await;
     warnings.append(&mut call.warnings);
     reply
+}
+
+/// The groups whose status makes no tables.
+const TABLELESS: [&str; 3] = ["apiextensions.k8s.io", "apiregistration.k8s.io", "resource.k8s.io"];
+
+fn form(served: &Served, request: &Request) -> Result<Form, Status> {
+    let offer = match (&*request.info.verb, &*request.info.subresource) {
+        ("watch", _) => Offer::Watch,
+        ("list", "") => Offer::List,
+        (_, "status") if TABLELESS.contains(&&*request.info.group) => Offer::Part,
+        (_, "" | "status") => Offer::Object,
+        _ => Offer::Part,
+    };
+    Ok(choose(&request.head.headers, &request.query, offer)?.for_kind(served))
 }
 
 async fn answer(
     server: &Arc<Server>,
     served: Served,
     mut request: Request,
+    form: Form,
     call: &mut Call,
 ) -> Result<Reply, Status> {
-    let offer = match (&*request.info.verb, &*request.info.subresource) {
-        ("watch", _) => Offer::Watch,
-        ("list", "") => Offer::List,
-        (_, "" | "status") => Offer::Object,
-        _ => Offer::Part,
-    };
-    let form = negotiate(&request.head.headers, &request.query, offer)?.for_kind(&served);
+    // What is done is done before anybody looks at how it shall be shown.
+    let rows = include(form, &request.query);
+    let form = Form { include: rows.clone().unwrap_or(form.include), ..form };
     let now = server.registry.clock().now();
     let registry = &server.registry;
     let verb = request.info.verb.clone();
@@ -165,8 +186,12 @@ async fn answer(
     let name = request.info.name.clone();
     let key = (&*namespace, &*name);
     nameable(&served, key)?;
-    Ok(match &*verb {
+    let reply = match &*verb {
         "get" => {
+            if request.query.flag("export") {
+                let why = "the export parameter, deprecated since v1.14, is no longer supported";
+                return Err(Status::bad_request(why));
+            }
             newest(registry, &served, &request.query).await?;
             let wanted = request.query.get("resourceVersion").unwrap_or_default();
             fresh(&served, revision(wanted)?).await?;
@@ -208,8 +233,11 @@ async fn answer(
             if delete.unread {
                 unsafely(server, &served, &call.user, asked).await?;
             }
+            call.warnings.extend(preserved(&served, &delete));
             match registry.delete(call, &served, key, &delete).await? {
-                Deleted::Terminating(marked) => one(&served, 200, &marked, form, now)?,
+                Deleted::Terminating(marked) => {
+                    one(&served, if delete.cascades { 202 } else { 200 }, &marked, form, now)?
+                }
                 Deleted::Gone(gone) => gone_reply(&served, &gone, form, now)?,
                 Deleted::Unread => status_as(&corrupt::deleted(&served, key.1), form),
             }
@@ -218,11 +246,19 @@ async fn answer(
             let selection = selection(&served, &request)?;
             let delete = options::delete(server, request, call).await?;
             options::no_collection(&delete)?;
+            call.warnings.extend(preserved(&served, &delete));
             let list = registry.delete_collection(call, &served, &selection, &delete).await?;
             many(&server.encodings, &served, list, form, now)?
         }
         _ => return Err(no_method()),
-    })
+    };
+    rows.and(Ok(reply))
+}
+
+/// What is said of dependents that stay because nothing was said of them.
+fn preserved(served: &Served, delete: &Delete) -> Option<String> {
+    let said = served.definition.orphans.filter(|said| !said.is_empty())?;
+    delete.propagation.is_empty().then(|| said.to_owned())
 }
 
 /// Whether somebody may delete what cannot be read.

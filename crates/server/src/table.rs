@@ -28,7 +28,7 @@ pub(crate) fn table(served: &Served, objects: &[(u64, &Value)], form: Form, now:
     let plain = served.hub.columns.iter().any(|column| column.name == "Created At");
     let rows = if objects.is_empty() && plain { Value::Null } else { rows.collect() };
     let mut head = Value::object();
-    if let [(revision, _)] = &*objects {
+    if let [(revision @ 1.., _)] = &*objects {
         head["resourceVersion"] = revision.to_string().into();
     }
     build(kind, rows, head, form)

@@ -85,6 +85,12 @@ impl Kind for Namespace {
 
     fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
 
+    fn validate_part(&self, _part: &str, _old: &Self, errs: &mut Errors) {
+        for (i, finalizer) in self.spec().finalizers().iter().enumerate() {
+            check_finalizer(finalizer, &Path::SPEC.field("finalizers").index(i), errs);
+        }
+    }
+
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
         let (phase, at) = (self.status().phase(), Path::Root.field("status"));
         match (self.is_terminating(), phase) {

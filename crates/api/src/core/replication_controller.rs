@@ -75,6 +75,7 @@ pub struct ReplicationControllerCondition {
 }
 
 impl Kind for ReplicationController {
+    const ORPHANS: Option<&'static str> = Some("");
     const NAMES: Names = Names::new("", "v1", "ReplicationController", "replicationcontrollers")
         .short(&["rc"])
         .categories(&["all"]);

@@ -66,12 +66,18 @@ impl Kind for DeviceTaintRule {
         Column::AGE,
     ];
 
+    fn stamp(&mut self, by: &Writer) {
+        if self.spec().taint().time_added().is_none() {
+            self.spec_mut().taint_mut().set_time_added(Time::text(by.now));
+        }
+    }
+
     fn sign(&mut self, old: Option<&Self>, by: &Writer) {
         let taint = self.spec().taint();
         let anew = old.map(|old| old.spec().taint()).is_some_and(|old| {
             old.effect() != taint.effect() && old.time_added() == taint.time_added()
         });
-        if anew || taint.time_added().is_none() {
+        if anew {
             self.spec_mut().taint_mut().set_time_added(Time::text(by.now));
         }
     }

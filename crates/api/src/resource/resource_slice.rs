@@ -255,7 +255,7 @@ impl Kind for ResourceSlice {
         generation::next(self.metadata_mut(), old.metadata(), changed);
     }
 
-    fn sign(&mut self, _: Option<&Self>, by: &Writer) {
+    fn stamp(&mut self, by: &Writer) {
         let fresh = |taint: &DeviceTaint| taint.time_added().is_none();
         if !self.spec().devices().iter().any(|device| device.taints().iter().any(fresh)) {
             return;

@@ -77,9 +77,9 @@ impl Kind for CSIDriver {
         Column::new("StorageCapacity", "boolean", |driver, _| {
             driver.spec().storage_capacity().into()
         }),
-        Column::text("TokenRequests", |driver, _| {
-            let requests = driver.spec().token_requests().iter();
-            columns::or_unset(&columns::join(requests.map(TokenRequest::audience)))
+        Column::text("TokenRequests", |driver, _| match driver.spec().token_requests() {
+            none if none.is_empty() => columns::or_unset(""),
+            some => columns::join(some.iter().map(TokenRequest::audience)).into(),
         }),
         Column::new("RequiresRepublish", "boolean", |driver, _| {
             driver.spec().requires_republish().into()

@@ -103,6 +103,7 @@ impl Kind for VolumeAttachment {
     }
 
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
+        schema::check_name(Self::NAME, self.metadata(), errs);
         self.validate(errs);
     }
 }

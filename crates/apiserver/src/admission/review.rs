@@ -70,11 +70,10 @@ fn options(admission: &Admission<'_>) -> Value {
     if let Some(seconds) = delete.grace_seconds {
         options["gracePeriodSeconds"] = seconds.into();
     }
-    if !delete.uid.is_empty() {
-        options["preconditions"]["uid"] = delete.uid.clone().into();
-    }
-    if delete.revision != 0 {
-        options["preconditions"]["resourceVersion"] = delete.revision.to_string().into();
+    for (field, wanted) in [("uid", &delete.uid), ("resourceVersion", &delete.revision)] {
+        if let Some(wanted) = wanted {
+            options["preconditions"][field] = wanted.clone().into();
+        }
     }
     options
 }

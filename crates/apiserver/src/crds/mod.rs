@@ -205,7 +205,7 @@ impl Crds {
         for version in all(&self.registry)?.items {
             let meta = Object::view(&version.object).metadata();
             let key = (meta.namespace(), meta.name());
-            let delete = Delete { uid: meta.uid().into(), ..Delete::default() };
+            let delete = Delete { uid: Some(meta.uid().into()), ..Delete::default() };
             match self.registry.delete(&mut own_call(), &kind, key, &delete).await {
                 Err(status) if status.code() != 404 => return Err(status),
                 _ => {}

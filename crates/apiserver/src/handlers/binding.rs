@@ -11,7 +11,7 @@ use object::{
 use schema::{Errors, Path};
 use server::{Asking, Handle, Handling, Operation, Request, Server, other_uid, revision};
 
-use super::{Asked, asking, body, call, served, typed};
+use super::{Asked, asking, body, call, same_namespace, served, typed};
 
 #[derive(Debug)]
 pub(super) struct Bindings;
@@ -73,6 +73,9 @@ fn bound(old: &Value, binding: &Binding, now: i64) -> Result<Value, Status> {
         return Err(conflict(format!("pod {name} has non-empty .spec.schedulingGates")));
     }
     pod.spec_mut().set_node_name(binding.target().name());
+    if !pod.status().nominated_node_name().is_empty() {
+        pod.status_mut().set_nominated_node_name(""); // who hoped for a node has one
+    }
     let meta = pod.metadata_mut();
     for (name, value) in binding.metadata().annotations().iter() {
         meta.annotations_mut().insert(name, value);
@@ -90,11 +93,9 @@ fn bound(old: &Value, binding: &Binding, now: i64) -> Result<Value, Status> {
 
 /// A binding names a pod, and one of its own namespace.
 fn check_place(binding: &Binding, namespace: &str, name: &str) -> Result<(), Status> {
-    let own = binding.metadata().namespace();
-    if !own.is_empty() && own != namespace {
-        return Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
+    same_namespace(binding.metadata().namespace(), namespace)?;
+    if name != binding.metadata().name() {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
     if name.is_empty() {
         return Err(Status::bad_request("Name parameter required."));

@@ -102,8 +102,8 @@ async fn evict(
     }
     let delete = Delete {
         grace_seconds: options.grace_period_seconds(),
-        uid: uid.into(),
-        revision,
+        uid: (!uid.is_empty()).then(|| uid.into()),
+        revision: (revision != 0).then(|| revision.to_string().into()),
         propagation: options.propagation_policy().unwrap_or_default().into(),
         ..Delete::default()
     };

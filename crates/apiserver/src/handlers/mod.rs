@@ -179,9 +179,21 @@ fn in_namespace(server: &Server, namespace: &str) -> Result<(), Status> {
     server.registry.get(&namespaces, "", namespace).map(drop)
 }
 
+/// A namespace in the body must be that of the path.
+fn same_namespace(own: &str, namespace: &str) -> Result<(), Status> {
+    if own.is_empty() || own == namespace {
+        return Ok(());
+    }
+    Err(Status::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
+}
+
 /// The names in the body must be those of the path.
-fn same_name(object: &Value, name: &str) -> Result<(), Status> {
-    match Object::view(object).metadata().name() {
+fn same_name(object: &Value, (namespace, name): (&str, &str)) -> Result<(), Status> {
+    let meta = Object::view(object).metadata();
+    same_namespace(meta.namespace(), namespace)?;
+    match meta.name() {
         "" => Err(Status::bad_request(format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         ))),

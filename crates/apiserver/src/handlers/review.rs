@@ -6,7 +6,7 @@ use api::{
     authentication::{SelfSubjectReview, TokenReview, UserInfo},
     authorization::{
         LocalSubjectAccessReview, ResourceRule, SelfSubjectAccessReview, SelfSubjectRulesReview,
-        SubjectAccessReview, SubjectAccessReviewStatus,
+        SubjectAccessReview, SubjectAccessReviewStatus, SubjectRulesReviewStatus,
     },
 };
 use object::{Lens, List, Map, Object, Status, Time, Value, View};
@@ -145,6 +145,7 @@ impl Reviews {
                 urls.push(rule_of.with_non_resource_urls(rule.non_resource_urls().clone()));
             }
         }
+        review.set_status(SubjectRulesReviewStatus::new());
         let status = review.status_mut();
         status.set_resource_rules(resources.into_iter().collect::<List<_>>());
         status.set_non_resource_rules(urls.into_iter().collect::<List<_>>());

@@ -44,7 +44,7 @@ impl Handle for Scales {
                 patched(server, request, &kind, scale).await?
             };
             if let Wanted::Whole(scale) = &wanted {
-                same_name(scale, key.1)?;
+                same_name(scale, key)?;
                 check(scale, key.1)?;
             }
             let (manager, dry_run) = (call.manager.clone(), call.dry_run);
@@ -59,7 +59,7 @@ impl Handle for Scales {
             let (before, (after, _)) =
                 (scale_of(found.revision, &found.object), laid(&found, &wanted)?);
             let checked = |scale: &mut Value| {
-                same_name(scale, key.1)?;
+                same_name(scale, key)?;
                 check(scale, key.1)
             };
             let part = (&before, found.revision, after);
@@ -67,7 +67,7 @@ impl Handle for Scales {
             let wanted = changed.map_or(wanted, Wanted::Whole);
             let change = |old: &store::Version<Value>| {
                 let (after, books) = laid(old, &wanted)?;
-                same_name(&after, key.1)?;
+                same_name(&after, key)?;
                 check(&after, key.1)?;
                 let scale = Scale::view(&after);
                 let (version, uid) = (scale.metadata().resource_version(), scale.metadata().uid());

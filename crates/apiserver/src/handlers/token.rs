@@ -9,7 +9,7 @@ use pki::{Bound, Claims, Reference, Signer};
 use schema::{Errors, Path};
 use server::{Handle, Handling, Operation, Request, Server};
 
-use super::{Asked, asking, body_of, call, in_namespace, named, part, warned};
+use super::{Asked, asking, body_of, call, in_namespace, named, part, same_namespace, warned};
 use crate::{authz::node_of, external_signer::ExternalSigner};
 
 const SHORTEST: i64 = 600;
@@ -69,11 +69,12 @@ impl Handle for Tokens {
             let asked = Asked::of(&request);
             let given = body_of(server, request, &kind).await?;
             let mut request = TokenRequest::from(given);
+            same_namespace(request.metadata().namespace(), &info.namespace)?;
             in_namespace(server, &info.namespace)?;
             let accounts = server.registry.kind("", "serviceaccounts")?;
             let account = server.registry.get(&accounts, &info.namespace, &info.name)?;
             let account = Object::view(&account.object).metadata();
-            same(&request, (&info.namespace, &info.name), account.uid())?;
+            same(&request, &info.name, account.uid())?;
             let reference =
                 Reference { name: info.name.to_string(), uid: account.uid().to_owned() };
             let mut bound = Bound::default();
@@ -157,33 +158,36 @@ fn lifetime(request: &TokenRequest) -> i64 {
 }
 
 fn check(request: &TokenRequest) -> Result<(), Status> {
-    let seconds = lifetime(request);
-    let why = match seconds {
-        ..SHORTEST => "may not specify a duration less than 10 minutes",
-        SHORTEST..=LONGEST => return Ok(()),
-        _ => "may not specify a duration larger than 2^32 seconds",
-    };
-    let mut errs = Errors::default();
-    errs.invalid(&Path::Root.field("spec").field("expirationSeconds"), seconds, why);
+    let (seconds, mut errs) = (lifetime(request), Errors::default());
+    let at = Path::Root.field("spec");
+    let attestations = request.spec().attestations();
+    if !attestations.is_empty() {
+        let why = "attestations may only be specified with a webhook bound object reference";
+        errs.invalid(&at.field("attestations"), attestations.clone(), why);
+    } else if seconds < SHORTEST {
+        let why = "may not specify a duration less than 10 minutes";
+        errs.invalid(&at.field("expirationSeconds"), seconds, why);
+    } else if seconds > LONGEST {
+        let why = "may not specify a duration larger than 2^32 seconds";
+        errs.invalid(&at.field("expirationSeconds"), seconds, why);
+    }
+    if errs.is_empty() {
+        return Ok(());
+    }
     Err(errs.status("authentication.k8s.io", "TokenRequest", ""))
 }
 
 /// What the body says about the account must be true.
-fn same(request: &TokenRequest, key: (&str, &str), uid: &str) -> Result<(), Status> {
+fn same(request: &TokenRequest, name: &str, uid: &str) -> Result<(), Status> {
     let (meta, at) = (request.metadata(), Path::Root.field("metadata"));
-    for (field, said, own, what) in
-        [("name", meta.name(), key.1, "name"), ("namespace", meta.namespace(), key.0, "namespace")]
-    {
-        if !said.is_empty() && said != own {
-            let mut errs = Errors::default();
-            let why = format!("must match the service account {what} if specified");
-            errs.invalid(&at.field(field), said, why);
-            return Err(errs.status("authentication.k8s.io", "TokenRequest", key.1));
-        }
+    if !meta.name().is_empty() && meta.name() != name {
+        let mut errs = Errors::default();
+        let why = "must match the service account name if specified";
+        errs.invalid(&at.field("name"), meta.name(), why);
+        return Err(errs.status("authentication.k8s.io", "TokenRequest", name));
     }
     if !meta.uid().is_empty() && meta.uid() != uid {
-        let subject =
-            Subject { group: "authentication.k8s.io", resource: "TokenRequest", name: key.1 };
+        let subject = Subject { group: "authentication.k8s.io", resource: "TokenRequest", name };
         return Err(Status::conflict(
             subject,
             &format!(
@@ -220,13 +224,16 @@ fn for_node(
 /// A token that is bound to a pod says so, and where the pod runs.
 fn bind(server: &Server, request: &TokenRequest, bound: &mut Bound) -> Result<(), Status> {
     let Some(object) = request.spec().bound_object_ref() else { return Ok(()) };
+    let core = !object.api_version().contains('/');
     let (plural, namespace) = match object.kind() {
-        "Pod" => ("pods", bound.namespace.as_str()),
-        "Secret" => ("secrets", bound.namespace.as_str()),
-        "Node" => ("nodes", ""),
-        other => {
+        "Pod" if core => ("pods", bound.namespace.as_str()),
+        "Secret" if core => ("secrets", bound.namespace.as_str()),
+        "Node" if core => ("nodes", ""),
+        kind => {
+            let (group, version) =
+                object.api_version().split_once('/').unwrap_or(("", object.api_version()));
             return Err(Status::bad_request(format!(
-                "cannot bind token for serviceaccount to object of kind {other:?}"
+                "cannot bind token to object of type {group}/{version}, Kind={kind}"
             )));
         }
     };

@@ -108,7 +108,8 @@ fn restore_as(ty: &Type, go: Option<&'static str>, value: &mut Value) -> Result<
         }
         (Type::List(_) | Type::Bytes, _) => Err(format!("cannot restore slice from {kind}")),
         (Type::Text | Type::Enum(_), Value::Int(_) | Value::UInt(_)) => {
-            Err(format!("cannot convert {kind} to {}", go.unwrap_or("string")))
+            let go = go.map_or("string".to_owned(), |go| go.replace('$', "v1"));
+            Err(format!("cannot convert {kind} to {go}"))
         }
         (Type::Text | Type::Enum(_) | Type::Bool | Type::Int32 | Type::Int64 | Type::Float, _) => {
             Err(format!("unrecognized type: {}", plain(ty)))

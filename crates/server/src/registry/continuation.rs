@@ -13,8 +13,8 @@ const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Continuation {
-    /// The revision that all pages show.
+pub(crate) struct Continuation {
+    /// The revision that all pages show; 0: each the newest.
     pub(super) revision: u64,
     /// The key behind which the next page begins, without the prefix.
     pub(super) after: String,
@@ -29,7 +29,7 @@ impl Continuation {
         URL_SAFE_NO_PAD.encode(to_json(&token))
     }
 
-    pub(super) fn decode(token: &str) -> Result<Self, Status> {
+    pub(crate) fn decode(token: &str) -> Result<Self, Status> {
         let invalid = |why: &str| {
             Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
         };
@@ -47,8 +47,9 @@ impl Continuation {
         if start.is_none_or(str::is_empty) {
             return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
         }
-        match (revision.and_then(|n| u64::try_from(n).ok()), start) {
-            (Some(revision), Some(start)) if revision > 0 && !start.contains("..") => {
+        match (revision.filter(|n| *n != 0), start) {
+            (Some(revision), Some(start)) if !start.contains("..") => {
+                let revision = u64::try_from(revision).unwrap_or_default();
                 let after = start.trim_end_matches('\0').trim_start_matches('/').to_owned();
                 Ok(Self { revision, after })
             }

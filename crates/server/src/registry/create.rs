@@ -77,6 +77,7 @@ impl Registry {
         distinct_owners(&mut object, call, "");
         default(served, &mut object);
         place(served, namespace, &mut object);
+        served.hub.hooks.stamp(&mut object, &self.writer(call));
         let step =
             Step { served, operation: Operation::Create, subresource: "", old: None, delete: None };
         // What plugins, the server and the kind itself set is nobody's.

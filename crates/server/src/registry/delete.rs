@@ -16,11 +16,13 @@ const TRIES: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delete {
     pub grace_seconds: Option<i64>,
-    /// What must hold; empty and 0 mean anything.
-    pub uid: Text,
-    pub revision: u64,
+    /// What must hold.
+    pub uid: Option<Text>,
+    pub revision: Option<Text>,
     /// Orphan, Background, Foreground, or nothing said.
     pub propagation: Text,
+    /// Whether it was said in the old way that dependents go too.
+    pub cascades: bool,
     /// Only if the stored object cannot be read.
     pub unread: bool,
     /// With others, none of which was named.
@@ -62,7 +64,7 @@ impl Registry {
         loop {
             let old = self.read(served, key.0, key.1).await?;
             match self.delete_once(call, served, &old, delete).await {
-                Err(status) if status.is("Conflict") && delete.revision == 0 && tries > 1 => {
+                Err(status) if status.is("Conflict") && delete.revision.is_none() && tries > 1 => {
                     tries -= 1; // it has changed; to go it still has
                 }
                 done => return done,
@@ -193,7 +195,8 @@ impl Registry {
         };
         let mut object = old.clone();
         let marked = Object::ref_cast_mut(&mut object).metadata_mut();
-        finalizers(marked, &delete.propagation);
+        let orphans = served.definition.orphans.is_some();
+        finalizers(marked, &delete.propagation, orphans);
         let left =
             meta.deletion_grace_period_seconds().or(Some(0)).filter(|_| meta.is_terminating());
         let faster = left.is_none_or(|left| grace < left);
@@ -243,8 +246,8 @@ fn preconditions(served: &Served, old: &Version<Value>, delete: &Delete) -> Resu
     if !own {
         subject.resource = served.definition.names.kind;
     }
-    if !delete.uid.is_empty() && delete.uid != meta.uid() {
-        let (wanted, have) = (&delete.uid, meta.uid());
+    let have = meta.uid();
+    if let Some(wanted) = delete.uid.as_ref().filter(|uid| **uid != *have) {
         let why = if own {
             format!(
                 "Precondition failed: UID in precondition: {wanted}, UID in object meta: {have}"
@@ -257,8 +260,8 @@ fn preconditions(served: &Served, old: &Version<Value>, delete: &Delete) -> Resu
         };
         return Err(Status::conflict(subject, &why));
     }
-    if delete.revision != 0 && delete.revision != old.revision {
-        let (wanted, have) = (delete.revision, old.revision);
+    let have = old.revision.to_string();
+    if let Some(wanted) = delete.revision.as_ref().filter(|revision| **revision != *have) {
         let why = if own {
             format!(
                 "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion \
@@ -276,13 +279,19 @@ fn preconditions(served: &Served, old: &Version<Value>, delete: &Delete) -> Resu
 }
 
 /// Dependents are the garbage collector's matter: a finalizer tells it what to do.
-fn finalizers(meta: &mut object::ObjectMeta, propagation: &str) {
+fn finalizers(meta: &mut object::ObjectMeta, propagation: &str, orphans: bool) {
+    let has = |name| meta.finalizers().iter().any(|finalizer| finalizer == name);
+    let (orphan, foreground) = (has(ORPHAN), has(FOREGROUND));
     let wanted = match propagation {
         "Foreground" => FOREGROUND,
         "Orphan" => ORPHAN,
         "Background" => "",
+        _ if orphans && !orphan && !foreground => ORPHAN,
         _ => return,
     };
+    if (orphan, foreground) == (wanted == ORPHAN, wanted == FOREGROUND) {
+        return;
+    }
     let mut kept: Vec<Text> = meta
         .finalizers()
         .iter()

@@ -139,7 +139,10 @@ impl Registry {
         let at = |revision| objects.pin_past(&*self.engine, &served.prefix(""), revision);
         if !page.token.is_empty() {
             let Continuation { revision, after } = Continuation::decode(&page.token)?;
-            let pinned = at(revision).map_err(|_| expired(objects.pin().revision, &after))?;
+            let pinned = match revision {
+                0 => objects.pin(),
+                _ => at(revision).map_err(|_| expired(objects.pin().revision, &after))?,
+            };
             return Ok((pinned, Some(after)));
         }
         let pinned = match page.exactly {

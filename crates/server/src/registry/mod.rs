@@ -28,7 +28,7 @@ use object::{Cause, Clock, Status, Text, Value};
 use schema::{Definition, custom::Declared};
 use store::{Engine, Mirror, Version};
 
-pub(crate) use self::{begin::chance, update::unparsed};
+pub(crate) use self::{begin::chance, continuation::Continuation, update::unparsed};
 pub use self::{
     begin::uid,
     connect::Asking,

@@ -107,16 +107,20 @@ impl Registry {
             && patch.ty != PatchType::Strategic
             && Object::view(&given).api_version().is_empty()
         {
-            if validation(patch.query) == Validation::Strict {
-                let names = given.entries().map(|(name, _)| name).filter(|name| *name != "kind");
-                let unknown: Vec<_> = names.map(|name| format!("unknown field {name:?}")).collect();
-                return Err(misfit(&format!("strict decoding error: {}", unknown.join(", "))));
-            }
-            return Err(nameless(Object::view(&before).metadata().name()));
+            let names = given.entries().map(|(name, _)| name).filter(|name| *name != "kind");
+            let unknown: Vec<_> = names.map(|name| format!("unknown field {name:?}")).collect();
+            return match validation(patch.query) {
+                Validation::Strict => {
+                    Err(misfit(&format!("strict decoding error: {}", unknown.join(", "))))
+                }
+                Validation::Warn => Ok((Value::object(), unknown)),
+                Validation::Ignore => Ok((Value::object(), Vec::new())),
+            };
         }
         let mut object = given.clone();
+        let written = Twice::written((patch.ty != PatchType::Strategic).then_some(&text));
         let conform = |object: &mut Value| {
-            fit(kind, &Query::default(), object, &Twice::default()).map_err(|status| {
+            fit(kind, &Query::default(), object, &written).map_err(|status| {
                 let why = status.message();
                 let why = why.split_once(" cannot be handled as a ").map_or(why, |(_, rest)| rest);
                 misfit(why.split_once(": ").map_or(why, |(_, rest)| rest))

@@ -95,9 +95,10 @@ impl Registry {
         mut new: Value,
     ) -> Result<Version<Value>, Status> {
         keep_identity(&mut new, &old.object);
-        let counts = served.hub.drop_hollow(&mut new, &old.object);
+        served.hub.hooks.stamp(&mut new, &self.writer(call));
         // Who writes holds what it has sent, even what the kind then puts right.
         new = self.manage(call, served, subresource, Some(&old.object), new).await?;
+        let counts = served.hub.drop_hollow(&mut new, &old.object);
         let operation = Operation::Update;
         let step = Step { served, operation, subresource, old: Some(old), delete: None };
         new = self.mutate(call, step, new).await?;

@@ -154,8 +154,8 @@ impl Registry {
             (Some(old), "approval") => {
                 served.hub.hooks.validate_approval(&object, old, &mut errs);
             }
-            (Some(_), "binding" | "finalize") => {} // a handler, or a single field
-            (Some(old), "resize" | "ephemeralcontainers") => {
+            (Some(_), "binding") => {} // a handler
+            (Some(old), "resize" | "ephemeralcontainers" | "finalize") => {
                 served.hub.hooks.validate_part(&object, subresource, old, &mut errs);
             }
             (old, _) => served.hub.hooks.validate(&object, old, &mut errs),

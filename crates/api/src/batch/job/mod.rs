@@ -208,6 +208,11 @@ pub struct JobCondition {
 }
 
 impl Kind for Job {
+    const ORPHANS: Option<&'static str> = Some(
+        "child pods are preserved by default when jobs are deleted; set \
+         propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress \
+         this warning",
+    );
     const NAMES: Names = Names::new("batch", "v1", "Job", "jobs").categories(&["all"]);
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Job")];

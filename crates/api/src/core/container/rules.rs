@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use object::List;
+use object::{Lens, List};
 use schema::{Errors, Path};
 
 use super::{Container, ContainerResizePolicy, ContainerRestartRule, EphemeralContainer};
@@ -248,15 +248,15 @@ impl EphemeralContainer {
         const WHY: &str = "cannot be set for an Ephemeral Container";
         let container = self.as_container();
         let resources = container.resources();
-        let some_resources = !(resources.limits().is_empty()
-            && resources.requests().is_empty()
-            && resources.claims().is_empty());
+        let mut amounts = ["limits", "requests", "claims"].into_iter();
+        let some_resources = amounts.any(|name| !resources.tree().get(name).is_null());
+        let said = |name: &str| !self.tree().get(name).is_null(); // even if it is empty
         for (name, set) in [
-            ("ports", !container.ports().is_empty()),
+            ("ports", said("ports")),
             ("resources", some_resources),
-            ("resizePolicy", !container.resize_policy().is_empty()),
+            ("resizePolicy", said("resizePolicy")),
             ("restartPolicy", container.restart_policy().is_some()),
-            ("restartPolicyRules", !container.restart_policy_rules().is_empty()),
+            ("restartPolicyRules", said("restartPolicyRules")),
             ("lifecycle", container.lifecycle().is_some()),
             ("livenessProbe", container.liveness_probe().is_some()),
             ("readinessProbe", container.readiness_probe().is_some()),
