@@ -64,6 +64,7 @@ pub(crate) async fn route(
     if custom.is_some() && place(&served, &request).is_err() {
         return Ok(no_page());
     }
+    warnings.extend(custom.and_then(|custom| custom.deprecated.clone()));
     let declared = served.definition.subresource(&info.subresource);
     let verbs = match (&*info.subresource, declared) {
         ("", _) => served.definition.verbs,
@@ -84,7 +85,6 @@ pub(crate) async fn route(
         return Err(no_method());
     }
     warnings.extend(served.definition.warning());
-    warnings.extend(custom.and_then(|custom| custom.deprecated.clone()));
     let handler = server.handlers.iter().find(|((group, resource, subresource), _)| {
         (*group == "*" || *group == info.group)
             && (*resource == "*" || *resource == info.resource)
