@@ -14,17 +14,27 @@ use client::{Pem, Tcp, Tls};
 use object::{Bytes, Status, Value, View, selector::Selector};
 use server::{Page, Registry, Remote, Selection};
 
-use crate::remote::Users;
+use crate::{egress::Egress, remote::Users};
 
 /// Endpoints take turns, so that none bears all.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
-/// Whom a `clientConfig` names, asked to answer within a time, by one of these users.
+/// How they are asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Manner {
+    /// Who this server is to whom.
+    pub(crate) users: Users,
+    /// Who stands between.
+    pub(crate) egress: Egress,
+}
+
+/// Whom a `clientConfig` names, asked to answer within a time.
 pub(crate) fn remote(
     registry: &Registry,
     config: &Value,
-    (within, users): (Duration, &Users),
+    (within, manner): (Duration, &Manner),
 ) -> Result<Remote, String> {
+    let Manner { users, egress } = manner;
     let seconds = within.as_secs();
     let authorities = config.get("caBundle").as_str().and_then(Bytes::decode);
     let authorities = authorities.filter(|pem| !pem.is_empty()).map(Pem::Data);
@@ -41,7 +51,7 @@ pub(crate) fn remote(
         tls.pair = user.pair;
         let slash = if path.starts_with('/') { "" } else { "/" };
         return Ok(Remote {
-            to: Tcp::new(&ip, target, Some(Arc::new(tls))),
+            to: Tcp::new(&ip, target, Some(Arc::new(tls))).through(egress.cluster.clone()),
             host: Some(format!("{host}:{port}")),
             path: format!("{slash}{path}?timeout={seconds}s"),
             headers: user.headers,
@@ -60,7 +70,7 @@ pub(crate) fn remote(
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let more = if path.contains('?') { '&' } else { '?' };
     Ok(Remote {
-        to: Tcp::new(host, port, Some(Arc::new(tls))),
+        to: Tcp::new(host, port, Some(Arc::new(tls))).through(egress.control_plane.clone()),
         host: None,
         path: format!("{path}{more}timeout={seconds}s"),
         headers: user.headers,

@@ -12,18 +12,25 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
+use client::{Connect as _, Tcp, Use};
 use pki::Pair;
 use schema::{Definition, Gates};
-use store::Remote;
+use store::{Dial, Dialling, Remote};
 
 use crate::{
     admission::{self, PluginConfigs},
     allocate::Range,
     authn::OidcFlags,
     authz::MODES,
+    egress::Egress,
+    emulation::Emulation,
     features,
-    flags::{AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, Told, WholeFlags},
+    flags::{
+        AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, LogFlags, Logging, MetricFlags,
+        StorageFlags, Told, WholeFlags,
+    },
     reload,
+    traces::TracingConfig,
 };
 
 /// The flags of `kube-apiserver`.
@@ -101,6 +108,10 @@ pub struct Flags {
     /// Its key.
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
+    /// A folder for a certificate that this server makes itself, apiserver.crt, and its key,
+    /// to show instead of the cluster's own, if --tls-cert-file names none.
+    #[arg(long, value_name = "DIR")]
+    pub cert_dir: Option<PathBuf>,
     /// A certificate, its key, and for which names they are shown: cert,key:name,name. Without
     /// names: those in the certificate. May be said again.
     #[arg(long, value_name = "CERT,KEY[:NAMES]")]
@@ -151,9 +162,18 @@ pub struct Flags {
     /// Admission plugins to leave out.
     #[arg(long, value_delimiter = ',')]
     pub disable_admission_plugins: Vec<String>,
+    /// All admission plugins that run, as it was said before there were the two above.
+    #[arg(long, value_delimiter = ',')]
+    pub admission_control: Vec<String>,
     /// The configuration of admission plugins: an AdmissionConfiguration.
     #[arg(long, value_name = "FILE")]
     pub admission_control_config_file: Option<PathBuf>,
+    /// Who stands between this server and those whom it calls: an EgressSelectorConfiguration.
+    #[arg(long, value_name = "FILE")]
+    pub egress_selector_config_file: Option<PathBuf>,
+    /// Where spans of requests are sent: a TracingConfiguration.
+    #[arg(long, value_name = "FILE")]
+    pub tracing_config_file: Option<PathBuf>,
     /// How much is told of which requests: a Policy of audit.k8s.io.
     #[arg(long, value_name = "FILE")]
     pub audit_policy_file: Option<PathBuf>,
@@ -247,6 +267,12 @@ pub struct Flags {
     #[command(flatten)]
     pub audit: AuditFlags,
     #[command(flatten)]
+    pub storage: StorageFlags,
+    #[command(flatten)]
+    pub metrics: MetricFlags,
+    #[command(flatten)]
+    pub logs: LogFlags,
+    #[command(flatten)]
     pub whole: WholeFlags,
     #[command(flatten)]
     pub absent: AbsentFlags,
@@ -276,42 +302,17 @@ pub struct Config {
     pub(crate) compaction: Option<Duration>,
     pub(crate) gates: Gates,
     pub(crate) plugins: PluginConfigs,
+    pub(crate) tracing: Option<TracingConfig>,
+    pub(crate) egress: Egress,
+    pub(crate) emulation: Emulation,
     event_ttl: Duration,
 }
 
 impl Config {
-    pub fn new(flags: Flags) -> Result<Self> {
+    pub fn new(mut flags: Flags) -> Result<Self> {
         let services = service_ranges(&flags.service_cluster_ip_range)?;
         let node_ports = ports(&flags.service_node_port_range)?;
-        for mode in &flags.authorization_mode {
-            ensure!(
-                MODES.contains(&mode.as_str()),
-                "--authorization-mode: {mode:?} is not supported; these are: {}",
-                MODES.join(", ")
-            );
-        }
-        ensure!(
-            flags.tls_cert_file.is_some() == flags.tls_private_key_file.is_some(),
-            "--tls-cert-file and --tls-private-key-file go together"
-        );
-        ensure!(
-            flags.authentication_config.is_none() || !flags.oidc.any(),
-            "authentication-config file and oidc-* flags are mutually exclusive"
-        );
-        flags.oidc.configuration()?;
-        flags.connections.check()?;
-        flags.accounts.check()?;
-        flags.whole.check()?;
-        flags.absent.check()?;
-        flags.audit.check()?;
-        issuers(&flags.service_account_issuer)?;
-        ensure!(
-            flags.accounts.signing_endpoint().is_none()
-                || (flags.service_account_signing_key_file.is_none()
-                    && flags.service_account_key_file.is_empty()),
-            "can't set `--service-account-signing-key-file` and/or `--service-account-key-file` \
-             with `--service-account-signing-endpoint` (They are mutually exclusive)"
-        );
+        check(&flags)?;
         let event_ttl = flags.whole.events_last()?;
         overlap(&flags)?;
         ensure!(
@@ -319,6 +320,7 @@ impl Config {
                 || (flags.audit_log_path.is_none() && flags.audit_webhook_config_file.is_none()),
             "--audit-log-path and --audit-webhook-config-file need --audit-policy-file"
         );
+        only_plugins(&mut flags)?;
         let plugins = flags.enable_admission_plugins.iter().chain(&flags.disable_admission_plugins);
         for name in plugins {
             ensure!(
@@ -327,7 +329,8 @@ impl Config {
                 admission::names().collect::<Vec<_>>().join(", ")
             );
         }
-        let gates = features::gates(&flags.feature_gates, &api::kinds())?;
+        let gates = features::gates(&flags.feature_gates, &api::kinds(), flags.whole.emulation()?)?;
+        flags.logs.logging(&gates)?;
         let plugins = match &flags.admission_control_config_file {
             Some(path) => PluginConfigs::read(path, &gates)?,
             None => PluginConfigs::default(),
@@ -336,6 +339,9 @@ impl Config {
             flags.allow_privileged,
             "--allow-privileged=false is not supported: use Pod Security admission instead"
         );
+        let egress = flags.egress_selector_config_file.as_deref().map(Egress::read);
+        let egress = egress.transpose()?.unwrap_or_default();
+        let tracing = flags.tracing_config_file.as_deref().map(TracingConfig::read).transpose()?;
         let compaction = compaction(&flags.etcd_compaction_interval)?;
         ensure!(
             flags.whole.kubernetes_service_node_port == 0
@@ -344,7 +350,26 @@ impl Config {
             flags.service_node_port_range,
             flags.whole.kubernetes_service_node_port
         );
-        Ok(Self { flags, services, node_ports, compaction, gates, plugins, event_ttl })
+        let emulation = flags.whole.emulation()?;
+        let config = Self {
+            flags,
+            services,
+            node_ports,
+            compaction,
+            gates,
+            plugins,
+            tracing,
+            egress,
+            emulation,
+            event_ttl,
+        };
+        config.check_emulated()?;
+        Ok(config)
+    }
+
+    /// How the process shall say what it does.
+    pub fn logging(&self) -> Result<Logging> {
+        self.flags.logs.logging(&self.gates)
     }
 
     /// How etcd is reached.
@@ -367,7 +392,19 @@ impl Config {
             None => None,
         };
         let (endpoints, prefix) = (flags.etcd_servers.clone(), flags.etcd_prefix.clone());
-        Ok(Remote { endpoints, tls, prefix, compaction: self.compaction })
+        let lease_reuse = flags.storage.lease_reuse_duration_seconds;
+        let dial = self.egress.etcd.clone().map(|proxy| {
+            Dial(Arc::new(move |host: String, port| -> Dialling {
+                let to = Tcp::new(&host, port, None).through(Some(proxy.clone()));
+                Box::pin(async move {
+                    let connected = to.connect(Use::Requests).await?;
+                    Ok(Box::new(connected.io) as Box<_>)
+                })
+            }))
+        });
+        let (patience, sizes) = (flags.storage.patience()?, flags.storage.sizes()?);
+        let compaction = self.compaction;
+        Ok(Remote { endpoints, tls, prefix, compaction, lease_reuse, patience, sizes, dial })
     }
 
     /// Every kind, each knowing whether it is served and which features are on.
@@ -375,7 +412,8 @@ impl Config {
         let kinds = api::kinds().into_iter().map(|mut kind| {
             let names = &kind.names;
             kind.served = self.serves(names.group, names.version, kind.default_on)
-                && kind.gate.is_none_or(|gate| self.gates.is_on(gate));
+                && kind.gate.is_none_or(|gate| self.gates.is_on(gate))
+                && self.is_emulated(&kind);
             kind.gates = self.gates.clone();
             if kind.ttl.is_some() {
                 kind.ttl = Some(self.event_ttl); // only events have one
@@ -386,7 +424,7 @@ impl Config {
     }
 
     /// Whether a version is served.
-    fn serves(&self, group: &str, version: &str, default: bool) -> bool {
+    pub(crate) fn serves(&self, group: &str, version: &str, default: bool) -> bool {
         let group = if group.is_empty() { "api".to_owned() } else { group.to_owned() };
         let exact = format!("{group}/{version}");
         let channel = if version.contains("alpha") {
@@ -404,6 +442,63 @@ impl Config {
         };
         said(&exact).or(said(channel)).or(said("api/all")).unwrap_or(default)
     }
+}
+
+/// What each group of flags must hold to, and what flags must hold to together.
+fn check(flags: &Flags) -> Result<()> {
+    for mode in &flags.authorization_mode {
+        ensure!(
+            MODES.contains(&mode.as_str()),
+            "--authorization-mode: {mode:?} is not supported; these are: {}",
+            MODES.join(", ")
+        );
+    }
+    ensure!(
+        flags.tls_cert_file.is_some() == flags.tls_private_key_file.is_some(),
+        "--tls-cert-file and --tls-private-key-file go together"
+    );
+    ensure!(
+        flags.authentication_config.is_none() || !flags.oidc.any(),
+        "authentication-config file and oidc-* flags are mutually exclusive"
+    );
+    flags.oidc.configuration()?;
+    flags.connections.check()?;
+    flags.accounts.check()?;
+    flags.whole.check()?;
+    flags.absent.check()?;
+    flags.audit.check()?;
+    flags.storage.check()?;
+    flags.metrics.allowed()?;
+    issuers(&flags.service_account_issuer)?;
+    ensure!(
+        flags.accounts.signing_endpoint().is_none()
+            || (flags.service_account_signing_key_file.is_none()
+                && flags.service_account_key_file.is_empty()),
+        "can't set `--service-account-signing-key-file` and/or `--service-account-key-file` \
+         with `--service-account-signing-endpoint` (They are mutually exclusive)"
+    );
+    Ok(())
+}
+
+/// `--admission-control` names all that run.
+fn only_plugins(flags: &mut Flags) -> Result<()> {
+    if flags.admission_control.is_empty() {
+        return Ok(());
+    }
+    ensure!(
+        flags.enable_admission_plugins.is_empty() && flags.disable_admission_plugins.is_empty(),
+        "admission-control and enable-admission-plugins/disable-admission-plugins flags are \
+         mutually exclusive"
+    );
+    let given = &flags.admission_control;
+    let unknown = given.iter().find(|name| !admission::names().any(|own| own == *name));
+    if let Some(name) = unknown {
+        bail!("admission-control plugin {name:?} is unknown");
+    }
+    flags.enable_admission_plugins = given.clone();
+    let others = admission::names().filter(|own| !given.iter().any(|name| name == own));
+    flags.disable_admission_plugins = others.map(str::to_owned).collect();
+    Ok(())
 }
 
 fn issuers(issuers: &[String]) -> Result<()> {

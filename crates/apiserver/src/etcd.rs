@@ -1,19 +1,35 @@
 //! The etcd that keeps the data, and those that keep some resources apart.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, bail};
 use object::{Clock, Value};
 use store::{Engine, EtcdEngine, Remote, Split};
+use tracing::warn;
 
 use crate::Config;
 
+/// How long until etcd is called again that was not there.
+const AGAIN: Duration = Duration::from_secs(1);
 const FLAG: &str = "--etcd-servers-overrides";
 
 pub(crate) fn connect(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Engine<Value>>> {
     let remote = config.etcd()?;
+    let until = Instant::now() + config.flags.storage.starts_within()?;
     let connect = |remote: &Remote| -> Result<Arc<dyn Engine<Value>>> {
-        Ok(Arc::new(EtcdEngine::connect(remote, clock.clone())?))
+        loop {
+            match EtcdEngine::connect(remote, clock.clone()) {
+                Ok(engine) => return Ok(Arc::new(engine)),
+                Err(error) if Instant::now() >= until => return Err(error.into()),
+                Err(error) => warn!(%error, "waiting for etcd"),
+            }
+            thread::sleep(AGAIN);
+        }
     };
     let rest = connect(&remote)?;
     if config.flags.etcd_servers_overrides.is_empty() {

@@ -3,24 +3,17 @@
 //! names one that is not known.
 
 use std::{
-    ffi::OsString,
-    io,
-    os::unix::ffi::OsStringExt,
-    pin::Pin,
     sync::{Arc, PoisonError, RwLock},
-    task::{Context, Poll},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::uri::PathAndQuery;
-use hyper_util::rt::TokioIo;
 use object::{Clock, from_json};
 use pki::{Claims, PublicKey};
 use server::Report;
 use tokio::{
-    net::UnixStream,
     sync::Mutex,
     time::{Instant, sleep, timeout_at},
 };
@@ -32,7 +25,10 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tracing::warn;
 
-use crate::telemetry::{Counter, Gauge, Name, Timing};
+use crate::{
+    dial::Connector,
+    telemetry::{Counter, Gauge, Name, Timing},
+};
 
 /// How long it may take until it gives its keys.
 const KEYS: Duration = Duration::from_mins(1);
@@ -77,7 +73,7 @@ impl ExternalSigner {
     /// Asks the one at a socket for its keys, and for what it can do.
     pub(crate) async fn open(path: &str, issuer: &str, clock: &Arc<dyn Clock>) -> Result<Self> {
         let endpoint = Endpoint::from_static("http://localhost").connect_timeout(WITHIN);
-        let channel = endpoint.connect_with_connector_lazy(Connector(socket(path)));
+        let channel = endpoint.connect_with_connector_lazy(Connector::socket(path));
         let none = Keys { all: Vec::new(), shown: Vec::new(), refresh: Instant::now() };
         let mut signer = Self {
             grpc: Grpc::new(channel),
@@ -363,33 +359,6 @@ fn go_code(code: Code) -> &'static str {
         Code::Unavailable => "Unavailable",
         Code::DataLoss => "DataLoss",
         Code::Unauthenticated => "Unauthenticated",
-    }
-}
-
-/// The name of a socket: a path, or after `@` one in no folder.
-fn socket(path: &str) -> OsString {
-    match path.strip_prefix('@') {
-        Some(name) => OsString::from_vec([b"\0", name.as_bytes()].concat()),
-        None => path.into(),
-    }
-}
-
-/// Dials the socket, whatever the address says.
-#[derive(Clone, Debug)]
-struct Connector(OsString);
-
-impl tower_service::Service<http::Uri> for Connector {
-    type Response = TokioIo<UnixStream>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: http::Uri) -> Self::Future {
-        let path = self.0.clone();
-        Box::pin(async move { UnixStream::connect(path).await.map(TokioIo::new) })
     }
 }
 

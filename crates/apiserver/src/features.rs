@@ -1,9 +1,12 @@
 //! `--feature-gates`: the features that upstream's server knows at this version.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use schema::{Definition, Gates};
+use server::Report;
+
+use crate::emulation::{Emulation, Then};
 
 /// How far a feature has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +25,22 @@ struct Features {
     names: &'static [&'static str],
 }
 
+impl Features {
+    /// What one of them was in the emulated release.
+    fn then(&self, name: &str, emulation: Emulation) -> Self {
+        let (stage, on, locked) = match emulation.feature(name) {
+            None => (self.stage, self.on, self.locked),
+            Some(Then::Unknown) => (Stage::Alpha, false, true),
+            Some(Then::Alpha) => (Stage::Alpha, false, false),
+            Some(Then::Beta(on)) => (Stage::Beta, on, false),
+        };
+        Self { stage, on, locked, names: &[] }
+    }
+}
+
 /// What the flag says. Names are checked; a feature that the flag changes must be one
 /// that a kind or field belongs to or the server heeds, since all others would be changed in name only.
-pub(crate) fn gates(said: &[String], kinds: &[Definition]) -> Result<Gates> {
+pub(crate) fn gates(said: &[String], kinds: &[Definition], emulation: Emulation) -> Result<Gates> {
     let mut chosen: BTreeMap<&'static str, bool> = BTreeMap::new();
     let (mut alpha, mut beta) = (None, None);
     for entry in said.iter().filter(|entry| !entry.is_empty()) {
@@ -38,10 +54,18 @@ pub(crate) fn gates(said: &[String], kinds: &[Definition]) -> Result<Gates> {
             name => {
                 let (group, name) =
                     find(name).ok_or_else(|| anyhow!("unrecognized feature gate: {name}"))?;
+                let then = group.then(name, emulation);
                 ensure!(
-                    !group.locked || group.on == on,
+                    emulation.feature(name) != Some(Then::Unknown),
+                    "cannot set feature gate {name} to {on}, feature is PreAlpha at emulated \
+                     version 1.{}, min compatibility version 1.{}",
+                    emulation.version,
+                    emulation.compatible
+                );
+                ensure!(
+                    !then.locked || then.on == on,
                     "cannot set feature gate {name} to {on}, feature is locked to {}",
-                    group.on
+                    then.on
                 );
                 chosen.insert(name, on);
             }
@@ -55,9 +79,10 @@ pub(crate) fn gates(said: &[String], kinds: &[Definition]) -> Result<Gates> {
     let mut off = Vec::new();
     for group in FEATURES {
         for name in group.names {
-            let all = of_stage(group.stage).filter(|_| !group.locked && belongs(name, kinds));
-            let on = chosen.get(name).copied().or(all).unwrap_or(group.on);
-            if on != group.on && !belongs(name, kinds) {
+            let then = group.then(name, emulation);
+            let all = of_stage(then.stage).filter(|_| !then.locked && belongs(name, kinds));
+            let on = chosen.get(name).copied().or(all).unwrap_or(then.on);
+            if on != then.on && !belongs(name, kinds) {
                 bail!("feature gate {name} cannot be set to {on}: this server has no such switch");
             }
             if !on {
@@ -66,6 +91,35 @@ pub(crate) fn gates(said: &[String], kinds: &[Definition]) -> Result<Gates> {
         }
     }
     Ok(Gates::without(off))
+}
+
+/// Which features are on, as metrics tell it.
+#[derive(Debug)]
+pub(crate) struct Enabled {
+    pub(crate) gates: Gates,
+    pub(crate) emulation: Emulation,
+}
+
+impl Report for Enabled {
+    fn report(&self, out: &mut String) {
+        const NAME: &str = "kubernetes_feature_enabled";
+        let mut lines = Vec::new();
+        for group in FEATURES {
+            for name in group.names {
+                let stage = match group.then(name, self.emulation).stage {
+                    Stage::Alpha => "ALPHA",
+                    Stage::Beta => "BETA",
+                    Stage::Stable => "",
+                    Stage::Deprecated => "DEPRECATED",
+                };
+                let on = u8::from(self.gates.is_on(name));
+                lines.push(format!("{NAME}{{name=\"{name}\",stage=\"{stage}\"}} {on}\n"));
+            }
+        }
+        lines.sort();
+        let _ = write!(out, "# HELP {NAME} Which features are on.\n# TYPE {NAME} gauge\n");
+        out.extend(lines);
+    }
 }
 
 fn find(name: &str) -> Option<(&'static Features, &'static str)> {
@@ -81,8 +135,13 @@ pub(crate) const CBOR: &str = "CBORServingAndStorage";
 /// Policies and hooks from files.
 pub(crate) const MANIFESTS: &str = "ManifestBasedAdmissionControlConfig";
 
+/// What is logged may go to two streams, and wait there.
+pub(crate) const LOG_STREAMS: &str = "LoggingAlphaOptions";
+/// What is logged may be JSON.
+pub(crate) const LOG_JSON: &str = "LoggingBetaOptions";
+
 /// What this server itself can do or leave.
-const SWITCHES: &[&str] = &[CBOR, MANIFESTS];
+const SWITCHES: &[&str] = &[CBOR, MANIFESTS, LOG_STREAMS, LOG_JSON];
 
 /// Whether a kind or a field comes and goes with the feature, or the server heeds it.
 fn belongs(name: &str, kinds: &[Definition]) -> bool {
@@ -424,7 +483,7 @@ mod tests {
 
     fn of(said: &str) -> Result<Gates> {
         let said: Vec<_> = said.split(',').map(str::to_owned).collect();
-        gates(&said, &api::kinds())
+        gates(&said, &api::kinds(), Emulation::default())
     }
 
     #[test]
@@ -437,6 +496,23 @@ mod tests {
         );
         assert!(told("GenericWorkload=maybe").starts_with("invalid value of GenericWorkload"));
         assert!(told("EventedPLEG=true").contains("no such switch"));
+    }
+
+    #[test]
+    fn features_are_as_they_were() {
+        let of = |said: &str, version| {
+            let said: Vec<_> = said.split(',').map(str::to_owned).collect();
+            gates(&said, &api::kinds(), Emulation { version, compatible: version - 1 })
+        };
+        assert!(of("", 37).expect("now").is_on("ClusterTrustBundle"));
+        assert!(!of("", 36).expect("then").is_on("ClusterTrustBundle"));
+        assert!(of("ClusterTrustBundle=true", 36).expect("beta").is_on("ClusterTrustBundle"));
+        assert!(of("AllBeta=true", 36).expect("beta").is_on("PodCertificateRequest"));
+        assert_eq!(
+            of("GenericWorkload=true", 34).expect_err("unknown").to_string(),
+            "cannot set feature gate GenericWorkload to true, feature is PreAlpha at emulated \
+             version 1.34, min compatibility version 1.33"
+        );
     }
 
     #[test]

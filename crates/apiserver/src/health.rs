@@ -89,7 +89,8 @@ impl Progress {
     ) -> Vec<Check> {
         let engine = registry.engine().clone();
         let health = move || engine.health().map_err(|error| error.to_string());
-        let again = health.clone();
+        let engine = registry.engine().clone();
+        let again = move || engine.readiness().map_err(|error| error.to_string());
         let mut all = vec![
             Check::new("ping", Says::Either, || Ok(())),
             Check::new("log", Says::Either, || Ok(())),

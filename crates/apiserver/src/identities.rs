@@ -45,7 +45,8 @@ pub(crate) fn authenticators(
         },
     }));
     let trust = believed.clients.clone();
-    all.push(Arc::new(Certificates { trust, clock: clock.clone() }));
+    let left = believed.left.clone();
+    all.push(Arc::new(Certificates { trust, clock: clock.clone(), left }));
     if let Some(path) = &flags.basic_auth_file {
         let users = PasswordFile::parse(&reload::text(path)?).context("--basic-auth-file")?;
         all.push(Arc::new(users));
@@ -68,7 +69,8 @@ pub(crate) fn authenticators(
     if let Some(path) = &flags.authentication_token_webhook_config_file {
         let ttl = duration(&flags.authentication_token_webhook_cache_ttl)?;
         let version = &flags.authentication_token_webhook_version;
-        all.push(Arc::new(TokenWebhook::new(from_kubeconfig(path)?, version, ttl)));
+        let through = config.egress.control_plane.as_ref();
+        all.push(Arc::new(TokenWebhook::new(from_kubeconfig(path, through)?, version, ttl)));
     }
     let flag = AnonymousRule { enabled: flags.anonymous_auth.unwrap_or(true), paths: Vec::new() };
     all.push(Arc::new(Anonymous(anonymous.clone().unwrap_or(flag))));
@@ -87,8 +89,16 @@ pub(crate) fn authenticators(
     Ok((all, task))
 }
 
-/// Whose tokens are believed besides our own.
+/// Whose tokens are believed besides our own, and how their issuers are reached.
 fn configured(config: &Config) -> Result<AuthenticationConfiguration> {
+    let mut read = read(config)?;
+    for issuer in &mut read.issuers {
+        issuer.go_through(&config.egress);
+    }
+    Ok(read)
+}
+
+fn read(config: &Config) -> Result<AuthenticationConfiguration> {
     let flags = &config.flags;
     let own = flags.service_account_issuer.clone();
     let wrong = "invalid authentication configuration";

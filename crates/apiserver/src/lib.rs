@@ -1,6 +1,7 @@
 //! The Kubernetes API server: the machinery of `server` with every built-in kind,
 //! identities, rights, admission, and the subresources that are no plain objects.
 
+mod accounts;
 mod admission;
 mod aggregation;
 mod allocate;
@@ -13,6 +14,9 @@ mod client_config;
 mod condition;
 mod config;
 mod crds;
+mod dial;
+mod egress;
+mod emulation;
 mod etcd;
 mod expressions;
 mod external_signer;
@@ -32,14 +36,15 @@ mod serving;
 mod start;
 mod structured;
 mod telemetry;
+mod traces;
 
 pub use self::{
     at_rest::ENCRYPTION,
     authn::{OidcFlags, ProxyHeaders},
     config::{Config, Flags},
     flags::{
-        ABSENT_FLAGS, AbsentFlag, AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, Told,
-        WholeFlags,
+        ABSENT_FLAGS, AbsentFlag, AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, LogFlags,
+        Logging, MetricFlags, StorageFlags, Told, WholeFlags, grouped,
     },
     ground::{Entry, Ground, Storage},
     start::{Running, start, start_on, start_with},

@@ -62,7 +62,14 @@ impl<V: std::fmt::Debug + Send + Sync> Engine<V> for Metered<V> {
         };
         Box::pin(async move {
             let began = Instant::now();
-            let done = self.engine.write(write).await;
+            let name = match operation {
+                "create" => "Create etcd3",
+                "update" => "GuaranteedUpdate etcd3",
+                _ => "Delete etcd3",
+            };
+            let key = write.key.clone();
+            let about = || vec![("key", key.as_str().into()), ("resource", (&*resource).into())];
+            let done = server::trace::span(name, about, self.engine.write(write)).await;
             let labels = [group.as_str(), operation, &resource];
             self.tally.seconds.observe(&labels, began.elapsed().as_secs_f64());
             self.tally.requests.count(&labels);
@@ -103,6 +110,14 @@ impl<V: std::fmt::Debug + Send + Sync> Engine<V> for Metered<V> {
 
     fn health(&self) -> Result<(), Error> {
         self.engine.health()
+    }
+
+    fn readiness(&self) -> Result<(), Error> {
+        self.engine.readiness()
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.engine.size()
     }
 
     fn notes(&self, after: u64) -> Vec<Note> {

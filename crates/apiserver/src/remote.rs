@@ -8,15 +8,16 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use client::{Pem, Tcp, Tls};
+use client::{Pem, Proxy, Tcp, Tls};
 use http::{HeaderMap, HeaderValue, Uri, header::AUTHORIZATION};
 use object::{Value, yaml::from_yaml};
 use server::Remote;
 
 use crate::{reload, structured::text};
 
-/// The server that the current context of a kubeconfig names, and who we are there.
-pub(crate) fn from_kubeconfig(path: &Path) -> Result<Remote> {
+/// The server that the current context of a kubeconfig names, who we are there, and who
+/// stands between.
+pub(crate) fn from_kubeconfig(path: &Path, through: Option<&Proxy>) -> Result<Remote> {
     let file = Kubeconfig::read(path)?;
     let shown = path.display();
     let context = file.named("contexts", text(&file.tree, "current-context"), "context");
@@ -33,7 +34,7 @@ pub(crate) fn from_kubeconfig(path: &Path) -> Result<Remote> {
         ..Tls::default()
     };
     let remote = at(address, tls).with_context(|| shown.to_string())?;
-    Ok(Remote { headers, ..remote })
+    Ok(Remote { headers, to: remote.to.clone().through(through.cloned()), ..remote })
 }
 
 /// Who we are to others.

@@ -2,6 +2,7 @@
 //! taken over when they change, and renewed before they end. No restart is needed.
 
 use std::{
+    fs,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::{
@@ -14,12 +15,13 @@ use anyhow::{Context as _, Result};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::{Pem, Tls as ClientTls};
 use object::Clock;
-use pki::{Cluster, Dir, Leaf, Pair, Rotating, ServerNames, Trust};
+use pki::{Authority, Cluster, Dir, Leaf, Pair, Rotating, ServerNames, Trust};
 use server::{Registry, Tls};
 use tracing::{error, info};
 
 use crate::{
     Config, Flags,
+    authn::TimeLeft,
     bootstrap::{Authorities, tell_authorities},
     reload::{self, Followed, PERIOD},
 };
@@ -32,6 +34,8 @@ const AGAIN: i64 = 60;
 pub(crate) struct Believed {
     pub(crate) clients: Arc<Rotating<Trust>>,
     pub(crate) proxies: Arc<Rotating<Trust>>,
+    /// How long the certificates of clients still hold.
+    pub(crate) left: Arc<TimeLeft>,
 }
 
 #[derive(Debug)]
@@ -57,7 +61,11 @@ impl Serving {
         admin: Option<u16>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self> {
-        let flags = config.flags.clone();
+        let mut flags = config.flags.clone();
+        if let (Some(folder), None) = (&flags.cert_dir, &flags.tls_cert_file) {
+            let (certificate, key) = self_signed(folder, &names, clock.now())?;
+            (flags.tls_cert_file, flags.tls_private_key_file) = (Some(certificate), Some(key));
+        }
         let dir = Dir::open(&flags.data_dir.join("pki"))?;
         let cluster = Arc::new(Cluster::load_or_create(&dir, names.clone(), clock.now())?);
         let (clients, proxies) = (client_trust(&flags, &cluster)?, proxy_trust(&flags, &cluster)?);
@@ -66,6 +74,7 @@ impl Serving {
             believed: Believed {
                 clients: Arc::new(Rotating::new(clients)),
                 proxies: Arc::new(Rotating::new(proxies)),
+                left: Arc::default(),
             },
             tls: Tls::new(Arc::new(shown)),
             ends: Arc::new(AtomicI64::new(ends)),
@@ -300,6 +309,24 @@ fn shown(flags: &Flags, cluster: &Cluster) -> Result<(rustls::ServerConfig, i64)
     let (trust, handshakes) = (Trust::new(&authorities)?, flags.connections.handshakes()?);
     let config = pki::server_config_named(pair, &by_name, (&trust, &handshakes))?;
     Ok((config, pair.identity()?.not_after))
+}
+
+/// A certificate and its key in a folder, made by nobody known if they are not there.
+fn self_signed(folder: &Path, names: &ServerNames, now: i64) -> Result<(PathBuf, PathBuf)> {
+    let (certificate, key) = (folder.join("apiserver.crt"), folder.join("apiserver.key"));
+    if certificate.exists() && key.exists() {
+        return Ok((certificate, key));
+    }
+    let authority = Authority::create(&format!("localhost-ca@{now}"), now)?;
+    let leaf = Leaf::server("localhost", names.dns.clone(), names.ips.clone());
+    let pair = authority.issue(&leaf, now)?;
+    fs::create_dir_all(folder).with_context(|| format!("--cert-dir {}", folder.display()))?;
+    let dir = Dir::open(folder).with_context(|| format!("--cert-dir {}", folder.display()))?;
+    let chain = format!("{}{}", pair.certificate_pem(), authority.certificate_pem());
+    dir.replace("apiserver.key", pair.key_pem().as_bytes(), 0o600)?;
+    dir.replace("apiserver.crt", chain.as_bytes(), 0o644)?;
+    info!(folder = %folder.display(), "made a certificate of this server's own");
+    Ok((certificate, key))
 }
 
 fn pair(certificate: &Path, key: &Path) -> Result<Pair> {

@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use client::Pipe;
 use object::{Clock, Status, SystemClock};
-use pki::{Cluster, PublicKey, Signer, Verifier};
+use pki::Cluster;
 use schema::custom::CompileRules;
 use server::{Audit, Listening, Registry, Server, User};
 use tokio::{
@@ -21,26 +21,27 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
-    Config, Entry, Flags, Ground, admission,
+    Config, Entry, Flags, Ground,
+    accounts::{self, AccountSigner},
+    admission,
     aggregation::{self, Aggregation},
     allocate::{Repair, Services},
     at_rest::AtRest,
     audit,
-    authn::ServiceAccounts,
     authz::{Makings, Rbac},
-    bootstrap::{Facts, bootstrap, publish},
+    bootstrap::{Facts, bootstrap, publish, publish_later},
     config::duration,
     crds::{Crds, Webhooks},
     expressions,
-    external_signer::ExternalSigner,
-    features::CBOR,
+    features::{CBOR, Enabled},
     flow::{self, Fairness},
-    handlers::{self, Debug, Issuer, Kubelets, TokenSigner, Tokens, Tools},
+    handlers::{self, Debug, Kubelets, Logs, Tools},
     health::{Part, Progress},
     identities,
     peers::{Identity, Peer},
     reload::Task,
     serving::{self, Serving},
+    traces,
 };
 
 /// How long others are told that a server goes away.
@@ -129,7 +130,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let services = Services::open(&registry, &config.services, config.node_ports.clone())?;
     let services = Arc::new(services);
     registry.claim_with(services.clone());
-    let signer = signer(&config, &clock).await?;
+    let signer = AccountSigner::open(&config, &clock).await?;
     let (mut server, followers) =
         wired(&config, &registry, &serving, (SocketAddr::new(advertise, port), &clock), &signer)?;
     if let Some(signer) = signer.external {
@@ -137,26 +138,19 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         server.background(signer.follow());
     }
     server.reports.extend(opened.reports.iter().cloned());
-    let progress = Progress::default();
-    let (ends, now) = (serving.ends.clone(), clock.clone());
-    let expiry = move || match ends.load(Ordering::Acquire) > now.now() {
-        true => Ok(()),
-        false => Err("the certificate has expired".to_owned()),
-    };
-    let proxied = flags.proxy_client_cert_file.is_some();
-    server.checks.splice(0..0, progress.checks(&registry, expiry, proxied));
-    progress.done(&[Part::Storage, Part::Admission]);
+    let progress = watched(&mut server, flags, &serving, &clock);
 
     let mut repair = Repair::new(&services);
     repair.ports(&registry).await.map_err(failed("node ports"))?;
-    let peer = settled(&config, &registry, &cluster, (SocketAddr::new(advertise, port), &progress))
-        .await?;
+    let address = SocketAddr::new(advertise, port);
+    let (peer, later) = settled(&config, &registry, &cluster, (address, &progress)).await?;
+    if let Some(later) = later {
+        server.background(later);
+    }
     server.background(peer.clone().run(Arc::downgrade(&registry)));
     share(&mut server, flags);
     progress.done(&[Part::FlowControl]);
-    let aggregation = Arc::new(Aggregation::new(&registry, serving::to_aggregated(flags)));
-    server.aggregate = Some(aggregation.clone());
-    server.background(aggregation::run(aggregation));
+    aggregate(&mut server, &config);
     repair.addresses(&registry).await.map_err(failed("addresses of services"))?;
     server.background(repair.run(Arc::downgrade(&registry)));
     progress.done(&[Part::AddressRepair, Part::LocalServices, Part::RemoteServices]);
@@ -173,7 +167,11 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     if let Some(at_rest) = opened.at_rest {
         keep_secret(&mut server, at_rest);
     }
+    let spans = traced(&mut server, &config, (&clock, port))?;
     let server = Arc::new(server);
+    if let Some(spans) = spans {
+        server.spawn(spans.run(server.stopped()));
+    }
     custom.run(&server);
     progress.done(&[Part::CustomKinds]);
     if let Some(sender) = sender {
@@ -210,7 +208,7 @@ fn wired(
     signer: &AccountSigner,
 ) -> Result<(Server, Vec<Task>)> {
     let (flags, cluster) = (&config.flags, &serving.cluster);
-    registry.convert_with(Arc::new(Webhooks::new(registry)));
+    registry.convert_with(Arc::new(Webhooks::new(registry, config.egress.clone())));
     if config.gates.is_on(CBOR) {
         registry.store_cbor();
     }
@@ -223,12 +221,9 @@ fn wired(
     let hooks = Arc::new(admission::HookTally::default());
     let policies = Arc::new(admission::PolicyTally::default());
     let pod_security = Arc::new(admission::PodSecurityTally::default());
-    let identity = own_identity(address.port());
-    let manifests = Arc::new(admission::ManifestSources::new(
-        config.plugins.clone(),
-        registry.clone(),
-        identity.name(),
-    ));
+    let (plugins, identity) = (config.plugins.clone(), own_identity(address.port()));
+    let sources = admission::ManifestSources::new(plugins, registry.clone(), identity.name());
+    let manifests = Arc::new(sources);
     let tools = admission::Tools {
         hooks: hooks.clone(),
         policies: policies.clone(),
@@ -237,6 +232,7 @@ fn wired(
         rights: rights.clone(),
         configs: config.plugins.clone(),
         manifests: manifests.clone(),
+        egress: config.egress.clone(),
         gates: config.gates.clone(),
         tolerations: [
             flags.whole.default_not_ready_toleration_seconds,
@@ -247,49 +243,88 @@ fn wired(
     let (enabled, disabled) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
     registry.admit_with(admission::plugins(&tools, enabled, disabled)?);
 
-    let accounts = accounts(config, cluster, slot.clone(), (clock, signer))?;
+    let accounts = signer.accounts(config, cluster, slot.clone(), clock)?;
+    let issuer = accounts::issuer(flags, accounts.clone(), address);
     let mut server = Server::new(registry.clone(), server_config(config, address)?);
     let (authenticators, follow_authenticators) =
         identities::authenticators(config, &serving.believed, accounts.clone(), &slot, clock)?;
-    server.reports.extend([
-        hooks as Arc<dyn server::Report>,
+    let enabled = Enabled { gates: config.gates.clone(), emulation: config.emulation };
+    let left = serving.believed.left.clone();
+    server.reports = vec![
+        hooks,
         policies,
         pod_security,
         manifests.report(),
-    ]);
+        Arc::new(enabled),
+        left,
+        accounts.clone(),
+    ];
     server.authenticators = authenticators;
     server.authorizers = authorizers;
-    let issuer = Issuer {
-        name: flags.service_account_issuer[0].clone(),
-        accounts: accounts.clone(),
-        keys_at: keys_at(flags, address),
-    };
     let tools = Tools {
+        tokens: signer.tokens(config)?,
         accounts,
-        tokens: Tokens {
-            signer: Arc::new(match &signer.external {
-                Some(external) => TokenSigner::External(external.clone()),
-                None => TokenSigner::Own(Signer::new(
-                    signing_key(config)?,
-                    &flags.service_account_issuer[0],
-                )),
-            }),
-            audiences: audiences(flags),
-            longest: signer.longest,
-            extends: flags.accounts.service_account_extend_token_expiration,
-        },
         rbac,
         kubelets: Kubelets {
             tls: serving::to_kubelets(flags),
             addresses: flags.whole.kubelet_preferred_address_types.clone(),
             within: flags.whole.kubelet_within()?,
+            through: config.egress.cluster.clone(),
         },
     };
     server.handlers = handlers::handlers(&tools);
     server.paths = handlers::paths(issuer, clock.now(), flags.told.all::<Flags>());
+    if flags.whole.enable_logs_handler {
+        server.paths.insert("logs", Arc::new(Logs { folder: "/var/log".into() }));
+    }
     server.parts = handlers::parts();
     let followers = [follow_authenticators, follow_authorizers].into_iter().flatten();
     Ok((server, followers.chain(manifests.follow()).collect()))
+}
+
+/// Says how the server is: first of all, how far its start has come.
+fn watched(
+    server: &mut Server,
+    flags: &Flags,
+    serving: &Serving,
+    clock: &Arc<dyn Clock>,
+) -> Progress {
+    let progress = Progress::default();
+    let (ends, now) = (serving.ends.clone(), clock.clone());
+    let expiry = move || match ends.load(Ordering::Acquire) > now.now() {
+        true => Ok(()),
+        false => Err("the certificate has expired".to_owned()),
+    };
+    let proxied = flags.proxy_client_cert_file.is_some();
+    server.checks.splice(0..0, progress.checks(&server.registry, expiry, proxied));
+    progress.done(&[Part::Storage, Part::Admission]);
+    progress
+}
+
+/// Serves what others do.
+fn aggregate(server: &mut Server, config: &Config) {
+    let rejects = config.flags.whole.aggregator_reject_forwarding_redirect;
+    let aggregation = Arc::new(Aggregation::new(
+        &server.registry,
+        serving::to_aggregated(&config.flags),
+        (rejects, config.egress.cluster.clone()),
+    ));
+    server.aggregate = Some(aggregation.clone());
+    server.reports.push(aggregation.clone());
+    server.background(aggregation::run(aggregation));
+}
+
+/// Has requests traced, if somebody collects spans; gives what sends them.
+fn traced(
+    server: &mut Server,
+    config: &Config,
+    (clock, port): (&Arc<dyn Clock>, u16),
+) -> Result<Option<traces::Sender>> {
+    let Some(tracing) = &config.tracing else { return Ok(None) };
+    let through = config.egress.control_plane.clone();
+    let (tracer, spans) = tracing.open(own_identity(port).name(), clock, through)?;
+    server.tracer = Some(tracer);
+    Ok(Some(spans))
 }
 
 /// Says whose turn it is when more is asked than can be done at once.
@@ -329,7 +364,7 @@ async fn settled(
     registry: &Arc<Registry>,
     cluster: &Cluster,
     (address, progress): (SocketAddr, &Progress),
-) -> Result<Peer> {
+) -> Result<(Peer, Option<Task>)> {
     let namespaces = registry.kind("", "namespaces").map_err(failed("bootstrap"))?;
     let namespaces = namespaces.objects().map_err(failed("bootstrap"))?;
     let is_new = namespaces.is_empty();
@@ -342,8 +377,20 @@ async fn settled(
         authorities: serving::authorities(&config.flags, cluster)?,
         flags: config.flags.clone(),
     };
-    publish(registry, &facts).await.map_err(failed("the kubernetes service"))?;
-    progress.done(&[Part::ServiceRanges, Part::Authentication, Part::TokenTracking]);
+    let settle = progress.clone();
+    let published =
+        move || settle.done(&[Part::ServiceRanges, Part::Authentication, Part::TokenTracking]);
+    let later: Option<Task> = match publish(registry, &facts).await {
+        Ok(()) => {
+            published();
+            None
+        }
+        // A hook may refuse it, perhaps since it is not there yet: it would never come.
+        Err(status) => {
+            warn!(error = status.message(), "not all is there that every cluster has");
+            Some(Box::pin(publish_later(Arc::downgrade(registry), facts, published)))
+        }
+    };
     let mut peer =
         Peer::new(registry, (address.ip(), address.port()), own_identity(address.port()))?;
     peer.is_endpoint = config.flags.whole.endpoint_reconciler_type != "none";
@@ -352,7 +399,7 @@ async fn settled(
         registry.begin_history(namespaces.complete_through());
     }
     progress.done(&[Part::Service, Part::Identity, Part::Collector]);
-    Ok(peer)
+    Ok((peer, later))
 }
 
 /// Who keeps what is told, and what sends and writes what waits.
@@ -391,7 +438,7 @@ fn auditor(config: &Config) -> Result<Auditing> {
     if let Some(path) = &flags.audit_webhook_config_file {
         let wait = duration(&flags.audit_webhook_batch_max_wait)?;
         let batching = flags.audit.webhook_batching(flags.audit_webhook_batch_max_size, wait)?;
-        let remote = crate::remote::from_kubeconfig(path)?;
+        let remote = crate::remote::from_kubeconfig(path, config.egress.control_plane.as_ref())?;
         let (webhook, sender) = audit::AuditWebhook::new(remote, batching, flags.audit.backoff()?);
         sinks.push(cut(webhook, flags.audit.webhook_largest()));
         auditing.sender = Some(sender);
@@ -435,6 +482,7 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
     let limits = server::Limits {
         reads: config.flags.max_requests_inflight,
         writes: config.flags.max_mutating_requests_inflight,
+        deletions: config.flags.storage.delete_collection_workers,
         ..connections.limits()?
     };
     Ok(server::Config {
@@ -444,87 +492,13 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
         edge: connections.edge()?,
         shutdown: connections.shutdown()?,
         cbor: config.gates.is_on(CBOR),
+        version: config.flags.whole.reported_version()?.to_owned(),
+        emulation: (config.emulation.version, config.emulation.compatible),
+        allowed_labels: config.flags.metrics.allowed()?,
+        counted: config.flags.storage.counted()?,
         disabled_metrics: config.flags.whole.disabled_metrics.clone(),
         ..server::Config::default()
     })
-}
-
-/// Who else signs tokens, if anybody, and how long tokens are good at most.
-struct AccountSigner {
-    external: Option<Arc<ExternalSigner>>,
-    longest: Option<Duration>,
-}
-
-async fn signer(config: &Config, clock: &Arc<dyn Clock>) -> Result<AccountSigner> {
-    let flags = &config.flags;
-    let longest = flags.accounts.longest()?;
-    let Some(path) = flags.accounts.signing_endpoint() else {
-        return Ok(AccountSigner { external: None, longest });
-    };
-    let signer = ExternalSigner::open(path, &flags.service_account_issuer[0], clock).await?;
-    let most = signer.longest;
-    let longest = longest.unwrap_or(most);
-    let go =
-        |time: Duration| object::Duration::text(time.as_nanos().try_into().unwrap_or(i64::MAX));
-    ensure!(
-        longest <= most,
-        "service-account-max-token-expiration cannot be set longer than the token expiration \
-         supported by service-account-signing-endpoint: {} > {}",
-        go(longest),
-        go(most)
-    );
-    Ok(AccountSigner { external: Some(Arc::new(signer)), longest: Some(longest) })
-}
-
-fn accounts(
-    config: &Config,
-    cluster: &Cluster,
-    registry: Arc<OnceLock<Arc<Registry>>>,
-    (clock, signer): (&Arc<dyn Clock>, &AccountSigner),
-) -> Result<Arc<ServiceAccounts>> {
-    let mut keys = cluster.service_account_keys.clone();
-    for path in &config.flags.service_account_key_file {
-        let pem = fs::read(path)
-            .with_context(|| format!("--service-account-key-file {}", path.display()))?;
-        for key in PublicKey::all_from_pem(&pem)? {
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        }
-    }
-    let issuers = config.flags.service_account_issuer.clone();
-    let verifier = Verifier { keys, issuers, audiences: audiences(&config.flags) };
-    let lookup = config.flags.accounts.service_account_lookup;
-    let external = signer.external.clone();
-    Ok(Arc::new(ServiceAccounts { verifier, external, registry, clock: clock.clone(), lookup }))
-}
-
-/// What tokens must be meant for.
-fn audiences(flags: &Flags) -> Vec<String> {
-    match &flags.accounts.api_audiences[..] {
-        [] => vec![flags.service_account_issuer[0].clone()],
-        given => given.to_vec(),
-    }
-}
-
-/// Where the keys are that sign tokens.
-fn keys_at(flags: &Flags, address: SocketAddr) -> String {
-    if let Some(given) = &flags.accounts.service_account_jwks_uri {
-        return given.clone();
-    }
-    let host = match &flags.connections.external_hostname {
-        Some(host) if host.contains(':') => host.clone(),
-        Some(host) => format!("{host}:{}", address.port()),
-        None => address.to_string(),
-    };
-    format!("https://{host}/openid/v1/jwks")
-}
-
-fn signing_key(config: &Config) -> Result<pki::Key> {
-    let own = config.flags.data_dir.join("pki/sa.key");
-    let path = config.flags.service_account_signing_key_file.as_ref().unwrap_or(&own);
-    let pem = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(pki::Key::from_pem(&pem)?)
 }
 
 /// Who this server is among all: by its host, and by its port where that is another than usual.

@@ -142,6 +142,17 @@ fn wrong_type(value: &Value, wanted: &str) -> Option<&'static str> {
     (given != wanted).then_some(given)
 }
 
+/// Whether a file is of this kind, in one of these versions.
+pub(crate) fn known(file: &Value, kind: &str, versions: &[&str]) -> Result<()> {
+    let (said, version) = (text(file, "kind"), text(file, "apiVersion"));
+    let right = version.strip_prefix("apiserver.config.k8s.io/");
+    ensure!(
+        said == kind && right.is_some_and(|version| versions.contains(&version)),
+        "no kind {said:?} is registered for version {version:?}: a {kind} of apiserver.config.k8s.io is expected"
+    );
+    Ok(())
+}
+
 /// Notes fields that are none of these.
 pub(crate) fn strict(tree: &Value, path: &Path<'_>, fields: &[&str], errors: &mut Errors) {
     for (name, _) in tree.entries() {

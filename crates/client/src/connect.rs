@@ -111,15 +111,16 @@ impl Tcp {
         let Some(proxy) = &self.proxy else {
             return Ok(Box::new(self.reach(&self.host, self.port).await?));
         };
-        let stream = self.reach(&proxy.host, proxy.port).await?;
-        let mut io: Box<dyn Io> = match proxy.kind {
-            Kind::Https => {
-                let tls = self.tls.clone().unwrap_or_default();
-                let config = tls.config().await.map_err(io::Error::other)?;
-                Box::new(shake(config, &proxy.host, stream).await?)
-            }
-            Kind::Http | Kind::Socks5 => Box::new(stream),
+        let mut io: Box<dyn Io> = match &proxy.socket {
+            Some(path) => Box::new(UnixStream::connect(path).await?),
+            None => Box::new(self.reach(&proxy.host, proxy.port).await?),
         };
+        if proxy.kind == Kind::Https {
+            let tls = proxy.tls.clone().or_else(|| self.tls.clone()).unwrap_or_default();
+            let config = tls.config().await.map_err(io::Error::other)?;
+            let own = proxy.tls.as_ref().and_then(|tls| tls.server_name.as_ref());
+            io = Box::new(shake(config, own.unwrap_or(&proxy.host), io).await?);
+        }
         let asked = timeout(DIAL, proxy.ask(&mut *io, &self.host, self.port)).await;
         asked.map_err(|_| ErrorKind::TimedOut)??;
         Ok(io)

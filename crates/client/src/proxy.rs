@@ -3,23 +3,29 @@
 use std::{
     fmt,
     io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Uri;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::{Error, Io};
+use crate::{Error, Io, Tls};
 
 /// An answer to CONNECT is not longer.
 const LONGEST_ANSWER: usize = 16 << 10;
 
 /// Who stands between.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Proxy {
     pub(crate) kind: Kind,
     pub(crate) host: String,
     pub(crate) port: u16,
+    /// Where it is, if not at a port.
+    pub(crate) socket: Option<PathBuf>,
+    /// How it is known, and what it is shown; `None`: as the server behind it.
+    pub(crate) tls: Option<Arc<Tls>>,
     /// User and password.
     user: Option<(String, String)>,
 }
@@ -56,7 +62,26 @@ impl Proxy {
             (unescaped(name), unescaped(password))
         });
         let host = host.trim_matches(['[', ']']).to_owned();
-        Ok(Self { kind, host, port: uri.port_u16().unwrap_or(standard), user })
+        let port = uri.port_u16().unwrap_or(standard);
+        Ok(Self { kind, host, port, socket: None, tls: None, user })
+    }
+
+    /// One that takes CONNECT at a unix socket.
+    pub fn at_socket(path: &Path) -> Self {
+        Self {
+            kind: Kind::Http,
+            host: "localhost".to_owned(),
+            port: 80,
+            socket: Some(path.to_owned()),
+            tls: None,
+            user: None,
+        }
+    }
+
+    /// The same, known and spoken to in this way.
+    #[must_use]
+    pub fn secured(self, tls: Option<Arc<Tls>>) -> Self {
+        Self { tls, ..self }
     }
 
     /// Asks for a way to `host` over a connection to the proxy.

@@ -20,6 +20,18 @@ pub enum Operation {
     Connect,
 }
 
+impl Operation {
+    /// As rules and reviews write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+        }
+    }
+}
+
 /// A write on its way, in the stored version.
 #[derive(Debug)]
 pub struct Admission<'a> {

@@ -1,8 +1,11 @@
 //! What can be chosen about a server.
 
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
 
-use crate::Edge;
+use crate::{AllowedLabels, Edge};
+
+/// The release of Kubernetes that this is.
+pub const VERSION: &str = "v1.37.1";
 
 /// Bounds on what a client can make the server do.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +19,10 @@ pub struct Limits {
     /// Seats that only leases, node status and administrators can take.
     pub reserved: usize,
     pub watch_min: Duration,
+    /// Objects of a collection that are deleted at once.
+    pub deletions: usize,
+    /// Bytes a second of a stream to a kubelet, pod or service, in each direction.
+    pub stream: Option<NonZeroU64>,
     /// Requests at once on a connection of HTTP/2; `None`: only HTTP/1.1 is spoken.
     pub streams: Option<u32>,
 }
@@ -30,6 +37,8 @@ impl Default for Limits {
             writes: 200,
             reserved: 100,
             watch_min: Duration::from_mins(30),
+            deletions: 1,
+            stream: None,
             streams: Some(1000),
         }
     }
@@ -51,8 +60,11 @@ pub struct Shutdown {
 pub struct Config {
     pub limits: Limits,
     /// What `/version` says.
-    pub version: &'static str,
+    pub version: String,
     pub commit: &'static str,
+    /// The minor numbers of the release that it behaves like, and of the oldest that may run
+    /// beside it.
+    pub emulation: (u32, u32),
     /// Whether those who say nothing about themselves get in as nobody.
     pub anonymous: bool,
     /// What this server's own address is, for `/api`.
@@ -61,6 +73,9 @@ pub struct Config {
     pub shutdown: Shutdown,
     /// Metrics that are not told.
     pub disabled_metrics: Vec<String>,
+    pub allowed_labels: AllowedLabels,
+    /// Whether metrics tell how many objects there are.
+    pub counted: bool,
     /// Whether CBOR is spoken, and custom objects are stored in it.
     pub cbor: bool,
 }
@@ -69,13 +84,16 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
-            version: "v1.37.1",
+            version: VERSION.to_owned(),
             commit: "",
+            emulation: (37, 36),
             anonymous: true,
             advertise: String::new(),
             edge: Edge::default(),
             shutdown: Shutdown::default(),
             disabled_metrics: Vec::new(),
+            allowed_labels: AllowedLabels::default(),
+            counted: true,
             cbor: false,
         }
     }

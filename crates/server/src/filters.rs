@@ -75,6 +75,7 @@ async fn found(
     let known = if shown.is_ok() { &server.metrics.known } else { &server.metrics.unknown };
     known.observe(began.elapsed().as_secs_f64());
     let shown = asker.shown.insert(shown?);
+    server.metrics.let_in(&shown.name);
     asker.acting = impersonate(server, head, shown, || info.attributes(query)).await?;
     let user = asker.user();
     let seat = match &server.flow {

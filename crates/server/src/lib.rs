@@ -47,6 +47,7 @@ mod socket;
 mod streams;
 mod table;
 mod tagged;
+pub mod trace;
 mod transform;
 mod upgrade;
 mod watching;
@@ -63,7 +64,7 @@ pub use self::{
     body::{Body, Reply, read},
     claim::{Claim, Claimed, Claiming, Outcome, Settling},
     codec::{Decoded, decode_body},
-    config::{Config, Limits, Shutdown},
+    config::{Config, Limits, Shutdown, VERSION},
     convert::{Convert, Converting},
     edge::Edge,
     encryption::{Encryption, EncryptionConfig, Place},
@@ -71,9 +72,10 @@ pub use self::{
     health::{Check, Says},
     kinds::{Kinds, Served},
     listen::{Listening, Tls},
-    metrics::{Histogram, Report, report_process},
+    metrics::{AllowedLabels, Histogram, Report, report_process},
     negotiate::takes,
     outward::Remote,
+    plain::architecture,
     query::{Query, unescaped},
     registry::{
         Applied, Asking, Call, Delete, Deleted, List, Note, Notice, Page, Patch, PatchType,
@@ -88,5 +90,5 @@ pub use self::{
     server::Server,
     socket::Socket,
     transform::{Identity, Transform},
-    upgrade::{proxy, tunnel},
+    upgrade::proxy,
 };

@@ -1,12 +1,13 @@
 //! Numbers about the server, under upstream's names.
 
 mod admissions;
+mod allowed;
 mod histogram;
 mod process;
 mod slis;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt::{self, Write},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -16,9 +17,10 @@ use std::{
 };
 
 use object::Text;
+use schema::Definition;
 
 pub(crate) use self::admissions::{Admissions, Phase};
-pub use self::{histogram::Histogram, process::report_process};
+pub use self::{allowed::AllowedLabels, histogram::Histogram, process::report_process};
 use crate::{Config, RequestInfo};
 
 const SECONDS: &[f64] = &[
@@ -63,6 +65,10 @@ pub(crate) struct Metrics {
     pub(crate) unknown: Histogram,
     pub(crate) allowed: Histogram,
     pub(crate) denied: Histogram,
+    /// By name, as far as names are told.
+    callers: Mutex<BTreeMap<&'static str, u64>>,
+    /// Versions that go away and that somebody has asked for.
+    deprecated: Mutex<BTreeSet<String>>,
 }
 
 /// What a request was about. Names are those of kinds that are served, so that nobody
@@ -123,6 +129,8 @@ impl Default for Metrics {
             allowed: decisions(),
             denied: decisions(),
             slis: slis::Slis::default(),
+            callers: Mutex::default(),
+            deprecated: Mutex::default(),
         }
     }
 }
@@ -155,6 +163,29 @@ impl Metrics {
         lock(&self.watches).entry(labels).or_insert_with(|| Arc::new(new())).clone()
     }
 
+    /// Somebody was let in. Only some are told by name: there would be too many.
+    pub(crate) fn let_in(&self, user: &str) {
+        const TOLD: [&str; 4] = ["admin", "client", "kube_proxy", "kubelet"];
+        let told = TOLD.into_iter().find(|told| *told == user).unwrap_or("other");
+        *lock(&self.callers).entry(told).or_default() += 1;
+    }
+
+    /// Somebody has asked for what goes away.
+    pub(crate) fn asked_for_deprecated(&self, definition: &Definition, subresource: &str) {
+        if definition.deprecated.is_empty() {
+            return;
+        }
+        let names = &definition.names;
+        let removed = definition.deprecated.rsplit_once("unavailable in v");
+        let removed = removed.map_or("", |(_, rest)| rest.split('+').next().unwrap_or_default());
+        let subresource = definition.subresource(subresource).map_or("", |sub| sub.name);
+        lock(&self.deprecated).insert(format!(
+            "group=\"{}\",removed_release=\"{removed}\",resource=\"{}\",\
+             subresource=\"{subresource}\",version=\"{}\"",
+            names.group, names.plural, names.version
+        ));
+    }
+
     /// Begins to count requests anew.
     pub(crate) fn reset(&self) {
         lock(&self.requests).clear();
@@ -174,8 +205,20 @@ impl Metrics {
             );
         }
         self.decisions_text(&mut out);
-        head("apiserver_resource_objects", "gauge", "Objects that are stored.", &mut out);
-        for (group, resource, count) in objects {
+        let name = "authenticated_user_requests";
+        head(name, "counter", "Requests by who calls.", &mut out);
+        for (user, count) in &*lock(&self.callers) {
+            let _ = writeln!(out, "{name}{{username=\"{user}\"}} {count}");
+        }
+        let name = "apiserver_requested_deprecated_apis";
+        head(name, "gauge", "Versions that go away and were asked for.", &mut out);
+        for labels in &*lock(&self.deprecated) {
+            let _ = writeln!(out, "{name}{{{labels}}} 1");
+        }
+        if config.counted {
+            head("apiserver_resource_objects", "gauge", "Objects that are stored.", &mut out);
+        }
+        for (group, resource, count) in objects.iter().filter(|_| config.counted) {
             let _ = writeln!(
                 out,
                 "apiserver_resource_objects{{group=\"{group}\",resource=\"{resource}\"}} {count}"
@@ -185,7 +228,7 @@ impl Metrics {
         head(name, "counter", "Connections that came to nothing.", &mut out);
         let _ = writeln!(out, "{name} {}", self.handshake_errors.load(Relaxed));
         head("kubernetes_build_info", "gauge", "Which program this is.", &mut out);
-        let (version, commit) = (config.version, config.commit);
+        let (version, commit) = (&config.version, config.commit);
         let mut parts = version.trim_start_matches('v').split('.');
         let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let _ = writeln!(

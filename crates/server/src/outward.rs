@@ -14,6 +14,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
+use crate::trace;
+
 /// Nobody has more to say than this.
 const LARGEST: usize = 10 << 20;
 
@@ -55,7 +57,11 @@ impl Remote {
         body: Vec<u8>,
         within: Duration,
     ) -> Result<(StatusCode, Bytes), String> {
-        match timeout(within, self.exchange(method, body)).await {
+        let name = if method == Method::GET { "HTTP GET" } else { "HTTP POST" };
+        let about =
+            || vec![("http.request.method", name[5..].into()), ("url.full", self.url().into())];
+        let exchanged = trace::span(name, about, self.exchange(method, body));
+        match timeout(within, exchanged).await {
             Ok(done) => done,
             Err(_) => Err("context deadline exceeded".to_owned()),
         }
@@ -78,6 +84,7 @@ impl Remote {
         for (name, value) in &self.headers {
             request.headers_mut().append(name, value.clone());
         }
+        trace::pass_on(request.headers_mut());
         let answer = async move {
             let reply = sender.send_request(request).await.map_err(said)?;
             let (head, body) = reply.into_parts();

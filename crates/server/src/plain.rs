@@ -69,9 +69,17 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
         }
         "/metrics" => {
             let mut text = server.metrics.text(&server.config, &stored(server));
+            if let Some(size) = server.registry.engine().size() {
+                let name = "apiserver_storage_size_bytes";
+                text += &format!(
+                    "# HELP {name} What storage takes.\n# TYPE {name} gauge\n\
+                     {name}{{storage_cluster_id=\"etcd-0\"}} {size}\n"
+                );
+            }
             server.registry.admissions().into_iter().for_each(|times| times.write(&mut text));
             server.reports.iter().for_each(|report| report.report(&mut text));
             let text = without(text, &server.config.disabled_metrics);
+            let text = server.config.allowed_labels.apply(text);
             Ok(raw(200, METRICS, text.into_bytes()))
         }
         path => {
@@ -134,11 +142,11 @@ fn version(server: &Server) -> Value {
     version["major"] = parts.next().unwrap_or_default().into();
     version["minor"] = parts.next().unwrap_or_default().into();
     version["emulationMajor"] = version["major"].clone();
-    version["emulationMinor"] = version["minor"].clone();
+    let (emulated, compatible) = server.config.emulation;
+    version["emulationMinor"] = emulated.to_string().into();
     version["minCompatibilityMajor"] = version["major"].clone();
-    let minor = version["minor"].as_str().and_then(|minor| minor.parse::<u32>().ok());
-    version["minCompatibilityMinor"] = minor.unwrap_or(1).saturating_sub(1).to_string().into();
-    version["gitVersion"] = server.config.version.into();
+    version["minCompatibilityMinor"] = compatible.to_string().into();
+    version["gitVersion"] = server.config.version.as_str().into();
     version["gitCommit"] = server.config.commit.into();
     version["gitTreeState"] = "clean".into();
     version["buildDate"] = "1970-01-01T00:00:00Z".into();
@@ -149,7 +157,7 @@ fn version(server: &Server) -> Value {
 }
 
 /// As Go names it.
-pub(crate) fn architecture() -> &'static str {
+pub fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -12,8 +12,8 @@ use crate::{
     body::read,
     cbor,
     codec::{
-        Validation, body_type, decode_body, media_type, replaced, same_version,
-        unsupported_patch, validation,
+        Validation, body_type, decode_body, media_type, replaced, same_version, unsupported_patch,
+        validation,
     },
     filters::{authorize, decide},
     list_options::{fresh, newest, page, selection, watch},
@@ -85,6 +85,7 @@ pub(crate) async fn route(
         return Err(no_method());
     }
     warnings.extend(served.definition.warning());
+    server.metrics.asked_for_deprecated(&served.definition, &request.info.subresource);
     let handler = server.handlers.iter().find(|((group, resource, subresource), _)| {
         (*group == "*" || *group == info.group)
             && (*resource == "*" || *resource == info.resource)
@@ -247,7 +248,8 @@ async fn answer(
             let delete = options::delete(server, request, call).await?;
             options::no_collection(&delete)?;
             call.warnings.extend(preserved(&served, &delete));
-            let list = registry.delete_collection(call, &served, &selection, &delete).await?;
+            let how = (&delete, server.config.limits.deletions);
+            let list = registry.delete_collection(call, &served, &selection, how).await?;
             many(&server.encodings, &served, list, form, now)?
         }
         _ => return Err(no_method()),

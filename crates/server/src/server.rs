@@ -52,6 +52,7 @@ use crate::{
     respond::{raw, status_as, warn},
     route,
     streams::Streams,
+    trace::{self, Begun, Tracer},
     wire::Outgoing,
 };
 
@@ -84,6 +85,8 @@ pub struct Server {
     pub aggregate: Option<Arc<dyn Aggregate>>,
     /// Who is told what was done.
     pub audit: Option<Arc<dyn Audit>>,
+    /// Who decides which requests are traced.
+    pub tracer: Option<Arc<Tracer>>,
     /// By group, resource and subresource: what is no plain object.
     pub handlers: HashMap<(&'static str, &'static str, &'static str), Handler>,
     /// Kinds without a resource: what some subresources take and give.
@@ -125,6 +128,7 @@ impl Server {
             reports: Vec::new(),
             aggregate: None,
             audit: None,
+            tracer: None,
             flow: None,
             handlers: HashMap::new(),
             parts: Vec::new(),
@@ -337,10 +341,17 @@ impl Server {
                 let trail = self.trail(&id, asker, &info, (&head, &peer), arrived);
                 let accepted = head.headers.get(ACCEPT_ENCODING).cloned();
                 let (lists, gets) = (info.verb == "list", info.verb == "get");
+                let traced = Begun::of(self.tracer.as_ref(), (&head, &info, &user), (&id, &peer));
                 let request = Request { head, body, peer, info, query, user };
-                let reply = match &trail {
-                    Some(trail) => recorded(trail.record.clone(), self.handle(request)).await,
-                    None => self.handle(request).await,
+                let handled = async {
+                    match &trail {
+                        Some(trail) => recorded(trail.record.clone(), self.handle(request)).await,
+                        None => self.handle(request).await,
+                    }
+                };
+                let reply = match traced {
+                    Some(traced) => traced.run(arrived, handled, Reply::status).await,
+                    None => handled.await,
                 };
                 let reply = self.told(trail, reply);
                 let mut reply = if lists || gets {
@@ -396,7 +407,12 @@ impl Server {
         let mut warnings = Vec::new();
         let limit = self.config.limits.request;
         let failure = negotiate_failure(&request.head.headers, &request.query);
-        let routed = timeout(limit, route::route(self, request, &mut warnings)).await;
+        let part = trace::part(&request);
+        let routed = timeout(limit, route::route(self, request, &mut warnings));
+        let routed = match part {
+            Some((name, about)) => trace::span(name, || about, routed).await,
+            None => routed.await,
+        };
         let mut reply = match routed {
             Ok(Ok(reply)) => reply,
             Ok(Err(status)) => status_as(&status, failure),

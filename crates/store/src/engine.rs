@@ -172,6 +172,16 @@ pub trait Engine<V>: fmt::Debug + Send + Sync {
     /// Whether writes are taken at all; the error says why not.
     fn health(&self) -> Result<(), Error>;
 
+    /// Whether it answers soon enough for more to be asked of it.
+    fn readiness(&self) -> Result<(), Error> {
+        self.health()
+    }
+
+    /// How many bytes it keeps, where that is known.
+    fn size(&self) -> Option<u64> {
+        None
+    }
+
     /// The notes of the newest writes, oldest first, from behind a revision.
     fn notes(&self, after: u64) -> Vec<Note>;
 }

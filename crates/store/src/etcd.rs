@@ -35,6 +35,7 @@ use tokio::{
 };
 use tonic::{Code, Status};
 
+pub use self::endpoints::{Dial, Dialling};
 pub use self::transfer::{restore, save};
 use self::{endpoints::Endpoints, follow::Follower, lease::Pool, values::Values};
 use crate::{
@@ -64,6 +65,30 @@ pub struct Remote {
     pub prefix: String,
     /// How often old revisions are forgotten, by one of all who do so; `None`: never.
     pub compaction: Option<Duration>,
+    /// For how many seconds a lease is given to further keys.
+    pub lease_reuse: i64,
+    /// How long it may take to answer before it counts as ill, and as not ready.
+    pub patience: [Duration; 2],
+    /// How often it is asked how much it keeps; `None`: never.
+    pub sizes: Option<Duration>,
+    /// How connections are made; `None`: directly.
+    pub dial: Option<Dial>,
+}
+
+impl Default for Remote {
+    fn default() -> Self {
+        let prefix = "/registry".to_owned();
+        Self {
+            endpoints: Vec::new(),
+            tls: None,
+            prefix,
+            compaction: None,
+            lease_reuse: 60,
+            patience: [Duration::from_secs(2); 2],
+            sizes: None,
+            dial: None,
+        }
+    }
 }
 
 /// Keys and values in etcd.
@@ -85,6 +110,9 @@ pub(crate) struct Shared<V> {
     followers: Mutex<Vec<Arc<Follower<V>>>>,
     /// Why nothing can be asked, if so.
     trouble: Mutex<Option<String>>,
+    /// Why nothing more should be asked, if so.
+    unready: Mutex<Option<String>>,
+    size: AtomicU64,
 }
 
 impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
@@ -98,7 +126,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
             .map_err(|error| Error::Unavailable(format!("cannot start: {error}")))?;
         let endpoints = {
             let _inside = runtime.enter();
-            Endpoints::new(&remote.endpoints, remote.tls.as_ref())?
+            Endpoints::new(remote)?
         };
         let shared = Arc::new(Shared {
             endpoints,
@@ -106,14 +134,19 @@ impl<V: fmt::Debug + Send + Sync + 'static> EtcdEngine<V> {
             prefix: remote.prefix.trim_end_matches('/').to_owned(),
             newest: AtomicU64::new(0),
             values: Values::default(),
-            leases: Pool::default(),
+            leases: Pool::new(remote.lease_reuse),
             past: Mutex::default(),
             followers: Mutex::default(),
             trouble: Mutex::default(),
+            unready: Mutex::default(),
+            size: AtomicU64::new(0),
         });
         let this = Self { shared: shared.clone(), runtime: Some(runtime) };
         this.wait(async move { shared.newest().await })?;
-        this.spawn(compact::probe(this.shared.clone()));
+        this.spawn(compact::probe(this.shared.clone(), remote.patience));
+        if let Some(interval) = remote.sizes {
+            this.spawn(compact::measure(this.shared.clone(), interval));
+        }
         if let Some(interval) = remote.compaction {
             this.spawn(compact::compact(this.shared.clone(), interval));
         }
@@ -185,14 +218,27 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EtcdEngine<V> {
     }
 
     fn health(&self) -> Result<(), Error> {
-        match &*self.shared.trouble.lock().expect("not poisoned") {
-            Some(why) => Err(Error::Unavailable(why.clone())),
-            None => Ok(()),
-        }
+        none(&self.shared.trouble)
+    }
+
+    fn readiness(&self) -> Result<(), Error> {
+        none(&self.shared.unready)
+    }
+
+    fn size(&self) -> Option<u64> {
+        Some(self.shared.size.load(Ordering::Acquire)).filter(|size| *size > 0)
     }
 
     fn notes(&self, after: u64) -> Vec<Note> {
         self.shared.past.lock().expect("not poisoned").notes(after)
+    }
+}
+
+/// Nothing is wrong.
+fn none(trouble: &Mutex<Option<String>>) -> Result<(), Error> {
+    match &*trouble.lock().expect("not poisoned") {
+        Some(why) => Err(Error::Unavailable(why.clone())),
+        None => Ok(()),
     }
 }
 

@@ -36,7 +36,7 @@ pub use self::{
     disk_log::{DiskLog, Options},
     embedded::Embedded,
     engine::{Engine, Lineage, Note, Record, Replay, Take, Write, Writing},
-    etcd::{EtcdEngine, Remote},
+    etcd::{Dial, Dialling, EtcdEngine, Remote},
     keys::{Head, Heads, Image, Removals},
     log::{Base, Failure, Log, MemoryLog},
     mirror::{Mirror, Resident},

@@ -65,6 +65,14 @@ impl<V: fmt::Debug + Send + Sync> Engine<V> for Split<V> {
         self.all().try_for_each(|engine| engine.health())
     }
 
+    fn readiness(&self) -> Result<(), Error> {
+        self.all().try_for_each(|engine| engine.readiness())
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.all().map(|engine| engine.size()).sum()
+    }
+
     fn notes(&self, after: u64) -> Vec<Note> {
         self.all().flat_map(|engine| engine.notes(after)).collect()
     }

@@ -1,6 +1,23 @@
 //! What a process says about itself, on standard error.
 
-use tracing_subscriber::EnvFilter;
+use std::{
+    fmt,
+    io::{self, BufWriter, LineWriter, Stdout, Write},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    thread,
+};
+
+use apiserver::Logging;
+use object::{Clock as _, SystemClock, Value, to_json};
+use tracing::{Event, Level, Metadata, Subscriber, field::Field};
+use tracing_subscriber::{
+    EnvFilter, Layer as _,
+    filter::{FilterExt as _, filter_fn},
+    fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format::Writer},
+    layer::SubscriberExt as _,
+    registry::LookupSpan,
+    util::SubscriberInitExt as _,
+};
 
 /// `RUST_LOG` says how much; without it, what an operator wants to know.
 pub(crate) fn start() {
@@ -9,11 +26,253 @@ pub(crate) fn start() {
 
 /// The same, at a level unless `RUST_LOG` says another. The first call counts.
 pub(crate) fn start_at(level: &str) {
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new(format!("{level},hyper=warn,rustls=warn")));
     let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_env_filter(filter(level))
+        .with_writer(io::stderr)
         .with_ansi(false)
         .try_init();
+}
+
+/// The same, as flags say.
+pub(crate) fn start_with(logging: &Logging) {
+    let modules = logging.modules.clone();
+    let named = filter_fn(move |about| {
+        let file = about.file().and_then(|file| file.rsplit('/').next()).unwrap_or_default();
+        let file = file.trim_end_matches(".rs");
+        let levels = modules.iter().filter(|(pattern, _)| matches(pattern, file));
+        levels.into_iter().any(|(_, level)| *about.level() <= most(*level))
+    });
+    let filter = filter(&most(logging.level).to_string()).or(named);
+    let streams = Streams::new(logging);
+    let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(streams);
+    let registry = tracing_subscriber::registry();
+    let _ = match logging.json {
+        true => registry.with(layer.event_format(Json).with_filter(filter)).try_init(),
+        false => registry.with(layer.with_filter(filter)).try_init(),
+    };
+}
+
+/// Says what still waits.
+pub(crate) fn flush() {
+    if let Some(waiting) = WAITING.get() {
+        let _ = waiting.lock().unwrap_or_else(PoisonError::into_inner).flush();
+    }
+}
+
+fn filter(level: &str) -> EnvFilter {
+    EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new(format!("{level},hyper=warn,rustls=warn")))
+}
+
+/// What a level of upstream's means, in ours.
+fn most(level: u8) -> Level {
+    match level {
+        0..=3 => Level::INFO,
+        4..=6 => Level::DEBUG,
+        _ => Level::TRACE,
+    }
+}
+
+/// Whether a name matches a pattern of letters, `*` and `?`.
+fn matches(pattern: &str, name: &str) -> bool {
+    match (pattern.chars().next(), name.chars().next()) {
+        (None, None) => true,
+        (Some('*'), first) => {
+            matches(&pattern[1..], name)
+                || first.is_some_and(|first| matches(pattern, &name[first.len_utf8()..]))
+        }
+        (Some(wanted), Some(first)) if wanted == '?' || wanted == first => {
+            matches(&pattern[wanted.len_utf8()..], &name[first.len_utf8()..])
+        }
+        _ => false,
+    }
+}
+
+/// What is no error, where it may wait.
+static WAITING: OnceLock<Arc<Mutex<BufWriter<Stdout>>>> = OnceLock::new();
+
+/// Where what is said goes.
+#[derive(Clone)]
+struct Streams {
+    split: bool,
+    buffered: Option<Arc<Mutex<BufWriter<Stdout>>>>,
+}
+
+impl Streams {
+    fn new(logging: &Logging) -> Self {
+        if !logging.split || logging.buffer == 0 {
+            return Self { split: logging.split, buffered: None };
+        }
+        let buffered = Arc::new(Mutex::new(BufWriter::with_capacity(logging.buffer, io::stdout())));
+        let _ = WAITING.set(buffered.clone());
+        let every = logging.flush;
+        let flusher = thread::Builder::new().name("log".to_owned());
+        let _ = flusher.spawn(move || {
+            loop {
+                thread::sleep(every);
+                flush();
+            }
+        });
+        Self { split: true, buffered: Some(buffered) }
+    }
+}
+
+/// One line on its way.
+enum Line {
+    Error(io::Stderr),
+    Out(LineWriter<Stdout>),
+    Waits(Arc<Mutex<BufWriter<Stdout>>>),
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Error(to) => to.write(bytes),
+            Self::Out(to) => to.write(bytes),
+            Self::Waits(to) => to.lock().unwrap_or_else(PoisonError::into_inner).write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Error(to) => to.flush(),
+            Self::Out(to) => to.flush(),
+            Self::Waits(_) => Ok(()), // its time comes
+        }
+    }
+}
+
+impl MakeWriter<'_> for Streams {
+    type Writer = Line;
+
+    fn make_writer(&self) -> Line {
+        Line::Error(io::stderr())
+    }
+
+    fn make_writer_for(&self, about: &Metadata<'_>) -> Line {
+        match &self.buffered {
+            _ if !self.split || *about.level() == Level::ERROR => Line::Error(io::stderr()),
+            Some(buffered) => Line::Waits(buffered.clone()),
+            None => Line::Out(LineWriter::new(io::stdout())),
+        }
+    }
+}
+
+/// Lines as upstream writes them: when, where, what, and the rest by name.
+struct Json;
+
+impl<S, N> FormatEvent<S, N> for Json
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let about = event.metadata();
+        let mut line = Value::object();
+        let micros = SystemClock.micros();
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of a date fit")]
+        let millis = micros as f64 / 1e3;
+        line["ts"] = millis.into();
+        let file = about.file().unwrap_or_default();
+        let short = file.rmatch_indices('/').nth(1).map_or(file, |(at, _)| &file[at + 1..]);
+        line["caller"] = format!("{short}:{}", about.line().unwrap_or_default()).into();
+        line["msg"] = "".into();
+        match *about.level() {
+            Level::ERROR => {}
+            Level::WARN | Level::INFO => line["v"] = 0.into(),
+            Level::DEBUG => line["v"] = 4.into(),
+            _ => line["v"] = 7.into(),
+        }
+        event.record(&mut Fields(&mut line));
+        writeln!(out, "{}", String::from_utf8_lossy(&to_json(&line)))
+    }
+}
+
+struct Fields<'a>(&'a mut Value);
+
+impl Fields<'_> {
+    fn set(&mut self, field: &Field, value: Value) {
+        let name = match field.name() {
+            "message" => "msg",
+            "error" => "err",
+            name => name,
+        };
+        self.0[name] = value;
+    }
+}
+
+impl tracing::field::Visit for Fields<'_> {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.set(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.set(field, value.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.set(field, value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.set(field, format!("{value:?}").into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_of_json() {
+        let kept = Kept::default();
+        let to = kept.clone();
+        let layer = tracing_subscriber::fmt::layer().event_format(Json);
+        let layer = layer.with_writer(move || to.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            tracing::info!(port = 7, name = "n", "serving");
+            tracing::error!(error = "broken", "cannot");
+        });
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<_> = text.lines().map(|line| object::from_json(line.as_bytes())).collect();
+        let [Ok(first), Ok(second)] = &*lines else { panic!("{text}") };
+        assert_eq!(first["msg"].as_str(), Some("serving"));
+        assert_eq!((first["v"].as_i64(), first["port"].as_i64()), (Some(0), Some(7)));
+        assert!(first["caller"].as_str().unwrap().starts_with("src/logging.rs:"), "{text}");
+        assert!(second.get("v").is_null());
+        assert_eq!(second["err"].as_str(), Some("broken"));
+    }
+
+    #[test]
+    fn names_of_files_match_patterns() {
+        assert!(matches("reg*", "registry") && matches("a?c", "abc") && matches("*", ""));
+        assert!(!matches("reg", "registry") && !matches("a?c", "ac"));
+    }
+
+    #[test]
+    fn errors_have_a_stream_of_their_own() {
+        let flush = std::time::Duration::from_secs(5);
+        let modules = Vec::new();
+        let one = Logging { json: false, level: 0, modules, split: false, buffer: 0, flush };
+        let two = Logging { split: true, ..one.clone() };
+        assert!(!Streams::new(&one).split && Streams::new(&two).split);
+    }
 }

@@ -9,7 +9,7 @@ use schema::{Errors, Gates, Path as Field};
 use crate::{
     features::MANIFESTS,
     remote::Users,
-    structured::{aggregate, strict, text},
+    structured::{aggregate, known, strict, text},
 };
 
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ fn check(plugin: &str, config: &Value, gates: &Gates) -> Result<()> {
         true => "WebhookAdmissionConfiguration".to_owned(),
         false => format!("{plugin}Configuration"),
     };
-    known(config, &kind)?;
+    known(config, &kind, &["v1"])?;
     let mut errors = Errors::default();
     let fields = ["apiVersion", "kind", "staticManifestsDir", "kubeConfigFile"];
     strict(config, &Field::Root, &fields[..if hooks { 4 } else { 3 }], &mut errors);
@@ -96,13 +96,4 @@ fn tree(path: &Path) -> Result<Value> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(from_yaml(&text)?)
-}
-/// Whether a plugin's configuration is of the kind that it reads.
-fn known(config: &Value, kind: &str) -> Result<()> {
-    let (said, version) = (text(config, "kind"), text(config, "apiVersion"));
-    ensure!(
-        said == kind && version == "apiserver.config.k8s.io/v1",
-        "no kind {said:?} is registered for version {version:?}: a {kind} of apiserver.config.k8s.io is expected"
-    );
-    Ok(())
 }

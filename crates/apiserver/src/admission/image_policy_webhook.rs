@@ -38,7 +38,7 @@ impl ImagePolicyWebhook {
         ensure!(config.is_object(), "ImagePolicyWebhook: no config specified");
         let (seconds, minutes) = (Duration::from_secs, Duration::from_mins);
         Ok(Self {
-            remote: from_kubeconfig(text(config, "kubeConfigFile").as_ref())?,
+            remote: from_kubeconfig(text(config, "kubeConfigFile").as_ref(), None)?,
             allow_ttl: period(config, "allowTTL", seconds(1), minutes(5), minutes(30))?,
             deny_ttl: period(config, "denyTTL", seconds(1), seconds(30), minutes(30))?,
             backoff: period(

@@ -139,7 +139,7 @@ impl Manifests {
             let tree = from_yaml(&document);
             let read = tree.map_err(anyhow::Error::from);
             let read = read.and_then(|tree| self.take(tree, &path, &mut seen, &mut objects));
-            read.map_err(|why| anyhow!("error loading {}: {why:#}", path.display()))?;
+            read.map_err(|why| anyhow!("error loading {path}: {why:#}"))?;
         }
         bound_to_each_other(&objects)?;
         let name = |object: &Value| Object::view(object).metadata().name().to_owned();
@@ -161,8 +161,8 @@ impl Manifests {
     fn take(
         &self,
         tree: Value,
-        path: &Path,
-        seen: &mut HashMap<(String, String), PathBuf>,
+        path: &str,
+        seen: &mut HashMap<(String, String), String>,
         objects: &mut Vec<Value>,
     ) -> Result<()> {
         let (version, kind) =
@@ -220,9 +220,9 @@ impl Manifests {
 
 /// The documents of all files of a folder, in the order of their names, and what tells
 /// whether one of them has changed.
-fn documents(folder: &Path) -> Result<(Vec<(PathBuf, String)>, String)> {
+fn documents(folder: &Path) -> Result<(Vec<(String, String)>, String)> {
     let listed = fs::read_dir(folder)
-        .with_context(|| format!("failed to read manifest directory {folder:?}"))?;
+        .with_context(|| format!("failed to read manifest directory \"{}\"", folder.display()))?;
     let mut files = listed.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     files.sort();
     let (mut all, mut digest, mut any) = (Vec::new(), Digest::new(&SHA256), false);
@@ -231,7 +231,9 @@ fn documents(folder: &Path) -> Result<(Vec<(PathBuf, String)>, String)> {
         if path.is_dir() || !matches!(ending.as_deref(), Some("yaml" | "yml" | "json")) {
             continue;
         }
-        let text = reload::text(&path).with_context(|| format!("failed to read file {path:?}"))?;
+        let text = reload::text(&path);
+        let path = path.display().to_string();
+        let text = text.with_context(|| format!("failed to read file {path:?}"))?;
         if text.is_empty() {
             continue;
         }
@@ -248,8 +250,8 @@ fn documents(folder: &Path) -> Result<(Vec<(PathBuf, String)>, String)> {
 fn check_name(
     kind: &str,
     name: &str,
-    path: &Path,
-    seen: &mut HashMap<(String, String), PathBuf>,
+    path: &str,
+    seen: &mut HashMap<(String, String), String>,
 ) -> Result<()> {
     ensure!(!name.is_empty(), "resource in file {path:?} must have a name");
     ensure!(
@@ -264,7 +266,7 @@ fn check_name(
 }
 
 /// It must not need anything that is in the API.
-fn standalone(object: &Value, name: &str, path: &Path) -> Result<()> {
+fn standalone(object: &Value, name: &str, path: &str) -> Result<()> {
     let kind = Object::view(object).kind();
     let spec = object.get("spec");
     ensure!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use object::{Object, Status, Value, View, selector::Selector};
-use server::{Admission, Operation, Served};
+use server::{Admission, Served};
 
 /// Whether its selectors take the namespace and the object of the request.
 pub(super) fn selects(by: &Value, admission: &Admission<'_>) -> Result<bool, Status> {
@@ -79,12 +79,7 @@ fn names(rule: &Value, admission: &Admission<'_>, served: &Served) -> bool {
         rule.get(field).items().iter().filter_map(Value::as_str).any(is)
     };
     let definition = &served.definition;
-    let operation = match admission.operation {
-        Operation::Create => "CREATE",
-        Operation::Update => "UPDATE",
-        Operation::Delete => "DELETE",
-        Operation::Connect => "CONNECT",
-    };
+    let operation = admission.operation.name();
     let is_namespace = definition.names.group.is_empty() && definition.names.plural == "namespaces";
     let scope = if definition.is_namespaced() && !is_namespace { "Namespaced" } else { "Cluster" };
     let is = |own: &str, value: &str| own == "*" || own == value;

@@ -57,7 +57,7 @@ pub(crate) use self::{
     policy::{HookConditions, PolicyTally},
     webhook::{ReviewVersion, Tally as HookTally, Verdict},
 };
-use crate::authz::Rbac;
+use crate::{authz::Rbac, egress::Egress};
 
 /// What plugins work with.
 #[derive(Clone, Debug)]
@@ -74,6 +74,7 @@ pub(crate) struct Tools {
     pub(crate) conditions: Arc<HookConditions>,
     pub(crate) manifests: Arc<ManifestSources>,
     pub(crate) gates: Gates,
+    pub(crate) egress: Egress,
 }
 
 /// What somebody may do, as the whole server sees it.

@@ -6,6 +6,7 @@ mod local;
 
 use std::{
     collections::BTreeMap,
+    fmt::Write as _,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -13,12 +14,12 @@ use std::{
 };
 
 use api::apiregistration::APIService;
-use client::{Connect, Pem, Tcp, Tls, Use};
+use client::{Connect, Pem, Proxy, Tcp, Tls, Use};
 use http::{HeaderName, HeaderValue, Uri};
 use object::{Bytes, Status, Value, View};
 use server::{
-    Aggregate, Handling, Page, Registry, RemoteDocument, RemoteGroup, Request, Selection, Server,
-    User,
+    Aggregate, Handling, Page, Registry, RemoteDocument, RemoteGroup, Report, Request, Selection,
+    Server, User,
 };
 
 pub(crate) use self::available::run;
@@ -31,6 +32,10 @@ pub(crate) struct Aggregation {
     registry: Arc<Registry>,
     /// What this server shows to those behind it.
     pair: (Pem, Pem),
+    /// Whether they may not send callers elsewhere.
+    rejects: bool,
+    /// Who stands between.
+    through: Option<Proxy>,
     /// What they serve, by group and version.
     known: Mutex<BTreeMap<(String, String), Known>>,
     /// How often documents have changed.
@@ -53,11 +58,33 @@ struct Described {
     v3: bytes::Bytes,
 }
 
+impl Report for Aggregation {
+    fn report(&self, out: &mut String) {
+        const NAME: &str = "aggregator_unavailable_apiservice";
+        let _ = write!(out, "# HELP {NAME} Whether others serve.\n# TYPE {NAME} gauge\n");
+        let Ok(kind) = self.registry.kind(GROUP, "apiservices") else { return };
+        let all = self.registry.list(&kind, &Selection::default(), &Page::default());
+        for version in all.map(|list| list.items).unwrap_or_default() {
+            let service = APIService::view(&version.object);
+            let conditions = service.status().conditions();
+            let down = conditions.find(|own| own.type_() == "Available" && own.status() != "True");
+            let (name, down) = (service.metadata().name(), u8::from(down.is_some()));
+            let _ = writeln!(out, "{NAME}{{name=\"{name}\"}} {down}");
+        }
+    }
+}
+
 impl Aggregation {
-    pub(crate) fn new(registry: &Arc<Registry>, pair: (Pem, Pem)) -> Self {
+    pub(crate) fn new(
+        registry: &Arc<Registry>,
+        pair: (Pem, Pem),
+        (rejects, through): (bool, Option<Proxy>),
+    ) -> Self {
         Self {
             registry: registry.clone(),
             pair,
+            rejects,
+            through,
             known: Mutex::default(),
             edition: AtomicU64::default(),
         }
@@ -94,7 +121,8 @@ impl Aggregation {
             insecure: spec.insecure_skip_tls_verify(),
             ..Tls::default()
         };
-        Ok((Tcp::new(&ip, real, Some(Arc::new(tls))), host))
+        let to = Tcp::new(&ip, real, Some(Arc::new(tls))).through(self.through.clone());
+        Ok((to, host))
     }
 
     fn learn(&self, group: &str, version: &str, now: Option<Known>) {
@@ -158,7 +186,12 @@ impl Aggregation {
         let uri: Uri = format!("https://{host}{path}{query}")
             .parse()
             .map_err(|_| Status::bad_request("the path cannot be passed on"))?;
-        server::proxy(server, request, connected.io, uri).await
+        let reply = server::proxy(server, request, connected.io, uri).await?;
+        if self.rejects && reply.status().is_redirection() {
+            let why = "the backend attempted to redirect this request, which is not permitted";
+            return Ok(server::text_reply(503, why));
+        }
+        Ok(reply)
     }
 }
 

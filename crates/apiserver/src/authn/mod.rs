@@ -16,11 +16,11 @@ use http::{header::AUTHORIZATION, request::Parts};
 pub(crate) use self::{
     anonymous::Anonymous,
     bootstrap_token::BootstrapTokens,
-    certificate::Certificates,
+    certificate::{Certificates, TimeLeft},
     jwt::{AnonymousRule, AuthenticationConfiguration, Tokens},
     password_file::PasswordFile,
     request_header::RequestHeader,
-    service_account::ServiceAccounts,
+    service_account::{ServiceAccounts, Used},
     token_file::TokenFile,
     webhook::TokenWebhook,
 };

@@ -1,11 +1,17 @@
 //! Tokens of service accounts. A token dies with what it is bound to.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use http::request::Parts;
 use object::{Bytes, Clock, Object, Status, View};
 use pki::{Claims, PublicKey, Reference, Refusal, Verifier};
-use server::{Authenticate, Authenticating, Peer, Registry, User};
+use server::{Authenticate, Authenticating, Peer, Registry, Report, User};
 
 use crate::external_signer::ExternalSigner;
 
@@ -18,6 +24,26 @@ pub(crate) struct ServiceAccounts {
     pub(crate) clock: Arc<dyn Clock>,
     /// Whether a token that lives in a secret ends with it.
     pub(crate) lookup: bool,
+    pub(crate) used: Used,
+}
+
+/// How often tokens were used: at all, and after they should have been replaced.
+#[derive(Debug, Default)]
+pub(crate) struct Used {
+    valid: AtomicU64,
+    stale: AtomicU64,
+}
+
+impl Report for ServiceAccounts {
+    fn report(&self, out: &mut String) {
+        for (name, help, count) in [
+            ("serviceaccount_valid_tokens_total", "Tokens that were good.", &self.used.valid),
+            ("serviceaccount_stale_tokens_total", "Tokens past their time.", &self.used.stale),
+        ] {
+            let count = count.load(Ordering::Relaxed);
+            let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {count}\n");
+        }
+    }
 }
 
 impl ServiceAccounts {
@@ -46,6 +72,12 @@ impl ServiceAccounts {
         };
         let claims = &verified.claims;
         self.check(claims, token)?;
+        let stale = claims.bound.as_ref().and_then(|bound| bound.warn_after);
+        let count = match stale.is_some_and(|after| now > after) {
+            true => &self.used.stale,
+            false => &self.used.valid,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
         Ok((user(claims), verified.audiences))
     }
 

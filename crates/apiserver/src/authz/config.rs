@@ -4,6 +4,7 @@
 use std::{collections::HashSet, fmt, path::Path as File, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use client::Proxy;
 use object::{Value, names};
 use pki::Rotating;
 use schema::{ErrorType, Errors, Path};
@@ -94,7 +95,10 @@ impl Makings {
     fn structured(&self, authorizers: &[Value]) -> Result<Authorizers> {
         let make = |entry: &Value| -> Result<Arc<dyn Authorize>> {
             match text(entry, "type") {
-                "Webhook" => Ok(Arc::new(webhook(entry.get("webhook"))?)),
+                "Webhook" => {
+                    let through = self.config.egress.control_plane.as_ref();
+                    Ok(Arc::new(webhook(entry.get("webhook"), through)?))
+                }
                 mode => self.plain(mode),
             }
         };
@@ -130,7 +134,8 @@ impl Makings {
                     deny_on_failure: false,
                     conditions: Conditions::default(),
                 };
-                Arc::new(AccessWebhook::new(from_kubeconfig(path)?, terms))
+                let through = self.config.egress.control_plane.as_ref();
+                Arc::new(AccessWebhook::new(from_kubeconfig(path, through)?, terms))
             }
             other => bail!("authorization mode {other:?} is not supported"),
         })
@@ -138,8 +143,9 @@ impl Makings {
 }
 
 /// A webhook that has been checked.
-fn webhook(tree: &Value) -> Result<AccessWebhook> {
-    let remote = from_kubeconfig(File::new(text(tree.get("connectionInfo"), "kubeConfigFile")))?;
+fn webhook(tree: &Value, through: Option<&Proxy>) -> Result<AccessWebhook> {
+    let file = File::new(text(tree.get("connectionInfo"), "kubeConfigFile"));
+    let remote = from_kubeconfig(file, through)?;
     let mut errors = Errors::default();
     let conditions = Conditions::compile(tree.get("matchConditions"), &Path::Root, &mut errors);
     let ttl = |name: &str, cached: &str, otherwise: &str| {

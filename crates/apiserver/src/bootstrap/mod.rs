@@ -13,7 +13,7 @@ use server::{Call, Registry, User};
 
 pub(crate) use self::{
     authentication::{Authorities, tell_authorities},
-    system::{Facts, publish},
+    system::{Facts, publish, publish_later},
 };
 
 /// The server acting for itself.

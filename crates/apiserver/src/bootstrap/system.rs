@@ -1,12 +1,16 @@
 //! Namespaces, priority classes, and what this server says about itself.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Weak, time::Duration};
 
 use object::{Object, Status, Time, Value, View, from_json};
 use server::Registry;
+use tracing::warn;
 
 use super::{Authorities, make, own_call, tell_authorities};
 use crate::Flags;
+
+/// How long until what was refused is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// What is known only once the server has an address.
 #[derive(Clone, Debug)]
@@ -69,6 +73,18 @@ pub(crate) async fn publish(registry: &Registry, facts: &Facts) -> Result<(), St
     );
     tracking["data"]["since"] = Time::text(registry.clock().now())[..10].into();
     make(registry, tracking).await
+}
+
+/// Tries the same until it is done.
+pub(crate) async fn publish_later(registry: Weak<Registry>, facts: Facts, done: impl FnOnce()) {
+    loop {
+        tokio::time::sleep(AGAIN).await;
+        let Some(registry) = registry.upgrade() else { return };
+        match publish(&registry, &facts).await {
+            Ok(()) => return done(),
+            Err(status) => warn!(error = status.message(), "still not all is there"),
+        }
+    }
 }
 
 /// A cluster may get a second family of addresses later.

@@ -8,7 +8,10 @@ use std::{
 use object::{Status, Value, View, from_json, to_json};
 use server::{Convert, Converting, Registry};
 
-use crate::{client_config, remote::Users};
+use crate::{
+    client_config::{self, Manner},
+    egress::Egress,
+};
 
 /// How long a webhook may take.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -20,17 +23,20 @@ const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 pub(crate) struct Webhooks {
     /// The registry holds this.
     registry: Weak<Registry>,
+    manner: Manner,
 }
 
 impl Webhooks {
-    pub(crate) fn new(registry: &Arc<Registry>) -> Self {
-        Self { registry: Arc::downgrade(registry) }
+    pub(crate) fn new(registry: &Arc<Registry>, egress: Egress) -> Self {
+        let manner = Manner { egress, ..Manner::default() };
+        Self { registry: Arc::downgrade(registry), manner }
     }
 }
 
 impl Convert for Webhooks {
     fn convert(&self, webhook: &Value, objects: Vec<Value>, api_version: &str) -> Converting {
         let (registry, webhook) = (self.registry.clone(), webhook.clone());
+        let manner = self.manner.clone();
         let wanted = api_version.to_owned();
         Box::pin(async move {
             let registry = registry.upgrade().ok_or("the server is ending")?;
@@ -40,11 +46,8 @@ impl Convert for Webhooks {
             let version = version.ok_or("no supported conversion review versions")?;
             let uid = server::uid();
             let review = request(version, &uid, objects, &wanted);
-            let remote = client_config::remote(
-                &registry,
-                webhook.get("clientConfig"),
-                (WITHIN, &Users::default()),
-            )?;
+            let remote =
+                client_config::remote(&registry, webhook.get("clientConfig"), (WITHIN, &manner))?;
             let called = |why: String| format!("Post {:?}: {why}", remote.url());
             let (code, answer) = remote.post(to_json(&review), WITHIN).await.map_err(called)?;
             if !code.is_success() {

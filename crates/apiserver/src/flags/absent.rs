@@ -22,48 +22,15 @@ const fn flag(
 
 const PEERS: &str = "requests are not passed on to servers of other versions";
 const LEADERS: &str = "there is no coordinated leader election";
-const STREAMS: &str = "what is logged goes to one stream, at once";
-const METRICS: &str = "the values of labels cannot be restricted";
-const HEALTH: &str = "the health of the store is known without asking";
-const COUNTS: &str = "objects are counted when somebody asks for metrics";
 
 pub const ABSENT_FLAGS: &[AbsentFlag] = &[
-    flag(
-        "admission-control",
-        &[],
-        "say --enable-admission-plugins and --disable-admission-plugins",
-    ),
-    flag("aggregator-reject-forwarding-redirect", &["true"], "redirects are never passed on"),
-    flag("allow-metric-labels", &[], METRICS),
-    flag("allow-metric-labels-manifest", &[], METRICS),
-    flag("cert-dir", &[], "certificates are below --data-dir; others come by --tls-cert-file"),
     flag("coordinated-leadership-lease-duration", &["15s"], LEADERS),
     flag("coordinated-leadership-renew-deadline", &["10s"], LEADERS),
     flag("coordinated-leadership-retry-period", &["2s"], LEADERS),
     flag("debug-socket-path", &[], "there are no profiles to serve"),
-    flag("delete-collection-workers", &["1"], "objects are deleted one after the other"),
-    flag("egress-selector-config-file", &[], "requests of this server go out directly"),
-    flag("emulated-version", &["kube=1.37", "1.37"], "no other version can be emulated"),
-    flag("enable-logs-handler", &["false"], "no files of this machine are served"),
-    flag("etcd-count-metric-poll-period", &["1m0s", "1m"], COUNTS),
-    flag("etcd-db-metric-poll-interval", &["30s"], COUNTS),
-    flag("etcd-healthcheck-timeout", &["2s"], HEALTH),
-    flag("etcd-readycheck-timeout", &["2s"], HEALTH),
-    flag("lease-reuse-duration-seconds", &["60"], "leases are not shared by choice"),
-    flag("log-flush-frequency", &["5s"], STREAMS),
-    flag("log-json-info-buffer-size", &["0"], STREAMS),
-    flag("log-json-split-stream", &["false"], STREAMS),
-    flag("log-text-info-buffer-size", &["0"], STREAMS),
-    flag("log-text-split-stream", &["false"], STREAMS),
-    flag("logging-format", &["text"], "what is logged is text"),
-    flag("max-connection-bytes-per-sec", &["0"], "connections are not slowed down"),
-    flag("min-compatibility-version", &["kube=1.36", "1.36"], "it is the version before"),
     flag("peer-advertise-ip", &[], PEERS),
     flag("peer-advertise-port", &[], PEERS),
     flag("peer-ca-file", &[], PEERS),
-    flag("storage-initialization-timeout", &["1m0s", "1m"], "nothing is served before"),
-    flag("tracing-config-file", &[], "no traces are made"),
-    flag("vmodule", &[], "how much is logged is said by -v, for all parts alike"),
 ];
 
 /// Those of them that were said, with their values.

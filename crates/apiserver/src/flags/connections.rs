@@ -1,6 +1,6 @@
 //! Connections and requests: who may call from where, how long they take, how they end.
 
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{ArgAction, Args};
@@ -29,6 +29,9 @@ pub struct ConnectionFlags {
     /// How many seconds a watch lasts at least, if nobody says how long.
     #[arg(long, default_value_t = 1800)]
     pub min_request_timeout: u32,
+    /// How many bytes a second a stream to a kubelet, pod or service may have; 0: any number.
+    #[arg(long, default_value_t = 0)]
+    pub max_connection_bytes_per_sec: u64,
     /// How many requests may be under way on one HTTP/2 connection.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub http2_max_streams_per_connection: u32,
@@ -101,6 +104,7 @@ impl ConnectionFlags {
             request: duration(&self.request_timeout).context("--request-timeout")?,
             watch_min: Duration::from_secs(self.min_request_timeout.into()),
             streams: http2,
+            stream: NonZeroU64::new(self.max_connection_bytes_per_sec),
             ..Limits::default()
         })
     }

@@ -4,6 +4,10 @@ mod absent;
 mod accounts;
 mod audit;
 mod connections;
+mod groups;
+mod logs;
+mod metrics;
+mod storage;
 mod told;
 mod whole;
 
@@ -12,6 +16,10 @@ pub use self::{
     accounts::AccountFlags,
     audit::AuditFlags,
     connections::ConnectionFlags,
+    groups::grouped,
+    logs::{LogFlags, Logging},
+    metrics::MetricFlags,
+    storage::StorageFlags,
     told::Told,
     whole::WholeFlags,
 };

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{ArgAction, Args};
+use server::VERSION;
 
-use crate::config::duration;
+use crate::{config::duration, emulation::Emulation};
 
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -65,15 +66,28 @@ pub struct WholeFlags {
     /// upstream does; but 0, none, cannot be.
     #[arg(long, value_delimiter = ',', value_name = "RESOURCE[.GROUP]#SIZE")]
     pub watch_cache_sizes: Vec<String>,
-    /// Whether versions are served that are newer than the emulated one: there are none.
+    /// The release that this one behaves like: 1.34 to 1.37, or kube=1.36.
+    #[arg(long, value_delimiter = ',', value_name = "[kube=]VERSION")]
+    pub emulated_version: Vec<String>,
+    /// The oldest release that may run beside this one: by default that before the emulated one.
+    #[arg(long, value_delimiter = ',', value_name = "[kube=]VERSION")]
+    pub min_compatibility_version: Vec<String>,
+    /// Whether newer versions of kinds are served that the emulated release has.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub emulation_forward_compatible: bool,
-    /// The same, of those that --runtime-config names.
+    /// Whether versions are served that --runtime-config names and that are newer than the
+    /// emulated release.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub runtime_config_emulation_forward_compatible: bool,
-    /// How much is logged: 0, the usual, to 10.
-    #[arg(long, short = 'v', default_value_t = 0, value_name = "LEVEL")]
-    pub v: u8,
+    /// Whether the files of /var/log are served below /logs/.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub enable_logs_handler: bool,
+    /// Whether an aggregated server may not send callers elsewhere.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub aggregator_reject_forwarding_redirect: bool,
+    /// Says the version and ends; raw: all of it; vX.Y.Z…: serves, and says that it is this one.
+    #[arg(long, default_value = "false", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "true|raw|VERSION")]
+    pub version: String,
 }
 
 const ADDRESSES: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
@@ -92,6 +106,11 @@ impl WholeFlags {
             ensure!(on, "--{name}=false is not supported: it cannot be turned off");
         }
         ensure!(
+            !self.emulation_forward_compatible || self.emulation()?.is_older(),
+            "emulation version must be lower than the binary version to set \
+             --emulation-forward-compatible=true"
+        );
+        ensure!(
             !self.contention_profiling,
             "--contention-profiling is not supported: there are no profiles to serve"
         );
@@ -108,6 +127,8 @@ impl WholeFlags {
                  all objects are kept in memory"
             );
         }
+        self.reported_version()?;
+        self.emulation()?;
         duration(&self.livez_grace_period).context("--livez-grace-period")?;
         self.kubelet_within()?;
         self.events_last().map(drop)
@@ -121,12 +142,23 @@ impl WholeFlags {
         duration(&self.event_ttl).context("--event-ttl")
     }
 
-    /// What `-v` means, in words of ours.
-    pub fn log_level(&self) -> &'static str {
-        match self.v {
-            0..=3 => "info",
-            4..=6 => "debug",
-            _ => "trace",
+    pub(crate) fn emulation(&self) -> Result<Emulation> {
+        Emulation::new(&self.emulated_version, &self.min_compatibility_version)
+    }
+
+    /// The version that is told.
+    pub(crate) fn reported_version(&self) -> Result<&str> {
+        let said = self.version.as_str();
+        let ours = ["true", "false", "raw"].contains(&said);
+        if ours || said == VERSION {
+            return Ok(VERSION);
         }
+        let rest = said.strip_prefix(VERSION);
+        ensure!(
+            rest.is_some_and(|rest| rest.starts_with(['-', '+'])),
+            "invalid argument {said:?} for \"--version\" flag: must match the major, minor and \
+             patch version of {VERSION}"
+        );
+        Ok(said)
     }
 }

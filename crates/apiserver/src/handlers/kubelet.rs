@@ -1,10 +1,10 @@
 //! What goes on to a kubelet, a pod or a service: logs, exec, attach, port-forward
 //! and proxies.
 
-use std::{fmt, io, net::IpAddr, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use api::core::{Container, ContainerPort, EndpointPort, Node, Pod, Service};
-use client::{Connect, Connected, Tcp, Tls, Use};
+use client::{Connect, Connected, Proxy, Tcp, Tls, Use};
 use http::{
     HeaderValue, Method, StatusCode, Uri,
     header::{HOST, LOCATION, UPGRADE},
@@ -31,6 +31,8 @@ pub(crate) struct Kubelets {
     pub(crate) addresses: Vec<String>,
     /// How long it may take to reach one.
     pub(crate) within: Duration,
+    /// Who stands between this server and them, and pods and services.
+    pub(crate) through: Option<Proxy>,
 }
 
 impl Kubelets {
@@ -40,6 +42,10 @@ impl Kubelets {
 
     pub(super) fn nodes(&self) -> OfNode {
         OfNode { kubelets: self.clone() }
+    }
+
+    pub(super) fn services(&self) -> OfService {
+        OfService { through: self.through.clone() }
     }
 
     /// Passes the request on to a node's kubelet.
@@ -79,7 +85,7 @@ impl Kubelets {
         let kind = server.registry.kind("", "nodes")?;
         let found = server.registry.get(&kind, "", node)?;
         let (host, port) = address(Node::view(&found.object), &self.addresses)?;
-        Ok(Tcp::new(&host, port, Some(self.tls.clone())))
+        Ok(Tcp::new(&host, port, Some(self.tls.clone())).through(self.through.clone()))
     }
 }
 
@@ -202,7 +208,8 @@ impl Handle for OfPod {
                 if !is_reachable(ip) {
                     return Err(Status::bad_request("address not allowed"));
                 }
-                let to = Tcp::new(ip, port.unwrap_or(80), tls_for(&scheme));
+                let to = Tcp::new(ip, port.unwrap_or(80), tls_for(&scheme))
+                    .through(self.kubelets.through.clone());
                 return pass(server, request, (&to, WITHIN), &format!("/{}{query}", info.rest))
                     .await;
             }
@@ -363,12 +370,9 @@ impl Handle for OfNode {
 
 /// Services are reached at one of their ready endpoints: this server needs no route
 /// to their addresses.
-pub(super) struct OfService;
-
-impl fmt::Debug for OfService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OfService")
-    }
+#[derive(Debug)]
+pub(super) struct OfService {
+    through: Option<Proxy>,
 }
 
 impl Handle for OfService {
@@ -380,7 +384,7 @@ impl Handle for OfService {
             let (ip, port) = endpoint(server, &info.namespace, &name, &port)?;
             let query =
                 request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-            let to = Tcp::new(&ip, port, tls_for(&scheme));
+            let to = Tcp::new(&ip, port, tls_for(&scheme)).through(self.through.clone());
             pass(server, request, (&to, WITHIN), &format!("/{}{query}", info.rest)).await
         })
     }

@@ -10,6 +10,7 @@ mod eviction;
 mod issuer;
 mod kubelet;
 mod links;
+mod logs;
 mod review;
 mod scale;
 mod token;
@@ -32,6 +33,7 @@ pub(crate) use self::{
     debug::Debug,
     issuer::Issuer,
     kubelet::Kubelets,
+    logs::Logs,
     token::{TokenSigner, Tokens},
 };
 use crate::{authn::ServiceAccounts, authz::Rbac};
@@ -65,7 +67,7 @@ pub(crate) fn handlers(tools: &Tools) -> Handlers {
         add("", "pods", verb, Arc::new(kubelets.pods(verb)));
     }
     add("", "nodes", "proxy", Arc::new(kubelets.nodes()));
-    add("", "services", "proxy", Arc::new(kubelet::OfService));
+    add("", "services", "proxy", Arc::new(kubelets.services()));
     let reviews = Arc::new(review::Reviews { accounts: accounts.clone(), rbac: rbac.clone() });
     for kind in ["tokenreviews", "selfsubjectreviews"] {
         add("authentication.k8s.io", kind, "", reviews.clone());

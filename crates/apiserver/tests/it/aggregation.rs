@@ -9,7 +9,7 @@ use http::{HeaderMap, Method};
 use object::{Key, Value, from_json};
 use testkit::Cluster;
 
-use crate::{backend::Backend, of, tree};
+use crate::{backend::Backend, flags::with, of, tree};
 
 fn available(service: &Value) -> Option<&str> {
     let conditions = service.get("status").get("conditions").items();
@@ -29,9 +29,40 @@ async fn a_group_of_another_server_is_served_too() {
     .await;
     let cluster = Cluster::start().await;
     let admin = cluster.admin();
+    register(&admin, &backend).await;
+    let path = "/apis/extra.example.com/v1/namespaces/default/things";
+    let answer = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await.unwrap();
+    assert_eq!(answer.status, 200);
+    let list = from_json(&answer.bytes().await.unwrap()).unwrap();
+    assert_eq!(list["kind"].as_str(), Some("ThingList"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_are_not_sent_elsewhere() {
+    let backend = Backend::named("extra.default.svc", |path, _| {
+        if path.ends_with("/v1") {
+            tree(r#"{"kind":"APIResourceList","groupVersion":"extra.example.com/v1","resources":[]}"#)
+        } else {
+            tree(r#"{"location":"https://elsewhere.example.com/"}"#)
+        }
+    })
+    .await;
+    for (rejects, code) in [(true, 503), (false, 302)] {
+        let cluster =
+            with(|flags| flags.whole.aggregator_reject_forwarding_redirect = rejects).await;
+        let admin = cluster.admin();
+        register(&admin, &backend).await;
+        let path = "/apis/extra.example.com/v1/things";
+        let answer = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await;
+        assert_eq!(answer.unwrap().status.as_u16(), code);
+    }
+}
+
+/// Has a backend serve a group, and waits until it does.
+async fn register(admin: &client::Client, backend: &Backend) {
     // Endpoints cannot be on the loopback; a name can.
     let service = r#"{"metadata":{"name":"extra"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
-    of::<Service>(&admin).create(tree(service)).await.unwrap();
+    of::<Service>(admin).create(tree(service)).await.unwrap();
     let registration = format!(
         r#"{{"metadata":{{"name":"v1.extra.example.com"}},"spec":{{"group":"extra.example.com",
         "version":"v1","groupPriorityMinimum":1000,"versionPriority":10,"caBundle":"{}",
@@ -39,11 +70,11 @@ async fn a_group_of_another_server_is_served_too() {
         STANDARD.encode(&backend.authority),
         backend.port
     );
-    let services = of::<APIService>(&admin);
+    let services = of::<APIService>(admin);
     services.create(tree(&registration)).await.unwrap();
     let key = Key::new("", "v1.extra.example.com");
     let mut now = Value::Null;
-    for _ in 0..100 {
+    for _ in 0..1000 {
         now = services.get(&key).await.unwrap();
         if available(&now) == Some("True") {
             break;
@@ -51,11 +82,6 @@ async fn a_group_of_another_server_is_served_too() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(available(&now), Some("True"), "{now:?}");
-    let path = "/apis/extra.example.com/v1/namespaces/default/things";
-    let answer = admin.request(Method::GET, path, HeaderMap::new(), Bytes::new()).await.unwrap();
-    assert_eq!(answer.status, 200);
-    let list = from_json(&answer.bytes().await.unwrap()).unwrap();
-    assert_eq!(list["kind"].as_str(), Some("ThingList"));
 }
 
 #[tokio::test]

@@ -66,9 +66,15 @@ impl Backend {
                         seen.lock().unwrap().push(name);
                     }
                     let Some((path, body)) = request(&mut stream).await else { return };
-                    let body = to_json(&answer(&path, body));
+                    let said = answer(&path, body);
+                    // One that knows better sends its callers there.
+                    let begin = match said.get("location").as_str() {
+                        Some(place) => format!("302 Found\r\nlocation: {place}"),
+                        None => "200 OK".to_owned(),
+                    };
+                    let body = to_json(&said);
                     let head = format!(
-                        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                        "HTTP/1.1 {begin}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
                         body.len()
                     );
                     let _ = stream.write_all(head.as_bytes()).await;

@@ -213,6 +213,15 @@ async fn the_end_is_told_before_it_comes() {
     assert!(wrong.contains("--shutdown-delay-duration"), "{wrong}");
 }
 
+#[tokio::test]
+async fn streams_are_slowed_down() {
+    let usual = with(|_| {}).await;
+    assert_eq!(usual.running.server.config.limits.stream, None);
+    let cluster = with(|flags| flags.connections.max_connection_bytes_per_sec = 1000).await;
+    let limit = cluster.running.server.config.limits.stream;
+    assert_eq!(limit.map(std::num::NonZeroU64::get), Some(1000));
+}
+
 #[test]
 fn what_is_out_of_bounds_is_refused() {
     let much = refused(|flags| flags.connections.goaway_chance = 0.5);

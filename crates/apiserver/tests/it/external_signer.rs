@@ -1,7 +1,6 @@
 //! Somebody else signs the tokens of service accounts, and says which keys count.
 
 use std::{
-    convert::Infallible,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -12,19 +11,15 @@ use std::{
 use api::core::ServiceAccount;
 use apiserver::{Config, Entry, Flags, Ground, Storage, start_with};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use bytes::{BufMut as _, Bytes};
 use client::Auth;
-use http_body_util::{BodyExt as _, Full};
-use hyper::{body::Incoming, server::conn::http2, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use object::{Key, SystemClock};
 use prost::Message as _;
 use tempfile::TempDir;
-use tokio::{net::UnixListener, task::JoinSet};
 
 use crate::{
     default_account,
     flags::{get, refused, with},
+    grpc::Grpc,
     message, of, tree,
 };
 
@@ -67,45 +62,21 @@ struct Toy {
     keys: Mutex<Vec<(String, pki::Key, bool)>>,
     longest: i64,
     fetched: AtomicUsize,
-    _tasks: Mutex<JoinSet<()>>,
 }
 
 impl Toy {
-    fn start(path: &Path, longest: i64) -> Arc<Self> {
+    fn start(path: &Path, longest: i64) -> (Arc<Self>, Grpc) {
         let key = ("one".to_owned(), pki::Key::generate().unwrap(), false);
-        let toy = Arc::new(Self {
-            keys: Mutex::new(vec![key]),
-            longest,
-            fetched: AtomicUsize::new(0),
-            _tasks: Mutex::default(),
-        });
-        let (listener, served) = (UnixListener::bind(path).unwrap(), Arc::downgrade(&toy));
-        toy._tasks.lock().unwrap().spawn(async move {
-            let mut open = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let Some(toy) = served.upgrade() else { return };
-                let service = service_fn(move |request| {
-                    let toy = toy.clone();
-                    async move { Ok::<_, Infallible>(toy.answer(request).await) }
-                });
-                open.spawn(async move {
-                    let builder = http2::Builder::new(TokioExecutor::new());
-                    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
-                });
-            }
-        });
-        toy
+        let keys = Mutex::new(vec![key]);
+        let toy = Arc::new(Self { keys, longest, fetched: AtomicUsize::new(0) });
+        let answers = toy.clone();
+        (toy, Grpc::start(path, move |method, asked| answers.answer(method, asked)))
     }
 
-    async fn answer(
-        &self,
-        request: http::Request<Incoming>,
-    ) -> http::Response<impl hyper::body::Body<Data = Bytes, Error = Infallible> + use<>> {
-        let method = request.uri().path().rsplit('/').next().unwrap().to_owned();
-        let asked = request.into_body().collect().await.unwrap().to_bytes();
-        let said = match &*method {
+    fn answer(&self, method: &str, asked: &[u8]) -> Vec<u8> {
+        match method {
             "Sign" => {
-                let claims = Text::decode(&asked[5..]).unwrap().first;
+                let claims = Text::decode(asked).unwrap().first;
                 let keys = self.keys.lock().unwrap();
                 let (id, key, _) = keys.last().unwrap();
                 let header = format!(r#"{{"alg":"ES256","kid":"{id}","typ":"JWT"}}"#);
@@ -125,14 +96,7 @@ impl Toy {
                 Keys { keys: keys.collect(), moment, refresh: 3600 }.encode_to_vec()
             }
             _ => Number { seconds: self.longest }.encode_to_vec(),
-        };
-        let mut framed = vec![0];
-        framed.put_u32(said.len().try_into().unwrap());
-        framed.extend(said);
-        let mut trailers = http::HeaderMap::new();
-        trailers.insert("grpc-status", "0".parse().unwrap());
-        let body = Full::new(Bytes::from(framed)).with_trailers(async { Some(Ok(trailers)) });
-        http::Response::builder().header("content-type", "application/grpc").body(body).unwrap()
+        }
     }
 }
 
@@ -143,7 +107,7 @@ fn socket(folder: &TempDir) -> PathBuf {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_are_signed_elsewhere() {
     let folder = TempDir::new().unwrap();
-    let toy = Toy::start(&socket(&folder), 7200);
+    let (toy, _grpc) = Toy::start(&socket(&folder), 7200);
     let cluster = with(|flags| {
         flags.accounts.service_account_signing_endpoint =
             Some(socket(&folder).display().to_string());
@@ -208,7 +172,7 @@ async fn what_does_not_fit_together_is_refused() {
         (3600, "expiration supported by service-account-signing-endpoint: 2h0m0s > 1h0m0s"),
     ] {
         let folder = TempDir::new().unwrap();
-        let _toy = Toy::start(&socket(&folder), longest);
+        let (_toy, _grpc) = Toy::start(&socket(&folder), longest);
         let mut flags = Flags::new(folder.path());
         flags.accounts.service_account_signing_endpoint =
             Some(socket(&folder).display().to_string());

@@ -355,6 +355,53 @@ async fn etcd_flags() {
     assert_eq!(code(maps(&two).get(&key).await), 404, "another prefix is another cluster");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_etcd_is_asked() {
+    let etcd = Etcd::start();
+    let start = async |url: &str, change: &dyn Fn(&mut Flags)| {
+        let folder = TempDir::new().unwrap();
+        let mut flags = Flags::new(folder.path());
+        flags.advertise_address = Some([192, 0, 2, 10].into());
+        flags.etcd_servers = vec![url.to_owned()];
+        change(&mut flags);
+        let (storage, clock) = (Storage::Disk, Arc::new(SystemClock));
+        let ground = Ground { storage, entry: Entry::Pipes, clock };
+        start_with(Config::new(flags).unwrap(), ground).await.map(|running| (running, folder))
+    };
+    let patient = |flags: &mut Flags| {
+        flags.storage.etcd_db_metric_poll_interval = "1s".to_owned();
+        flags.storage.etcd_healthcheck_timeout = "1m".to_owned();
+        flags.storage.etcd_readycheck_timeout = "0s".to_owned();
+    };
+    let (running, _folder) = start(&etcd.url, &patient).await.unwrap();
+    let user = server::User::new("admin", &["system:masters"]);
+    let admin = Client::new(client::Config::pipe(running.pipe(user)));
+    // No answer comes in no time: it is well, and never ready.
+    for _ in 0..600 {
+        if get(&admin, "/readyz/etcd-readiness").await.0 == 500 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(get(&admin, "/readyz/etcd-readiness").await.0, 500);
+    assert_eq!(get(&admin, "/livez/etcd").await.0, 200);
+    let told = async || {
+        let answer = admin.request(Method::GET, "/metrics", HeaderMap::new(), Bytes::new()).await;
+        let text = String::from_utf8(answer.unwrap().bytes().await.unwrap().to_vec()).unwrap();
+        text.contains("apiserver_storage_size_bytes{storage_cluster_id=\"etcd-0\"}")
+    };
+    for _ in 0..600 {
+        if told().await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(told().await);
+    running.stop().await;
+    let nobody = |flags: &mut Flags| flags.storage.storage_initialization_timeout = "0s".to_owned();
+    assert!(start("http://127.0.0.1:1", &nobody).await.is_err());
+}
+
 #[tokio::test]
 async fn encryption_provider_config() {
     let secret = r#"{"metadata":{"name":"s"},"stringData":{"k":"plain to see"}}"#;

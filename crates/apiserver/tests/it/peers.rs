@@ -219,12 +219,7 @@ async fn a_resource_can_be_kept_apart() {
     of::<api::core::Secret>(&one).create(secret).await.unwrap();
     let held = tokio::task::spawn_blocking(move || {
         keys.map(|url| {
-            let remote = store::Remote {
-                endpoints: vec![url],
-                tls: None,
-                prefix: "/registry".into(),
-                compaction: None,
-            };
+            let remote = store::Remote { endpoints: vec![url], ..store::Remote::default() };
             let engine =
                 store::EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock)).unwrap();
             ["/registry/configmaps/", "/registry/secrets/"].map(|prefix| {

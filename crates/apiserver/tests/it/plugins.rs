@@ -65,6 +65,26 @@ async fn always_deny() {
 }
 
 #[tokio::test]
+async fn only_the_plugins_that_are_named() {
+    let clock = Arc::new(SystemClock);
+    let cluster = Cluster::start_flags(clock, |flags| {
+        flags.admission_control = vec!["DenyServiceExternalIPs".to_owned()];
+    })
+    .await;
+    // Neither the namespace nor the account is looked for.
+    assert!(of::<Pod>(&cluster.admin()).create(pod("a", "")).await.is_ok());
+    let refused = |names: &[&str], more: &[&str]| {
+        let folder = TempDir::new().unwrap();
+        let mut flags = Flags::new(folder.path());
+        flags.admission_control = names.iter().map(ToString::to_string).collect();
+        flags.enable_admission_plugins = more.iter().map(ToString::to_string).collect();
+        apiserver::Config::new(flags).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(refused(&["Foo"], &[]), "admission-control plugin \"Foo\" is unknown");
+    assert!(refused(&["AlwaysDeny"], &["AlwaysDeny"]).contains("mutually exclusive"));
+}
+
+#[tokio::test]
 async fn deny_service_external_ips() {
     let cluster = enabled("DenyServiceExternalIPs").await;
     let services = of::<Service>(&cluster.admin());

@@ -61,8 +61,15 @@ impl Served {
 
     /// The certificate that is shown to whoever calls this name and believes this authority.
     async fn shown(&self, authority: &Authority, name: &str) -> Option<CertificateDer<'static>> {
-        let roots = std::slice::from_ref(authority.certificate());
-        let config = Arc::new(pki::client_config(roots, None).unwrap());
+        self.shown_to(authority.certificate(), name).await
+    }
+
+    async fn shown_to(
+        &self,
+        root: &CertificateDer<'static>,
+        name: &str,
+    ) -> Option<CertificateDer<'static>> {
+        let config = Arc::new(pki::client_config(std::slice::from_ref(root), None).unwrap());
         let stream = TcpStream::connect(("127.0.0.1", self.running.port)).await.unwrap();
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let stream = tokio_rustls::TlsConnector::from(config).connect(name, stream).await.ok()?;
@@ -179,6 +186,21 @@ async fn tls_cert_file_and_tls_private_key_file() {
     fs::write(served.folder.path().join("serving.crt"), "no certificate").unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(served.shown(&other, "second.test").await.is_some(), "the last one stays");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cert_dir() {
+    let served = Served::start(Arc::new(SystemClock), |flags, folder| {
+        flags.cert_dir = Some(folder.join("made"));
+    })
+    .await;
+    let chain =
+        pki::certificates(&fs::read(served.folder.path().join("made/apiserver.crt")).unwrap());
+    let chain = chain.unwrap();
+    assert_eq!(chain.len(), 2, "its own, and that of who has signed it");
+    let shown = served.shown_to(&chain[1], "kubernetes.default.svc").await;
+    assert_eq!(shown.as_ref(), Some(&chain[0]));
+    assert!(served.shown(served.authority(), "localhost").await.is_none(), "not the cluster's");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -92,12 +92,7 @@ async fn it_is_told_and_can_be_deleted() {
 
 /// Somebody else who writes to the same etcd.
 async fn other_writer(etcd: &Etcd) -> EtcdEngine<Bytes> {
-    let remote = Remote {
-        endpoints: vec![etcd.url.clone()],
-        tls: None,
-        prefix: "/registry".into(),
-        compaction: None,
-    };
+    let remote = Remote { endpoints: vec![etcd.url.clone()], ..Remote::default() };
     let connect = move || EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock));
     tokio::task::spawn_blocking(connect).await.unwrap().unwrap()
 }

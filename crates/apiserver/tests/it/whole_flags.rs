@@ -129,11 +129,158 @@ fn what_cannot_be_turned_off_or_on_is_refused() {
 }
 
 #[test]
-fn how_much_is_logged() {
-    let mut flags = apiserver::Flags::new(std::path::Path::new("/nowhere"));
-    assert_eq!(flags.whole.log_level(), "info");
-    flags.whole.v = 5;
-    assert_eq!(flags.whole.log_level(), "debug");
+fn what_is_logged() {
+    let logging = |change: &dyn Fn(&mut Flags)| {
+        let mut flags = Flags::new(std::path::Path::new("/nowhere"));
+        change(&mut flags);
+        Config::new(flags).and_then(|config| config.logging())
+    };
+    let usual = logging(&|_| {}).unwrap();
+    assert_eq!((usual.json, usual.level, usual.split, usual.buffer), (false, 0, false, 0));
+    let json = logging(&|flags| {
+        flags.logs.v = 5;
+        flags.logs.logging_format = "json".to_owned();
+        flags.logs.log_flush_frequency = "1s".to_owned();
+        flags.logs.log_json_split_stream = true;
+        flags.logs.log_json_info_buffer_size = "2Ki".to_owned();
+        flags.feature_gates = vec!["LoggingAlphaOptions=true".to_owned()];
+    });
+    let json = json.unwrap();
+    assert_eq!((json.json, json.level, json.split, json.buffer), (true, 5, true, 2048));
+    assert_eq!(json.flush.as_secs(), 1);
+    let text = logging(&|flags| {
+        flags.logs.vmodule = vec!["reg*=6".to_owned()];
+        flags.logs.log_text_split_stream = true;
+        flags.logs.log_text_info_buffer_size = "512".to_owned();
+        flags.feature_gates = vec!["LoggingAlphaOptions=true".to_owned()];
+    });
+    let text = text.unwrap();
+    assert_eq!((text.split, text.buffer), (true, 512));
+    assert_eq!(text.modules, [("reg*".to_owned(), 6)]);
+    let said = refused(|flags| flags.logs.logging_format = "xml".to_owned());
+    assert_eq!(said, "format: Invalid value: \"xml\": Unsupported log format");
+    let said = refused(|flags| {
+        flags.logs.logging_format = "json".to_owned();
+        flags.logs.log_json_split_stream = true;
+        flags.logs.vmodule = vec!["a=3".to_owned()];
+    });
+    assert_eq!(
+        said,
+        "[vmodule: Forbidden: Only supported for text log format, options.json.splitStream: \
+         Forbidden: Feature LoggingAlphaOptions is disabled]"
+    );
+}
+
+#[tokio::test]
+async fn the_version_that_is_told() {
+    let cluster = with(|flags| flags.whole.version = "v1.37.1-ours.1".to_owned()).await;
+    let (_, told) = get(&cluster.admin(), "/version").await;
+    assert_eq!(told["gitVersion"].as_str(), Some("v1.37.1-ours.1"));
+    let said = refused(|flags| flags.whole.version = "v1.36.0".to_owned());
+    assert!(said.contains("--version"), "{said}");
+    assert_eq!(parsed("--version").whole.version, "true");
+    assert_eq!(parsed("--version=raw").whole.version, "raw");
+}
+
+#[tokio::test]
+async fn an_older_release_is_emulated() {
+    let new = "/apis/certificates.k8s.io/v1/clustertrustbundles";
+    let policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies";
+    let usual = with(|_| {}).await;
+    assert_eq!(get(&usual.admin(), new).await.0, 200);
+    let cluster = with(|flags| {
+        flags.whole.emulated_version = vec!["kube=1.35".to_owned()];
+        flags.whole.min_compatibility_version = vec!["1.34".to_owned()];
+    })
+    .await;
+    let admin = cluster.admin();
+    let (_, told) = get(&admin, "/version").await;
+    assert_eq!(told["emulationMinor"].as_str(), Some("35"));
+    assert_eq!(told["minCompatibilityMinor"].as_str(), Some("34"));
+    assert_eq!((get(&admin, new).await.0, get(&admin, policies).await.0), (404, 404));
+    of::<api::core::ConfigMap>(&admin).create(crate::config_map("a")).await.unwrap();
+    let ahead = with(|flags| {
+        flags.whole.emulated_version = vec!["1.35".to_owned()];
+        flags.runtime_config = vec!["admissionregistration.k8s.io/v1beta1=true".to_owned()];
+        flags.whole.emulation_forward_compatible = true;
+    })
+    .await;
+    assert_eq!(get(&ahead.admin(), policies).await.0, 200, "a newer version of the same");
+    let asked = |flags: &mut Flags| {
+        flags.whole.emulated_version = vec!["1.35".to_owned()];
+        flags.runtime_config = vec!["storagemigration.k8s.io/v1=true".to_owned()];
+    };
+    let said = refused(asked);
+    assert!(
+        said.contains("because it is introduced at 1.37 after the current version 1.35"),
+        "{said}"
+    );
+    let named = with(|flags| {
+        asked(flags);
+        flags.feature_gates = vec!["StorageVersionMigrator=true".to_owned()];
+        flags.whole.runtime_config_emulation_forward_compatible = true;
+    })
+    .await;
+    let path = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+    assert_eq!(get(&named.admin(), path).await.0, 200);
+    let said = refused(|flags| flags.whole.emulation_forward_compatible = true);
+    assert!(said.contains("--emulation-forward-compatible"), "{said}");
+}
+
+#[tokio::test]
+async fn logs_of_the_machine() {
+    let usual = with(|_| {}).await;
+    assert_eq!(get(&usual.admin(), "/logs/").await.0, 404);
+    let cluster = with(|flags| flags.whole.enable_logs_handler = true).await;
+    let shown = text_of(&cluster.admin(), "/logs/").await;
+    assert!(shown.starts_with("<!doctype html>\n"), "{shown}");
+    assert_eq!(get(&cluster.client("bob", &[]), "/logs/").await.0, 403);
+}
+
+#[tokio::test]
+async fn metrics_that_are_restricted() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let manifest = folder.path().join("labels.yaml");
+    let text = "allowListMapping:\n  \"apiserver_request_total,resource\": \"nothing\"\n  \
+                \"apiserver_request_duration_seconds,verb\": \"LIST\"\n";
+    std::fs::write(&manifest, text).unwrap();
+    let cluster = with(|flags| {
+        flags.metrics.allow_metric_labels =
+            vec!["apiserver_request_total,resource=pods".to_owned()];
+        flags.metrics.allow_metric_labels_manifest = Some(manifest);
+        flags.storage.etcd_count_metric_poll_period = "0".to_owned();
+    })
+    .await;
+    let admin = cluster.admin();
+    for resource in ["pods", "configmaps"] {
+        get(&admin, &format!("/api/v1/{resource}")).await;
+    }
+    let told = text_of(&admin, "/metrics").await;
+    let has = |metric: &str, label: &str| {
+        told.lines().any(|line| line.starts_with(metric) && line.contains(label))
+    };
+    assert!(has("apiserver_request_total{", "resource=\"pods\""), "{told}");
+    assert!(!has("apiserver_request_total{", "resource=\"configmaps\""));
+    assert!(has("apiserver_request_total{", "resource=\"unexpected\""));
+    assert!(has("apiserver_request_duration_seconds_count{", "verb=\"LIST\""));
+    assert!(!told.contains("apiserver_resource_objects{"), "they are not counted");
+}
+
+#[tokio::test]
+async fn collections_are_deleted_by_several_at_once() {
+    let cluster = with(|flags| flags.storage.delete_collection_workers = 8).await;
+    let maps = of::<api::core::ConfigMap>(&cluster.admin());
+    for at in 0..20 {
+        maps.create(crate::labelled(&format!("m{at}"), "x")).await.unwrap();
+    }
+    let selected = client::Selection::labels("app=x");
+    maps.delete_collection(&selected, &client::Delete::default()).await.unwrap();
+    let left = maps.list(&selected, &client::Page::default()).await.unwrap();
+    assert!(left.items.is_empty());
+    let said = refused(|flags| flags.storage.delete_collection_workers = 0);
+    assert!(said.contains("--delete-collection-workers"), "{said}");
+    let said = refused(|flags| flags.storage.lease_reuse_duration_seconds = -1);
+    assert!(said.contains("--lease-reuse-duration-seconds"), "{said}");
 }
 
 /// The flags of a command line with one more.
@@ -167,8 +314,6 @@ async fn what_changes_little() {
         flags.whole.show_hidden_metrics_for_version = "1.36".to_owned();
         flags.whole.livez_grace_period = "10s".to_owned();
         flags.whole.watch_cache_sizes = vec!["pods#100".to_owned()];
-        flags.whole.emulation_forward_compatible = true;
-        flags.whole.runtime_config_emulation_forward_compatible = true;
     })
     .await;
     let admin = cluster.admin();

@@ -42,4 +42,22 @@ pub fn report_process(out: &mut String) {
     let started = booted + field(19) / TICKS;
     put("process_start_time_seconds", "gauge", "When the process began.", &started);
     put("process_virtual_memory_bytes", "gauge", "Memory set aside.", &page(0));
+    let most = match limit("Max address space").as_str() {
+        "unlimited" => "18446744073709551615".to_owned(),
+        most => most.to_owned(),
+    };
+    put("process_virtual_memory_max_bytes", "gauge", "Memory that may be set aside.", &most);
+    let traffic = read("net/netstat");
+    let octets = |name: &str| {
+        let mut lines = traffic.lines().filter_map(|line| line.strip_prefix("IpExt: "));
+        let (names, numbers) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        let at = names.split(' ').position(|own| own == name);
+        at.and_then(|at| numbers.split(' ').nth(at)).unwrap_or("0").to_owned()
+    };
+    for (name, help, field) in [
+        ("process_network_receive_bytes_total", "Bytes that came in.", "InOctets"),
+        ("process_network_transmit_bytes_total", "Bytes that went out.", "OutOctets"),
+    ] {
+        put(name, "counter", help, &octets(field));
+    }
 }

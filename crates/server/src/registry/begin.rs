@@ -146,7 +146,7 @@ pub(crate) fn chance() -> f64 {
 
 /// Bytes that nobody can guess. The system is asked for many at once: each asking is a call
 /// into the kernel, and every request takes a few.
-fn random<const N: usize>() -> [u8; N] {
+pub(crate) fn random<const N: usize>() -> [u8; N] {
     thread_local! {
         static DRAWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }

@@ -1,5 +1,8 @@
 //! Deletion: at once, or marked and left to those who must let go first.
 
+use std::pin::Pin;
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use object::{Object, Status, Text, Time, Value, View};
 use ref_cast::RefCast;
 use schema::Grace;
@@ -166,25 +169,50 @@ impl Registry {
         decided
     }
 
-    /// Deletes everything that is selected. One that is gone meanwhile is gone.
+    /// Deletes everything that is selected, so many at once. One that is gone meanwhile is gone.
     pub async fn delete_collection(
         &self,
         call: &mut Call,
         served: &Served,
         selection: &Selection,
-        delete: &Delete,
+        (delete, at_once): (&Delete, usize),
     ) -> Result<super::List, Status> {
         let list = self.list_shown(served, selection, &Page::default()).await?;
         let delete = &Delete { many: true, ..delete.clone() };
-        for version in &list.items {
+        let mut left = list.items.iter();
+        let mut deleting = FuturesUnordered::new();
+        loop {
+            while deleting.len() < at_once.max(1)
+                && let Some(version) = left.next()
+            {
+                deleting.push(self.delete_listed(call.clone(), served, version, delete));
+            }
+            let Some(said) = deleting.next().await else { return Ok(list.clone()) };
+            for warning in said? {
+                if !call.warnings.contains(&warning) {
+                    call.warnings.push(warning);
+                }
+            }
+        }
+    }
+
+    /// One of many; gives what is to be told.
+    fn delete_listed<'a>(
+        &'a self,
+        mut call: Call,
+        served: &'a Served,
+        version: &'a Version<Value>,
+        delete: &'a Delete,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<String>, Status>> + Send + 'a>> {
+        Box::pin(async move {
             let meta = Object::view(&version.object).metadata();
             let key = (meta.namespace(), meta.name());
-            match self.delete(call, served, key, delete).await {
+            match self.delete(&mut call, served, key, delete).await {
                 Err(status) if status.code() == 404 => {}
                 done => drop(done?),
             }
-        }
-        Ok(list)
+            Ok(call.warnings)
+        })
     }
 
     fn outcome(&self, served: &Served, old: &Value, delete: &Delete) -> Outcome {

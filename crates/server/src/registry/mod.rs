@@ -28,7 +28,6 @@ use object::{Cause, Clock, Status, Text, Value};
 use schema::{Definition, custom::Declared};
 use store::{Engine, Mirror, Version};
 
-pub(crate) use self::{begin::chance, continuation::Continuation, update::unparsed};
 pub use self::{
     begin::uid,
     connect::Asking,
@@ -40,6 +39,11 @@ pub use self::{
     selection::Selection,
     update::{other_uid, revision},
     watch::{Notice, Start, Watch},
+};
+pub(crate) use self::{
+    begin::{chance, random},
+    continuation::Continuation,
+    update::unparsed,
 };
 use crate::{
     Admit, Claim, Kinds, Options, Served, Transform, User,

@@ -1,6 +1,10 @@
 //! What is done beside: old revisions are forgotten, and etcd is asked how it is.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -9,7 +13,10 @@ use tracing::{info, warn};
 use super::{PATIENCE, Shared};
 use crate::{
     Error,
-    wire::pb::{self, compare, request_op::Request, response_op::Response},
+    wire::pb::{
+        self, compare, maintenance_client::MaintenanceClient, request_op::Request,
+        response_op::Response,
+    },
 };
 
 /// Whoever changes this key first compacts, and all others wait their turn: the same
@@ -19,11 +26,38 @@ const KEY: &[u8] = b"compact_rev_key";
 /// How often etcd is asked whether it is there.
 const PROBE: Duration = Duration::from_secs(2);
 
-pub(super) async fn probe<V: fmt::Debug + Send + Sync + 'static>(shared: Arc<Shared<V>>) {
+/// `patience`: how long it may take before it counts as ill, and as not ready.
+pub(super) async fn probe<V: fmt::Debug + Send + Sync + 'static>(
+    shared: Arc<Shared<V>>,
+    patience: [Duration; 2],
+) {
     loop {
         tokio::time::sleep(PROBE).await;
-        let trouble = shared.newest().await.err().map(|error| error.to_string());
-        *shared.trouble.lock().expect("not poisoned") = trouble;
+        let began = Instant::now();
+        let asked = tokio::time::timeout(patience[0].max(patience[1]), shared.newest()).await;
+        let (took, late) = (began.elapsed(), "context deadline exceeded");
+        let said = asked.unwrap_or_else(|_| Err(Error::Unavailable(late.to_owned())));
+        let said = said.err().map(|error| error.to_string());
+        for (trouble, within) in [&shared.trouble, &shared.unready].into_iter().zip(patience) {
+            let late = (took > within).then(|| late.to_owned());
+            *trouble.lock().expect("not poisoned") = said.clone().or(late);
+        }
+    }
+}
+
+/// Asks how much it keeps.
+pub(super) async fn measure<V: fmt::Debug + Send + Sync + 'static>(
+    shared: Arc<Shared<V>>,
+    interval: Duration,
+) {
+    loop {
+        let mut client = MaintenanceClient::new(shared.endpoints.current().1);
+        let asked = tokio::time::timeout(PATIENCE, client.status(pb::StatusRequest {})).await;
+        if let Ok(Ok(status)) = asked {
+            let size = u64::try_from(status.into_inner().db_size).unwrap_or_default();
+            shared.size.store(size, Ordering::Release);
+        }
+        tokio::time::sleep(interval).await;
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     error::Error as _,
     fmt, io,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -23,7 +24,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::{PATIENCE, failed};
+use super::{PATIENCE, Remote, failed};
 use crate::{
     Error,
     wire::pb::{kv_client::KvClient, lease_client::LeaseClient, watch_client::WatchClient},
@@ -50,9 +51,10 @@ impl fmt::Display for NotConnected {
 impl std::error::Error for NotConnected {}
 
 impl Endpoints {
-    pub(super) fn new(urls: &[String], tls: Option<&Arc<ClientConfig>>) -> Result<Self, Error> {
-        let members: Result<Vec<_>, Error> =
-            urls.iter().map(|url| Ok((url.clone(), channel(url, tls.cloned())?))).collect();
+    pub(super) fn new(remote: &Remote) -> Result<Self, Error> {
+        let Remote { endpoints, tls, dial, .. } = remote;
+        let open = |url: &String| Ok((url.clone(), channel(url, tls.clone(), dial.clone())?));
+        let members: Result<Vec<_>, Error> = endpoints.iter().map(open).collect();
         let members = members?;
         if members.is_empty() {
             return Err(Error::Unavailable("no endpoint is given".to_owned()));
@@ -160,7 +162,11 @@ fn not_sent(status: &Status) -> bool {
     false
 }
 
-fn channel(url: &str, tls: Option<Arc<ClientConfig>>) -> Result<Channel, Error> {
+fn channel(
+    url: &str,
+    tls: Option<Arc<ClientConfig>>,
+    dial: Option<Dial>,
+) -> Result<Channel, Error> {
     let wrong = |what: String| Error::Unavailable(format!("{url}: {what}"));
     let uri: Uri = url.parse().map_err(|_| wrong("is no URL".to_owned()))?;
     let host = uri.host().ok_or_else(|| wrong("has no host".to_owned()))?;
@@ -189,9 +195,9 @@ fn channel(url: &str, tls: Option<Arc<ClientConfig>>) -> Result<Channel, Error> 
     .initial_stream_window_size(4 << 20)
     .initial_connection_window_size(16 << 20);
     let connect = move |_: Uri| {
-        let (host, tls) = (host.clone(), tls.clone());
+        let (host, tls, dial) = (host.clone(), tls.clone(), dial.clone());
         async move {
-            let connected = timeout(CONNECT, open(&host, port, tls)).await;
+            let connected = timeout(CONNECT, open(&host, port, tls, dial)).await;
             let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             connected.map_err(NotConnected)
         }
@@ -199,8 +205,20 @@ fn channel(url: &str, tls: Option<Arc<ClientConfig>>) -> Result<Channel, Error> 
     Ok(endpoint.connect_with_connector_lazy(Connector(connect)))
 }
 
+/// A way to a host and port that somebody else makes.
+#[derive(Clone)]
+pub struct Dial(pub Arc<dyn Fn(String, u16) -> Dialling + Send + Sync>);
+
+pub type Dialling = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+
+impl fmt::Debug for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dial")
+    }
+}
+
 /// A plain connection or a TLS one.
-trait Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
+pub trait Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
 impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Stream for T {}
 
 type Opened = TokioIo<Box<dyn Stream>>;
@@ -209,11 +227,17 @@ async fn open(
     host: &str,
     port: u16,
     tls: Option<(TlsConnector, ServerName<'static>)>,
+    dial: Option<Dial>,
 ) -> io::Result<Opened> {
-    let stream = TcpStream::connect((host, port)).await?;
-    stream.set_nodelay(true)?;
+    let stream: Box<dyn Stream> = if let Some(Dial(dial)) = dial {
+        dial(host.to_owned(), port).await?
+    } else {
+        let stream = TcpStream::connect((host, port)).await?;
+        stream.set_nodelay(true)?;
+        Box::new(stream)
+    };
     let stream: Box<dyn Stream> = match tls {
-        None => Box::new(stream),
+        None => stream,
         Some((connector, name)) => Box::new(connector.connect(name, stream).await?),
     };
     Ok(TokioIo::new(stream))
@@ -251,7 +275,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_deadline_is_of_all_attempts_together() {
         let urls = ["http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"];
-        let endpoints = Endpoints::new(&urls.map(str::to_owned), None).unwrap();
+        let endpoints = Endpoints::new(&Remote {
+            endpoints: urls.map(str::to_owned).to_vec(),
+            ..Remote::default()
+        })
+        .unwrap();
         let (begun, mut attempts) = (Instant::now(), 0);
         let done = endpoints.write(begun + PATIENCE, |_| {
             attempts += 1;

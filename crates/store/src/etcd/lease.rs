@@ -7,11 +7,12 @@ use tokio::time::{Instant, timeout_at};
 use super::{endpoints::Endpoints, failed};
 use crate::{Error, wire::pb};
 
-/// For how long a lease is given to further keys, in seconds: so much later they may go.
-const SHARED: i64 = 60;
-
-#[derive(Debug, Default)]
-pub(super) struct Pool(Mutex<Option<Granted>>);
+#[derive(Debug)]
+pub(super) struct Pool {
+    last: Mutex<Option<Granted>>,
+    /// For how long a lease is given to further keys, in seconds: so much later they may go.
+    shared: i64,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Granted {
@@ -22,6 +23,10 @@ struct Granted {
 }
 
 impl Pool {
+    pub(super) fn new(shared: i64) -> Self {
+        Self { last: Mutex::default(), shared }
+    }
+
     /// One that lasts at least so long.
     pub(super) async fn get(
         &self,
@@ -31,8 +36,8 @@ impl Pool {
         now: i64,
     ) -> Result<i64, Error> {
         let ttl = i64::try_from(ttl.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX / 2);
-        let shares = SHARED.min(ttl / 20);
-        let known = *self.0.lock().expect("not poisoned");
+        let shares = self.shared.min(ttl / 20);
+        let known = *self.last.lock().expect("not poisoned");
         if let Some(Granted { id, .. }) =
             known.filter(|known| known.ttl == ttl && now - known.at < shares)
         {
@@ -43,7 +48,7 @@ impl Pool {
         let granted = timeout_at(until, client.lease_grant(request)).await;
         let late = |_| Error::Unavailable("etcd did not answer in time".to_owned());
         let id = granted.map_err(late)?.map_err(|status| failed(&status))?.into_inner().id;
-        *self.0.lock().expect("not poisoned") = Some(Granted { id, ttl, at: now });
+        *self.last.lock().expect("not poisoned") = Some(Granted { id, ttl, at: now });
         Ok(id)
     }
 }

@@ -20,7 +20,7 @@ const BYTES: usize = 512 << 10;
 
 /// Saves all that etcd holds.
 pub async fn save(remote: &Remote, out: &mut File) -> Result<(), Error> {
-    let endpoints = Endpoints::new(&remote.endpoints, remote.tls.as_ref())?;
+    let endpoints = Endpoints::new(remote)?;
     let late = |_| Error::Unavailable("etcd did not answer in time".to_owned());
     let mut client =
         MaintenanceClient::new(endpoints.current().1).max_decoding_message_size(usize::MAX);
@@ -36,7 +36,7 @@ pub async fn save(remote: &Remote, out: &mut File) -> Result<(), Error> {
 
 /// Writes what was saved into an etcd that holds nothing. Revisions begin anew there.
 pub async fn restore(archive: &Archive, remote: &Remote) -> Result<usize, Error> {
-    let endpoints = Endpoints::new(&remote.endpoints, remote.tls.as_ref())?;
+    let endpoints = Endpoints::new(remote)?;
     let all = Bytes::from_static(&[0]);
     let request = pb::RangeRequest {
         key: all.clone(),

@@ -280,12 +280,7 @@ fn member(nth: usize, folder: &Path) -> Member {
 }
 
 async fn connect() -> World {
-    let remote = Remote {
-        endpoints: (1..=3).map(client_url).collect(),
-        tls: None,
-        prefix: "/registry".into(),
-        compaction: None,
-    };
+    let remote = Remote { endpoints: (1..=3).map(client_url).collect(), ..Remote::default() };
     let begun = Instant::now();
     let connected = loop {
         let remote = remote.clone();

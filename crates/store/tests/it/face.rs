@@ -451,12 +451,7 @@ async fn a_snapshot_is_a_file_that_can_be_restored() {
         .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
-    let remote = store::Remote {
-        endpoints: vec![etcd.url.clone()],
-        tls: None,
-        prefix: "/registry".into(),
-        compaction: None,
-    };
+    let remote = store::Remote { endpoints: vec![etcd.url.clone()], ..store::Remote::default() };
     let mut file = std::fs::File::create(&path).unwrap();
     store::etcd::save(&remote, &mut file).await.unwrap();
     let archive = store::archive::Archive::read(&path).unwrap();

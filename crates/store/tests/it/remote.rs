@@ -14,9 +14,8 @@ use crate::{face, real::Real};
 fn subject(url: &str, nth: usize) -> Subject {
     let remote = Remote {
         endpoints: vec!["http://127.0.0.1:1".into(), url.to_owned()], // the first is not there
-        tls: None,
         prefix: format!("/n{nth}/registry"),
-        compaction: None,
+        ..Remote::default()
     };
     let engine = EtcdEngine::<Bytes>::connect(&remote, Arc::new(SystemClock)).expect("it is there");
     Subject { engine: Arc::new(engine), mirror: Mirror::new(Bounds::default()), pass: None }

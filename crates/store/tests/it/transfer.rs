@@ -31,12 +31,7 @@ const PREFIX: &str = "/registry/things/";
 type Items = BTreeMap<Bytes, Bytes>;
 
 fn remote(url: &str) -> Remote {
-    Remote {
-        endpoints: vec![url.to_owned()],
-        tls: None,
-        prefix: "/registry".into(),
-        compaction: None,
-    }
+    Remote { endpoints: vec![url.to_owned()], ..Remote::default() }
 }
 
 async fn channel(url: &str) -> Channel {

@@ -124,6 +124,7 @@ fn run_boxed(name: &str, task: Pin<Box<dyn Future<Output = anyhow::Result<()>> +
 
 /// Says what went wrong, if something did.
 fn exit(name: &str, ended: anyhow::Result<()>) -> ExitCode {
+    crate::logging::flush();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

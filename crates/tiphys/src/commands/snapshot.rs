@@ -193,12 +193,7 @@ impl Place {
             )?)),
             None => None,
         };
-        Ok(Remote {
-            endpoints: self.endpoints.clone(),
-            tls,
-            prefix: "/registry".to_owned(),
-            compaction: None,
-        })
+        Ok(Remote { endpoints: self.endpoints.clone(), tls, ..Remote::default() })
     }
 }
 

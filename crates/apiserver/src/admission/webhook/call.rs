@@ -6,7 +6,7 @@ use object::{Status, Value, from_json, to_json};
 use server::Registry;
 
 use super::Hook;
-use crate::{client_config, remote::Users};
+use crate::client_config::{self, Manner};
 
 /// Why a hook's answer is none.
 #[derive(Debug)]
@@ -22,11 +22,11 @@ pub(super) async fn call(
     registry: &Registry,
     hook: &Hook,
     review: &Value,
-    users: &Users,
+    manner: &Manner,
 ) -> Result<Value, Failure> {
     let seconds = hook.tree.get("timeoutSeconds").as_i64().unwrap_or(10).clamp(1, 30);
     let within = Duration::from_secs(u64::try_from(seconds).unwrap_or(10));
-    let remote = client_config::remote(registry, hook.tree.get("clientConfig"), (within, users));
+    let remote = client_config::remote(registry, hook.tree.get("clientConfig"), (within, manner));
     let remote =
         remote.map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
     let calling = |why: String| {

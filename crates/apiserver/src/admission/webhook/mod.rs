@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use object::{Status, Value, to_json};
-use server::{Admission, Admit, Admitting};
+use server::{Admission, Admit, Admitting, trace};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -25,7 +25,7 @@ pub(crate) use self::{
     tally::Tally,
 };
 use super::{Tools, manifests::Manifests, policy::HookConditions};
-use crate::remote::Users;
+use crate::client_config::Manner;
 
 /// The kind and the resource of configurations.
 const MUTATING: (&str, &str) = ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
@@ -45,8 +45,7 @@ pub(super) struct Hooks {
     tally: Arc<Tally>,
     /// Hooks that come from files.
     files: Option<Arc<Manifests>>,
-    /// Who the server is to them.
-    users: Users,
+    manner: Manner,
 }
 
 impl Hooks {
@@ -55,7 +54,7 @@ impl Hooks {
             conditions: tools.conditions.clone(),
             tally: tools.hooks.clone(),
             files: tools.manifests.open(plugin)?,
-            users: tools.configs.users(plugin)?,
+            manner: Manner { users: tools.configs.users(plugin)?, egress: tools.egress.clone() },
         })
     }
 }
@@ -99,7 +98,7 @@ impl Mutating {
             let place = Place { round: admission.reinvocation.round, index };
             index += 1;
             let began = Instant::now();
-            let done = mutate_once(admission, &hook, &invocation, &self.0.users).await;
+            let done = mutate_once(admission, &hook, &invocation, &self.0.manner).await;
             let seconds = began.elapsed().as_secs_f64();
             self.0.tally.asked(&hook, admission.operation, true, done.as_ref().err(), seconds);
             let changed = matches!(done, Ok(Some((_, true))));
@@ -150,9 +149,9 @@ async fn mutate_once(
     admission: &mut Admission<'_>,
     hook: &Hook,
     invocation: &Invocation,
-    users: &Users,
+    manner: &Manner,
 ) -> Result<Option<(Value, bool)>, Failure> {
-    let verdict = ask(admission, hook, invocation, (users, true)).await?;
+    let verdict = ask(admission, hook, invocation, (manner, true)).await?;
     if verdict.patch.items().is_empty() {
         return Ok(None);
     }
@@ -175,7 +174,7 @@ impl Validating {
         }
         let asking = asked.iter().map(|(hook, invocation)| async move {
             let began = Instant::now();
-            let done = ask(admission, hook, invocation, (&self.0.users, false)).await;
+            let done = ask(admission, hook, invocation, (&self.0.manner, false)).await;
             let seconds = began.elapsed().as_secs_f64();
             self.0.tally.asked(hook, admission.operation, false, done.as_ref().err(), seconds);
             match done {
@@ -207,7 +206,7 @@ async fn ask(
     admission: &Admission<'_>,
     hook: &Hook,
     invocation: &Invocation,
-    (users, mutating): (&Users, bool),
+    (manner, mutating): (&Manner, bool),
 ) -> Result<Verdict, Failure> {
     if admission.dry_run
         && !(hook.is("sideEffects", "None") || hook.is("sideEffects", "NoneOnDryRun"))
@@ -217,7 +216,21 @@ async fn ask(
     }
     let version = ReviewVersion::of(hook)?;
     let (uid, review) = request(admission, invocation, version);
-    let answer = call(admission.registry, hook, &review, users).await?;
+    let name = if mutating { "Call mutating webhook" } else { "Call validating webhook" };
+    let about = || {
+        let names = &invocation.served.definition.names;
+        let resource = format!("{}/{}, Resource={}", names.group, names.version, names.plural);
+        vec![
+            ("configuration", hook.configuration.as_str().into()),
+            ("webhook", hook.name.as_str().into()),
+            ("resource", resource.into()),
+            ("subresource", admission.subresource.into()),
+            ("operation", admission.operation.name().into()),
+            ("UID", uid.as_str().into()),
+        ]
+    };
+    let asking = call(admission.registry, hook, &review, manner);
+    let answer = trace::span(name, about, asking).await?;
     let verdict = Verdict::read(&answer, &uid, (version, mutating)).map_err(Failure::Calling)?;
     for warning in &verdict.warnings {
         admission.warn(warning.as_str());

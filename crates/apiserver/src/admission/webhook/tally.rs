@@ -57,7 +57,7 @@ impl Tally {
         failure: Option<&Failure>,
         seconds: f64,
     ) {
-        let (name, operation) = (hook.name.as_str(), verb(operation));
+        let (name, operation) = (hook.name.as_str(), operation.name());
         let kind = if mutating { "admit" } else { "validating" };
         let open =
             matches!(failure, Some(Failure::Calling(_))) && hook.is("failurePolicy", "Ignore");
@@ -80,15 +80,6 @@ impl Tally {
             }
             None => {}
         }
-    }
-}
-
-fn verb(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Create => "CREATE",
-        Operation::Update => "UPDATE",
-        Operation::Delete => "DELETE",
-        Operation::Connect => "CONNECT",
     }
 }
 

@@ -179,6 +179,7 @@ impl Environments {
             keys: Keys::new(text(issuer, "url"), text(issuer, "discoveryURL"), tls),
             distributed,
             mappings,
+            egress: text(issuer, "egressSelectorType").to_owned(),
         })
     }
 
@@ -383,12 +384,10 @@ fn check_issuer(issuer: &Value, path: &Path<'_>, own: &[String], errors: &mut Er
         errors.invalid(&path.field("certificateAuthority"), "<omitted>", why);
     }
     let egress = text(issuer, "egressSelectorType");
-    let why = match egress {
-        "" => return,
-        "controlplane" | "cluster" => "egress selectors are not supported",
-        _ => "egress selector must be either controlplane or cluster",
-    };
-    errors.invalid(&path.field("egressSelectorType"), egress, why);
+    if !["", "controlplane", "cluster"].contains(&egress) {
+        let why = "egress selector must be either controlplane or cluster";
+        errors.invalid(&path.field("egressSelectorType"), egress, why);
+    }
 }
 
 /// Why there are no certificates in a text.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use client::Tls;
+use client::{Proxy, Tls};
 use http::{HeaderValue, header::AUTHORIZATION};
 use object::{Value, from_json};
 use pki::Jws;
@@ -25,6 +25,8 @@ pub(super) struct Distributed {
     /// The only claim that is looked for elsewhere.
     claim: String,
     tls: Tls,
+    /// Who stands between.
+    pub(super) through: Option<Proxy>,
     issuers: Mutex<HashMap<String, Arc<Keys>>>,
 }
 
@@ -33,7 +35,7 @@ impl Distributed {
     pub(super) fn new(groups: Option<&Source>, tls: Tls) -> Option<Self> {
         match groups {
             Some(Source::Claim { name, .. }) if !name.is_empty() => {
-                Some(Self { claim: name.clone(), tls, issuers: Mutex::default() })
+                Some(Self { claim: name.clone(), tls, through: None, issuers: Mutex::default() })
             }
             _ => None,
         }
@@ -84,6 +86,7 @@ impl Distributed {
             bearer.set_sensitive(true);
             remote.headers.insert(AUTHORIZATION, bearer);
         }
+        remote.to = remote.to.through(self.through.clone());
         let (code, body) = remote.get(WITHIN).await.map_err(failed)?;
         if !code.is_success() {
             return Err(failed(format!("error while getting distributed claim JWT: {code}")));
@@ -115,7 +118,9 @@ impl Distributed {
         } else if issuers.len() == ISSUERS {
             return Err(format!("verifier not initialized for issuer: {issuer:?}"));
         }
-        let keys = Arc::new(Keys::new(issuer, "", self.tls.clone()));
+        let mut keys = Keys::new(issuer, "", self.tls.clone());
+        keys.through.clone_from(&self.through);
+        let keys = Arc::new(keys);
         issuers.insert(issuer.to_owned(), keys.clone());
         Ok(keys)
     }

@@ -3,10 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use client::Tls;
+use client::{Proxy, Tls};
 use http::StatusCode;
 use object::from_json;
 use pki::{Jws, WebKey};
+use server::Remote;
 use tokio::sync::Mutex;
 
 use crate::remote::at;
@@ -20,6 +21,8 @@ pub(super) struct Keys {
     issuer: String,
     discovery: String,
     tls: Tls,
+    /// Who stands between.
+    pub(super) through: Option<Proxy>,
     known: Mutex<Known>,
 }
 
@@ -40,6 +43,7 @@ impl Keys {
             issuer: issuer.to_owned(),
             discovery: if discovery.is_empty() { own } else { discovery.to_owned() },
             tls,
+            through: None,
             known: Mutex::default(),
         }
     }
@@ -90,6 +94,7 @@ impl Keys {
 
     async fn get(&self, address: &str) -> Result<bytes::Bytes, String> {
         let remote = at(address, self.tls.clone()).map_err(|error| format!("{error:#}"))?;
+        let remote = Remote { to: remote.to.clone().through(self.through.clone()), ..remote };
         match remote.get(WITHIN).await? {
             (StatusCode::OK, body) => Ok(body),
             (code, _) => Err(format!("{address}: {code}")),

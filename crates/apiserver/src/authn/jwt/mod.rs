@@ -17,6 +17,7 @@ use server::{Authenticate, Authenticating, Peer, User};
 pub(crate) use self::config::{AnonymousRule, AuthenticationConfiguration};
 pub use self::flags::OidcFlags;
 use self::{distributed::Distributed, keys::Keys, mapping::Mappings};
+use crate::egress::Egress;
 
 /// How far an issuer's clock may be ahead of ours, in seconds.
 const LEEWAY: i64 = 5 * 60;
@@ -36,6 +37,19 @@ pub(crate) struct Issuer {
     keys: Keys,
     distributed: Option<Distributed>,
     mappings: Mappings,
+    /// Which of those who may stand between does.
+    egress: String,
+}
+
+impl Issuer {
+    /// Is asked through whom it names.
+    pub(crate) fn go_through(&mut self, egress: &Egress) {
+        let through = egress.named(&self.egress);
+        if let Some(distributed) = &mut self.distributed {
+            distributed.through.clone_from(&through);
+        }
+        self.keys.through = through;
+    }
 }
 
 /// What every token must be, whoever has signed it.

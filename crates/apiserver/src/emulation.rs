@@ -1,0 +1,226 @@
+//! `--emulated-version`: this release as an older one would be. Versions of kinds that came
+//! later are not served, and features are as they were.
+
+use anyhow::{Context as _, Result, ensure};
+use schema::Definition;
+
+use crate::Config;
+
+/// The minor number of this release, and of the oldest that can be emulated.
+const NOW: u32 = 37;
+const OLDEST: u32 = 34;
+
+/// By their minor numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Emulation {
+    pub(crate) version: u32,
+    /// The oldest release that may run beside this one.
+    pub(crate) compatible: u32,
+}
+
+impl Default for Emulation {
+    fn default() -> Self {
+        Self { version: NOW, compatible: NOW - 1 }
+    }
+}
+
+/// How far a feature had come, and whether it was on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Nobody had heard of it.
+    Unknown,
+    Alpha,
+    /// Beta, and off or on.
+    Beta(bool),
+}
+
+impl Emulation {
+    /// What the flags say: `1.36` or `kube=1.36`.
+    pub(crate) fn new(version: &[String], compatible: &[String]) -> Result<Self> {
+        let version = match version.last() {
+            Some(text) => minor(text).with_context(|| format!("--emulated-version {text}"))?,
+            None => NOW,
+        };
+        ensure!(
+            (OLDEST..=NOW).contains(&version),
+            "emulation version 1.{version} is not between [1.{OLDEST}, 1.{NOW}.0]"
+        );
+        let compatible = match compatible.last() {
+            Some(text) => {
+                minor(text).with_context(|| format!("--min-compatibility-version {text}"))?
+            }
+            None => version - 1,
+        };
+        ensure!(
+            (OLDEST - 1..=version).contains(&compatible),
+            "minCompatibilityVersion version 1.{compatible} is not between [1.{}, 1.{version}]",
+            OLDEST - 1
+        );
+        Ok(Self { version, compatible })
+    }
+
+    pub(crate) fn is_older(self) -> bool {
+        self.version < NOW
+    }
+
+    /// Since when a version of a kind is there, if that is later.
+    pub(crate) fn introduced(self, kind: &Definition) -> Option<u32> {
+        let names = &kind.names;
+        let found = INTRODUCED.iter().find(|(group, version, kinds, _)| {
+            (*group, *version) == (names.group, names.version) && kinds.contains(&names.kind)
+        });
+        found.map(|(.., since)| *since).filter(|since| *since > self.version)
+    }
+
+    /// What a feature was then; `None`: the same as now.
+    pub(crate) fn feature(self, name: &str) -> Option<Then> {
+        let (_, history) = FEATURES.iter().find(|(names, _)| names.contains(&name))?;
+        let nth = usize::try_from(self.version - OLDEST).ok()?;
+        history.get(nth).copied()
+    }
+}
+
+impl Config {
+    /// Whether the emulated release has this version of a kind, or it is served all the same.
+    pub(crate) fn is_emulated(&self, kind: &Definition) -> bool {
+        let (flags, emulation, names) = (&self.flags.whole, self.emulation, &kind.names);
+        if emulation.introduced(kind).is_none() {
+            return true;
+        }
+        let older = |other: &Definition| {
+            (other.names.group, other.names.kind) == (names.group, names.kind)
+                && !other.names.version.contains("alpha")
+                && emulation.introduced(other).is_none()
+                && self.serves(other.names.group, other.names.version, other.default_on)
+        };
+        (flags.runtime_config_emulation_forward_compatible && self.is_named(kind))
+            || (flags.emulation_forward_compatible && api::kinds().iter().any(older))
+    }
+
+    /// Nobody asks for what the emulated release does not have.
+    pub(crate) fn check_emulated(&self) -> Result<()> {
+        for kind in api::kinds() {
+            let Some(since) = self.emulation.introduced(&kind) else { continue };
+            ensure!(
+                !self.is_named(&kind) || self.is_emulated(&kind),
+                "cannot enable resource {} in runtime-config because it is introduced at 1.{since} \
+                 after the current version 1.{}. Consider setting \
+                 --runtime-config-emulation-forward-compatible=true",
+                kind.names.plural,
+                self.emulation.version
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether `--runtime-config` asks for exactly this version.
+    fn is_named(&self, kind: &Definition) -> bool {
+        let exact = format!("{}/{}=true", kind.names.group, kind.names.version);
+        self.flags.runtime_config.contains(&exact)
+    }
+}
+
+fn minor(text: &str) -> Result<u32> {
+    let version = text.rsplit('=').next().unwrap_or_default();
+    let component = text.split_once('=').map_or("kube", |(component, _)| component);
+    ensure!(component == "kube", "component not registered: {component}");
+    let minor = version.strip_prefix("1.").context("a version is written 1.MINOR")?;
+    minor.parse().context("a version is written 1.MINOR")
+}
+
+type Introduced = (&'static str, &'static str, &'static [&'static str], u32);
+
+/// What has come since the oldest release that can be emulated.
+const INTRODUCED: &[Introduced] = &[
+    (
+        "admissionregistration.k8s.io",
+        "v1",
+        &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
+        36,
+    ),
+    ("certificates.k8s.io", "v1", &["ClusterTrustBundle", "PodCertificateRequest"], 37),
+    ("certificates.k8s.io", "v1beta1", &["PodCertificateRequest"], 35),
+    ("lifecycle.k8s.io", "v1alpha1", &["Eviction", "EvictionRequest"], 37),
+    ("resource.k8s.io", "v1", &["DeviceTaintRule"], 37),
+    ("resource.k8s.io", "v1alpha3", &["ResourcePoolStatusRequest"], 36),
+    ("resource.k8s.io", "v1beta2", &["DeviceTaintRule"], 36),
+    ("scheduling.k8s.io", "v1beta1", &["PodGroup", "Workload"], 37),
+    ("storagemigration.k8s.io", "v1", &["StorageVersionMigration"], 37),
+    ("storagemigration.k8s.io", "v1beta1", &["StorageVersionMigration"], 35),
+];
+
+/// Features that this server heeds, in the releases from the oldest on.
+const FEATURES: &[(&[&str], [Then; 3])] = &[
+    (
+        &["DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceBindingConditions"],
+        [Then::Alpha, Then::Alpha, Then::Beta(true)],
+    ),
+    (
+        &[
+            "CompositePodGroup",
+            "DRADerivedAttributes",
+            "DRADeviceCompatibilityGroups",
+            "DRAOptionalNodeOperations",
+            "DRAPartitionableDevicesType",
+            "EvictionRequestAPI",
+            "PodGroupPreemptionPolicy",
+        ],
+        [Then::Unknown, Then::Unknown, Then::Unknown],
+    ),
+    (
+        &[
+            "DRAListTypeAttributes",
+            "DRANodeAllocatableResources",
+            "DRAWorkloadResourceClaims",
+            "ManifestBasedAdmissionControlConfig",
+            "TopologyAwareWorkloadScheduling",
+        ],
+        [Then::Unknown, Then::Unknown, Then::Alpha],
+    ),
+    (&["GenericWorkload", "VolumeLimitScaling"], [Then::Unknown, Then::Alpha, Then::Alpha]),
+    (
+        &["StorageVersionMigrator", "PodCertificateRequest"],
+        [Then::Alpha, Then::Beta(false), Then::Beta(false)],
+    ),
+    (&["ClusterTrustBundle"], [Then::Beta(false), Then::Beta(false), Then::Beta(false)]),
+    (&["MutableCSINodeAllocatableCount"], [Then::Beta(false), Then::Beta(true), Then::Beta(true)]),
+    (&["CSIServiceAccountTokenSecrets"], [Then::Unknown, Then::Beta(true), Then::Beta(true)]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_bounded() {
+        let new = |version: &str, compatible: &str| {
+            let list = |text: &str| match text {
+                "" => Vec::new(),
+                text => vec![text.to_owned()],
+            };
+            Emulation::new(&list(version), &list(compatible)).map_err(|error| error.to_string())
+        };
+        assert_eq!(new("", ""), Ok(Emulation::default()));
+        assert_eq!(new("kube=1.35", ""), Ok(Emulation { version: 35, compatible: 34 }));
+        assert_eq!(new("1.36", "1.36"), Ok(Emulation { version: 36, compatible: 36 }));
+        let said = new("1.40", "").unwrap_err();
+        assert_eq!(said, "emulation version 1.40 is not between [1.34, 1.37.0]");
+        let said = new("1.35", "1.36").unwrap_err();
+        assert_eq!(said, "minCompatibilityVersion version 1.36 is not between [1.33, 1.35]");
+        assert!(new("wardle=1.2", "").is_err() && new("2.0", "").is_err());
+    }
+
+    #[test]
+    fn what_is_listed_is_there() {
+        let kinds = api::kinds();
+        for (group, version, names, _) in INTRODUCED {
+            for name in *names {
+                let is = |kind: &Definition| {
+                    let own = &kind.names;
+                    (own.group, own.version, own.kind) == (*group, *version, *name)
+                };
+                assert!(kinds.iter().any(is), "{group}/{version} {name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The values that labels may have, where somebody says so: none makes a metric grow.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt::Write as _,
+};
+
+/// By metric and label.
+#[derive(Clone, Debug, Default)]
+pub struct AllowedLabels(pub BTreeMap<(String, String), BTreeSet<String>>);
+
+impl AllowedLabels {
+    /// The same metrics; what has become alike is added up.
+    pub(crate) fn apply(&self, text: String) -> String {
+        if self.0.is_empty() {
+            return text;
+        }
+        let mut out = String::with_capacity(text.len());
+        let (mut sums, mut order) = (HashMap::<String, f64>::new(), Vec::new());
+        for line in text.lines() {
+            if let Some((series, number)) = self.changed(line) {
+                let sum = sums.entry(series.clone()).or_insert_with(|| {
+                    order.push(series);
+                    0.0
+                });
+                *sum += number;
+            } else {
+                tell(&mut sums, &mut order, &mut out);
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+        tell(&mut sums, &mut order, &mut out);
+        out
+    }
+
+    /// A line of a metric that is restricted: its series as it is told, and its number.
+    fn changed(&self, line: &str) -> Option<(String, f64)> {
+        let (name, rest) = line.split_once('{').filter(|_| !line.starts_with('#'))?;
+        let parts = ["_bucket", "_sum", "_count"];
+        let whole = parts.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
+        let restricted = |metric: &str| self.0.keys().any(|(own, _)| own == metric);
+        let metric = [name, whole].into_iter().find(|metric| restricted(metric))?;
+        let (labels, number) = rest.rsplit_once("} ")?;
+        let mut series = format!("{name}{{");
+        for (at, (label, value)) in split(labels).into_iter().enumerate() {
+            let key = (metric.to_owned(), label.to_owned());
+            let allowed = self.0.get(&key).is_none_or(|values| values.contains(value));
+            let comma = if at == 0 { "" } else { "," };
+            let value = if allowed { value } else { "unexpected" };
+            let _ = write!(series, "{comma}{label}=\"{value}\"");
+        }
+        series.push('}');
+        Some((series, number.parse().ok()?))
+    }
+}
+
+fn tell(sums: &mut HashMap<String, f64>, order: &mut Vec<String>, out: &mut String) {
+    for series in order.drain(..) {
+        let _ = writeln!(out, "{series} {}", sums.remove(&series).unwrap_or_default());
+    }
+}
+
+/// Labels and values as they are written, quotes not counted.
+fn split(labels: &str) -> Vec<(&str, &str)> {
+    let (mut all, mut rest) = (Vec::new(), labels);
+    while let Some((label, value)) = rest.split_once("=\"") {
+        let mut escaped = false;
+        let end = value.find(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        let Some(end) = end else { break };
+        all.push((label.trim_start_matches(','), &value[..end]));
+        rest = &value[end + 1..];
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_allowed_is_added_up() {
+        let values = BTreeSet::from(["x".to_owned()]);
+        let allowed = AllowedLabels([(("m".to_owned(), "a".to_owned()), values)].into());
+        let text = "# TYPE m counter\nm{a=\"x\",b=\"1\"} 1\nm{a=\"y\",b=\"1\"} 2\nm{a=\"z\\\"\",b=\"1\"} 3\n\
+                    # TYPE n counter\nn{a=\"y\"} 4\n";
+        let told = "# TYPE m counter\nm{a=\"x\",b=\"1\"} 1\nm{a=\"unexpected\",b=\"1\"} 5\n\
+                    # TYPE n counter\nn{a=\"y\"} 4\n";
+        assert_eq!(allowed.apply(text.to_owned()), told);
+    }
+}
