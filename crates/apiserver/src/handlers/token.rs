@@ -6,11 +6,12 @@ use std::{sync::Arc, time::Duration};
 use api::authentication::TokenRequest;
 use object::{Lens, List, Object, Status, Subject, Time, Value, View};
 use pki::{Bound, Claims, Reference, Signer};
+use ref_cast::RefCast;
 use schema::{Errors, Path};
 use server::{Handle, Handling, Operation, Request, Server};
 
 use super::{Asked, asking, body_of, call, in_namespace, named, part, same_namespace, warned};
-use crate::{authz::node_of, external_signer::ExternalSigner};
+use crate::external_signer::ExternalSigner;
 
 const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
@@ -63,12 +64,12 @@ impl TokenSigner {
 impl Handle for Tokens {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> Handling<'a> {
         Box::pin(async move {
-            let (info, user) = (request.info.clone(), request.user.clone());
+            let info = request.info.clone();
             let mut call = call(&request);
             let kind = part("authentication.k8s.io", "TokenRequest", TokenRequest::SHAPE);
             let asked = Asked::of(&request);
             let given = body_of(server, request, &kind).await?;
-            let mut request = TokenRequest::from(given);
+            let request = TokenRequest::from(given);
             same_namespace(request.metadata().namespace(), &info.namespace)?;
             in_namespace(server, &info.namespace)?;
             let accounts = server.registry.kind("", "serviceaccounts")?;
@@ -80,14 +81,13 @@ impl Handle for Tokens {
             let mut bound = Bound::default();
             bound.namespace = info.namespace.to_string();
             bound.service_account = reference;
-            if let Some(node) = node_of(&user) {
-                for_node(server, &request, node, &info.namespace)
-                    .map_err(|why| Status::forbidden(accounts.subject(&info.name), why))?;
-            }
             let now = server.registry.clock().now();
-            self.complete(&mut request, (&info.namespace, &info.name), now);
             let asking = asking(&info, Operation::Create, named(&kind, request.into()));
-            let checked = |given: &mut Value| check(TokenRequest::view(given));
+            let checked = |given: &mut Value| {
+                let request = TokenRequest::ref_cast_mut(given);
+                self.complete(request, (&info.namespace, &info.name), now);
+                check(request)
+            };
             let given = server.registry.admit(&mut call, &accounts, asking, checked).await?;
             let mut request = TokenRequest::from(given);
             bind(server, &request, &mut bound)?;
@@ -195,28 +195,6 @@ fn same(request: &TokenRequest, name: &str, uid: &str) -> Result<(), Status> {
                 meta.uid()
             ),
         ));
-    }
-    Ok(())
-}
-
-/// A kubelet asks for its own pods only: whoever takes over a node gets no tokens
-/// that outlive them.
-fn for_node(
-    server: &Server,
-    request: &TokenRequest,
-    node: &str,
-    namespace: &str,
-) -> Result<(), &'static str> {
-    let bound = request.spec().bound_object_ref().filter(|object| object.kind() == "Pod");
-    let bound = bound.ok_or("node requested token not bound to a pod")?;
-    if bound.uid().is_empty() {
-        return Err("node requested token with a pod binding without a uid");
-    }
-    let pods = server.registry.kind("", "pods").map_err(|_| "pods are not served")?;
-    let found = server.registry.get(&pods, namespace, bound.name());
-    let found = found.map_err(|_| "node requested token bound to a pod that is not there")?;
-    if found.object.get("spec").get("nodeName").as_str() != Some(node) {
-        return Err("node requested token bound to a pod scheduled on a different node");
     }
     Ok(())
 }
