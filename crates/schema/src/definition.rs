@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use object::{Link, Struct, Text, Time, Value};
+use object::{Field, Link, Struct, Text, Time, Type, Value};
 
 use crate::{
     Errors, Gates, Grace, Kind, NameRule, Names, Path, Scope, Storage, Subresource, Unknown,
@@ -12,7 +12,7 @@ use crate::{
     custom::Custom,
     kind::{Column, METADATA, check_name},
     meta::check_finalizers,
-    normalize::{drop_hollow, hollow_within, normalize, restore_hollow},
+    normalize::{can_be_hollow, drop_hollow, hollow_within, normalize, restore_hollow},
 };
 
 #[derive(Clone, Debug)]
@@ -39,6 +39,9 @@ pub struct Definition {
     pub orphans: Option<&'static str>,
     pub created_by_update: bool,
     pub exact_names: bool,
+    /// Whether it is kept that bytes were given and are none: a change of that counts. Nobody is
+    /// shown it.
+    pub empty_bytes: bool,
     pub subresources: &'static [Subresource],
     pub shape: Link<Struct>,
     pub columns: Arc<[ColumnInfo]>,
@@ -150,6 +153,7 @@ impl Definition {
             orphans: K::ORPHANS,
             created_by_update: K::CREATED_BY_UPDATE,
             exact_names: K::EXACT_NAMES,
+            empty_bytes: K::EMPTY_BYTES,
             subresources: K::SUBRESOURCES,
             shape: Link::Static(K::SHAPE),
             columns: K::COLUMNS.iter().map(info).collect(),
@@ -174,10 +178,14 @@ impl Definition {
     pub fn normalize(&self, object: &mut Value) {
         match &self.custom {
             Some(_) => Custom::normalize(object),
-            None if self.storage.json && hollow_within(&self.shape, object) => {
+            None if self.empty_bytes || self.storage.json && hollow_within(&self.shape, object) => {
                 let given = object.clone();
                 normalize(&self.shape, object);
-                restore_hollow(&self.shape, object, &given, |field| field.rules.always);
+                let kept: fn(&Field) -> bool = match self.empty_bytes {
+                    true => |field| matches!(*field.ty, Type::Bytes),
+                    false => |field| field.rules.always && can_be_hollow(field),
+                };
+                restore_hollow(&self.shape, object, &given, kept);
             }
             None => normalize(&self.shape, object),
         }
@@ -190,7 +198,7 @@ impl Definition {
         let settle = |object: &mut Value| {
             self.normalize(object);
             if let Some(given) = &given {
-                restore_hollow(&self.shape, object, given, |_| true);
+                restore_hollow(&self.shape, object, given, can_be_hollow);
             }
         };
         settle(object);
@@ -290,6 +298,7 @@ impl Definition {
             orphans: None,
             created_by_update: false,
             exact_names: false,
+            empty_bytes: false,
             subresources: &[],
             custom: None,
             shape,

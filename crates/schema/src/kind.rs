@@ -277,6 +277,8 @@ pub trait Kind: Lens {
     const CREATED_BY_UPDATE: bool = false;
     /// Whether a name is generated as it was asked for, without anything behind it.
     const EXACT_NAMES: bool = false;
+    /// Whether bytes that are none are told from none at all when changes are counted.
+    const EMPTY_BYTES: bool = false;
     /// Whether it is served without being asked for.
     const DEFAULT_ON: bool = true;
     /// What is said of a version that goes away; empty where it stays.

@@ -68,8 +68,8 @@ fn value_of(ty: &Type, value: &Value) -> Option<Value> {
     }
 }
 
-/// Brings back the empty lists and maps that were `given`, so that rules can tell them
-/// from none: until an object is stored, Go can; stored as JSON, which of them it writes.
+/// Brings back what was `given` empty of `which` fields, so that rules can tell it from none:
+/// until an object is stored, Go can, and then some of it.
 pub(crate) fn restore_hollow(
     shape: &Struct,
     object: &mut Value,
@@ -77,12 +77,12 @@ pub(crate) fn restore_hollow(
     which: fn(&Field) -> bool,
 ) {
     for (field, value) in shape.pairs(given) {
-        if is_hollow(field, value) {
+        if value.is_zero() {
             let there = !value.is_null() && object.is_object() && which(field);
             if field.of(object).is_null() && there {
                 object[&*field.name] = value.clone();
             }
-        } else if has_hollow(&field.ty, value) && !field.of(object).is_null() {
+        } else if nested(&field.ty) && !field.of(object).is_null() {
             restore_value(&field.ty, &mut object[&*field.name], value, which);
         }
     }
@@ -156,7 +156,11 @@ fn has_hollow(ty: &Type, value: &Value) -> bool {
 
 /// An empty list or map is none at all: protobuf, in which objects are stored, cannot tell.
 fn is_hollow(field: &Field, value: &Value) -> bool {
-    matches!(*field.ty, Type::List(_) | Type::Map(_)) && value.is_zero()
+    can_be_hollow(field) && value.is_zero()
+}
+
+pub(crate) fn can_be_hollow(field: &Field) -> bool {
+    matches!(*field.ty, Type::List(_) | Type::Map(_))
 }
 
 /// Whether there can be anything to do inside.
@@ -180,7 +184,7 @@ mod tests {
         let mut object = given.clone();
         normalize(Object::SHAPE, &mut object);
         assert!(object.get("metadata").get("labels").is_null());
-        restore_hollow(Object::SHAPE, &mut object, &given, |_| true);
+        restore_hollow(Object::SHAPE, &mut object, &given, can_be_hollow);
         assert_eq!(object.get("metadata"), given.get("metadata"));
         let old = tree(r#"{"metadata":{"name":"a","labels":{"b":"c"}}}"#);
         drop_hollow(Object::SHAPE, &mut object, &old);

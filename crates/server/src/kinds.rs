@@ -66,7 +66,7 @@ impl Served {
     /// Whether objects are stored as the request speaks of them.
     pub(crate) fn is_same(&self) -> bool {
         match &self.kept {
-            None => Arc::ptr_eq(&self.definition, &self.hub),
+            None => Arc::ptr_eq(&self.definition, &self.hub) && !self.definition.empty_bytes,
             Some(kept) => Arc::ptr_eq(&self.definition, kept) && !self.asks(),
         }
     }
@@ -86,6 +86,8 @@ impl Served {
             let names = &self.definition.names;
             let typed = Object::from(std::mem::take(object));
             *object = typed.with_api_version(names.api_version()).with_kind(names.kind).into();
+        } else if self.definition.empty_bytes {
+            schema::normalize(&self.definition.shape, object);
         }
     }
 

@@ -85,6 +85,7 @@ impl Kind for ValidatingWebhookConfiguration {
         "validatingwebhookconfigurations",
     )
     .categories(&["api-extensions"]);
+    const EMPTY_BYTES: bool = true;
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;

@@ -457,6 +457,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn amounts_are_counted_in_thousandths() {
+        let text = r#"{"status":{"capacity":{"storage":"1.00001"}}}"#;
+        let mut claim = from_json(text.as_bytes()).expect("well formed");
+        let kind = Definition::of::<PersistentVolumeClaim>();
+        kind.conform(&mut claim, &mut Vec::new()).expect("it fits");
+        let amount = claim.get("status").get("capacity").get("storage");
+        assert_eq!(amount.as_str(), Some("1001m"));
+    }
+
+    #[test]
     fn the_group_of_a_source_is_not_looked_at_twice() {
         let claim = |group: &str| {
             let text = format!(

@@ -1,7 +1,8 @@
 //! Create, get, update, patch, apply: the same for every kind.
 
 use api::{
-    apps::Deployment,
+    admissionregistration::ValidatingWebhookConfiguration,
+    apps::{DaemonSet, Deployment},
     core::{Binding, ConfigMap, Namespace, Pod},
 };
 use bytes::Bytes;
@@ -196,4 +197,49 @@ async fn a_binding_names_a_pod_and_a_node() {
     let bound = of::<Pod>(&admin).get(&Key::new("default", "p")).await.unwrap();
     assert_eq!(bound["spec"]["nodeName"].as_str(), Some("n"));
     assert_eq!(code(bind(r#"{"name":"p"}"#, "m").await), 409, "once");
+}
+
+#[tokio::test]
+async fn bytes_that_were_given_empty_are_not_shown_and_yet_not_nothing() {
+    let cluster = Cluster::start().await;
+    let hooks = of::<ValidatingWebhookConfiguration>(&cluster.admin());
+    let hook = tree(
+        r#"{"metadata":{"name":"h"},"webhooks":[{"name":"a.b.c","admissionReviewVersions":["v1"],
+        "sideEffects":"None","failurePolicy":"Ignore",
+        "clientConfig":{"url":"https://127.0.0.1:1/","caBundle":""}}]}"#,
+    );
+    let made = hooks.create(hook.clone()).await.unwrap();
+    let bundle = |object: &object::Value| {
+        object["webhooks"].items()[0].get("clientConfig").get("caBundle").clone()
+    };
+    let count = |object: &object::Value| object["metadata"]["generation"].as_i64();
+    assert_eq!((count(&made), bundle(&made).is_null()), (Some(1), true));
+    let mut same = made.clone();
+    same["metadata"]["labels"] = tree(r#"{"a":"b"}"#);
+    same["webhooks"] = hook["webhooks"].clone();
+    let same = hooks.update(same).await.unwrap();
+    assert_eq!((count(&same), bundle(&same).is_null()), (Some(1), true));
+    let (key, labels) = (Key::new("", "h"), tree(r#"{"metadata":{"labels":{"a":"c"}}}"#));
+    let patched = hooks.patch(&key, &Patch::Merge(labels)).await.unwrap();
+    assert_eq!(count(&patched), Some(2), "what was not shown is gone");
+    let again = tree(r#"{"metadata":{"labels":{"a":"d"}}}"#);
+    assert_eq!(count(&hooks.patch(&key, &Patch::Merge(again)).await.unwrap()), Some(2));
+}
+
+#[tokio::test]
+async fn what_only_the_inner_form_has_must_be_readable() {
+    let cluster = Cluster::start().await;
+    let sets = of::<DaemonSet>(&cluster.admin());
+    let set = |generation: &str| {
+        let mut set = tree(DEPLOYMENT);
+        set["spec"].remove("replicas");
+        let counted = "deprecated.daemonset.template.generation";
+        set["metadata"]["annotations"][counted] = generation.into();
+        set
+    };
+    let refused = sets.create(set("x")).await.unwrap_err().to_string();
+    assert!(refused.contains(r#"strconv.ParseInt: parsing "x": invalid syntax"#), "{refused}");
+    let made = sets.create(set("5")).await.unwrap();
+    let kept = made["metadata"]["annotations"].entries().next();
+    assert_eq!(kept.and_then(|(_, kept)| kept.as_str()), Some("5"));
 }

@@ -1,7 +1,5 @@
 //! Who set which fields: kept with every write, and decided by on apply.
 
-use std::sync::Arc;
-
 use object::{Object, Status, Time, Value, View};
 use schema::{
     apply::{self, ApplyError, Write, reset},
@@ -48,7 +46,7 @@ impl Registry {
         let seen = |object: &Value| {
             let mut object = object.clone();
             if served.kept.is_none() {
-                if !Arc::ptr_eq(&served.definition, &served.hub) {
+                if !served.is_same() {
                     served.shown(&mut object);
                 }
                 served.definition.drop_hollow(&mut object, &Value::Null);
