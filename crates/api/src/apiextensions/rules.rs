@@ -373,9 +373,7 @@ fn is_simple(path: &str, at: &Path, errs: &mut Errors) -> bool {
 }
 
 fn check_columns(version: &CustomResourceDefinitionVersion, at: &Path, errs: &mut Errors) {
-    for (i, column) in version.additional_printer_columns().iter().enumerate() {
-        check_column(column, &at.index(i), errs);
-    }
+    at.each(version.additional_printer_columns().iter(), |it, at| check_column(it, at, errs));
 }
 
 fn check_column(column: &CustomResourceColumnDefinition, at: &Path, errs: &mut Errors) {

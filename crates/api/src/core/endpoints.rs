@@ -86,9 +86,7 @@ impl Kind for Endpoints {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        for (i, subset) in self.subsets().iter().enumerate() {
-            subset.check(&Path::Root.field("subsets").index(i), errs);
-        }
+        Path::Root.field("subsets").each(self.subsets().iter(), |it, at| it.check(at, errs));
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {

@@ -123,9 +123,7 @@ impl Kind for EndpointSlice {
         for (i, endpoint) in self.endpoints().iter().enumerate() {
             let at = Path::Root.field("endpoints");
             let at = at.index(i);
-            for (j, address) in endpoint.addresses().iter().enumerate() {
-                warnings.ip(&at.field("addresses").index(j), address);
-            }
+            at.field("addresses").each(endpoint.addresses().iter(), |it, at| warnings.ip(at, it));
         }
     }
 
@@ -219,9 +217,7 @@ impl EndpointSlice {
         if self.endpoints().len() > MAX_ENDPOINTS {
             return errs.more_than(at, self.endpoints().len(), MAX_ENDPOINTS);
         }
-        for (i, endpoint) in self.endpoints().iter().enumerate() {
-            endpoint.check(self.address_type(), &at.index(i), errs);
-        }
+        at.each(self.endpoints().iter(), |it, at| it.check(self.address_type(), at, errs));
     }
 }
 

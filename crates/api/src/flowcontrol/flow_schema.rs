@@ -258,9 +258,7 @@ impl PolicyRulesWithSubjects {
             let why = "at least one of resourceRules and nonResourceRules has to be non-empty";
             errs.required(at, why);
         }
-        for (i, rule) in self.resource_rules().iter().enumerate() {
-            rule.check(&at.field("resourceRules").index(i), errs);
-        }
+        at.field("resourceRules").each(self.resource_rules().iter(), |it, at| it.check(at, errs));
         for (i, rule) in self.non_resource_rules().iter().enumerate() {
             rule.check(&at.field("nonResourceRules").index(i), errs);
         }

@@ -173,9 +173,7 @@ impl ServerStorageVersion {
         errs.subdomain(&at.field("apiServerID"), self.api_server_id());
         check_version(&at.field("encodingVersion"), self.encoding_version(), errs);
         let decodable = self.decodable_versions();
-        for (i, version) in decodable.iter().enumerate() {
-            check_version(&at.field("decodableVersions").index(i), version, errs);
-        }
+        at.field("decodableVersions").each(decodable.iter(), |it, at| check_version(at, it, errs));
         let reads = |version: &str| decodable.iter().any(|other| other == version);
         if !reads(self.encoding_version()) {
             let encoding = self.encoding_version();

@@ -396,9 +396,7 @@ impl DeviceRequestAllocationResult {
         errs.label(&at.field("device"), self.device());
         let failures = self.binding_failure_conditions();
         super::slice_rules::check_binding(self.binding_conditions(), failures, at, errs);
-        for (i, toleration) in self.tolerations().iter().enumerate() {
-            toleration.check(&at.field("tolerations").index(i), errs);
-        }
+        at.field("tolerations").each(self.tolerations().iter(), |it, at| it.check(at, errs));
         super::slice_rules::check_skipped(self.skip_node_operations(), at, errs);
     }
 }

@@ -57,9 +57,7 @@ impl Kind for DeviceClass {
 
 impl DeviceClassSpec {
     fn check(&self, stored: bool, at: &Path, errs: &mut Errors) {
-        for (i, selector) in self.selectors().iter().enumerate() {
-            selector.check(stored, &at.field("selectors").index(i), errs);
-        }
+        at.field("selectors").each(self.selectors().iter(), |it, at| it.check(stored, at, errs));
         for (i, config) in self.config().iter().enumerate() {
             config.device_configuration().check(&at.field("config").index(i), errs);
         }

@@ -65,9 +65,7 @@ impl ResourceSliceSpec {
             errs.invalid(at, "", "only one of `sharedCounters` or `devices` is allowed");
         }
         self.check_devices(old, &at.field("devices"), errs);
-        for (i, counters) in self.shared_counters().iter().enumerate() {
-            counters.check(&at.field("sharedCounters").index(i), errs);
-        }
+        at.field("sharedCounters").each(self.shared_counters().iter(), |it, at| it.check(at, errs));
         self.check_partitions(at, errs);
         check_skipped(self.skip_node_operations(), at, errs);
     }
@@ -333,9 +331,7 @@ impl DeviceAttribute {
         if let Some(version) = self.version() {
             check_version(version, &at.field("version"), errs);
         }
-        for (i, version) in self.versions().iter().enumerate() {
-            check_version(version, &at.field("versions").index(i), errs);
-        }
+        at.field("versions").each(self.versions().iter(), |it, at| check_version(it, at, errs));
     }
 }
 

@@ -69,9 +69,7 @@ impl NodeSelectorTerm {
         for (i, requirement) in self.match_expressions().iter().enumerate() {
             requirement.check(lenient, &at.field("matchExpressions").index(i), errs);
         }
-        for (i, requirement) in self.match_fields().iter().enumerate() {
-            requirement.check_field(&at.field("matchFields").index(i), errs);
-        }
+        at.field("matchFields").each(self.match_fields().iter(), |it, at| it.check_field(at, errs));
     }
 }
 
@@ -95,9 +93,7 @@ impl NodeSelectorRequirement {
         }
         errs.qualified(&at.field("key"), self.key());
         if !lenient {
-            for (i, value) in values.iter().enumerate() {
-                errs.complaints(&at_values.index(i), value, names::label_value(value));
-            }
+            at_values.each(values.iter(), |it, at| errs.complaints(at, it, names::label_value(it)));
         }
     }
 

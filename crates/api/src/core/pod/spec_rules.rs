@@ -298,9 +298,7 @@ impl PodSpec {
         for (i, alias) in self.host_aliases().iter().enumerate() {
             let at = at.index(i);
             errs.complaints(&at.field("ip"), alias.ip(), names::legacy_ip(alias.ip(), &[]));
-            for (j, name) in alias.hostnames().iter().enumerate() {
-                errs.subdomain(&at.field("hostnames").index(j), name);
-            }
+            at.field("hostnames").each(alias.hostnames().iter(), |it, at| errs.subdomain(at, it));
         }
     }
 

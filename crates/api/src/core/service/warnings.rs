@@ -17,9 +17,7 @@ pub(super) fn warn(service: &Service, warnings: &mut Warnings) {
     }
     let headless = spec.type_() == "ClusterIP" && spec.cluster_ip() == "None";
     if !matches!(spec.cluster_ip(), "" | "None") {
-        for (i, address) in spec.cluster_ips().iter().enumerate() {
-            warnings.ip(&at.field("clusterIPs").index(i), address);
-        }
+        at.field("clusterIPs").each(spec.cluster_ips().iter(), |it, at| warnings.ip(at, it));
     }
     if headless {
         let ignored = [
@@ -31,9 +29,7 @@ pub(super) fn warn(service: &Service, warnings: &mut Warnings) {
             warnings.say(format!("spec.{name} is ignored for headless services"));
         }
     }
-    for (i, address) in spec.external_ips().iter().enumerate() {
-        warnings.ip(&at.field("externalIPs").index(i), address);
-    }
+    at.field("externalIPs").each(spec.external_ips().iter(), |it, at| warnings.ip(at, it));
     let external = !spec.external_ips().is_empty();
     if external && !headless && spec.type_() != NAMED {
         warnings.say(

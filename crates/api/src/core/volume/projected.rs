@@ -22,9 +22,7 @@ pub(super) fn check(volume: &ProjectedVolumeSource, at: &Path, errs: &mut Errors
     errs.mode(&at.field("defaultMode"), Some(volume.default_mode()));
     errs.user(&at.field("defaultUser"), volume.default_user());
     let mut paths = Paths { seen: BTreeSet::new(), at };
-    for (i, source) in volume.sources().iter().enumerate() {
-        paths.check_source(source, &at.field("sources").index(i), errs);
-    }
+    at.field("sources").each(volume.sources().iter(), |it, at| paths.check_source(it, at, errs));
 }
 
 /// No two files have the same path.
