@@ -25,7 +25,8 @@ pub(crate) fn after(function: &str, overload: &str, result: Option<&Value<'_>>) 
     let size = || result.map_or(1, size);
     match (function, overload) {
         ("join", _) => scale(size(), 2.0 * CHARACTER),
-        (_, "list_slice" | "lists_range" | "list_reverse") => made(1.0, size()),
+        (_, "list_slice" | "list_reverse") => made(1.0, size()),
+        (_, "lists_range") if result.is_none() => made(1.0, 1),
         _ => 0,
     }
 }
@@ -51,8 +52,12 @@ fn made(factor: f64, size: u64) -> u64 {
 
 fn lists(overload: &str, args: &[Value<'_>]) -> Result<Option<u64>, Error> {
     Ok(Some(match (overload, args) {
-        // Their results tell.
-        ("list_slice" | "lists_range" | "list_reverse", _) => 0,
+        // Their results tell; but a range may be too large to be made.
+        ("list_slice" | "list_reverse", _) => 0,
+        ("lists_range", args) => {
+            let count = args.first().and_then(Value::as_int).and_then(|n| u64::try_from(n).ok());
+            count.map_or(0, |count| made(1.0, count))
+        }
         ("list_flatten", [list, ..]) => made(1.0, size(list)),
         ("list_flatten_int", [list, depth]) => {
             let depth = depth.as_int().and_then(|n| u32::try_from(n).ok());

@@ -86,7 +86,9 @@ fn evaluation_costs_what_it_reads_and_makes() {
         ("type(self.i) == int", "true", 4),
         ("optional.of(1).optMap(x, 2).value() == 2", "true", 5),
         ("{'a': 1, 'a': self.i}.a == 3", "true", 35),
+        ("lists.range(self.i) == [0, 1, 2]", "true", 17),
         // Failing costs too.
+        ("lists.range(-self.i) == []", "lists.range: size must be non-negative, got -3", 15),
         (
             "self.by == b'a'",
             "Invalid byte formatted string /w==: illegal base64 data at input byte 0",
@@ -113,6 +115,11 @@ fn an_evaluation_ends_with_its_budget() {
     let source = "[1, 2, 3].map(x, x * self.i).sum() == 18";
     assert_eq!(spent(source, 53).0, "true");
     assert_eq!(spent(source, 52).0, "operation cancelled: actual cost limit exceeded");
+    // What is too large is never made.
+    assert_eq!(
+        spent("lists.range(self.i * 1000000000000).size() > 1", u64::MAX).0,
+        "operation cancelled: actual cost limit exceeded"
+    );
     // Nothing that follows can help.
     let source = "[1, 2, 3].map(x, x * self.i).sum() == 1 || true";
     assert_eq!(spent(source, 20).0, "operation cancelled: actual cost limit exceeded");
