@@ -141,7 +141,15 @@ pub(crate) const LOG_STREAMS: &str = "LoggingAlphaOptions";
 pub(crate) const LOG_JSON: &str = "LoggingBetaOptions";
 
 /// What this server itself can do or leave.
-const SWITCHES: &[&str] = &[CBOR, MANIFESTS, LOG_STREAMS, LOG_JSON];
+const SWITCHES: &[&str] = &[
+    CBOR,
+    MANIFESTS,
+    LOG_STREAMS,
+    LOG_JSON,
+    "AllowInsecureKubeletCertificateSigningRequests",
+    "PodTopologyLabelsAdmission",
+    "ServiceAccountNodeAudienceRestriction",
+];
 
 /// Whether a kind or a field comes and goes with the feature, or the server heeds it.
 fn belongs(name: &str, kinds: &[Definition]) -> bool {

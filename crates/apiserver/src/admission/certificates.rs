@@ -48,7 +48,7 @@ impl Signers {
                 if same { None } else { of(old) }
             }
             ("attest", "clustertrustbundles", "", old) => {
-                let same = old.is_some_and(|old| old.get("spec") == admission.object.get("spec"));
+                let same = old.is_some_and(|old| rest(old) == rest(&admission.object));
                 of(&admission.object).filter(|name| !name.is_empty() && !same)
             }
             _ => None,
@@ -89,6 +89,15 @@ impl Admit for Signers {
     }
 }
 
+/// An object without what those change who collect garbage or store it anew.
+fn rest(object: &Value) -> Value {
+    let mut rest = object.clone();
+    for field in ["ownerReferences", "finalizers", "managedFields", "resourceVersion"] {
+        rest["metadata"].remove(field);
+    }
+    rest
+}
+
 /// Nobody becomes an administrator by a certificate that they asked for.
 #[derive(Debug)]
 pub(super) struct SubjectRestriction;
@@ -111,14 +120,22 @@ fn restrict(admission: &Admission) -> Result<(), Status> {
     if !new || request.spec().signer_name() != CLIENTS {
         return Ok(());
     }
-    let pem = object::Bytes::decode(request.spec().request()).unwrap_or_default();
-    let request = pki::Request::from_pem(&pem)
-        .map_err(|error| admission.forbid(&format!("failed to parse CSR: {error}")))?;
+    let request =
+        parsed(request).map_err(|why| admission.forbid(&format!("failed to parse CSR: {why}")))?;
     if request.identity().organizations.iter().any(|group| group == "system:masters") {
         let why = format!("use of {CLIENTS} signer with system:masters group is not allowed");
         return Err(admission.forbid(&why));
     }
     Ok(())
+}
+
+/// What a request asks to be signed, or what is wrong with that.
+pub(super) fn parsed(request: &CertificateSigningRequest) -> Result<pki::Request, String> {
+    let pem = object::Bytes::decode(request.spec().request()).unwrap_or_default();
+    pki::Request::from_pem(&pem).map_err(|error| {
+        let is = String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE REQUEST-----");
+        if is { error.to_string() } else { "PEM block type must be CERTIFICATE REQUEST".to_owned() }
+    })
 }
 
 /// What a request says about who asks is what the server knows.
@@ -151,5 +168,34 @@ impl Admit for Requester {
             }
         }
         Box::pin(async { Ok(()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_request_is_told() {
+        let request = |bytes: &[u8]| {
+            let mut tree = Value::object();
+            tree["spec"]["request"] = object::Bytes::text(bytes).into();
+            parsed(CertificateSigningRequest::view(&tree)).map(drop)
+        };
+        let none = "PEM block type must be CERTIFICATE REQUEST";
+        assert_eq!(request(b"xx").unwrap_err(), none);
+        let broken =
+            b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
+        assert_ne!(request(broken).unwrap_err(), none);
+    }
+
+    #[test]
+    fn to_collect_garbage_is_no_change() {
+        let tree = |json: &str| object::from_json(json.as_bytes()).unwrap();
+        let old =
+            tree(r#"{"metadata":{"name":"a","resourceVersion":"1"},"spec":{"signerName":"s"}}"#);
+        let owned = r#"{"metadata":{"name":"a","finalizers":["x"]},"spec":{"signerName":"s"}}"#;
+        let labelled = r#"{"metadata":{"name":"a","labels":{"a":"b"}},"spec":{"signerName":"s"}}"#;
+        assert!(rest(&old) == rest(&tree(owned)) && rest(&old) != rest(&tree(labelled)));
     }
 }

@@ -181,7 +181,10 @@ const PLUGINS: &[Entry] = &[
     off("DenyServiceExternalIPs", |_| {
         Ok(Arc::new(deny_service_external_ips::DenyServiceExternalIps))
     }),
-    on("PodTopologyLabels", |_| Ok(Arc::new(pod_topology_labels::PodTopologyLabels))),
+    on("PodTopologyLabels", |tools| {
+        let gates = tools.gates.clone();
+        Ok(Arc::new(pod_topology_labels::PodTopologyLabels { gates }))
+    }),
     on("NodeDeclaredFeatureValidator", |_| {
         Ok(Arc::new(node_declared_features::NodeDeclaredFeatureValidator))
     }),
@@ -204,7 +207,10 @@ const PLUGINS: &[Entry] = &[
     on("ValidatingAdmissionWebhook", |tools| {
         Ok(Arc::new(webhook::Validating(webhook::Hooks::new(tools, "ValidatingAdmissionWebhook")?)))
     }),
-    on("ResourceQuota", |_| Ok(Arc::new(resource_quota::ResourceQuota))),
+    on("ResourceQuota", |tools| {
+        let config = tools.configs.get("ResourceQuota");
+        Ok(Arc::new(resource_quota::ResourceQuota::new(&config)?))
+    }),
     off("AlwaysDeny", |_| Ok(Arc::new(always::AlwaysDeny))),
 ];
 

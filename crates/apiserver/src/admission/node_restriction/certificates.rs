@@ -4,7 +4,7 @@ use api::certificates::CertificateSigningRequest;
 use object::{Status, Value, View, quote::quote};
 use server::Operation;
 
-use super::{Kubelet, is_mirror, uid};
+use super::{super::certificates::parsed, Kubelet, is_mirror, uid};
 
 const NODE_SIGNERS: &[&str] =
     &["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
@@ -13,17 +13,16 @@ impl Kubelet<'_> {
     /// A certificate that says who the node is.
     pub(super) fn certificate(&self) -> Result<(), Status> {
         let insecure = "AllowInsecureKubeletCertificateSigningRequests";
-        let spec = CertificateSigningRequest::view(&self.admission.object).spec();
+        let request = CertificateSigningRequest::view(&self.admission.object);
         if self.plugin.gates.is_on(insecure)
             || self.admission.operation != Operation::Create
-            || !NODE_SIGNERS.contains(&spec.signer_name())
+            || !NODE_SIGNERS.contains(&request.spec().signer_name())
         {
             return Ok(());
         }
-        let pem = object::Bytes::decode(spec.request()).unwrap_or_default();
-        let request = match pki::Request::from_pem(&pem) {
+        let request = match parsed(request) {
             Ok(request) => request,
-            Err(error) => return self.refuse(format!("unable to parse csr: {error}")),
+            Err(why) => return self.refuse(format!("unable to parse csr: {why}")),
         };
         let own = format!("system:node:{}", self.node);
         if request.identity().common_name == own {

@@ -24,16 +24,16 @@ impl PodSecurity {
         if !errs.is_empty() && errs != before {
             return Err(errs.status("", "Namespace", &admission.name));
         }
-        let Some(old) = old else { return Ok(()) };
-        let (new, old) = (policy.enforce, old.enforce);
-        let laxer = new.minor == old.minor && new.level <= old.level;
-        if new.level == Level::Privileged || laxer {
-            return Ok(());
-        }
-        let warnings = if self.config.namespaces.iter().any(|own| *own == *admission.name) {
-            in_vain(&admission.name, policy, defaults, labels).into_iter().collect()
-        } else {
-            broken_by(&self.config, admission, new)?
+        let new = policy.enforce;
+        let eased = |old: Rules| {
+            new.level == Level::Privileged || (new.minor == old.minor && new.level <= old.level)
+        };
+        let exempt = self.config.namespaces.iter().any(|own| *own == *admission.name);
+        let warnings = match old {
+            Some(old) if eased(old.enforce) => Vec::new(),
+            _ if exempt => in_vain(&admission.name, policy, defaults, labels).into_iter().collect(),
+            Some(_) => broken_by(&self.config, admission, new)?,
+            None => Vec::new(),
         };
         warnings.into_iter().for_each(|warning| admission.warn(warning));
         Ok(())

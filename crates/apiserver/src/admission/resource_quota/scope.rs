@@ -4,27 +4,45 @@ use api::core::{Pod, ResourceQuota as Quota};
 use object::{Value, View};
 use server::Admission;
 
-/// Whether the object is in every scope of the quota.
-pub(super) fn in_scope(admission: &Admission, quota: &Quota) -> bool {
-    let plain = quota.spec().scopes().iter().all(|scope| matches(admission, scope, &Value::Null));
-    let selector = quota.spec().scope_selector();
-    let terms = selector.map(|selector| {
-        selector.match_expressions().iter().all(|term| {
-            let tree = object::Lens::tree(term);
-            matches(admission, term.scope_name(), tree)
-        })
-    });
-    plain && terms.unwrap_or(true)
+use crate::structured::text;
+
+/// Whether an object is in every scope of the quota.
+pub(super) fn in_scope(admission: &Admission, object: &Value, quota: &Quota) -> bool {
+    terms(quota).iter().all(|term| selects_object(admission, object, term))
 }
 
-fn matches(admission: &Admission, scope: &str, term: &Value) -> bool {
+/// The names of the quota's scopes that the object is in.
+pub(super) fn selected(admission: &Admission, quota: &Quota) -> Vec<String> {
+    let terms = terms(quota);
+    let own = terms.iter().filter(|term| selects_object(admission, &admission.object, term));
+    own.map(|term| text(term, "scopeName").to_owned()).collect()
+}
+
+/// Whether an object is in the scope that a term names.
+pub(super) fn selects_object(admission: &Admission, object: &Value, term: &Value) -> bool {
+    matches(admission, object, text(term, "scopeName"), term)
+}
+
+/// All scopes of a quota, in the longer form.
+fn terms(quota: &Quota) -> Vec<Value> {
+    let plain = quota.spec().scopes().iter().map(|scope| {
+        let mut term = Value::object();
+        term["scopeName"] = scope.into();
+        term["operator"] = "Exists".into();
+        term
+    });
+    let selector = quota.spec().scope_selector();
+    let rest = selector.into_iter().flat_map(|selector| selector.match_expressions().iter());
+    plain.chain(rest.map(|term| object::Lens::tree(term).clone())).collect()
+}
+
+fn matches(admission: &Admission, object: &Value, scope: &str, term: &Value) -> bool {
     let names = &admission.served.definition.names;
     match (names.group, names.plural, scope) {
         ("", "persistentvolumeclaims", "VolumeAttributesClass") => {
-            let claim = &admission.object;
-            let status = claim.get("status");
+            let status = object.get("status");
             let classes = [
-                claim.get("spec").get("volumeAttributesClassName"),
+                object.get("spec").get("volumeAttributesClassName"),
                 status.get("currentVolumeAttributesClassName"),
                 status.get("modifyVolumeStatus").get("targetVolumeAttributesClassName"),
             ];
@@ -34,7 +52,7 @@ fn matches(admission: &Admission, scope: &str, term: &Value) -> bool {
                 _ => named.any(|name| selects(term, name)),
             }
         }
-        ("", "pods", scope) => pod(Pod::view(&admission.object), scope, term),
+        ("", "pods", scope) => pod(Pod::view(object), scope, term),
         _ => false,
     }
 }

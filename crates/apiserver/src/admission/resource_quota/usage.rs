@@ -6,6 +6,8 @@ use api::core::{PersistentVolumeClaim, Pod, Service};
 use object::{Quantity, Text, Time, Value, View, quantity::Format};
 use server::{Admission, Operation};
 
+use super::devices;
+
 pub(super) type Amounts = BTreeMap<Text, Quantity>;
 
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
@@ -18,7 +20,14 @@ pub(super) fn counted(admission: &Admission) -> bool {
     let names = &admission.served.definition.names;
     let create = admission.operation == Operation::Create;
     match (names.group, names.plural, admission.subresource) {
-        ("", "pods", "resize") | ("", "services" | "persistentvolumeclaims", "") => true,
+        ("", "pods", "resize")
+        | ("", "services" | "persistentvolumeclaims", "")
+        | ("resource.k8s.io", "resourceclaims", "") => true,
+        // It may now be of another scope.
+        ("", "pods", "") if !create => admission.old.is_some_and(|old| {
+            let ends = |pod: &Value| pod.get("spec").get("activeDeadlineSeconds").is_null();
+            ends(old) != ends(&admission.object)
+        }),
         ("", "persistentvolumeclaims", "status") => {
             let allocated = |claim: &Value| claim.get("status").get("allocatedResources").clone();
             admission.old.is_some_and(|old| allocated(old) != allocated(&admission.object))
@@ -49,6 +58,7 @@ pub(super) fn matching(admission: &Admission, hard: &[Text]) -> BTreeSet<Text> {
             ("", "configmaps" | "secrets" | "replicationcontrollers" | "resourcequotas") => {
                 *name == names.plural
             }
+            ("resource.k8s.io", "resourceclaims") => devices::counts(name),
             _ => false,
         }
     };
@@ -130,6 +140,7 @@ pub(super) fn usage(admission: &Admission, object: &Value, now: i64) -> Amounts 
         ("", "pods") => pod(Pod::view(object), now, &mut used),
         ("", "services") => service(Service::view(object), &mut used),
         ("", "persistentvolumeclaims") => claim(PersistentVolumeClaim::view(object), &mut used),
+        ("resource.k8s.io", "resourceclaims") => devices::claim(object, &mut used),
         ("", plural) => {
             used.insert(plural.into(), number(1));
         }
@@ -138,7 +149,7 @@ pub(super) fn usage(admission: &Admission, object: &Value, now: i64) -> Amounts 
     used
 }
 
-fn number(n: usize) -> Quantity {
+pub(super) fn number(n: usize) -> Quantity {
     Quantity::new(i64::try_from(n).unwrap_or(i64::MAX), Format::DecimalSi)
 }
 
