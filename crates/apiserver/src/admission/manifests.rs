@@ -6,7 +6,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -46,7 +46,8 @@ pub(crate) struct Sources {
 pub(super) struct Manifests {
     plugin: &'static str,
     folder: PathBuf,
-    registry: Arc<Registry>,
+    /// The registry holds this, by its plugin.
+    registry: Weak<Registry>,
     tally: Arc<Tally>,
     loaded: RwLock<Loaded>,
     loads: AtomicU64,
@@ -89,7 +90,7 @@ impl Sources {
         let manifests = Arc::new(Manifests {
             plugin,
             folder: folder.into(),
-            registry: self.registry.clone(),
+            registry: Arc::downgrade(&self.registry),
             tally: self.tally.clone(),
             loaded: RwLock::default(),
             loads: AtomicU64::default(),
@@ -177,7 +178,8 @@ impl Manifests {
             return Ok(());
         }
         let (group, number) = version.split_once('/').unwrap_or(("", &version));
-        let all = self.registry.kinds().all();
+        let registry = self.registry.upgrade().context("the server is ending")?;
+        let all = registry.kinds().all();
         let found = all.iter().find(|served| {
             let names = &served.definition.names;
             (names.group, names.version, names.kind) == (group, number, single) && group == GROUP
@@ -208,7 +210,7 @@ impl Manifests {
         served.definition.conform(&mut object, &mut unknown).map_err(|why| anyhow!(why))?;
         let odd: Vec<_> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
         ensure!(odd.is_empty(), "strict decoding error: {}", odd.join(", "));
-        let errors = self.registry.judge(served, &mut object);
+        let errors = registry.judge(served, &mut object);
         let name = Object::view(&object).metadata().name().to_owned();
         ensure!(errors.is_empty(), "{kind} {name:?}: {}", aggregate(&errors));
         check_name(&kind, &name, path, seen)?;

@@ -267,6 +267,29 @@ async fn metrics_that_are_restricted() {
 }
 
 #[tokio::test]
+async fn what_dashboards_look_at_is_told() {
+    let cluster = with(|flags| {
+        flags.feature_gates = vec!["GenericWorkload=true".to_owned()];
+    })
+    .await;
+    let admin = cluster.admin();
+    get(&admin, "/api/v1/componentstatuses").await;
+    let told = text_of(&admin, "/metrics").await;
+    for line in [
+        "kubernetes_feature_enabled{name=\"GenericWorkload\",stage=\"BETA\"} 1",
+        "kubernetes_feature_enabled{name=\"CBORServingAndStorage\",stage=\"ALPHA\"} 0",
+        "authenticated_user_requests{username=\"",
+        "aggregator_unavailable_apiservice{name=\"v1.\"} 0",
+        "apiserver_requested_deprecated_apis{group=\"\",removed_release=\"\",\
+         resource=\"componentstatuses\",subresource=\"\",version=\"v1\"} 1",
+        "serviceaccount_valid_tokens_total 0",
+        "process_network_receive_bytes_total ",
+    ] {
+        assert!(told.contains(line), "{line}\n{told}");
+    }
+}
+
+#[tokio::test]
 async fn collections_are_deleted_by_several_at_once() {
     let cluster = with(|flags| flags.storage.delete_collection_workers = 8).await;
     let maps = of::<api::core::ConfigMap>(&cluster.admin());
