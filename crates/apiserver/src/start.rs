@@ -118,6 +118,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         None => flags.secure_port,
     };
     let advertise = flags.advertise_address.unwrap_or_else(own_address);
+    let address = SocketAddr::new(advertise, port);
     let service_ip = config.services[0].first();
     let names = serving::server_names(advertise, [service_ip]);
     let serving = Serving::open(&config, names, listener.is_some().then_some(port), &clock)?;
@@ -131,8 +132,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
     let services = Arc::new(services);
     registry.claim_with(services.clone());
     let signer = AccountSigner::open(&config, &clock).await?;
-    let (mut server, followers) =
-        wired(&config, &registry, &serving, (SocketAddr::new(advertise, port), &clock), &signer)?;
+    let (mut server, followers) = wired(&config, &registry, &serving, (address, &clock), &signer)?;
     if let Some(signer) = signer.external {
         server.reports.push(signer.clone());
         server.background(signer.follow());
@@ -142,11 +142,8 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
 
     let mut repair = Repair::new(&services);
     repair.ports(&registry).await.map_err(failed("node ports"))?;
-    let address = SocketAddr::new(advertise, port);
     let (peer, later) = settled(&config, &registry, &cluster, (address, &progress)).await?;
-    if let Some(later) = later {
-        server.background(later);
-    }
+    later.into_iter().for_each(|later| server.background(later));
     server.background(peer.clone().run(Arc::downgrade(&registry)));
     share(&mut server, flags);
     progress.done(&[Part::FlowControl]);
