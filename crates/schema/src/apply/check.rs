@@ -50,7 +50,7 @@ fn object(form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<Stri
                 None if root && matches!(name, "apiVersion" | "kind") => {
                     self::value(&Type::Text, Form::Leaf, inner, path, errors);
                 }
-                None if shape.open => {}
+                None if shape.open || shape.fields.is_empty() => {}
                 // Upstream looks no further.
                 None => {
                     complain(path, "field not declared in schema", errors);

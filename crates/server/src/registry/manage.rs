@@ -10,7 +10,7 @@ use store::Version;
 use super::{
     Call, Registry,
     create::default,
-    patch::{nameless, open},
+    patch::{has_raw, nameless, open},
     update::{TRIES, based_on},
     versions::Others,
 };
@@ -102,9 +102,18 @@ impl Registry {
             if wanted != 0 && wanted != old.revision {
                 return Err(Status::stale(served.subject(key.1)));
             }
-            let mut live = shown(served, 0, &old.object);
+            let kept = shown(served, 0, &old.object);
+            let mut live = kept.clone();
             open(&mut live);
             let mut object = self.laid(call, served, subresource, Some(&live), &applied).await?;
+            if has_raw(&kept) {
+                // Where nothing is changed, raw JSON stays as it was written.
+                let books = object["metadata"]["managedFields"].clone();
+                object["metadata"].remove("managedFields");
+                live["metadata"].remove("managedFields");
+                object = if object == live { kept } else { object };
+                object["metadata"]["managedFields"] = books;
+            }
             if Object::view(&object).metadata().name().is_empty() {
                 return Err(nameless(key.1));
             }

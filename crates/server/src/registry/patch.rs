@@ -214,7 +214,7 @@ pub(super) fn open(value: &mut Value) {
     }
 }
 
-fn has_raw(value: &Value) -> bool {
+pub(super) fn has_raw(value: &Value) -> bool {
     matches!(value, Value::Raw(_))
         || value.items().iter().any(has_raw)
         || value.entries().any(|(name, value)| name != BOOKS && has_raw(value))
