@@ -21,7 +21,6 @@ pub(crate) trait Rules {
     fn port_or_name(&mut self, at: &Path, port: &IntOrString);
     /// A user's or group's number.
     fn user(&mut self, at: &Path, id: Option<i64>);
-    fn group(&mut self, at: &Path, id: Option<i64>);
     /// Permissions of a file.
     fn mode(&mut self, at: &Path, mode: Option<i32>);
     /// A path that does not lead upward.
@@ -89,10 +88,6 @@ impl Rules for Errors {
         for wrong in id.map(|id| names::in_range(id, 0, MAX_ID)).unwrap_or_default() {
             self.invalid(at, id.unwrap_or_default(), wrong);
         }
-    }
-
-    fn group(&mut self, at: &Path, id: Option<i64>) {
-        self.user(at, id);
     }
 
     fn mode(&mut self, at: &Path, mode: Option<i32>) {

@@ -42,18 +42,16 @@ pub(crate) fn fit_one(ty: &Type, value: &mut Value) -> Result<(), String> {
 }
 
 /// A value that is not of its type. The path grows on the way out.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Misfit {
-    what: What,
+    /// The value; all there is to say, if `go` is empty.
+    found: String,
+    owner: String,
+    path: String,
+    go: String,
     /// Whether Go reads no further: the type reads itself. Otherwise the first such value
     /// is told when all is read.
     ends: bool,
-}
-
-#[derive(Debug)]
-enum What {
-    Type { found: String, owner: String, path: String, go: String },
-    Text(String),
 }
 
 impl Misfit {
@@ -64,41 +62,35 @@ impl Misfit {
             }
             value => json_type(value).to_owned(),
         };
-        let (owner, path) = (String::new(), String::new());
-        Self { what: What::Type { found, owner, path, go }, ends: false }
+        Self { found, go, ..Self::default() }
     }
 
     fn text(text: impl Into<String>) -> Self {
-        Self { what: What::Text(text.into()), ends: true }
-    }
-
-    fn ending(self) -> Self {
-        Self { ends: true, ..self }
+        Self { found: text.into(), ends: true, ..Self::default() }
     }
 
     /// The same, as seen from the struct whose field it is in.
-    fn in_field(self, shape: &Struct, name: &str) -> Self {
-        let What::Type { found, mut owner, mut path, go } = self.what else { return self };
-        if owner.is_empty() {
-            owner = shape.name.to_string();
+    fn in_field(mut self, shape: &Struct, name: &str) -> Self {
+        if self.owner.is_empty() {
+            self.owner = shape.name.to_string();
         }
-        let dot = if path.is_empty() { "" } else { "." };
-        path = format!("{}{dot}{path}", embedded(shape, name).unwrap_or_else(|| name.to_owned()));
-        Self { what: What::Type { found, owner, path, go }, ..self }
+        let dot = if self.path.is_empty() { "" } else { "." };
+        let name = embedded(shape, name).unwrap_or_else(|| name.to_owned());
+        self.path = format!("{name}{dot}{}", self.path);
+        self
     }
 }
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Type { found, owner, go, .. } if owner.is_empty() => {
-                write!(f, "json: cannot unmarshal {found} into Go value of type {go}")
-            }
-            What::Type { found, owner, path, go } => write!(
-                f,
-                "json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go}"
-            ),
-            What::Text(text) => f.write_str(text),
+        let Self { found, owner, path, go, .. } = self;
+        if go.is_empty() {
+            f.write_str(found)
+        } else if owner.is_empty() {
+            write!(f, "json: cannot unmarshal {found} into Go value of type {go}")
+        } else {
+            let place = format!("Go struct field {owner}.{path}");
+            write!(f, "json: cannot unmarshal {found} into {place} of type {go}")
         }
     }
 }
@@ -289,16 +281,13 @@ fn fit(
             told.done()
         }
         (Type::Quantity, value) => quantity(value, go).map_err(Misfit::text),
-        (Type::Time, Value::Text(text)) => {
-            *text = Time::canonical(text).map_err(Misfit::text)?;
-            Ok(())
-        }
-        (Type::MicroTime, Value::Text(text)) => {
-            *text = MicroTime::canonical(text).map_err(Misfit::text)?;
-            Ok(())
-        }
-        (Type::Duration, Value::Text(text)) => {
-            *text = Duration::text(Duration::nanos(text).map_err(Misfit::text)?);
+        (Type::Time | Type::MicroTime | Type::Duration, Value::Text(text)) => {
+            let read = match ty {
+                Type::Time => Time::canonical(text),
+                Type::MicroTime => MicroTime::canonical(text),
+                _ => Duration::nanos(text).map(Duration::text),
+            };
+            *text = read.map_err(Misfit::text)?;
             Ok(())
         }
         (Type::Bytes, Value::Text(text)) => {
@@ -321,19 +310,14 @@ fn fit(
             *value = Bytes::text(&bytes).into();
             Ok(())
         }
-        (Type::Either(shape, plain), _) => {
-            either(shape, *plain, go, value, at).map_err(Misfit::ending)
-        }
+        (Type::Either(shape, plain), _) => either(shape, *plain, go, value, at)
+            .map_err(|misfit| Misfit { ends: true, ..misfit }),
         (ty, value) => {
-            let misfit = Misfit::new(value, go.of(ty));
-            Err(if reads_itself(ty) { misfit.ending() } else { misfit })
+            use Type::{Duration, IntOrString, MicroTime, Time};
+            let ends = matches!(ty, Time | MicroTime | Duration | IntOrString);
+            Err(Misfit { ends, ..Misfit::new(value, go.of(ty)) })
         }
     }
-}
-
-/// Whether Go leaves it to the type to read its values.
-fn reads_itself(ty: &Type) -> bool {
-    matches!(ty, Type::Time | Type::MicroTime | Type::Duration | Type::IntOrString)
 }
 
 /// Such types read themselves, so that nobody is told of fields they do not know; and

@@ -53,9 +53,9 @@ fn check_user(status: &ContainerStatus, windows: bool, at: &Path, errs: &mut Err
         let why = format!("must be between 0 and {MAX_UID}, inclusive");
         errs.invalid(&at.field("uid"), user.uid(), why);
     }
-    errs.group(&at.field("gid"), Some(user.gid()));
+    errs.user(&at.field("gid"), Some(user.gid()));
     for (i, group) in user.supplemental_groups().iter().enumerate() {
-        errs.group(&at.field("supplementalGroups").index(i), Some(group));
+        errs.user(&at.field("supplementalGroups").index(i), Some(group));
     }
 }
 

@@ -20,7 +20,7 @@ const SYSCTL: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9
 impl SecurityContext {
     pub(crate) fn check(&self, host_users: bool, at: &Path, errs: &mut Errors) {
         errs.user(&at.field("runAsUser"), self.run_as_user());
-        errs.group(&at.field("runAsGroup"), self.run_as_group());
+        errs.user(&at.field("runAsGroup"), self.run_as_group());
         if let Some(mount) = self.proc_mount() {
             let at = at.field("procMount");
             errs.one_of(&at, mount, &["Default", "Unmasked"]);
@@ -182,11 +182,11 @@ impl AppArmorProfile {
 
 impl PodSecurityContext {
     pub(crate) fn check(&self, host: Host, at: &Path, errs: &mut Errors) {
-        errs.group(&at.field("fsGroup"), self.fs_group());
+        errs.user(&at.field("fsGroup"), self.fs_group());
         errs.user(&at.field("runAsUser"), self.run_as_user());
-        errs.group(&at.field("runAsGroup"), self.run_as_group());
+        errs.user(&at.field("runAsGroup"), self.run_as_group());
         for (i, group) in self.supplemental_groups().iter().enumerate() {
-            errs.group(&at.field("supplementalGroups").index(i), Some(group));
+            errs.user(&at.field("supplementalGroups").index(i), Some(group));
         }
         check_sysctls(self.sysctls(), host, &at.field("sysctls"), errs);
         for (name, value, known) in [
