@@ -310,8 +310,9 @@ fn fit(
             *value = Bytes::text(&bytes).into();
             Ok(())
         }
-        (Type::Either(shape, plain), _) => either(shape, *plain, go, value, at)
-            .map_err(|misfit| Misfit { ends: true, ..misfit }),
+        (Type::Either(shape, plain), _) => {
+            either(shape, *plain, go, value, at).map_err(|misfit| Misfit { ends: true, ..misfit })
+        }
         (ty, value) => {
             use Type::{Duration, IntOrString, MicroTime, Time};
             let ends = matches!(ty, Time | MicroTime | Duration | IntOrString);

@@ -165,13 +165,11 @@ impl Definition {
     /// Makes a decoded tree fit the kind: types are right, what is unknown is told. The
     /// error is Go's text.
     pub fn conform(&self, object: &mut Value, unknown: &mut Unknown) -> Result<(), String> {
-        match &self.custom {
-            Some(custom) => custom.conform(object, unknown),
-            None => {
-                conform_as(self.names.version, &self.shape, object, unknown)?;
-                self.hooks.misread(object).map_or(Ok(()), Err)
-            }
+        if let Some(custom) = &self.custom {
+            return custom.conform(object, unknown);
         }
+        conform_as(self.names.version, &self.shape, object, unknown)?;
+        self.hooks.misread(object).map_or(Ok(()), Err)
     }
 
     /// Gives the object the one form that it is kept in.

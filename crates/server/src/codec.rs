@@ -67,7 +67,7 @@ fn read_as(kinds: &Kinds, object: &Value, definition: &Definition) -> Option<Arc
         return None;
     }
     let known = kinds.named(names.group, version, names.kind).map(|known| known.definition);
-    let nothing = || Definition::bare(names.clone(), Object::SHAPE);
+    let nothing = || Definition::bare(*names, Object::SHAPE);
     Some(known.unwrap_or_else(|| Arc::new(nothing())))
 }
 

@@ -228,21 +228,7 @@ async fn answer(
             let made = patch(server, &served, request, call).await?;
             one(&served, made.0, &made.1, form, now)?
         }
-        "delete" => {
-            let asked = request.info.attributes(&request.query);
-            let delete = options::delete(server, request, call).await?;
-            if delete.unread {
-                unsafely(server, &served, &call.user, asked).await?;
-            }
-            call.warnings.extend(preserved(&served, &delete));
-            match registry.delete(call, &served, key, &delete).await? {
-                Deleted::Terminating(marked) => {
-                    one(&served, if delete.cascades { 202 } else { 200 }, &marked, form, now)?
-                }
-                Deleted::Gone(gone) => gone_reply(&served, &gone, form, now)?,
-                Deleted::Unread => status_as(&corrupt::deleted(&served, key.1), form),
-            }
-        }
+        "delete" => delete(server, &served, request, (form, now), call).await?,
         "deletecollection" => {
             let selection = selection(&served, &request)?;
             let delete = options::delete(server, request, call).await?;
@@ -255,6 +241,30 @@ async fn answer(
         _ => return Err(no_method()),
     };
     rows.and(Ok(reply))
+}
+
+async fn delete(
+    server: &Arc<Server>,
+    served: &Served,
+    request: Request,
+    (form, now): (Form, i64),
+    call: &mut Call,
+) -> Result<Reply, Status> {
+    let info = request.info.clone();
+    let asked = info.attributes(&request.query);
+    let delete = options::delete(server, request, call).await?;
+    if delete.unread {
+        unsafely(server, served, &call.user, asked).await?;
+    }
+    call.warnings.extend(preserved(served, &delete));
+    let namespace = if served.definition.is_namespaced() { &*info.namespace } else { "" };
+    match server.registry.delete(call, served, (namespace, &info.name), &delete).await? {
+        Deleted::Terminating(marked) => {
+            one(served, if delete.cascades { 202 } else { 200 }, &marked, form, now)
+        }
+        Deleted::Gone(gone) => gone_reply(served, &gone, form, now),
+        Deleted::Unread => Ok(status_as(&corrupt::deleted(served, &info.name), form)),
+    }
 }
 
 /// What is said of dependents that stay because nothing was said of them.
