@@ -39,8 +39,7 @@ pub struct Definition {
     pub orphans: Option<&'static str>,
     pub created_by_update: bool,
     pub exact_names: bool,
-    /// Whether it is kept that bytes were given and are none: a change of that counts. Nobody is
-    /// shown it.
+    /// Whether it is kept, and counts, that bytes were given and are none. Nobody is shown it.
     pub empty_bytes: bool,
     pub subresources: &'static [Subresource],
     pub shape: Link<Struct>,

@@ -288,8 +288,7 @@ pub trait Kind: Lens {
     const SUBRESOURCES: &'static [Subresource] = &[];
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::CREATED];
     const INDEXES: &'static [Index<Self>] = &[];
-    /// What is said of a field selector that the kind does not know: `{}` is its name, `{kind}`
-    /// the kind's.
+    /// What is said of an unknown field selector: `{}` is its name, `{kind}` the kind's.
     const NO_INDEX: &'static str = "field label not supported: {}";
     const NAME: NameRule = names::dns_subdomain;
 
@@ -388,8 +387,7 @@ pub trait Kind: Lens {
 
     /// What a deletion leaves on an object that is not gone at once.
     fn prepare_delete(&mut self, _now: i64) {}
-    /// Rules of this version besides those of the one that is stored, on objects as they
-    /// are stored.
+    /// Rules of this version besides those of the stored one, on objects as they are stored.
     fn validate_version(_object: &Value, _old: Option<&Value>, _errs: &mut Errors) {}
 
     /// From this version to the one that is stored.

@@ -1,11 +1,14 @@
 //! admissionregistration/v1: MutatingWebhookConfiguration.
 
+use std::mem;
+
 use macros::api;
-use object::{LabelSelector, List, ObjectMeta, count};
+use object::{LabelSelector, List, ObjectMeta, Value, count};
 use schema::{Column, Errors, Kind, Names, Path, Scope};
 
 use super::{
-    MatchCondition, RuleWithOperations, WebhookClientConfig, rules::REINVOCATION, webhooks,
+    MatchCondition, RuleWithOperations, ValidatingWebhookConfiguration, WebhookClientConfig,
+    rules::REINVOCATION, webhooks,
 };
 use crate::generation;
 
@@ -79,12 +82,9 @@ impl Kind for MutatingWebhookConfiguration {
     ];
 
     fn default_fields(&mut self) {
-        if self.webhooks().is_empty() {
-            return;
-        }
-        for hook in self.webhooks_mut().iter_mut() {
-            hook.default_selectors();
-        }
+        let mut seen = ValidatingWebhookConfiguration::from(Value::from(mem::take(self)));
+        seen.default_fields();
+        *self = Value::from(seen).into();
     }
 
     fn prepare_update(&mut self, old: &Self) {
@@ -108,17 +108,6 @@ impl MutatingWebhookConfiguration {
             let at = Path::Root.field("webhooks");
             let at = at.index(i);
             errs.one_of(&at.field("reinvocationPolicy"), hook.reinvocation_policy(), &REINVOCATION);
-        }
-    }
-}
-
-impl MutatingWebhook {
-    fn default_selectors(&mut self) {
-        if self.namespace_selector().is_none() {
-            self.set_namespace_selector(LabelSelector::new());
-        }
-        if self.object_selector().is_none() {
-            self.set_object_selector(LabelSelector::new());
         }
     }
 }

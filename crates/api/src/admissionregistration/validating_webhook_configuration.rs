@@ -112,16 +112,10 @@ impl Kind for ValidatingWebhookConfiguration {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.check(None, errs);
+        webhooks::check(self.webhooks(), None, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.check(Some(old), errs);
-    }
-}
-
-impl ValidatingWebhookConfiguration {
-    fn check(&self, old: Option<&Self>, errs: &mut Errors) {
-        webhooks::check(self.webhooks(), old.map(Self::webhooks), errs);
+        webhooks::check(self.webhooks(), Some(old.webhooks()), errs);
     }
 }

@@ -98,8 +98,7 @@ const SCALE: &[(&str, &str, Absent)] = &[
     ("LabelSelectorPath", "labelSelectorPath", Null),
 ];
 
-/// Go's names of the fields that are set in a schema, in Go's order. A pointer to nothing
-/// much is set.
+/// Go's names of a schema's fields that are set, in Go's order; a pointer to little is set.
 pub(super) fn set_fields(tree: &Value) -> impl Iterator<Item = &'static str> {
     let set = |(go, api, absent): &(&'static str, &str, Absent)| {
         let value = tree.get(api);

@@ -8,8 +8,7 @@ use schema::{
 
 use super::CustomResourceDefinition;
 
-/// Formats that nobody knows, and sets that cannot be told apart. What was there before
-/// is not said again.
+/// Formats that nobody knows, sets that cannot be told apart; not what was there before.
 pub(super) fn warn(
     crd: &CustomResourceDefinition,
     old: Option<&CustomResourceDefinition>,

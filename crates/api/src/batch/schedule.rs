@@ -16,8 +16,7 @@ pub struct Schedule {
     pub every: Option<i64>,
 }
 
-/// A minute of the calendar: month and day from 1, days of the week from Sunday,
-/// which is 0.
+/// A minute of the calendar: month and day from 1, days of the week from Sunday, 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     pub minute: u32,

@@ -294,8 +294,7 @@ impl PersistentVolumeClaimSpec {
         errs.invalid_shown(at, "{}".into(), why);
     }
 
-    /// `dataSource` can only name a claim or a snapshot, unless `dataSourceRef` is known to
-    /// who writes it.
+    /// `dataSource` names a claim or a snapshot, unless who writes it knows `dataSourceRef`.
     fn drop_strange_source(&mut self) {
         let known = |source: &TypedLocalObjectReference| {
             let group = source.api_group().unwrap_or_default();

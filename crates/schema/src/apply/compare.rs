@@ -27,8 +27,7 @@ pub(super) fn with_parents(form: Form, fields: &Fields) -> Fields {
     Fields(nodes.collect())
 }
 
-/// Who held parts of something that is taken whole today, holds all of it. Gives whether
-/// anybody did.
+/// Who held parts of what is taken whole today, holds all of it; whether anybody did.
 pub(super) fn melt(form: Form, fields: &mut Fields) -> bool {
     let mut melted = false;
     for (step, node) in fields.0.iter_mut().filter(|(_, node)| !node.below.is_empty()) {

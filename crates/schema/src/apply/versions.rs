@@ -15,8 +15,7 @@ use super::{
 
 /// The versions of a kind beside the one that is written.
 pub trait Versions: fmt::Debug + Sync {
-    /// The shape of a version. `None`: there is no such version any more, and nobody holds
-    /// anything in it.
+    /// The shape of a version; `None`: it is no more, and nobody holds anything in it.
     fn shape(&self, _api_version: &str) -> Result<Option<&Struct>, ApplyError> {
         Ok(None)
     }

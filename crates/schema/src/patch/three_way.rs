@@ -1,9 +1,8 @@
 //! What `kubectl apply` sends: the patch that brings an object to what a file says.
 //!
-//! Three trees decide: `original` is what was applied the last time, `modified` what
-//! shall be applied now, `current` what is there. What `modified` has and `current`
-//! lacks is set; what `original` had and `modified` lacks is removed; what others have
-//! added to `current` stays.
+//! `original` is what was applied last, `modified` what shall be applied, `current` what is
+//! there. What `current` lacks of `modified` is set, what `modified` lacks of `original` is
+//! removed, what others have added stays.
 
 use object::{Struct, Value};
 
