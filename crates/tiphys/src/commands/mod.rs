@@ -181,11 +181,12 @@ mod tests {
     fn every_flag_has_a_test() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut tests = String::new();
-        for part in ["tests/cluster", "src/commands"] {
-            for file in fs::read_dir(folder.join(part)).unwrap() {
-                let text = fs::read_to_string(file.unwrap().path()).unwrap();
-                let begin =
-                    if part == "tests/cluster" { Some(0) } else { text.find("#[cfg(test)]") };
+        for part in ["tests/cluster", "src/commands", "src/commands/serving"] {
+            let files = fs::read_dir(folder.join(part)).unwrap().map(|file| file.unwrap().path());
+            for file in files.filter(|file| file.is_file()) {
+                let text = fs::read_to_string(&file).unwrap();
+                let whole = part == "tests/cluster" || file.ends_with("tests.rs");
+                let begin = if whole { Some(0) } else { text.find("#[cfg(test)]") };
                 let lines = text[begin.unwrap_or(text.len())..].lines();
                 tests.extend(lines.filter(|line| !line.contains("refused(")));
             }
