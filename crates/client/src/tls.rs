@@ -5,16 +5,11 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use rustls::{
-    ClientConfig, RootCertStore, client::danger::ServerCertVerifier, crypto::CryptoProvider,
-};
+use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::fs;
 
-use crate::{
-    Auth, Error,
-    verify::{Anybody, Believer},
-};
+use crate::{Auth, Error, verify::Believer};
 
 pub(crate) static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
@@ -51,9 +46,8 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
             .with_safe_default_protocol_versions()
             .map_err(wrong)?;
-        let verifier: Arc<dyn ServerCertVerifier> =
-            if self.insecure { Arc::new(Anybody) } else { Arc::new(self.believer().await?) };
-        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let believer = if self.insecure { Believer::default() } else { self.believer().await? };
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(believer));
         let pair = match (&self.pair, self.auth.certificate().await?) {
             (_, Some(pair)) => Some(pair),
             (Some((certificate, key)), None) => {

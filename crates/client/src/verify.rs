@@ -20,16 +20,13 @@ use crate::tls::PROVIDER;
 
 /// Believes servers that authorities stand for. A server may show an authority's certificate
 /// as its own, as those do that signed themselves.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Believer {
-    usual: Arc<WebPkiServerVerifier>,
+    /// Absent: anybody is believed, who has the key of what they show.
+    usual: Option<Arc<WebPkiServerVerifier>>,
     /// Who was named; absent for those of the system.
     authorities: Vec<CertificateDer<'static>>,
 }
-
-/// Believes any certificate; that its owner has the key is still checked.
-#[derive(Debug)]
-pub(crate) struct Anybody;
 
 impl Believer {
     pub(crate) fn new(
@@ -39,7 +36,7 @@ impl Believer {
         let usual = WebPkiServerVerifier::builder_with_provider(roots.into(), PROVIDER.clone());
         let usual =
             usual.build().map_err(|error| crate::Error::Invalid(format!("TLS: {error}")))?;
-        Ok(Self { usual, authorities })
+        Ok(Self { usual: Some(usual), authorities })
     }
 
     /// Whether the certificate of an authority, which the usual rules refuse as a server's, is
@@ -80,7 +77,8 @@ impl ServerCertVerifier for Believer {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.usual.verify_server_cert(shown, between, name, ocsp, now) {
+        let Some(usual) = &self.usual else { return Ok(ServerCertVerified::assertion()) };
+        match usual.verify_server_cert(shown, between, name, ocsp, now) {
             // That it is an authority's has no error of its own.
             Err(Error::InvalidCertificate(CertificateError::Other(_))) => {
                 self.stands(shown, now)?;
@@ -89,41 +87,6 @@ impl ServerCertVerifier for Believer {
             }
             decided => decided,
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.usual.supported_verify_schemes()
-    }
-}
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

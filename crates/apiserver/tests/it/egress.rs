@@ -7,7 +7,6 @@ use std::{
 };
 
 use api::{admissionregistration::ValidatingWebhookConfiguration, core::ConfigMap};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use object::SystemClock;
 use tempfile::TempDir;
 use tokio::{
@@ -22,7 +21,7 @@ use crate::{
     flags::{get, refused, with},
     of,
     peers::Etcd,
-    tree,
+    webhooks::{hook, review},
 };
 
 /// Takes CONNECT on a socket, and notes to where.
@@ -68,26 +67,14 @@ fn selection(folder: &TempDir, name: &str) -> std::path::PathBuf {
 async fn hooks_are_asked_through_it() {
     let folder = TempDir::new().unwrap();
     let (asked, _tasks) = between(&folder.path().join("proxy.sock"));
-    let hook = Backend::start(|_, request| {
-        let uid = request["request"]["uid"].as_str().unwrap_or_default();
-        tree(&format!(
-            r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{{"uid":"{uid}","allowed":true}}}}"#
-        ))
-    })
-    .await;
+    let backend = Backend::start(|_, request| review(&request, r#""allowed":true"#)).await;
     let file = selection(&folder, "controlplane");
     let cluster = with(|flags| flags.egress_selector_config_file = Some(file)).await;
     let admin = cluster.admin();
-    let (url, bundle) = (hook.url("/"), STANDARD.encode(&hook.authority));
-    let configuration = tree(&format!(
-        r#"{{"metadata":{{"name":"h"}},"webhooks":[{{"name":"h.example.com","sideEffects":"None",
-        "admissionReviewVersions":["v1"],"clientConfig":{{"url":"{url}","caBundle":"{bundle}"}},
-        "rules":[{{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],
-        "resources":["configmaps"]}}]}}]}}"#
-    ));
+    let configuration = hook(&backend, "/", "");
     of::<ValidatingWebhookConfiguration>(&admin).create(configuration).await.unwrap();
     of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
-    assert_eq!(*asked.lock().unwrap(), [format!("127.0.0.1:{}", hook.port)]);
+    assert_eq!(*asked.lock().unwrap(), [format!("127.0.0.1:{}", backend.port)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

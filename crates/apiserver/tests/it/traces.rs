@@ -7,7 +7,6 @@ use std::{
 };
 
 use api::{admissionregistration::ValidatingWebhookConfiguration, core::ConfigMap};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tempfile::TempDir;
 
 use crate::{
@@ -15,7 +14,8 @@ use crate::{
     config_map,
     flags::{refused, with},
     grpc::Grpc,
-    of, tree,
+    of,
+    webhooks::{hook, review},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -36,22 +36,10 @@ async fn spans_reach_the_collector() {
         socket.display()
     );
     fs::write(&file, text).unwrap();
-    let hook = Backend::start(|_, request| {
-        let uid = request["request"]["uid"].as_str().unwrap_or_default();
-        tree(&format!(
-            r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{{"uid":"{uid}","allowed":true}}}}"#
-        ))
-    })
-    .await;
+    let backend = Backend::start(|_, request| review(&request, r#""allowed":true"#)).await;
     let cluster = with(|flags| flags.tracing_config_file = Some(file)).await;
     let admin = cluster.admin();
-    let (url, bundle) = (hook.url("/"), STANDARD.encode(&hook.authority));
-    let configuration = tree(&format!(
-        r#"{{"metadata":{{"name":"h"}},"webhooks":[{{"name":"h.example.com","sideEffects":"None",
-        "admissionReviewVersions":["v1"],"clientConfig":{{"url":"{url}","caBundle":"{bundle}"}},
-        "rules":[{{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],
-        "resources":["configmaps"]}}]}}]}}"#
-    ));
+    let configuration = hook(&backend, "/", "");
     of::<ValidatingWebhookConfiguration>(&admin).create(configuration).await.unwrap();
     of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
     let has = |text: &str| {

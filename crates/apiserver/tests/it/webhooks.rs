@@ -17,7 +17,7 @@ use testkit::Cluster;
 use crate::{backend::Backend, code, config_map, default_account, of, pod, tree};
 
 /// A configuration of one hook that is asked about new config maps.
-fn hook(backend: &Backend, path: &str, more: &str) -> Value {
+pub(crate) fn hook(backend: &Backend, path: &str, more: &str) -> Value {
     let (url, bundle) = (backend.url(path), STANDARD.encode(&backend.authority));
     tree(&format!(
         r#"{{"metadata":{{"name":"h"}},"webhooks":[{{"name":"h.example.com","sideEffects":"None",
@@ -27,7 +27,7 @@ fn hook(backend: &Backend, path: &str, more: &str) -> Value {
     ))
 }
 
-fn review(request: &Value, answer: &str) -> Value {
+pub(crate) fn review(request: &Value, answer: &str) -> Value {
     let uid = request["request"]["uid"].as_str().unwrap_or_default();
     tree(&format!(
         r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{{"uid":"{uid}",{answer}}}}}"#

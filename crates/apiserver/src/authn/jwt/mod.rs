@@ -1,11 +1,13 @@
 //! Tokens of OpenID Connect and of any other issuer of JSON Web Tokens: the issuer's keys
 //! say whether a token is good, the configuration says who bears it.
 
+mod check;
 mod config;
 mod distributed;
 mod flags;
 mod keys;
 mod mapping;
+mod shape;
 
 use std::sync::Arc;
 
