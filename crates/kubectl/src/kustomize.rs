@@ -10,6 +10,7 @@
 
 mod fields;
 mod generate;
+mod merge;
 mod patch;
 mod read;
 mod references;

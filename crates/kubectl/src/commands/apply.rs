@@ -15,7 +15,7 @@ use crate::{
     call::Call,
     fail::{Fail, Result},
     flags::{Flag, Kind},
-    merge::{LAST_APPLIED, Lists, three_way},
+    merge::{LAST_APPLIED, three_way},
     print::{self, Output},
     record::{self, Record},
     resources::{Resource, escape},
@@ -280,7 +280,7 @@ fn apply_here(call: &Call<'_>, info: &Info, dry_run: DryRun) -> Result<(Value, &
             info.resource.plural, info.name
         ));
     }
-    let (patch, kind) = patch_of(info, &modified, &current);
+    let (patch, kind) = patch_of(&modified, &current)?;
     if patch.entries().len() == 0 {
         return Ok((current, "unchanged"));
     }
@@ -324,20 +324,14 @@ fn named(info: &Info) -> Result<()> {
 }
 
 /// The patch that makes `current` what `modified` says, and how it is to be sent.
-pub(super) fn patch_of(info: &Info, modified: &Value, current: &Value) -> (Value, PatchType) {
+pub(super) fn patch_of(modified: &Value, current: &Value) -> Result<(Value, PatchType)> {
     let last = current["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
     let original = if last.is_empty() {
         Value::Null
     } else {
         object::from_json(last.as_bytes()).unwrap_or_default()
     };
-    let custom = info.resource.group.contains('.') && !info.resource.group.ends_with(".k8s.io");
-    let (lists, kind) = if custom {
-        (Lists::Replace, PatchType::Merge)
-    } else {
-        (Lists::Merge, PatchType::Strategic)
-    };
-    (three_way(&original, modified, current, lists), kind)
+    three_way(&original, modified, current)
 }
 
 fn describe(info: &Info) -> String {

@@ -4,7 +4,8 @@ mod profile;
 
 use std::collections::BTreeMap;
 
-use object::{Value, quote::quote};
+use object::{Lens, Value, quote::quote};
+use schema::patch::strategic;
 
 use self::profile::{Profile, Style};
 use super::{Command, create::tree, exec::stream};
@@ -12,7 +13,6 @@ use crate::{
     call::Call,
     fail::{Fail, Result},
     flags::{Flag, Kind},
-    merge::strategic,
     select::{How, plain},
     server::PatchType,
     workload::{items_mut, list, push},
@@ -291,15 +291,17 @@ impl Wish<'_> {
     }
 
     /// Merges the custom profile into the container.
-    fn customize(&self, containers: &mut Value, name: &str) {
+    fn customize(&self, containers: &mut Value, name: &str) -> Result {
         if self.custom.is_null() {
-            return;
+            return Ok(());
         }
         for container in items_mut(containers) {
             if container["name"].as_str() == Some(name) {
-                strategic(container, &self.custom);
+                let mut custom = self.custom.clone();
+                *container = strategic(api::Container::SHAPE, container, &mut custom)?;
             }
         }
+        Ok(())
     }
 
     /// A pod on a node.
@@ -319,7 +321,7 @@ impl Wish<'_> {
         pod["spec"]["nodeName"] = node.into();
         pod["spec"]["containers"] = list(vec![self.container(container)]);
         self.profile.apply(&mut pod, container, Style::Node, &self.call.flags);
-        self.customize(&mut pod["spec"]["containers"], container);
+        self.customize(&mut pod["spec"]["containers"], container)?;
         let path = format!("/api/v1/namespaces/{}/pods", self.call.namespace()?);
         Ok((self.call.server()?.post(&path, &pod)?, container.to_owned()))
     }
@@ -334,7 +336,7 @@ impl Wish<'_> {
         let mut whole = pod.clone();
         push(&mut whole["spec"]["ephemeralContainers"], container);
         self.profile.apply(&mut whole, &name, Style::Beside, &self.call.flags);
-        self.customize(&mut whole["spec"]["ephemeralContainers"], &name);
+        self.customize(&mut whole["spec"]["ephemeralContainers"], &name)?;
         let mut patch = Value::object();
         patch["spec"]["ephemeralContainers"] = whole["spec"]["ephemeralContainers"].clone();
         let path = pod_path(pod) + "/ephemeralcontainers";
@@ -388,7 +390,7 @@ impl Wish<'_> {
                 push(&mut copy["spec"]["containers"], self.container(&name));
             }
             self.profile.apply(&mut copy, &name, Style::Copy, flags);
-            self.customize(&mut copy["spec"]["containers"], &name);
+            self.customize(&mut copy["spec"]["containers"], &name)?;
         }
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
         let path = format!("/api/v1/namespaces/{namespace}/pods");

@@ -128,7 +128,7 @@ fn wanted(call: &Call<'_>, info: &Info, current: &Value) -> Result<Value> {
     }
     let modified = object::from_json(last_applied(&info.object, true).as_bytes())
         .map_err(|error| Fail::error(error.to_string()))?;
-    let (mut patch, kind) = patch_of(info, &modified, current);
+    let (mut patch, kind) = patch_of(&modified, current)?;
     if patch.entries().len() == 0 {
         return Ok(current.clone());
     }

@@ -9,11 +9,10 @@ use crate::{
     call::Call,
     fail::{Fail, Result},
     flags::Flag,
-    merge::{Lists, three_way},
+    merge::two_way,
     print::{self, json},
     record::{self, Record},
     select::{How, Info},
-    server::PatchType,
 };
 
 pub(crate) const COMMAND: Command = Command::new(
@@ -203,15 +202,9 @@ fn send(call: &Call<'_>, infos: &[Info], edited: &Value) -> Result {
             call.out(&format!("{} skipped\n", info.named()));
             continue;
         }
-        let custom = info.resource.group.contains('.') && !info.resource.group.ends_with(".k8s.io");
-        let (lists, kind) = if custom {
-            (Lists::Replace, PatchType::Merge)
-        } else {
-            (Lists::Merge, PatchType::Strategic)
-        };
         let mut object = object;
         Record::of(call).note(&mut object);
-        let patch = three_way(&old, &object, &old, lists);
+        let (patch, kind) = two_way(&old, &object)?;
         if call.flags.on("output-patch") {
             call.out(&format!("Patch: {}\n", json::compact(&patch)));
         }

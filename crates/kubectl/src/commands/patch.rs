@@ -127,11 +127,10 @@ fn patched_here(object: &Value, patch: &Value, kind: PatchType) -> Result<Value>
     let mut patched = object.clone();
     match kind {
         PatchType::Json => {
-            patched = schema::patch::json(object, patch)
-                .map_err(|error| Fail::error(error.to_string()))?;
+            patched = schema::patch::json(object, patch)?;
         }
         PatchType::Merge => merge_patch(&mut patched, patch),
-        _ => strategic(&mut patched, patch),
+        _ => strategic(&mut patched, patch)?,
     }
     Ok(patched)
 }

@@ -200,10 +200,9 @@ fn overrides(call: &Call<'_>, pod: &mut Value) -> Result {
         object::from_json(text.as_bytes()).map_err(|_| Fail::error("Invalid JSON Patch"))?;
     match call.flags.text("override-type") {
         "merge" => merge_patch(pod, &patch),
-        "strategic" => crate::merge::strategic(pod, &patch),
+        "strategic" => crate::merge::strategic(pod, &patch)?,
         "json" => {
-            *pod =
-                schema::patch::json(pod, &patch).map_err(|error| Fail::error(error.to_string()))?;
+            *pod = schema::patch::json(pod, &patch)?;
         }
         other => return Err(Fail::error(format!("--override-type={other} is not supported"))),
     }

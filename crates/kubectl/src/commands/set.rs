@@ -15,11 +15,10 @@ use crate::{
     call::Call,
     fail::{Fail, Result},
     flags::Flag,
-    merge::{Lists, three_way},
+    merge::two_way,
     print::{self, Output, typed},
     record::Record,
     select::{How, Info},
-    server::PatchType,
 };
 
 pub(crate) const COMMAND: Command = Command::group(
@@ -107,7 +106,7 @@ fn change_all(
                 continue;
             }
         };
-        let patch = three_way(&info.object, &object, &info.object, Lists::Merge);
+        let (patch, sent) = two_way(&info.object, &object)?;
         if patch.entries().len() == 0 && !setting.always {
             continue;
         }
@@ -115,7 +114,7 @@ fn change_all(
         if local || dry_run == DryRun::Client {
             typed::complete(&mut object);
         } else {
-            match call.server()?.patch(&(info.path() + &query), PatchType::Strategic, &patch) {
+            match call.server()?.patch(&(info.path() + &query), sent, &patch) {
                 Ok(patched) => object = patched,
                 Err(fail) => {
                     fails.push(Fail::error(format!("{} {}", setting.failed, fail.words())));

@@ -2,11 +2,8 @@
 
 use object::{Value, selector::Selector, yaml};
 
-use super::{Resource, read, read::Kustomization};
-use crate::{
-    fail::{Fail, Result},
-    merge::strategic_after,
-};
+use super::{Resource, merge::merge, read, read::Kustomization};
+use crate::fail::{Fail, Result};
 
 /// Which objects are meant. Texts are patterns for the whole.
 #[derive(Debug, Default)]
@@ -149,8 +146,7 @@ fn patch_of(kustomization: &Kustomization, entry: &Value) -> Result<(String, Opt
 fn change_all(text: &str, target: &Target, all: &mut [Resource]) -> Result {
     let patch = yaml::from_yaml(text).map_err(|error| Fail::error(error.to_string()))?;
     for resource in all.iter_mut().filter(|resource| target.fits(resource)) {
-        resource.object = schema::patch::json(&resource.object, &patch)
-            .map_err(|e| Fail::error(e.to_string()))?;
+        resource.object = schema::patch::json(&resource.object, &patch)?;
     }
     Ok(())
 }
@@ -181,7 +177,7 @@ fn merge_all(text: &str, target: Option<&Target>, all: &mut Vec<Resource>) -> Re
             }
             let (kind, name) = (resource.object["kind"].clone(), resource.now());
             let version = resource.object["apiVersion"].clone();
-            strategic_after(&mut resource.object, &patch);
+            merge(&mut resource.object, &patch);
             // What an object is does not change with a patch for several.
             resource.object["kind"] = kind;
             resource.object["apiVersion"] = version;

@@ -11,10 +11,9 @@ use crate::{
     commands::{DryRun, write_query},
     fail::{Fail, Result},
     flags::Flag,
-    merge::{Lists, three_way},
+    merge::two_way,
     print::Output,
     record::{self, Record},
-    server::PatchType,
 };
 
 pub(super) const COMMAND: Command = Command::new(
@@ -60,11 +59,11 @@ fn run(call: &Call<'_>) -> Result {
         if call.flags.on("local") || dry_run == DryRun::Client {
             typed::complete(&mut object);
         } else {
-            let mut patch = three_way(&info.object, &object, &info.object, Lists::Merge);
+            let (mut patch, sent) = two_way(&info.object, &object)?;
             if !version.is_empty() {
                 patch["metadata"]["resourceVersion"] = version.into();
             }
-            object = call.server()?.patch(&(info.path() + &query), PatchType::Strategic, &patch)?;
+            object = call.server()?.patch(&(info.path() + &query), sent, &patch)?;
         }
         output.print_declared(call, &object, &format!("selector updated{}", dry_run.suffix()))?;
     }
