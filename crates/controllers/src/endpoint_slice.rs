@@ -1,5 +1,6 @@
 //! Where the pods of a Service are: EndpointSlices, in pieces of at most a hundred.
 
+mod act;
 mod endpoints;
 
 use api::{
@@ -11,7 +12,10 @@ use object::{IntOrString, Key, List, ObjectMeta, selector::Selector};
 use runtime::{Context, Controller, Next, Objects, Reconcile, Step};
 use schema::Kind;
 
-pub(crate) use self::endpoints::start as start_endpoints;
+pub(crate) use self::{
+    act::{Act, carry_out},
+    endpoints::start as start_endpoints,
+};
 use crate::Config;
 
 const LARGEST: usize = 100;
@@ -55,13 +59,6 @@ struct Backends {
     slices: Objects<EndpointSlice>,
 }
 
-#[derive(Debug, PartialEq)]
-enum Act {
-    Create(EndpointSlice),
-    Update(EndpointSlice),
-    Delete(EndpointSlice),
-}
-
 impl Reconcile for Backends {
     type Kind = Service;
 
@@ -73,17 +70,7 @@ impl Reconcile for Backends {
             let labels = slice.metadata().labels();
             labels.get(SERVICE) == Some(&*key.name) && labels.get(MANAGED) == Some(MANAGER)
         });
-        for Step { act, because } in plan(&service, &pods, own.collect()) {
-            let slices = self.slices.because(&because);
-            match act {
-                Act::Create(slice) => match slices.create(slice).await {
-                    Err(error) if error.is_namespace_terminating() => {}
-                    made => drop(made?),
-                },
-                Act::Update(slice) => drop(slices.update(slice).await?),
-                Act::Delete(slice) => slices.delete(&slice).await?,
-            }
-        }
+        carry_out(&self.slices, plan(&service, &pods, own.collect())).await?;
         Ok(Next::OnChange)
     }
 }

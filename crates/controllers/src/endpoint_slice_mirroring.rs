@@ -13,7 +13,7 @@ use schema::Kind;
 
 use crate::{
     Config,
-    endpoint_slice::{MANAGED, SERVICE},
+    endpoint_slice::{Act, MANAGED, SERVICE, carry_out},
 };
 
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
@@ -75,17 +75,7 @@ impl Reconcile for Mirror {
         };
         let wanted = wanted(&endpoints, self.most);
         self.tell(&endpoints, &wanted);
-        for Step { act, because } in plan(&endpoints, wanted.slices, own) {
-            let slices = self.slices.because(&because);
-            match act {
-                Act::Create(slice) => match slices.create(slice).await {
-                    Err(error) if error.is_namespace_terminating() => {}
-                    made => drop(made?),
-                },
-                Act::Update(slice) => drop(slices.update(slice).await?),
-                Act::Delete(slice) => slices.delete(&slice).await?,
-            }
-        }
+        carry_out(&self.slices, plan(&endpoints, wanted.slices, own)).await?;
         Ok(Next::OnChange)
     }
 }
@@ -107,13 +97,6 @@ impl Mirror {
             self.events.warning(endpoints, "TooManyAddressesToMirror", message);
         }
     }
-}
-
-#[derive(Debug, PartialEq)]
-enum Act {
-    Create(EndpointSlice),
-    Update(EndpointSlice),
-    Delete(EndpointSlice),
 }
 
 /// One slice for each set of ports and family of addresses.

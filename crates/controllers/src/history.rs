@@ -4,7 +4,9 @@
 use std::collections::HashSet;
 
 use api::{apps::ControllerRevision, core::PodTemplateSpec};
-use object::{Lens, ObjectMeta, Text, Value};
+use client::Error;
+use object::{Cause, Key, Lens, ObjectMeta, Text, Value};
+use runtime::Objects;
 use schema::Kind;
 
 use crate::template::encode_sum;
@@ -77,6 +79,28 @@ pub(crate) fn revision<O: Kind>(
         .with_annotations(owner.meta().annotations().clone())
         .with_owner_references([owner.controls()]);
     ControllerRevision::new().with_metadata(metadata).with_data(patch).with_revision(number)
+}
+
+/// Writes a revision down; `false` where its name is taken by another one, so that the next
+/// try must have another name.
+pub(crate) async fn record(
+    revisions: &Objects<ControllerRevision>,
+    revision: ControllerRevision,
+    because: &Cause,
+) -> Result<bool, Error> {
+    let (key, data) = (Key::of(revision.metadata()), revision.data().clone());
+    match revisions.because(because).create(revision).await {
+        Err(error) if error.is_already_exists() => {
+            let other = revisions.api().get(&key).await?;
+            let ours = same(other.data(), &data);
+            if ours {
+                revisions.cache().wrote(&other); // we made it, and have not seen it yet
+            }
+            Ok(ours)
+        }
+        Err(error) if error.is_namespace_terminating() => Ok(true),
+        made => made.map(|_| true),
+    }
 }
 
 /// The hash of what a revision says.

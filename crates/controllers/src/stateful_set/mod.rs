@@ -179,22 +179,13 @@ impl StatefulSets {
         revision: ControllerRevision,
         because: &Cause,
     ) -> Result<(), Error> {
-        let (key, data) = (Key::of(revision.metadata()), revision.data().clone());
-        match self.revisions.because(because).create(revision).await {
-            Err(error) if error.is_already_exists() => {
-                let other = self.revisions.api().get(&key).await?;
-                if history::same(other.data(), &data) {
-                    self.revisions.cache().wrote(&other); // we made it, and have not seen it yet
-                    return Ok(());
-                }
-                let mut set = set.clone();
-                let collisions = set.status().collision_count().unwrap_or_default() + 1;
-                set.status_mut().set_collision_count(collisions);
-                self.sets.because(because).update_status(set).await.map(drop)
-            }
-            Err(error) if error.is_namespace_terminating() => Ok(()),
-            made => made.map(drop),
+        if history::record(&self.revisions, revision, because).await? {
+            return Ok(());
         }
+        let mut set = set.clone();
+        let collisions = set.status().collision_count().unwrap_or_default() + 1;
+        set.status_mut().set_collision_count(collisions);
+        self.sets.because(because).update_status(set).await.map(drop)
     }
 }
 

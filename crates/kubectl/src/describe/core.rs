@@ -17,6 +17,18 @@ pub(super) fn begin(object: &Value, sheet: &mut Sheet) {
     sheet.annotations("Annotations", &meta["annotations"]);
 }
 
+/// The rows below the heads of a table of conditions; `seen`: the field that says when each
+/// was last looked at.
+pub(super) fn conditions_below(sheet: &mut Sheet, conditions: &[Value], seen: &str) {
+    sheet.line(1, "----\t------\t-----------------\t------------------\t------\t-------");
+    for c in conditions {
+        let (kind, status) = (text(&c["type"]), text(&c["status"]));
+        let (seen, turned) = (moment(&c[seen]), moment(&c["lastTransitionTime"]));
+        let (reason, message) = (text(&c["reason"]), text(&c["message"]));
+        sheet.line(1, &format!("{kind} \t{status} \t{seen} \t{turned} \t{reason} \t{message}"));
+    }
+}
+
 pub(super) fn service(call: &Call<'_>, service: &Value, sheet: &mut Sheet) -> Result {
     let (meta, spec) = (&service["metadata"], &service["spec"]);
     begin(service, sheet);
@@ -318,21 +330,7 @@ pub(super) fn claim(call: &Call<'_>, claim: &Value, sheet: &mut Sheet) -> Result
     if !conditions.is_empty() {
         sheet.line(0, "Conditions:");
         sheet.line(1, "Type\tStatus\tLastProbeTime\tLastTransitionTime\tReason\tMessage");
-        sheet.line(1, "----\t------\t-----------------\t------------------\t------\t-------");
-        for c in conditions {
-            sheet.line(
-                1,
-                &format!(
-                    "{} \t{} \t{} \t{} \t{} \t{}",
-                    text(&c["type"]),
-                    text(&c["status"]),
-                    moment(&c["lastProbeTime"]),
-                    moment(&c["lastTransitionTime"]),
-                    text(&c["reason"]),
-                    text(&c["message"])
-                ),
-            );
-        }
+        conditions_below(sheet, conditions, "lastProbeTime");
     }
     Ok(())
 }

@@ -2,10 +2,14 @@
 
 use object::{Value, quantity::Quantity};
 
-use super::{core::joined, either, moment, sheet::Sheet, text};
+use super::{
+    core::{conditions_below, joined},
+    either, moment,
+    sheet::Sheet,
+    text,
+};
 use crate::{call::Call, fail::Result, print::age};
 
-#[expect(clippy::too_many_lines, reason = "one sheet, from top to bottom")]
 pub(super) fn describe(call: &Call<'_>, node: &Value, sheet: &mut Sheet) -> Result {
     let (meta, spec, status) = (&node["metadata"], &node["spec"], &node["status"]);
     let name = text(&meta["name"]);
@@ -49,21 +53,7 @@ pub(super) fn describe(call: &Call<'_>, node: &Value, sheet: &mut Sheet) -> Resu
             0,
             "Conditions:\n  Type\tStatus\tLastHeartbeatTime\tLastTransitionTime\tReason\tMessage",
         );
-        sheet.line(1, "----\t------\t-----------------\t------------------\t------\t-------");
-        for c in conditions {
-            sheet.line(
-                1,
-                &format!(
-                    "{} \t{} \t{} \t{} \t{} \t{}",
-                    text(&c["type"]),
-                    text(&c["status"]),
-                    moment(&c["lastHeartbeatTime"]),
-                    moment(&c["lastTransitionTime"]),
-                    text(&c["reason"]),
-                    text(&c["message"])
-                ),
-            );
-        }
+        conditions_below(sheet, conditions, "lastHeartbeatTime");
     }
     sheet.line(0, "Addresses:");
     for address in status["addresses"].items() {
