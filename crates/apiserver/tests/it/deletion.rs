@@ -10,12 +10,15 @@ use api::core::{ConfigMap, Namespace, Pod, Secret};
 use apiserver::{Config, Entry, Flags, Ground, Storage, start_with};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use client::{Client, Delete, Deletion, Patch, Selection};
+use client::{Client, Delete, Deletion, Notice, Patch, Selection, Start};
 use http::{HeaderMap, Method};
 use object::{Key, SystemClock};
 use testkit::Cluster;
+use tokio::task::JoinSet;
 
-use crate::{code, config_map, default_account, labelled, message, of, peers::Etcd, pod, tree};
+use crate::{
+    code, config_map, default_account, labelled, message, name, of, peers::Etcd, pod, tree,
+};
 
 #[tokio::test]
 async fn a_finalizer_holds_an_object_back() {
@@ -50,6 +53,29 @@ async fn a_pod_that_runs_gets_time_to_end() {
     let now = Delete { grace_seconds: Some(0), ..Delete::default() };
     pods.delete(&key, &now).await.unwrap();
     assert_eq!(code(pods.get(&key).await), 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sees_a_pod_marked_may_be_quicker_to_delete_it() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    let now = || Delete { grace_seconds: Some(0), ..Delete::default() };
+    let pods = of::<Pod>(&admin);
+    let mut marks = pods.watch(&Selection::default(), Start::List).await.unwrap();
+    let (eager, mut tasks) = (pods.clone(), JoinSet::new());
+    tasks.spawn(async move {
+        while let Ok(Some(notice)) = marks.next().await {
+            if let Notice::Modified(marked) = notice {
+                let _ = eager.delete(&Key::new("default", name(&marked)), &now()).await;
+            }
+        }
+    });
+    for number in 0..200 {
+        let one = format!("p{number}");
+        pods.create(pod(&one, "")).await.unwrap();
+        pods.delete(&Key::new("default", &one), &now()).await.expect("it was there");
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The life of one pod: look, plan, act, tell; then wait for something to happen.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fs,
     sync::Arc,
     time::Duration,
@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 use super::{
     Wish,
     observe::{Observed, State},
-    plan::{Backoff, Failure, Memory, Plan, Probes, RESIZE, SANDBOX, SECOND, plan},
+    plan::{Backoff, Failure, Memory, Plan, Probes, RESIZE, SANDBOX, SECOND, Step, plan},
     status::{Surroundings, status},
     steps::{Outcome, Task, take},
 };
@@ -54,6 +54,7 @@ pub(crate) async fn run(host: Arc<Host>, wishes: watch::Receiver<Wish>, wake: Ar
         tell,
         findings,
         told: BTreeMap::new(),
+        replaced: HashSet::new(),
         refresh: Instant::now() + REFRESH,
     };
     worker.remember();
@@ -74,6 +75,9 @@ struct Worker {
     findings: mpsc::Receiver<(String, Finding)>,
     /// Waits that events have told of.
     told: BTreeMap<String, String>,
+    /// Containers that are being stopped for others to take their place: of the moment in
+    /// between nobody hears.
+    replaced: HashSet<String>,
     refresh: Instant,
 }
 
@@ -92,6 +96,7 @@ impl Worker {
             let next = plan(&self.wish.pod, self.wish.ending, &self.seen, &mut self.memory, now);
             self.tell_waits();
             if next.steps.is_empty() {
+                self.replaced.clear();
                 self.report(false);
                 self.wait(&next).await;
                 continue;
@@ -338,13 +343,20 @@ impl Worker {
             seen: self.seen.clone(),
             places: self.places.clone(),
         };
+        if self.wish.ending.is_none() && self.memory.failed.is_none() {
+            self.replaced.extend(next.steps.iter().filter_map(|step| match step {
+                Step::Kill { name, .. } => Some(name.clone()),
+                _ => None,
+            }));
+        }
         let doing = take(task, next.steps);
         tokio::pin!(doing);
         let outcomes = loop {
             tokio::select! {
                 outcomes = &mut doing => break outcomes,
                 () = self.wake.notified() => {
-                    if !next.ended && self.look().await.is_ok() {
+                    let seen = !next.ended && self.look().await.is_ok();
+                    if seen && self.replaced.is_empty() {
                         self.report(false);
                     }
                 }
@@ -414,6 +426,7 @@ impl Worker {
                 false
             }
             Outcome::Started { name, places, result } => {
+                self.replaced.remove(&name);
                 self.places = places.or(self.places.take());
                 match result {
                     Ok(()) => {

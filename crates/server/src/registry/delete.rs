@@ -147,8 +147,12 @@ impl Registry {
             }
             Outcome::MarkAndRemove(marked) => {
                 let marked = self.put(call, served, old.revision, marked).await?;
-                let gone = self.remove(call, served, marked.revision, marked.object).await?;
-                Ok(Deleted::Gone(gone))
+                let object = marked.object.clone();
+                match self.remove(call, served, marked.revision, object).await {
+                    // who saw the mark may have been quicker
+                    Err(status) if status.code() == 404 => Ok(Deleted::Gone(marked)),
+                    done => done.map(Deleted::Gone),
+                }
             }
         }
     }
