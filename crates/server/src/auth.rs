@@ -79,4 +79,9 @@ pub type Authorizing<'a> = Pin<Box<dyn Future<Output = Decision> + Send + 'a>>;
 /// One opinion on what a user may do. The first that has one decides.
 pub trait Authorize: fmt::Debug + Send + Sync {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes) -> Authorizing<'a>;
+
+    /// Why it cannot say all that a user may do.
+    fn rules_unknown(&self, _user: &User) -> Option<&'static str> {
+        None
+    }
 }

@@ -456,10 +456,14 @@ fn check_type(
     let unknown = || {
         let package = names.group.split('.').next().filter(|group| !group.is_empty());
         let package = package.unwrap_or("core");
+        let version = if is_everywhere(kind) { "v1" } else { version };
         unfit(format!("converting ({version}.{kind}) to ({package}.{wanted}): unknown conversion"))
     };
-    let Some(other) = kinds.named(group, version, kind).or(list) else {
-        if given == "v1" && matches!(kind, "List" | "Status") {
+    // Some groups have a server of their own, which knows no others.
+    let apart = matches!(names.group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
+    let other = kinds.named(group, version, kind).or(list);
+    let Some(other) = other.filter(|_| !apart || group == names.group) else {
+        if given == "v1" && kind == "List" || is_everywhere(kind) {
             return Err(unknown());
         }
         return Err(unfit(format!(
@@ -488,6 +492,12 @@ pub(crate) fn validation(query: &Query) -> Validation {
         "Strict" => Validation::Strict,
         _ => Validation::Warn,
     }
+}
+
+/// Whether a kind belongs to no version, and so to all of them.
+pub(crate) fn is_everywhere(kind: &str) -> bool {
+    let kinds = ["Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"];
+    kinds.contains(&kind)
 }
 
 #[cfg(test)]

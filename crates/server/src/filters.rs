@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use object::{Status, Subject, Text};
+use object::{Duration, Status, Subject, Text};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
@@ -70,6 +70,7 @@ async fn found(
     (info, query): (&RequestInfo, &Query),
     asker: &mut Asker,
 ) -> Result<Seat, Status> {
+    patience(info, query)?;
     let began = Instant::now();
     let shown = authenticate(server, head, peer).await;
     let known = if shown.is_ok() { &server.metrics.known } else { &server.metrics.unknown };
@@ -94,6 +95,17 @@ async fn found(
     asker.verdict = Some((decided.is_ok(), why));
     decided.map_err(|why| forbidden(&user, &attributes, &why))?;
     Ok(seat)
+}
+
+/// How long somebody wants to wait must be a time. Whoever stays for long is not asked.
+fn patience(info: &RequestInfo, query: &Query) -> Result<(), Status> {
+    const LONG: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+    let asked = query.get("timeout").filter(|asked| !asked.is_empty());
+    let stays = matches!(&*info.verb, "watch" | "proxy") || LONG.contains(&&*info.subresource);
+    let Some(asked) = asked.filter(|_| !stays) else { return Ok(()) };
+    Duration::nanos(asked).map(drop).map_err(|why| {
+        Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+    })
 }
 
 async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<User, Status> {

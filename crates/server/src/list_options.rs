@@ -12,7 +12,7 @@ use crate::{
     Page, Query, Registry, Reply, Request, Selection, Served, Server, Start,
     metrics::Labels,
     negotiate::{Offer, negotiate},
-    registry::{Continuation, chance, store_status, unparsed},
+    registry::{Continuation, chance, path, revision, store_status, unparsed},
     watching::{self, Terms},
 };
 
@@ -87,13 +87,37 @@ pub(crate) async fn newest(
 }
 
 /// Which part of a list, as of when.
-pub(crate) async fn page(served: &Served, query: &Query) -> Result<Page, Status> {
+pub(crate) async fn page(
+    served: &Served,
+    selection: &Selection,
+    query: &Query,
+) -> Result<Page, Status> {
     let limit = query.integer("limit")?.unwrap_or_default();
+    page_of(served, selection, query, limit).await
+}
+
+/// Which part of a collection is deleted. Without a limit it is the whole, in large pages.
+pub(crate) async fn deleted_page(
+    served: &Served,
+    selection: &Selection,
+    query: &Query,
+) -> Result<Page, Status> {
+    let limit = query.integer("limit")?.unwrap_or_default();
+    let page = page_of(served, selection, query, if limit == 0 { 1 } else { limit }).await?;
+    Ok(Page { limit: usize::try_from(limit).unwrap_or_default(), ..page })
+}
+
+async fn page_of(
+    served: &Served,
+    selection: &Selection,
+    query: &Query,
+    limit: i64,
+) -> Result<Page, Status> {
     let token = query.get("continue").unwrap_or_default().to_owned();
     let version = query.get("resourceVersion").unwrap_or_default();
     let matching = query.get("resourceVersionMatch").unwrap_or_default();
     if !token.is_empty() {
-        if !matches!(version, "" | "0") {
+        if !is_any(version) {
             Continuation::decode(&token)?;
             return Err(Status::bad_request(
                 "specifying resource version is not allowed when using continue",
@@ -107,8 +131,9 @@ pub(crate) async fn page(served: &Served, query: &Query) -> Result<Page, Status>
     }
     let revision = number(version)?;
     fresh(served, revision).await?;
-    // A page at a revision is exact, as upstream reads it.
-    let exact = revision > 0 && (matching == "Exact" || matching.is_empty() && limit > 0);
+    // A page at a revision is exact, as upstream reads it; one object by its name is no page.
+    let paged = matching.is_empty() && limit > 0 && path(served, selection).is_none();
+    let exact = revision > 0 && (matching == "Exact" || paged);
     // From its cache upstream answers whole, whatever the limit.
     let whole = version == "0";
     let limit = if whole { 0 } else { usize::try_from(limit).unwrap_or_default() };
@@ -124,21 +149,26 @@ pub(crate) async fn watch(
     let query = &request.query;
     let asked = query.integer("timeoutSeconds")?;
     let mut selection = selection(served, request)?;
-    if !request.info.name.is_empty() {
-        let one = format!("metadata.name={}", request.info.name);
+    let name = &*request.info.name;
+    if !name.is_empty() {
+        if !selection.fields.is_empty() && selection.name() != Some(name) {
+            let why = "fieldSelector metadata.name doesn't match requested name";
+            return Err(Status::bad_request(why));
+        }
+        let one = format!("metadata.name={name}");
         selection.fields =
             FieldSelector::parse(&one).map_err(|error| Status::bad_request(error.to_string()))?;
     }
     let version = query.get("resourceVersion").unwrap_or_default();
     let bookmarks = query.flag("allowWatchBookmarks");
-    let revision = number(version)?;
+    let revision = revision(version)?;
     let initial = query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents"));
     let start = match (initial, revision) {
         (Some(true), revision) => {
             fresh(served, revision).await?;
             Start::List { bookmark: bookmarks }
         }
-        (None, 0) => Start::List { bookmark: false },
+        (None, 0) => Start::List { bookmark: bookmarks && is_any(version) },
         (Some(false), 0) => Start::After(served.objects()?.complete_through()),
         (_, revision) => Start::After(revision),
     };
@@ -158,6 +188,12 @@ pub(crate) async fn watch(
     let watched = server.metrics.watched(Labels::of(&request.info, "GET", true, false));
     let terms = Terms { form, bookmarks, timeout, bell, clock, encodings, watched };
     Ok(watching::reply(watch, terms))
+}
+
+/// Whether a resource version asks for the newest, or for what is at hand. A watch from there
+/// begins with what there is, though it does not say so.
+fn is_any(version: &str) -> bool {
+    matches!(version, "" | "0")
 }
 
 /// The number behind a resource version that somebody reads at; 0: any.
@@ -208,6 +244,7 @@ fn check_watch(query: &Query) -> Result<(), Status> {
     let mut errs = Errors::default();
     let at = Path::Root.field("resourceVersionMatch");
     let initial = query.get("sendInitialEvents").is_some();
+    let begins = matching.is_empty() && is_any(query.get("resourceVersion").unwrap_or_default());
     if initial && matching != "NotOlderThan" {
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
         errs.forbidden(&at, why);
@@ -220,7 +257,8 @@ fn check_watch(query: &Query) -> Result<(), Status> {
     if !matches!(matching, "" | "NotOlderThan") {
         errs.not_supported(&at, matching, &["NotOlderThan"]);
     }
-    if !query.get("continue").unwrap_or_default().is_empty() {
+    let matched = !matching.is_empty() || begins && !initial;
+    if matched && !query.get("continue").unwrap_or_default().is_empty() {
         errs.forbidden(&at, "resourceVersionMatch is forbidden when continue is provided");
     }
     refuse(&errs)
@@ -228,4 +266,36 @@ fn check_watch(query: &Query) -> Result<(), Status> {
 
 fn refuse(errs: &Errors) -> Result<(), Status> {
     if errs.is_empty() { Ok(()) } else { Err(errs.status("meta.k8s.io", "ListOptions", "")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(checked: Result<(), Status>) -> String {
+        checked.err().map(|status| status.message().to_owned()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_list_matches_a_version_that_it_names() {
+        let check = |query: &str| said(check(&Query::parse(query)));
+        assert_eq!(check("resourceVersion=5&resourceVersionMatch=Exact"), "");
+        assert_eq!(check("continue=x&resourceVersion=5"), "", "that is for the page to tell");
+        assert!(check("resourceVersionMatch=Exact").contains("unless resourceVersion is provided"));
+        let both = check("resourceVersionMatch=Some&continue=x&sendInitialEvents=1");
+        for part in ["unless resourceVersion", "when continue", "\"Some\"", "forbidden for list"] {
+            assert!(both.contains(part), "{part}: {both}");
+        }
+    }
+
+    #[test]
+    fn a_watch_from_anywhere_begins_with_what_there_is() {
+        let check = |query: &str| said(check_watch(&Query::parse(query)));
+        let continued = "resourceVersionMatch is forbidden when continue is provided";
+        assert!(check("continue=x").contains(continued));
+        assert!(check("continue=x&resourceVersion=0").contains(continued));
+        assert_eq!(check("continue=x&resourceVersion=5"), "");
+        assert!(check("resourceVersionMatch=NotOlderThan").contains("unless sendInitialEvents"));
+        assert!(check("sendInitialEvents=false").contains("requires setting resourceVersionMatch"));
+    }
 }

@@ -53,7 +53,7 @@ impl Documents {
         headers: &HeaderMap,
     ) -> Option<Reply> {
         match path {
-            "/openapi/v2" | "/openapi/v2/" => {
+            "/openapi/v2" => {
                 let (document, message) = self.older(server);
                 if asks(headers, message::ASKED) {
                     let (media_type, hash) = (message::MEDIA_TYPE, &document.hash);

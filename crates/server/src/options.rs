@@ -139,7 +139,7 @@ fn asked(query: &Query) -> Result<Value, Status> {
         }
     }
     for name in ["uid", "resourceVersion"] {
-        if let Some(wanted) = query.get(name) {
+        if let Some(wanted) = query.get(name).filter(|wanted| !wanted.is_empty()) {
             options["preconditions"][name] = wanted.into();
         }
     }
@@ -238,4 +238,52 @@ fn propagation(options: &DeleteOptions, errs: &mut Errors) -> String {
     }
     let old = old.map(|orphan| if orphan { "Orphan" } else { "Background" });
     asked.or(old).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked_as_json(query: &str) -> String {
+        let options = asked(&Query::parse(query)).expect("numbers");
+        String::from_utf8(object::to_json(&options)).expect("text")
+    }
+
+    #[test]
+    fn a_query_says_how_to_delete() {
+        assert_eq!(asked_as_json("uid=&resourceVersion=&nope=1"), "{}");
+        assert_eq!(
+            asked_as_json("gracePeriodSeconds=5&uid=u&dryRun=All&orphanDependents=false"),
+            r#"{"dryRun":["All"],"gracePeriodSeconds":5,"orphanDependents":false,"preconditions":{"uid":"u"}}"#
+        );
+        let wrong = asked(&Query::parse("gracePeriodSeconds=x")).expect_err("no number");
+        assert_eq!(wrong.message(), "strconv.ParseInt: parsing \"x\": invalid syntax");
+    }
+
+    #[test]
+    fn dependents_go_one_way_or_the_other() {
+        let judge = |text: &str| {
+            let mut errs = Errors::default();
+            let tree = from_json(text.as_bytes()).expect("JSON");
+            let said = propagation(DeleteOptions::view(&tree), &mut errs);
+            (said, errs.status(META, "DeleteOptions", "").message().to_owned(), errs.is_empty())
+        };
+        assert_eq!(judge(r#"{"orphanDependents":true}"#).0, "Orphan");
+        assert_eq!(judge(r#"{"orphanDependents":false}"#).0, "Background");
+        assert!(judge(r#"{"propagationPolicy":"Foreground"}"#).2);
+        let both = judge(r#"{"propagationPolicy":"Orphan","orphanDependents":true}"#);
+        assert!(!both.2 && both.1.contains("cannot be both set"), "{}", both.1);
+        let wrong = judge(r#"{"propagationPolicy":""}"#);
+        assert!(!wrong.2 && wrong.1.contains("Unsupported value: \"\""), "{}", wrong.1);
+    }
+
+    #[test]
+    fn a_dry_run_is_for_all_stages() {
+        for (said, dry, wrong) in
+            [(&[][..], false, false), (&["All", "All"], true, false), (&["All", "x"], true, true)]
+        {
+            let mut errs = Errors::default();
+            assert_eq!((dry_run(said, &mut errs), !errs.is_empty()), (dry, wrong), "{said:?}");
+        }
+    }
 }

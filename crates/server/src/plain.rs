@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use object::{Status, Text, Value};
 
 use crate::{
@@ -36,7 +37,7 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
     if let Some(handler) = server.paths.get(first) {
         return handler.handle(server, request).await;
     }
-    let reads = request.info.verb == "get";
+    let reads = request.head.method == Method::GET;
     if let Some(reply) = prefix_alone(&path) {
         return Ok(reply);
     }
@@ -54,9 +55,13 @@ pub(crate) async fn plain(server: &Arc<Server>, request: Request) -> Result<Repl
     {
         return Ok(reply);
     }
+    let version_path =
+        path.strip_prefix("/version").filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let version_path = version_path.map(|rest| rest.trim_matches('/'));
     match &*path {
-        "/version" | "/version/" if !reads => Err(no_method()),
-        "/version" | "/version/" => {
+        _ if version_path.is_some_and(|rest| !rest.is_empty()) => Err(Status::no_resource()),
+        _ if version_path.is_some() && !reads => Err(no_method()),
+        _ if version_path.is_some() => {
             takes(&request.head.headers, "application/json")?;
             let text = object::to_json_pretty(&version(server));
             Ok(raw(200, "application/json", text))

@@ -313,7 +313,11 @@ pub(crate) fn many(
                 object["kind"] = "PartialObjectMetadataList".into();
                 object["apiVersion"] = form.version.into();
                 object["metadata"] = head;
-                object["items"] = shown.map(|object| partial(&object, form)).collect();
+                // Of none there is not even a list.
+                object["items"] = match list.items.is_empty() {
+                    true => Value::Null,
+                    false => shown.map(|object| partial(&object, form)).collect(),
+                };
                 text(&object, form)
             }
         }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
 use http::Method;
-use object::{Object, Status, StatusDetails, Text, Value, View, from_json_strict};
+use object::{Object, Status, StatusDetails, Text, Value, View};
 use schema::{Errors, Path};
 use store::Version;
 
@@ -12,11 +12,10 @@ use crate::{
     body::read,
     cbor,
     codec::{
-        Validation, body_type, decode_body, media_type, replaced, same_version, unsupported_patch,
-        validation,
+        Validation, body_type, decode_body, media_type, same_version, unsupported_patch, validation,
     },
     filters::{authorize, decide},
-    list_options::{fresh, newest, page, selection, watch},
+    list_options::{deleted_page, fresh, newest, page, selection, watch},
     negotiate::{Form, Offer, choose, include},
     options::{self, call},
     plain::plain,
@@ -36,6 +35,11 @@ pub type Handler = Arc<dyn Handle>;
 
 /// Parts of objects that are written as objects; the others have handlers.
 const PARTS: [&str; 5] = ["status", "finalize", "approval", "resize", "ephemeralcontainers"];
+
+/// Parts that are connected to, and so done in earnest.
+const CONNECTS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
+/// The methods that a proxy passes on.
+const PASSED: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 
 pub(crate) async fn route(
     server: &Arc<Server>,
@@ -65,6 +69,10 @@ pub(crate) async fn route(
         return Ok(no_page());
     }
     warnings.extend(custom.and_then(|custom| custom.deprecated.clone()));
+    // Behind a subresource there is nothing, but for what it passes on to.
+    if !info.rest.is_empty() && info.subresource != "proxy" {
+        return if custom.is_some() { Ok(no_page()) } else { Err(Status::no_resource()) };
+    }
     let declared = served.definition.subresource(&info.subresource);
     let verbs = match (&*info.subresource, declared) {
         ("", _) => served.definition.verbs,
@@ -72,17 +80,24 @@ pub(crate) async fn route(
         (_, None) if custom.is_some() => return Err(Status::not_found(served.subject(&info.name))),
         (_, None) => return Err(Status::no_resource()),
     };
-    if verbs == ["create"] && info.subresource.is_empty() && !info.name.is_empty() {
+    let named = !info.name.is_empty();
+    let elsewhere = served.definition.is_namespaced() && info.namespace.is_empty();
+    let only_made = verbs == ["create"] && info.subresource.is_empty();
+    if elsewhere && (named || only_made) || only_made && named {
         return Err(Status::no_resource());
     }
     let unnamed = info.name.is_empty() && matches!(&*info.verb, "update" | "patch");
-    let named = !info.name.is_empty() && info.verb == "create" && info.subresource.is_empty();
+    let named = named && info.verb == "create" && info.subresource.is_empty();
     let reads = request.head.method == Method::GET;
     let allowed = verbs.contains(&&*info.verb)
         && request.head.method != Method::HEAD
         && (info.verb != "watch" || reads);
-    if info.subresource != "proxy" && (unnamed || named || !allowed) {
+    let passes = info.subresource == "proxy" && PASSED.contains(&request.head.method.as_str());
+    if !passes && (unnamed || named || !allowed) {
         return Err(no_method());
+    }
+    if CONNECTS.contains(&&*info.subresource) && request.query.get("dryRun").is_some() {
+        return Err(Status::bad_request("dryRun is not supported"));
     }
     warnings.extend(served.definition.warning());
     server.metrics.asked_for_deprecated(&served.definition, &request.info.subresource);
@@ -109,7 +124,8 @@ pub(crate) async fn route(
 fn place(served: &Served, request: &Request) -> Result<(), Status> {
     let info = &request.info;
     let namespaced = served.definition.is_namespaced();
-    let given = !info.namespace.is_empty() && info.resource != "namespaces";
+    let own = info.resource == "namespaces" && info.namespace == info.name;
+    let given = !info.namespace.is_empty() && !own;
     let all = matches!(&*info.verb, "list" | "watch");
     match (namespaced, given) {
         (true, false) if !all && info.name.is_empty() => Err(no_method()),
@@ -202,7 +218,7 @@ async fn answer(
         "list" => {
             let selection = selection(&served, &request)?;
             newest(registry, &served, &request.query).await?;
-            let page = page(&served, &request.query).await?;
+            let page = page(&served, &selection, &request.query).await?;
             let list = registry.list_shown(&served, &selection, &page).await?;
             many(&server.encodings, &served, list, form, now)?
         }
@@ -231,11 +247,15 @@ async fn answer(
         "delete" => delete(server, &served, request, (form, now), call).await?,
         "deletecollection" => {
             let selection = selection(&served, &request)?;
+            let query = request.query.clone();
             let delete = options::delete(server, request, call).await?;
             options::no_collection(&delete)?;
             call.warnings.extend(preserved(&served, &delete));
+            newest(registry, &served, &query).await?;
+            let page = deleted_page(&served, &selection, &query).await?;
             let how = (&delete, server.config.limits.deletions);
-            let list = registry.delete_collection(call, &served, &selection, how).await?;
+            let which = (&selection, &page);
+            let list = registry.delete_collection(call, &served, which, how).await?;
             many(&server.encodings, &served, list, form, now)?
         }
         _ => return Err(no_method()),
@@ -417,16 +437,8 @@ async fn patch(
         errs.forbidden(&Path::Root.field("force"), "may not be specified for non-apply patch");
         return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
     }
-    let mut twice = Vec::new();
-    let bytes = replaced(&bytes);
-    let text =
-        std::str::from_utf8(&bytes).map_err(|_| Status::bad_request("invalid JSON patch"))?;
-    let patch = from_json_strict(&bytes, None, &mut twice)
-        .map_err(|_| Status::bad_request("invalid JSON patch"))?;
-    let twice: Vec<_> = twice.iter().map(|odd| odd.path().to_owned()).collect();
-    audit::note_sent(|| patch.clone());
-    let patch = Patch { ty, patch: &patch, text, twice: &twice, query: &query };
-    let made = server.registry.patch(call, served, key, &info.subresource, patch).await?;
+    let patch = Patch::read(ty, &bytes, &query)?;
+    let made = server.registry.patch(call, served, key, &info.subresource, &patch).await?;
     Ok((200, made))
 }
 

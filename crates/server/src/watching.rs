@@ -32,6 +32,10 @@ use crate::{
 
 /// How often a client that wants bookmarks gets one.
 const BOOKMARK: Duration = Duration::from_mins(1);
+/// When it gets the first after it was told of what there was.
+const FIRST: Duration = Duration::from_millis(900);
+/// How long before the end it gets the last.
+const LAST: Duration = Duration::from_secs(2);
 /// As much is put into one frame, if it is there already.
 const FRAME: usize = 64 << 10;
 
@@ -86,7 +90,7 @@ pub(crate) fn reply(watch: Watch, terms: Terms) -> Reply {
         encodings,
         watched,
     };
-    watching.rearm();
+    watching.rearm(if watching.watch.tells_all() { FIRST } else { BOOKMARK });
     let body: Body = watching.boxed_unsync();
     streaming(media_type(form), body)
 }
@@ -107,9 +111,13 @@ fn media_type(form: Form) -> &'static str {
 }
 
 impl Watching {
-    fn rearm(&mut self) {
-        let next = if self.bookmarks { Instant::now() + BOOKMARK } else { self.ends };
-        self.alarm.reset(next.min(self.ends));
+    /// Until the next bookmark, or the end.
+    fn rearm(&mut self, wait: Duration) {
+        let now = Instant::now();
+        let next = (now + wait).min(self.ends.checked_sub(LAST).unwrap_or(now));
+        let next = if wait == FIRST { now + wait } else { next };
+        let due = self.bookmarks && next > now;
+        self.alarm.reset(if due { next.min(self.ends) } else { self.ends });
     }
 
     fn write(&mut self, notice: &Notice, out: &mut Vec<u8>) {
@@ -132,6 +140,10 @@ impl Watching {
         out: &mut Vec<u8>,
     ) {
         let served = self.watch.served();
+        if self.form.into == As::Metadata && self.form.list {
+            self.over = true; // what happens is no list
+            return;
+        }
         let object = match self.form.into {
             As::Object => return self.whole(event, revision, version, out),
             As::Metadata => partial(&shown(served, revision, &version.object), self.form),
@@ -175,7 +187,7 @@ impl Watching {
     }
 
     fn bookmark(&mut self, revision: u64, initial: bool, out: &mut Vec<u8>) {
-        let names = &self.watch.served().definition.names;
+        let names = &self.watch.served().hub.names;
         let mut object = Value::object();
         object["apiVersion"] = names.api_version().into();
         object["kind"] = names.kind.into();
@@ -184,9 +196,20 @@ impl Watching {
         if initial {
             meta.annotations_mut().insert("k8s.io/initial-events-end", "true");
         }
-        let object =
-            if self.form.into == As::Metadata { partial(&object, self.form) } else { object };
-        self.put("BOOKMARK", &object, out);
+        self.watch.served().hub.normalize(&mut object);
+        object.retain(|name, value| {
+            if !matches!(name, "apiVersion" | "kind" | "metadata") {
+                undefault(value);
+            }
+            true
+        });
+        match self.form.into {
+            As::Object => {
+                let object = shown(self.watch.served(), revision, &object);
+                self.put("BOOKMARK", &object, out);
+            }
+            _ => self.event("BOOKMARK", revision, &Arc::new(Version { revision, object }), out),
+        }
     }
 
     fn put(&self, event: &str, object: &Value, out: &mut Vec<u8>) {
@@ -198,6 +221,16 @@ impl Watching {
         self.put("ERROR", &named(status), out);
         self.over = true;
     }
+}
+
+/// A bookmark is no object: it has what is always there, and no defaults.
+fn undefault(value: &mut Value) {
+    value.retain(|_, inner| {
+        undefault(inner);
+        !matches!(inner, Value::Bool(true))
+            && inner.as_str().is_none_or(str::is_empty)
+            && inner.as_i64().is_none_or(|number| number == 0)
+    });
 }
 
 fn named(status: Status) -> Value {
@@ -263,7 +296,7 @@ impl HttpBody for Watching {
                     }
                     let revision = this.watch.complete_through();
                     this.bookmark(revision, false, &mut out);
-                    this.rearm();
+                    this.rearm(BOOKMARK);
                 }
                 Poll::Pending => break,
             }

@@ -173,15 +173,16 @@ impl Registry {
         decided
     }
 
-    /// Deletes everything that is selected, so many at once. One that is gone meanwhile is gone.
+    /// Deletes everything that is selected, or a page of it, so many at once. One that is gone
+    /// meanwhile is gone.
     pub async fn delete_collection(
         &self,
         call: &mut Call,
         served: &Served,
-        selection: &Selection,
+        (selection, page): (&Selection, &Page),
         (delete, at_once): (&Delete, usize),
     ) -> Result<super::List, Status> {
-        let list = self.list_shown(served, selection, &Page::default()).await?;
+        let list = self.list_shown(served, selection, page).await?;
         let delete = &Delete { many: true, ..delete.clone() };
         let mut left = list.items.iter();
         let mut deleting = FuturesUnordered::new();

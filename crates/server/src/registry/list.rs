@@ -39,15 +39,14 @@ impl Registry {
         selection: &Selection,
         page: &Page,
     ) -> Result<List, Status> {
-        let (prefix, base) = (served.prefix(&selection.namespace), served.prefix(""));
+        let prefix = served.prefix(&selection.namespace);
         let unreadable = served.objects()?.unreadable(&prefix);
         if !unreadable.is_empty() {
             return Err(corrupt::list(served, &unreadable));
         }
         let (pinned, after) = self.pin(served, page)?;
-        let after = after.map(|after| format!("{base}{after}"));
+        let after = after.map(|after| format!("{prefix}{after}"));
         let mut items = Vec::new();
-        let mut last = None;
         if let Some(path) = path(served, selection).filter(|_| after.is_none()) {
             let named = pinned.get(&path).cloned();
             items.extend(named.filter(|version| selection.matches(served, &version.object)));
@@ -59,19 +58,19 @@ impl Registry {
             });
         }
         let whole = selection.is_whole(); // then the key alone tells, and no object is looked at
-        for (key, version) in pinned.range(&prefix, after.as_deref()) {
+        let mut range = pinned.range(&prefix, after.as_deref());
+        while let Some((key, version)) = range.next() {
             if !whole && !selection.matches(served, &version.object) {
                 continue;
             }
-            if page.limit > 0 && items.len() == page.limit {
-                let after: &str = last.unwrap_or_default();
-                let remaining = whole.then(|| pinned.count(&prefix, Some(after)));
-                let after = after.strip_prefix(&base).unwrap_or(after).to_owned();
+            items.push(version.clone());
+            // Whatever follows makes another page, even if nothing of it is selected.
+            if items.len() == page.limit && range.next().is_some() {
+                let remaining = whole.then(|| pinned.count(&prefix, Some(key)));
+                let after = key.strip_prefix(&*prefix).unwrap_or(key).to_owned();
                 let token = Continuation { revision: pinned.revision, after }.encode();
                 return Ok(List { revision: pinned.revision, items, token, remaining });
             }
-            items.push(version.clone());
-            last = Some(key);
         }
         Ok(List { revision: pinned.revision, items, token: String::new(), remaining: None })
     }
@@ -100,15 +99,17 @@ impl Registry {
         let mut items = Vec::<Arc<Version<Value>>>::new();
         loop {
             let List { revision, items: found, token, .. } = self.list(served, &within, &page)?;
-            for version in self.converted(served, found).await? {
+            let mut left = self.converted(served, found).await?.into_iter();
+            while let Some(version) = left.next() {
                 if !selection.matches(served, &version.object) {
                     continue;
                 }
-                if let Some(last) = items.last().filter(|_| limit > 0 && items.len() == limit) {
-                    let token = Continuation { revision, after: place(served, last) }.encode();
+                items.push(version.clone());
+                if items.len() == limit && (left.len() > 0 || !token.is_empty()) {
+                    let after = place(served, selection, &version);
+                    let token = Continuation { revision, after }.encode();
                     return Ok(List { revision, items, token, remaining: None });
                 }
-                items.push(version);
             }
             if token.is_empty() {
                 return Ok(List { revision, items, token, remaining: None });
@@ -118,15 +119,15 @@ impl Registry {
     }
 }
 
-/// The key of an object, as tokens name it.
-fn place(served: &Served, version: &Version<Value>) -> String {
+/// The key of an object below those that are listed, as tokens name it.
+fn place(served: &Served, selection: &Selection, version: &Version<Value>) -> String {
     let meta = Object::view(&version.object).metadata();
     let path = served.path(meta.namespace(), meta.name());
-    path.strip_prefix(&*served.prefix("")).unwrap_or(&path).to_owned()
+    path.strip_prefix(&*served.prefix(&selection.namespace)).unwrap_or(&path).to_owned()
 }
 
 /// The key of the only object that can be meant, where it is known.
-fn path(served: &Served, selection: &Selection) -> Option<Text> {
+pub(crate) fn path(served: &Served, selection: &Selection) -> Option<Text> {
     let known = !served.hub.is_namespaced() || !selection.namespace.is_empty();
     let name = selection.name().filter(|_| known)?;
     Some(served.path(&selection.namespace, name))

@@ -43,6 +43,7 @@ pub use self::{
 pub(crate) use self::{
     begin::{chance, random},
     continuation::Continuation,
+    list::path,
     update::unparsed,
 };
 use crate::{

@@ -1,7 +1,7 @@
 //! Patches: read, change the tree, then as any update; again if somebody was faster.
 
 use object::{Object, Status, Struct, Value, View, from_json_strict};
-use schema::{Errors, Path, patch};
+use schema::{Definition, Errors, Path, patch};
 use store::Version;
 
 use super::{
@@ -10,8 +10,8 @@ use super::{
     update::{based_on, blind},
 };
 use crate::{
-    Query, Served,
-    codec::{Twice, Validation, fit, other_than_object, validation},
+    Query, Served, audit,
+    codec::{Twice, Validation, fit, is_everywhere, other_than_object, replaced, validation},
     respond::shown,
 };
 
@@ -35,15 +35,28 @@ impl PatchType {
 }
 
 /// A patch to an object or a part of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Patch<'a> {
-    pub ty: PatchType,
-    pub patch: &'a Value,
+    ty: PatchType,
+    patch: Value,
     /// The same, as it was sent.
-    pub text: &'a str,
+    text: String,
     /// The paths that the patch has twice.
-    pub twice: &'a [String],
-    pub query: &'a Query,
+    twice: Vec<String>,
+    query: &'a Query,
+}
+
+impl<'a> Patch<'a> {
+    pub fn read(ty: PatchType, bytes: &[u8], query: &'a Query) -> Result<Self, Status> {
+        let malformed = || Status::bad_request("invalid JSON patch");
+        let bytes = replaced(bytes);
+        let text = std::str::from_utf8(&bytes).map_err(|_| malformed())?.to_owned();
+        let mut twice = Vec::new();
+        let patch = from_json_strict(&bytes, None, &mut twice).map_err(|_| malformed())?;
+        let twice = twice.iter().map(|odd| odd.path().to_owned()).collect();
+        audit::note_sent(|| patch.clone());
+        Ok(Self { ty, patch, text, twice, query })
+    }
 }
 
 impl Registry {
@@ -54,7 +67,7 @@ impl Registry {
         served: &Served,
         key: (&str, &str),
         subresource: &str,
-        patch: Patch<'_>,
+        patch: &Patch<'_>,
     ) -> Result<Version<Value>, Status> {
         let mut warnings = Vec::new();
         let done = self
@@ -81,10 +94,20 @@ impl Registry {
         &self,
         served: &Served,
         old: &Version<Value>,
-        patch: Patch<'_>,
+        patch: &Patch<'_>,
     ) -> Result<(Value, Vec<String>), Status> {
-        let (kind, shape) = (&served.definition, &served.definition.shape);
-        let mut before = shown(served, old.revision, &old.object);
+        let before = shown(served, old.revision, &old.object);
+        self.patched_part(&served.definition, before, patch)
+    }
+
+    /// The same of what is no object by itself, or of its own kind.
+    pub fn patched_part(
+        &self,
+        kind: &Definition,
+        mut before: Value,
+        patch: &Patch<'_>,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let shape = &kind.shape;
         // What the version does not know stays out of sight, as it was before.
         kind.conform(&mut before, &mut Vec::new()).map_err(|error| {
             Status::internal(format!("the stored object is not right: {error}"))
@@ -99,7 +122,7 @@ impl Registry {
             errs.invalid(&Path::Root.field("patch"), &*text, why);
             errs.status("", "", "")
         };
-        if let Some(why) = self.another_kind(served, &given, patch.ty) {
+        if let Some(why) = self.another_kind(kind, &given, patch.ty) {
             return Err(misfit(&why));
         }
         // Without a version upstream reads its inner form, which has no such fields.
@@ -136,7 +159,7 @@ impl Registry {
             odd => odd?,
         };
         let mut all = match patch.ty {
-            PatchType::Json => patch::odd_operations(patch.patch, patch.twice),
+            PatchType::Json => patch::odd_operations(&patch.patch, &patch.twice),
             _ => patch.twice.iter().map(|path| format!("duplicate field {path:?}")).collect(),
         };
         all.extend(odd);
@@ -150,7 +173,7 @@ impl Registry {
     }
 
     /// What is wrong when a patch makes an object of another kind, or of none.
-    fn another_kind(&self, served: &Served, given: &Value, ty: PatchType) -> Option<String> {
+    fn another_kind(&self, own: &Definition, given: &Value, ty: PatchType) -> Option<String> {
         if let Value::List(_) = given {
             return Some(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value \
@@ -174,10 +197,10 @@ impl Registry {
                 ),
             });
         }
-        let (names, given) = (&served.definition.names, Object::view(given));
+        let (names, given) = (&own.names, Object::view(given));
         let (version, kind) = (given.api_version(), given.kind());
         // A strategic patch is laid over a typed object, which stays what it is.
-        if served.definition.custom.is_some()
+        if own.custom.is_some()
             || ty == PatchType::Strategic
             || (version, kind) == (&*names.api_version(), names.kind)
             || version.is_empty()
@@ -186,9 +209,10 @@ impl Registry {
             return None;
         }
         let (group, short) = version.split_once('/').unwrap_or(("", version));
-        Some(if self.kinds().named(group, short, kind).is_some() {
+        Some(if is_everywhere(kind) || self.kinds().named(group, short, kind).is_some() {
             let package = names.group.split('.').next().filter(|group| !group.is_empty());
             let (package, own) = (package.unwrap_or("core"), names.kind);
+            let short = if is_everywhere(kind) { "v1" } else { short };
             format!("converting ({short}.{kind}) to ({package}.{own}): unknown conversion")
         } else {
             format!(
@@ -224,15 +248,15 @@ pub(super) fn has_raw(value: &Value) -> bool {
 const BOOKS: &str = "managedFields";
 
 /// What comes of the patch, and the text that stands for it where it is refused.
-fn merged(shape: &Struct, before: &Value, patch: Patch<'_>) -> Result<(Value, String), Status> {
+fn merged(shape: &Struct, before: &Value, patch: &Patch<'_>) -> Result<(Value, String), Status> {
     let strict = validation(patch.query) != Validation::Ignore;
     let text = match patch.ty {
-        PatchType::Json => patch::json_text(&patch::as_written(shape, before), patch.text, strict),
+        PatchType::Json => patch::json_text(&patch::as_written(shape, before), &patch.text, strict),
         PatchType::Merge if strict && !patch.patch.is_object() && !patch.patch.is_null() => {
-            let why = patch::not_an_object(patch.patch);
+            let why = patch::not_an_object(&patch.patch);
             return Err(Status::bad_request(format!("error decoding patch: {why}")));
         }
-        PatchType::Merge => patch::merge_text(&patch::as_written(shape, before), patch.text),
+        PatchType::Merge => patch::merge_text(&patch::as_written(shape, before), &patch.text),
         PatchType::Strategic => {
             let mut left = patch.patch.clone();
             let given = patch::strategic(shape, before, &mut left);

@@ -46,6 +46,7 @@ pub struct Watch {
     cursor: Cursor<Value>,
     /// Notices about objects that somebody else is asked for.
     asked: Option<Asked>,
+    tells_all: bool,
 }
 
 /// What is watched, and who is asked for it in another version.
@@ -102,13 +103,19 @@ impl Registry {
             }
             other => store_status(&other),
         })?;
-        Ok(Watch { scope, listed: listed.into_iter(), after, cursor, asked })
+        let tells_all = start == Start::List { bookmark: true };
+        Ok(Watch { scope, listed: listed.into_iter(), after, cursor, asked, tells_all })
     }
 }
 
 impl Watch {
     pub fn served(&self) -> &Served {
         &self.scope.served
+    }
+
+    /// Whether it begins with all there is, and says where that ends.
+    pub(crate) fn tells_all(&self) -> bool {
+        self.tells_all
     }
 
     /// No event up to this revision is still to come, once the watch is idle.

@@ -1,5 +1,6 @@
 //! The machinery as a whole, with real kinds behind it.
 
+mod collections;
 mod floods;
 mod hostile;
 mod paths;

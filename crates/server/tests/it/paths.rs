@@ -33,6 +33,10 @@ async fn each_path_has_its_methods() {
         ("GET", "/.well-known/nosuch", 404, NO_PAGE),
         ("POST", "/openid/v1/jwks", 405, NO_METHOD),
         ("GET", "/openid/v1/jwks/x", 404, "the server could not find the requested resource"),
+        ("GET", "/version//", 200, ""),
+        ("GET", "/version/x", 404, "the server could not find the requested resource"),
+        ("get", "/version", 405, NO_METHOD),
+        ("TRACE", "/api/v1/namespaces/default/services/x/proxy", 405, NO_METHOD),
         ("DELETE", "/api/v1/watch/namespaces/default/configmaps", 405, NO_METHOD),
         ("POST", "/api/v1/watch/namespaces/default/configmaps", 405, NO_METHOD),
     ] {
