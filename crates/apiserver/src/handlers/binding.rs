@@ -8,10 +8,10 @@ use object::{
     names::{dns1123_subdomain, path_segment_name},
     quote::quote,
 };
-use schema::{Errors, Path};
+use schema::{Definition, Errors, Path};
 use server::{Asking, Handle, Handling, Operation, Request, Server, other_uid, revision};
 
-use super::{Asked, asking, body, call, same_namespace, served, typed};
+use super::{Asked, asking, body_of, call, same_namespace, served, typed};
 
 #[derive(Debug)]
 pub(super) struct Bindings;
@@ -22,7 +22,8 @@ impl Handle for Bindings {
             let (mut call, info) = (call(&request), request.info.clone());
             let kind = served(server, &request)?;
             let asked = Asked::of(&request);
-            let given = typed::<Binding>(body::<Binding>(server, request).await?);
+            let given = body_of(server, &mut call, request, &Definition::of::<Binding>()).await?;
+            let given = typed::<Binding>(given);
             let name = if info.subresource.is_empty() {
                 Binding::view(&given).metadata().name().to_owned()
             } else {

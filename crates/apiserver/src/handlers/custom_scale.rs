@@ -37,13 +37,13 @@ pub(super) async fn handle(
     }
     let mut call = call(&request);
     let wanted = if info.verb == "update" {
-        Wanted::Whole(body_of(server, request, &kind).await?)
+        Wanted::Whole(body_of(server, &mut call, request, &kind).await?)
     } else {
         let mut before = scale_of(&paths, found.revision, &found.object)?;
         if wants.is_none() {
             before["spec"]["replicas"] = UNSET.into();
         }
-        patched(server, request, &kind, before).await?
+        patched(server, &mut call, request, &kind, before).await?
     };
     let manager = call.manager.clone();
     let now = Time::text(server.registry.clock().now());
@@ -73,6 +73,9 @@ pub(super) async fn handle(
         let mut object = old.object.clone();
         paths.set(&mut object, replicas);
         object["metadata"]["managedFields"] = books;
+        // What the schema has no place for is not kept.
+        let kept = served.definition.conform(&mut object, &mut Vec::new());
+        kept.map_err(Status::bad_request)?;
         Ok(object)
     };
     let mut inner = call.clone().admitted();

@@ -22,8 +22,11 @@ use std::{
 };
 
 use http::HeaderMap;
-use object::{Lens, Object, Status, Struct, Value, View};
-use schema::{Definition, Names};
+use object::{Lens, Object, Status, Struct, Time, Value, View};
+use schema::{
+    Definition, Names,
+    apply::{self, Write},
+};
 use server::{
     Asking, Call, Decoded, Handler, Operation, Options, Query, Reply, Request, RequestInfo, Served,
     Server, decode_body, reply_as, status_reply_as,
@@ -158,14 +161,38 @@ pub(crate) fn parts() -> Vec<Definition> {
     ]
 }
 
-/// Reads the body as an object of `K`, whatever kind the path is about.
-async fn body<K: schema::Kind>(server: &Server, request: Request) -> Result<Value, Status> {
-    body_of(server, request, &Definition::of::<K>()).await
+/// Reads the body as an object of this kind, whatever kind the path is about. The call hears
+/// what is odd about it.
+async fn body_of(
+    server: &Server,
+    call: &mut Call,
+    request: Request,
+    kind: &Definition,
+) -> Result<Value, Status> {
+    let read = noted(server, request, kind).await?;
+    call.warnings.extend(read.warnings);
+    Ok(read.object)
 }
 
-/// Reads the body as an object of this kind.
-async fn body_of(server: &Server, request: Request, kind: &Definition) -> Result<Value, Status> {
-    Ok(noted(server, request, kind).await?.object)
+/// What is sent, with who set which fields of it.
+fn booked(
+    server: &Server,
+    call: &Call,
+    (names, shape): (&Names, &'static Struct),
+    subresource: &str,
+    given: Value,
+) -> Result<Value, Status> {
+    let write = Write {
+        shape,
+        api_version: &names.api_version(),
+        kind: names.kind,
+        manager: &call.manager,
+        subresource,
+        reset: &[],
+        now: &Time::text(server.registry.clock().now()),
+        versions: &apply::Alone,
+    };
+    apply::update(&write, None, given).map_err(|error| error.status())
 }
 
 /// The same, with what is odd about it.

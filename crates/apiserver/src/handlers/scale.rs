@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use api::autoscaling::v1::Scale;
 use object::{
-    Lens, Object, ObjectMeta, Status, Time, Value, View, from_json, selector::Selector, to_json,
+    Lens, Object, ObjectMeta, Status, StatusDetails, Subject, Time, Value, View, selector::Selector,
 };
 use schema::{
     Definition, Errors, Path,
     apply::{self, Write},
 };
 use server::{
-    Asking, Call, Handle, Handling, Operation, Request, RequestInfo, Served, Server, note_sent,
-    other_uid,
+    Asking, Call, Handle, Handling, Operation, Patch, PatchType, Request, RequestInfo, Served,
+    Server, note_sent,
 };
 
 use super::{Asked, asking, body_of, bytes_of, call, custom_scale, same_name, served, warned};
@@ -29,6 +29,7 @@ impl Handle for Scales {
                 return custom_scale::handle(server, request, served, paths).await;
             }
             let (asked, kind) = (Asked::of(&request), Definition::of::<Scale>());
+            let path = &["spec", "replicas"][..];
             let key = (&*info.namespace, &*info.name);
             let mut call = call(&request);
             if info.verb == "get" {
@@ -37,20 +38,21 @@ impl Handle for Scales {
                 return asked.reply(server, &kind, (200, &scale));
             }
             let wanted = if info.verb == "update" {
-                Wanted::Whole(body_of(server, request, &kind).await?)
+                Wanted::Whole(body_of(server, &mut call, request, &kind).await?)
             } else {
                 let found = server.registry.get(&served, key.0, key.1)?;
-                let scale = scale_of(found.revision, &found.object);
-                patched(server, request, &kind, scale).await?
+                let mut scale = scale_of(found.revision, &found.object);
+                let books = found.object.get("metadata").get("managedFields");
+                scale["metadata"]["managedFields"] = apply::to_scale(books, path);
+                patched(server, &mut call, request, &kind, scale).await?
             };
             if let Wanted::Whole(scale) = &wanted {
                 same_name(scale, key)?;
                 check(scale, key.1)?;
             }
-            let (manager, dry_run) = (call.manager.clone(), call.dry_run);
+            let manager = call.manager.clone();
             let now = Time::text(server.registry.clock().now());
             let api_version = served.definition.names.api_version();
-            let path = &["spec", "replicas"][..];
             let laid = |old: &store::Version<Value>, wanted: &Wanted| {
                 let books = Books { object: &old.object, path, api_version: &api_version };
                 books.after(wanted, scale_of(old.revision, &old.object), &manager, &now)
@@ -73,7 +75,7 @@ impl Handle for Scales {
                 let (version, uid) = (scale.metadata().resource_version(), scale.metadata().uid());
                 let have = Object::view(&old.object).metadata().uid();
                 if !uid.is_empty() && uid != have {
-                    return Err(other_uid(&served, key, uid, have, dry_run));
+                    return Err(other_uid(&served, key.1, uid, have));
                 } else if !version.is_empty() && version != old.revision.to_string() {
                     return Err(Status::stale(served.subject(key.1)));
                 }
@@ -160,6 +162,15 @@ fn check(scale: &Value, name: &str) -> Result<(), Status> {
     if errs.is_empty() { Ok(()) } else { Err(errs.status("autoscaling", "Scale", name)) }
 }
 
+/// The object whose scale is meant is another one of that name.
+fn other_uid(served: &Served, name: &str, wanted: &str, have: &str) -> Status {
+    let subject = served.subject(name);
+    let resource = format!("{}/scale", subject.resource);
+    let why =
+        format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {have}");
+    Status::conflict(Subject { resource: &resource, ..subject }, &why)
+}
+
 /// The object seen as a scale.
 fn scale_of(revision: u64, object: &Value) -> Value {
     let meta = Object::view(object).metadata();
@@ -192,6 +203,7 @@ fn scale_of(revision: u64, object: &Value) -> Value {
 
 pub(super) async fn patched(
     server: &Server,
+    call: &mut Call,
     request: Request,
     kind: &Definition,
     scale: Value,
@@ -200,6 +212,7 @@ pub(super) async fn patched(
     let content = request.head.headers.get(http::header::CONTENT_TYPE);
     let content = content.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let content = content.split(';').next().unwrap_or_default();
+    let query = request.query.clone();
     let bytes = bytes_of(server, request).await?;
     if content == "application/apply-patch+yaml" {
         let wrong = |error: &dyn std::fmt::Display| {
@@ -215,36 +228,18 @@ pub(super) async fn patched(
         }
         return Ok(Wanted::Applied(applied, force));
     }
-    let patch = from_json(&bytes).map_err(|error| Status::bad_request(error.to_string()))?;
-    note_sent(|| patch.clone());
-    let mut patched = match content {
-        "application/json-patch+json" => {
-            schema::patch::json(&scale, &patch).map_err(|error| error.status())?
-        }
-        "application/merge-patch+json" => {
-            let text = |value| String::from_utf8_lossy(&to_json(value)).into_owned();
-            let done = schema::patch::merge_text(&text(&scale), &text(&patch));
-            let done = done.map_err(|error| error.status())?;
-            from_json(done.as_bytes()).map_err(|error| Status::bad_request(error.to_string()))?
-        }
-        "application/strategic-merge-patch+json" => {
-            let done = schema::patch::strategic(&kind.shape, &scale, &mut patch.clone());
-            done.map_err(|error| error.status())?
-        }
-        _ => {
-            return Err(Status::failure(
-                415,
-                "UnsupportedMediaType",
-                "the body of the request was in an unknown format - accepted media types include: \
-                 application/json-patch+json, application/merge-patch+json, \
-                 application/strategic-merge-patch+json, application/apply-patch+yaml",
-            ));
-        }
+    let Some(ty) = PatchType::of(content) else {
+        let unknown = Status::failure(
+            415,
+            "UnsupportedMediaType",
+            "the body of the request was in an unknown format - accepted media types include: \
+             application/json-patch+json, application/merge-patch+json, \
+             application/strategic-merge-patch+json, application/apply-patch+yaml",
+        );
+        return Err(unknown.with_details(StatusDetails::new()));
     };
-    schema::conform(&kind.shape, &mut patched, &mut Vec::new()).map_err(|error| {
-        Status::bad_request(format!(
-            "Scale in version \"v1\" cannot be handled as a Scale: {error}"
-        ))
-    })?;
+    let patch = Patch::read(ty, &bytes, &query)?;
+    let (patched, odd) = server.registry.patched_part(kind, scale, &patch)?;
+    call.warnings.extend(odd);
     Ok(Wanted::Whole(patched))
 }

@@ -10,7 +10,9 @@ use ref_cast::RefCast;
 use schema::{Errors, Path};
 use server::{Handle, Handling, Operation, Request, Server};
 
-use super::{Asked, asking, body_of, call, in_namespace, named, part, same_namespace, warned};
+use super::{
+    Asked, asking, body_of, booked, call, in_namespace, named, part, same_namespace, warned,
+};
 use crate::external_signer::ExternalSigner;
 
 const SHORTEST: i64 = 600;
@@ -68,7 +70,12 @@ impl Handle for Tokens {
             let mut call = call(&request);
             let kind = part("authentication.k8s.io", "TokenRequest", TokenRequest::SHAPE);
             let asked = Asked::of(&request);
-            let given = body_of(server, request, &kind).await?;
+            let mut given = body_of(server, &mut call, request, &kind).await?;
+            if given.get("spec").get("expirationSeconds").is_null() {
+                given["spec"]["expirationSeconds"] = DEFAULT.into();
+            }
+            let names = (&kind.names, TokenRequest::SHAPE);
+            let given = booked(server, &call, names, "token", given)?;
             let request = TokenRequest::from(given);
             same_namespace(request.metadata().namespace(), &info.namespace)?;
             in_namespace(server, &info.namespace)?;
@@ -91,7 +98,7 @@ impl Handle for Tokens {
             let given = server.registry.admit(&mut call, &accounts, asking, checked).await?;
             let mut request = TokenRequest::from(given);
             bind(server, &request, &mut bound)?;
-            let seconds = lifetime(&request);
+            let seconds = request.spec().expiration_seconds();
             let audiences: Vec<String> =
                 request.spec().audiences().iter().map(str::to_owned).collect();
             let (seconds, warning) = self.shortened(seconds);
@@ -149,16 +156,8 @@ impl Tokens {
     }
 }
 
-/// How many seconds a token shall be good.
-fn lifetime(request: &TokenRequest) -> i64 {
-    match request.spec().expiration_seconds() {
-        0 => DEFAULT,
-        seconds => seconds,
-    }
-}
-
 fn check(request: &TokenRequest) -> Result<(), Status> {
-    let (seconds, mut errs) = (lifetime(request), Errors::default());
+    let (seconds, mut errs) = (request.spec().expiration_seconds(), Errors::default());
     let at = Path::Root.field("spec");
     let attestations = request.spec().attestations();
     if !attestations.is_empty() {

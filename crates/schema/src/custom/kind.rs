@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Definition, ErrorType, Errors, FieldError, Hooks, Names, Path, Scope, Storage, Subresource,
-    Unknown, Warnings, kind::check_name, names, normalize, verbs,
+    Unknown, Warnings, kind::check_name, names, normalize, patch, verbs,
 };
 
 /// The versions of one CRD.
@@ -282,21 +282,21 @@ impl Custom {
 
 /// A whole number at a path of names: `.spec.replicas`.
 pub(super) fn replicas(object: &Value, path: &str) -> Result<Option<i64>, String> {
-    match at(object, path) {
-        None => Ok(None),
-        Some(Value::Int(n)) => Ok(Some(*n)),
-        Some(other) => {
-            let (shown, ty) = match other {
-                Value::Null => ("<nil>".to_owned(), "<nil>"),
-                Value::Text(text) => (text.to_string(), "string"),
-                Value::Bool(b) => (b.to_string(), "bool"),
-                Value::Float(n) => (super::number::shown(*n), "float64"),
-                Value::List(_) => (jsonpath::text(other), "[]interface {}"),
-                _ => (jsonpath::text(other), "map[string]interface {}"),
-            };
-            Err(format!("{path} accessor error: {shown} is of the type {ty}, expected int64"))
+    let misfit = |at: &str, value: &Value, wanted: &str| {
+        let ty = if value.is_null() { "<nil>" } else { patch::go_type(value) };
+        let shown = patch::printed(value);
+        Err(format!("{at} accessor error: {shown} is of the type {ty}, expected {wanted}"))
+    };
+    let (mut found, mut at) = (object, String::new());
+    for name in path.trim_start_matches('.').split('.') {
+        at = format!("{at}.{name}");
+        if !found.is_object() && !found.is_null() {
+            return misfit(&at, found, "map[string]interface{}");
         }
+        let Some(inner) = entry_of(found, name) else { return Ok(None) };
+        found = inner;
     }
+    found.as_i64().map_or_else(|| misfit(path, found, "int64"), |number| Ok(Some(number)))
 }
 
 /// What is at a path of names.
