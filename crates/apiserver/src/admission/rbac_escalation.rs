@@ -1,13 +1,14 @@
 //! Nobody gives rights that they do not have, unless they may `escalate` or `bind`.
 
 use api::rbac::{PolicyRule, RoleRef};
-use object::{List, Status, View};
+use object::{List, Status, Value, View};
 use server::{Admission, Admit, Admitting, Attributes, Authorize, Decision, Operation};
 
-use crate::authz::{Rbac, covers};
+use crate::authz::{Rbac, missing, told};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
+/// The last of those who may change a role: what is given is looked at before it is checked.
 #[derive(Debug)]
 pub(super) struct Escalation {
     pub(super) rbac: Rbac,
@@ -18,30 +19,19 @@ impl Admit for Escalation {
         "RBACEscalation"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
+    fn mutate<'a>(&'a self, admission: &'a mut Admission<'_>) -> Admitting<'a> {
         Box::pin(async move {
             let names = &admission.served.definition.names;
             if names.group != GROUP
                 || !matches!(admission.operation, Operation::Create | Operation::Update)
                 || admission.user.is_in("system:masters")
+                || admission.old.is_some_and(|old| only_lets_go(old, &admission.object))
             {
                 return Ok(());
             }
-            let same = |field: &str| {
-                admission.old.is_some_and(|old| old.get(field) == admission.object.get(field))
-            };
             match names.plural {
-                "roles" | "clusterroles" if !same("rules") => {
-                    let rules = List::<PolicyRule>::view(admission.object.get("rules"));
-                    self.check(admission, "escalate", rules.iter().cloned().collect()).await
-                }
-                "rolebindings" | "clusterrolebindings"
-                    if !(same("roleRef") && same("subjects")) =>
-                {
-                    let reference = RoleRef::view(admission.object.get("roleRef"));
-                    let rules = self.rbac.rules_of(reference, &admission.namespace);
-                    self.check(admission, "bind", rules).await
-                }
+                "roles" | "clusterroles" => self.role(admission).await,
+                "rolebindings" | "clusterrolebindings" => self.binding(admission).await,
                 _ => Ok(()),
             }
         })
@@ -49,41 +39,84 @@ impl Admit for Escalation {
 }
 
 impl Escalation {
-    async fn check(
-        &self,
-        admission: &Admission<'_>,
-        verb: &str,
-        rules: Vec<PolicyRule>,
-    ) -> Result<(), Status> {
-        let (resource, name) = match verb {
-            "bind" => {
-                let reference = RoleRef::view(admission.object.get("roleRef"));
-                let plural = if reference.kind() == "Role" { "roles" } else { "clusterroles" };
-                (plural, reference.name())
-            }
-            _ => (admission.served.definition.names.plural, &*admission.name),
-        };
+    async fn role(&self, admission: &Admission<'_>) -> Result<(), Status> {
+        let name = if admission.old.is_some() { &*admission.name } else { "" };
+        let resource = admission.served.definition.names.plural;
+        if self.may(admission, "escalate", (resource, name)).await {
+            return Ok(());
+        }
+        let rules = List::<PolicyRule>::view(admission.object.get("rules"));
+        self.check(admission, &rules.iter().cloned().collect::<Vec<_>>())?;
+        let gathers = |object: &Value| !object.get("aggregationRule").is_null();
+        if gathers(&admission.object) || admission.old.is_some_and(gathers) {
+            // It can gather anything.
+            let all = ["*"];
+            let rules = [
+                PolicyRule::new().with_verbs(all).with_api_groups(all).with_resources(all),
+                PolicyRule::new().with_verbs(all).with_non_resource_urls(all),
+            ];
+            let why = "must have cluster-admin privileges to use the aggregationRule";
+            self.check(admission, &rules).map_err(|_| admission.forbid(why))?;
+        }
+        Ok(())
+    }
+
+    async fn binding(&self, admission: &Admission<'_>) -> Result<(), Status> {
+        let reference = RoleRef::view(admission.object.get("roleRef"));
+        let (kind, namespace) = (reference.kind(), &*admission.namespace);
+        let resource = if kind == "Role" { "roles" } else { "clusterroles" };
+        if self.may(admission, "bind", (resource, reference.name())).await {
+            return Ok(());
+        }
+        if !matches!(kind, "Role" | "ClusterRole") {
+            let why = format!("unsupported role reference kind: {kind:?}");
+            return Err(Status::failure(500, "", why));
+        } else if kind == "Role" && namespace.is_empty() {
+            return Err(Status::bad_request("Namespace parameter required."));
+        }
+        let none = || Status::not_found(admission.served.subject(reference.name()));
+        let rules = self.rbac.rules_of(reference, namespace).ok_or_else(none)?;
+        self.check(admission, &rules)
+    }
+
+    /// Whether somebody may do it without having what is given.
+    async fn may(&self, admission: &Admission<'_>, verb: &str, of: (&str, &str)) -> bool {
         let wanted = Attributes {
             verb: verb.into(),
             group: GROUP.into(),
-            version: "v1".into(),
-            resource: resource.into(),
+            version: "*".into(),
+            resource: of.0.into(),
             namespace: admission.namespace.clone(),
-            name: name.into(),
+            name: of.1.into(),
             is_resource: true,
             ..Attributes::default()
         };
-        if let Decision::Allow(_) = self.rbac.authorize(admission.user, &wanted).await {
+        matches!(self.rbac.authorize(admission.user, &wanted).await, Decision::Allow(_))
+    }
+
+    fn check(&self, admission: &Admission<'_>, rules: &[PolicyRule]) -> Result<(), Status> {
+        let held = self.rbac.rules(admission.user, &admission.namespace);
+        let lacking = missing(&held, rules);
+        if lacking.is_empty() {
             return Ok(());
         }
-        let held = self.rbac.rules(admission.user, &admission.namespace);
-        let lacks = rules.iter().find(|rule| !covers(&held, rule));
-        let Some(lacks) = lacks else { return Ok(()) };
-        let rule =
-            String::from_utf8_lossy(&object::to_json(object::Lens::tree(lacks))).into_owned();
         Err(admission.forbid(&format!(
-            "user {:?} (groups={:?}) is attempting to grant RBAC permissions not currently held:\n{rule}",
-            admission.user.name, admission.user.groups
+            "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+            admission.user.name,
+            told(&admission.user.groups),
+            lacking.join("\n")
         )))
     }
+}
+
+/// Whether an update changes nothing but who holds the object back.
+fn only_lets_go(old: &Value, new: &Value) -> bool {
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        for field in ["ownerReferences", "finalizers", "managedFields", "resourceVersion"] {
+            object["metadata"].remove(field);
+        }
+        object
+    };
+    rest(old) == rest(new)
 }

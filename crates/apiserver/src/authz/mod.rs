@@ -14,7 +14,7 @@ pub(crate) use self::{
     config::{MODES, Makings},
     node::{NodeAuthorizer, node_of},
     rbac::Rbac,
-    rules::covers,
+    rules::{missing, told},
     webhook::{AccessWebhook, Terms},
 };
 use server::{Attributes, Authorize, Authorizing, Decision, User};

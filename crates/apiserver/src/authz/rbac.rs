@@ -54,10 +54,10 @@ impl Rbac {
         })
     }
 
-    /// The rules of the role that a binding names.
-    pub(crate) fn rules_of(&self, reference: &RoleRef, namespace: &str) -> Vec<PolicyRule> {
+    /// The rules of the role that a binding names, if it is there.
+    pub(crate) fn rules_of(&self, reference: &RoleRef, namespace: &str) -> Option<Vec<PolicyRule>> {
         let role = self.grants().and_then(|grants| grants.role(reference, namespace));
-        role.map(|rules| rules.to_vec()).unwrap_or_default()
+        role.map(|rules| rules.to_vec())
     }
 
     /// What holds now: read anew if anything has happened since it was read.

@@ -5,7 +5,7 @@ use object::{List, Object, Status, Value, View};
 use server::Registry;
 
 use super::{make, own_call};
-use crate::authz::covers;
+use crate::authz::missing;
 
 const TABLE: &str = include_str!("roles.txt");
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -38,8 +38,11 @@ pub(super) async fn reconcile(registry: &Registry, object: Value) -> Result<(), 
     let updates = found.metadata().annotations().get("rbac.authorization.kubernetes.io/autoupdate");
     let held: Vec<PolicyRule> = found.rules().iter().cloned().collect();
     let wanted = ClusterRole::view(&object).rules();
-    let lacks: Vec<PolicyRule> =
-        wanted.iter().filter(|rule| !covers(&held, rule)).cloned().collect();
+    let lacks: Vec<PolicyRule> = wanted
+        .iter()
+        .filter(|rule| !missing(&held, std::slice::from_ref(*rule)).is_empty())
+        .cloned()
+        .collect();
     if updates == Some("false") || lacks.is_empty() {
         return Ok(());
     }

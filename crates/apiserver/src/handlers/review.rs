@@ -9,13 +9,16 @@ use api::{
         SubjectAccessReview, SubjectAccessReviewStatus, SubjectRulesReviewStatus,
     },
 };
-use object::{Lens, List, Map, Object, Status, Time, Value, View};
-use schema::{Errors, apply::Write};
+use object::{
+    Lens, List, Map, Object, Status, Time, Value, View,
+    selector::{FieldSelector, Selector},
+};
+use schema::Errors;
 use server::{
     Attributes, Call, Decision, Decoded, Handle, Handling, Peer, Request, RequestInfo, Server, User,
 };
 
-use super::{Asked, call, noted, served, typed};
+use super::{Asked, booked, call, noted, served, typed};
 use crate::{authn::ServiceAccounts, authz::Rbac};
 
 const GROUP: &str = "authorization.k8s.io";
@@ -66,7 +69,7 @@ impl Handle for Reviews {
                     let review = LocalSubjectAccessReview::from(given).with_status(status);
                     typed::<LocalSubjectAccessReview>(review)
                 }
-                "selfsubjectrulesreviews" => self.rules(&user, given)?,
+                "selfsubjectrulesreviews" => self.rules(server, &user, given)?,
                 _ => return Err(Status::no_resource()),
             };
             let mut answer = answer;
@@ -123,7 +126,7 @@ impl Reviews {
         Ok(review)
     }
 
-    fn rules(&self, user: &User, given: Value) -> Result<Value, Status> {
+    fn rules(&self, server: &Server, user: &User, given: Value) -> Result<Value, Status> {
         let mut review = SelfSubjectRulesReview::from(given);
         let namespace = review.spec().namespace().to_owned();
         if namespace.is_empty() {
@@ -149,7 +152,12 @@ impl Reviews {
         let status = review.status_mut();
         status.set_resource_rules(resources.into_iter().collect::<List<_>>());
         status.set_non_resource_rules(urls.into_iter().collect::<List<_>>());
-        status.set_incomplete(false);
+        let mut unknown = Vec::new();
+        unknown.extend(server.authorizers.iter().filter_map(|way| way.rules_unknown(user)));
+        status.set_incomplete(!unknown.is_empty());
+        if !unknown.is_empty() {
+            status.set_evaluation_error(unknown.join(", "));
+        }
         let mut answer = typed::<SelfSubjectRulesReview>(review);
         answer["spec"] = Value::object(); // as upstream answers
         answer.remove("metadata");
@@ -204,18 +212,7 @@ fn check<K: schema::Kind>(
     if !info.namespace.is_empty() {
         given["metadata"]["namespace"] = info.namespace.clone().into();
     }
-    let now = Time::text(server.registry.clock().now());
-    let write = Write {
-        shape: K::SHAPE,
-        api_version: &K::NAMES.api_version(),
-        kind: K::NAMES.kind,
-        manager: &call.manager,
-        subresource: "",
-        reset: &[],
-        now: &now,
-        versions: &schema::apply::Alone,
-    };
-    let given = schema::apply::update(&write, None, given).map_err(|error| error.status())?;
+    let given = booked(server, call, (&K::NAMES, K::SHAPE), "", given)?;
     let mut errs = Errors::default();
     K::view(&given).validate(&mut errs);
     if errs.is_empty() { Ok(given) } else { Err(errs.status(GROUP, "", "")) }
@@ -258,6 +255,7 @@ async fn decide(
             namespace: text(resource, "namespace"),
             name: text(resource, "name"),
             is_resource: true,
+            field_selector: fields(resource).into(),
             ..Attributes::default()
         }
     } else {
@@ -281,6 +279,25 @@ async fn decide(
     Ok(told(SubjectAccessReviewStatus::new().with_allowed(false).with_reason(reasons.join(", "))))
 }
 
+/// The fields that narrow what a review asks for.
+fn fields(resource: &Value) -> String {
+    let selector = resource.get("fieldSelector");
+    let raw = selector.get("rawSelector").as_str().unwrap_or_default().to_owned();
+    let of = |one: &Value| {
+        let [value] = one.get("values").items() else { return None };
+        let sign = match one.get("operator").as_str()? {
+            "In" => "=",
+            "NotIn" => "!=",
+            _ => return None,
+        };
+        Some(format!("{}{sign}{}", one.get("key").as_str()?, value.as_str()?))
+    };
+    match selector.get("requirements").items() {
+        [] => raw,
+        all => all.iter().filter_map(of).collect::<Vec<_>>().join(","),
+    }
+}
+
 /// What of the selectors that a review names cannot be understood, and so does not narrow it.
 fn unread(resource: &Value) -> String {
     let by_field = |one: &Value| {
@@ -291,10 +308,18 @@ fn unread(resource: &Value) -> String {
         let operator = one.get("operator").as_str();
         matches!(operator, Some("In" | "NotIn" | "Exists" | "DoesNotExist"))
     };
+    let raw = |name: &str| {
+        let raw = resource.get(name).get("rawSelector").as_str().unwrap_or_default();
+        match name {
+            "fieldSelector" => FieldSelector::parse(raw).is_ok(),
+            _ => Selector::parse(raw).is_ok(),
+        }
+    };
     let of = |name: &str, fits: &dyn Fn(&Value) -> bool| {
         let all = resource.get(name).get("requirements").items();
         let read = all.iter().filter(|one| fits(one)).count();
         let how = match read {
+            0 if all.is_empty() && !raw(name) => "ignored",
             read if read == all.len() => return None,
             0 => "ignored",
             _ => "partially ignored",
@@ -322,5 +347,7 @@ mod tests {
         let labels = r#"{"labelSelector":{"requirements":[{"operator":"Near"}]}}"#;
         let said = "spec.resourceAttributes.labelSelector ignored due to parse error";
         assert_eq!(told(labels), said);
+        assert_eq!(told(r#"{"labelSelector":{"rawSelector":"a in"}}"#), said);
+        assert_eq!(told(r#"{"fieldSelector":{"rawSelector":"a=b"}}"#), "");
     }
 }

@@ -38,6 +38,10 @@ impl Authorize for NodeAuthorizer {
         };
         Box::pin(async move { decision })
     }
+
+    fn rules_unknown(&self, user: &User) -> Option<&'static str> {
+        node_of(user).map(|_| "node authorizer does not support user rule resolution")
+    }
 }
 
 /// What one kubelet wants.
