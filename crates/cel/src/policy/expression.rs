@@ -42,9 +42,9 @@ impl Expression {
         Self { source: source.to_owned(), program }
     }
 
-    /// The type of its values.
+    /// The type of its values; any, if it has none.
     pub fn ty(&self) -> Type {
-        self.program.as_ref().map_or(Type::Error, |program| program.output_type().clone())
+        self.program.as_ref().map_or(Type::Dyn, |program| program.output_type().clone())
     }
 }
 

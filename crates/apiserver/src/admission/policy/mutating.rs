@@ -47,6 +47,16 @@ impl Admit for Mutating {
     }
 }
 
+/// What came of a policy.
+#[derive(Default)]
+struct Invoked {
+    /// Whether its conditions held.
+    invoked: bool,
+    /// Whether a patch was applied, if only an empty one.
+    patched: bool,
+    errors: Vec<String>,
+}
+
 impl Mutating {
     fn run(&self, admission: &mut Admission<'_>) -> Result<(), Status> {
         let all = policies(admission, KINDS, self.files.as_deref())?;
@@ -56,7 +66,7 @@ impl Mutating {
             return Ok(());
         }
         let again = admission.reinvocation.resumes(self.name(), &admission.object);
-        let mut errors = Vec::new();
+        let (mut errors, mut patched) = (Vec::new(), false);
         for (policy, bindings) in &all {
             let spec = policy.object.get("spec");
             let Some(served) = matches(spec.get("matchConstraints"), admission)? else { continue };
@@ -97,42 +107,49 @@ impl Mutating {
                     continue;
                 }
                 let before = admission.object.clone();
+                let mut invoked = false;
                 for param in &params {
                     let began = Instant::now();
                     let done = self.invoke(&compiled, admission, &served, param)?;
                     let tally = &self.evaluation.tally;
-                    tally.changed((name, bound), !done.is_empty(), began.elapsed());
-                    done.iter().for_each(|why| failed("Invalid", says(why)));
+                    tally.changed((name, bound), !done.errors.is_empty(), began.elapsed());
+                    done.errors.iter().for_each(|why| failed("Invalid", says(why)));
+                    invoked |= done.invoked;
+                    patched |= done.patched;
                 }
                 if before != admission.object {
                     admission.reinvocation.changed();
                 }
-                if spec.get("reinvocationPolicy").as_str() == Some("IfNeeded") {
+                if invoked && spec.get("reinvocationPolicy").as_str() == Some("IfNeeded") {
                     admission.reinvocation.invoked.push(id);
                 }
             }
+        }
+        if patched {
+            // Who was asked is asked again even if it was alone, as upstream has it.
+            admission.reinvocation.changed();
         }
         let left = admission.object.clone();
         admission.reinvocation.last.insert(self.name(), left);
         if errors.is_empty() { Ok(()) } else { Err(refusal(admission, &errors)) }
     }
 
-    /// Runs a policy; what went wrong.
+    /// Runs a policy.
     fn invoke(
         &self,
         policy: &MutatingPolicy,
         admission: &mut Admission<'_>,
         served: &Served,
         param: &Param,
-    ) -> Result<Vec<String>, Status> {
+    ) -> Result<Invoked, Status> {
         let matched =
             self.evaluation.with(admission, served, param, |inputs| policy.matches(inputs))?;
         match matched {
             Ok(true) => {}
-            Ok(false) => return Ok(Vec::new()),
-            Err(why) => return Ok(vec![why]),
+            Ok(false) => return Ok(Invoked::default()),
+            Err(why) => return Ok(Invoked { errors: vec![why], ..Invoked::default() }),
         }
-        let mut errors = Vec::new();
+        let mut done = Invoked { invoked: true, ..Invoked::default() };
         for at in 0..policy.count() {
             if admission.object.is_null() {
                 continue;
@@ -140,13 +157,14 @@ impl Mutating {
             let made = self
                 .evaluation
                 .with(admission, served, param, |inputs| policy.mutation(at, inputs))?;
-            let done = match made {
+            let applied = match made {
                 Ok(mutation) => apply(admission, served, &mutation)?,
                 Err(why) => Err(why),
             };
-            errors.extend(done.err());
+            done.patched |= applied.is_ok();
+            done.errors.extend(applied.err());
         }
-        Ok(errors)
+        Ok(done)
     }
 }
 
