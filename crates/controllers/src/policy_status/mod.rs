@@ -52,10 +52,10 @@ impl Reconcile for Checker {
             return Ok(Next::OnChange);
         }
         let warnings = warnings(tree.get("spec"), &self.kinds(tree.get("spec")), |name| {
-            self.node(&|group, version, kind, _| {
+            let is = |group: &str, version: &str, kind: &str, _: &str| {
                 (group, version, kind) == (&name.0, &name.1, &name.2)
-            })
-            .map(|(_, node)| node)
+            };
+            self.nodes(&is).into_iter().next().map(|(_, node)| node)
         });
         let mut status = Value::object();
         status["apiVersion"] = "admissionregistration.k8s.io/v1".into();
@@ -92,14 +92,12 @@ impl Checker {
                     continue;
                 }
                 for (group, version) in pairs(&groups, &versions) {
+                    // The core group has no name, and who names none means any.
                     let is = |own: &str, at: &str, _: &str, plural: &str| {
-                        (own, at, plural) == (group, version, &*resource)
+                        (group.is_empty() || own == group) && (at, plural) == (version, &*resource)
                     };
-                    if let Some((name, node)) =
-                        self.node(&is).filter(|(name, _)| seen.insert(name.clone()))
-                    {
-                        all.push((name, node));
-                    }
+                    let new = |(name, _): &(Name, _)| seen.insert(name.clone());
+                    all.extend(self.nodes(&is).into_iter().filter(new));
                 }
             }
         }
@@ -108,20 +106,19 @@ impl Checker {
         all
     }
 
-    /// The types of a kind: built in, or declared by a definition. `is` is asked about group,
+    /// The types of kinds: built in, or declared by definitions. `is` is asked about group,
     /// version, kind and plural.
-    fn node(&self, is: &dyn Fn(&str, &str, &str, &str) -> bool) -> Option<(Name, Arc<Node>)> {
+    fn nodes(&self, is: &dyn Fn(&str, &str, &str, &str) -> bool) -> Vec<(Name, Arc<Node>)> {
         let name = |group: &str, version: &str, kind: &str| {
             (group.to_owned(), version.to_owned(), kind.to_owned())
         };
-        let built_in = api::kinds().into_iter().find(|kind| {
+        let mut all = Vec::new();
+        for kind in api::kinds() {
             let names = &kind.names;
-            is(names.group, names.version, names.kind, names.plural)
-        });
-        if let Some(kind) = built_in {
-            let names = &kind.names;
-            let node = types::of_shape(&kind.shape);
-            return Some((name(names.group, names.version, names.kind), node));
+            if is(names.group, names.version, names.kind, names.plural) {
+                let node = types::of_shape(&kind.shape);
+                all.push((name(names.group, names.version, names.kind), node));
+            }
         }
         for definition in self.definitions.all() {
             let spec = definition.tree().get("spec");
@@ -132,11 +129,11 @@ impl Checker {
                 let (kind, at) = (text(names, "kind"), text(version, "name"));
                 if is(&group, &at, &kind, &text(names, "plural")) {
                     let schema = version.get("schema").get("openAPIV3Schema");
-                    return Some((name(&group, &at, &kind), types::of_schema(schema)));
+                    all.push((name(&group, &at, &kind), types::of_schema(schema)));
                 }
             }
         }
-        None
+        all
     }
 }
 
@@ -240,6 +237,21 @@ mod tests {
         );
         assert_eq!(said[1]["fieldRef"].as_str(), Some("spec.validations[2].messageExpression"));
         assert!(said[1]["warning"].as_str().unwrap().contains("undefined field 'foo'"));
+    }
+
+    #[test]
+    fn what_has_no_type_cannot_be_named() {
+        let said = check(
+            r#"{"validations":[
+            {"expression":"object.spec.template.spec.overhead['cpu'] == '1'"},
+            {"expression":"object.spec.template.spec.volumes[0].emptyDir.sizeLimit == '1'"},
+            {"expression":"object.metadata.managedFields[0].fieldsV1.x == 1"},
+            {"expression":"object.spec.strategy.rollingUpdate.maxSurge == '1'"}]}"#,
+        );
+        let said: Vec<_> = said.iter().filter_map(|one| one["warning"].as_str()).collect();
+        let wrong = ["overhead", "sizeLimit", "x"].map(|name| format!("undefined field '{name}'"));
+        assert_eq!(said.len(), wrong.len(), "{said:?}");
+        assert!(said.iter().zip(wrong).all(|(said, wrong)| said.contains(&wrong)), "{said:?}");
     }
 
     #[test]

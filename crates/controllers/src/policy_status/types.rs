@@ -24,42 +24,52 @@ fn whole(mut schema: Value) -> Value {
     schema
 }
 
-/// `within`: the types that this one is in. One within itself is left open.
+/// `within`: the types that this one is in. One within itself has no fields.
 fn structure(shape: &Struct, within: &mut Vec<Text>) -> Value {
-    if within.contains(&shape.name) {
-        return open();
-    }
-    within.push(shape.name.clone());
     let mut schema = simple("object", "");
     schema["properties"] = Value::object();
+    if within.contains(&shape.name) {
+        return schema;
+    }
+    within.push(shape.name.clone());
     for field in shape.flat() {
-        schema["properties"][field.name.as_str()] = of(&field.ty, within);
+        if let Some(own) = of(&field.ty, within) {
+            schema["properties"][field.name.as_str()] = own;
+        }
     }
     within.pop();
     schema
 }
 
-fn of(ty: &Type, within: &mut Vec<Text>) -> Value {
-    match ty {
+/// `None`: upstream's documents do not say what it is, so expressions cannot name it.
+fn of(ty: &Type, within: &mut Vec<Text>) -> Option<Value> {
+    Some(match ty {
         Type::Bool => simple("boolean", ""),
         Type::Int32 | Type::Int64 | Type::UInt64 => simple("integer", ""),
         Type::Float => simple("number", ""),
         Type::Text | Type::Enum(_) | Type::Duration => simple("string", ""),
         Type::Bytes => simple("string", "byte"),
         Type::Time | Type::MicroTime => simple("string", "date-time"),
-        Type::Any | Type::Quantity | Type::IntOrString | Type::Either(..) => open(),
+        Type::IntOrString => open(),
+        Type::Quantity | Type::Either(..) => return None,
+        Type::Any if within.last().is_some_and(|own| own == "JSONSchemaProps") => return None,
+        Type::Any => {
+            let mut schema = simple("object", "");
+            schema["properties"] = Value::object();
+            schema
+        }
         Type::List(of_item) => {
             let mut schema = simple("array", "");
-            schema["items"] = of(of_item, within);
+            schema["items"] = of(of_item, within)?;
             schema
         }
         Type::Map(of_value) => {
             let mut schema = simple("object", "");
-            schema["additionalProperties"] = of(of_value, within);
+            schema["additionalProperties"] = of(of_value, within)?;
             schema
         }
         Type::Object(shape) => structure(shape, within),
-    }
+    })
 }
 
 fn simple(ty: &str, format: &str) -> Value {

@@ -1,0 +1,204 @@
+//! Connections to others, kept for the next request as long as they are of use.
+
+use std::{
+    fmt,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use client::{Connect, Io, Tcp, Use};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, sleep_until};
+
+/// Nobody has more to say than this.
+const LARGEST: usize = 10 << 20;
+/// So many wait for the next request to one target.
+const MOST: usize = 25;
+/// So long they wait.
+const IDLES: Duration = Duration::from_secs(90);
+/// So old they become: then names are resolved and certificates read again.
+const LIVES: Duration = Duration::from_mins(5);
+
+type Whole = Full<Bytes>;
+type Connection = http1::Connection<TokioIo<Box<dyn Io>>, Whole>;
+
+/// The connections that nobody uses at the moment, to whomever they are.
+#[derive(Clone, Default)]
+pub struct Lines(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    /// In the order in which they were used.
+    idle: Vec<Idle>,
+    /// Whether somebody closes those that wait too long.
+    swept: bool,
+}
+
+struct Idle {
+    to: Tcp,
+    line: Line,
+    until: Instant,
+}
+
+/// One connection. It does nothing while nobody asks over it.
+struct Line {
+    sender: http1::SendRequest<Whole>,
+    /// `None`: it has ended.
+    connection: Option<Pin<Box<Connection>>>,
+    opened: Instant,
+}
+
+/// Why there is no answer.
+struct Broken {
+    why: String,
+    /// Whether the other side has said anything: if not, the request may be sent again.
+    answered: bool,
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lines({})", self.kept().idle.len())
+    }
+}
+
+impl Lines {
+    /// Sends a request and gives what comes back. A connection that was kept may have
+    /// ended meanwhile: then a new one is made.
+    pub(super) async fn ask(
+        &self,
+        to: &Tcp,
+        request: Request<Whole>,
+    ) -> Result<Response<Bytes>, String> {
+        if let Some(line) = self.take(to) {
+            match self.ask_over(line, to, request.clone()).await {
+                Err(broken) if !broken.answered => {}
+                done => return done.map_err(|broken| broken.why),
+            }
+        }
+        let line = Line::open(to).await?;
+        self.ask_over(line, to, request).await.map_err(|broken| broken.why)
+    }
+
+    async fn ask_over(
+        &self,
+        mut line: Line,
+        to: &Tcp,
+        request: Request<Whole>,
+    ) -> Result<Response<Bytes>, Broken> {
+        let answer = line.ask(request).await?;
+        if line.is_free() && line.opened.elapsed() < LIVES {
+            self.keep(to.clone(), line);
+        }
+        Ok(answer)
+    }
+
+    /// The one to a target that was used last.
+    fn take(&self, to: &Tcp) -> Option<Line> {
+        loop {
+            let mut kept = self.kept();
+            let at = kept.idle.iter().rposition(|idle| idle.to == *to)?;
+            let mut idle = kept.idle.remove(at);
+            drop(kept);
+            if idle.until > Instant::now() && idle.line.is_free() {
+                return Some(idle.line);
+            }
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the task ends with the last that is kept")]
+    fn keep(&self, to: Tcp, line: Line) {
+        let mut kept = self.kept();
+        let mut same = kept.idle.iter().enumerate().filter(|(_, idle)| idle.to == to);
+        if let Some((oldest, _)) = same.next().filter(|_| same.count() + 1 == MOST) {
+            kept.idle.remove(oldest);
+        }
+        kept.idle.push(Idle { to, line, until: Instant::now() + IDLES });
+        if !std::mem::replace(&mut kept.swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(&self.0)));
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        lock(&self.0)
+    }
+}
+
+/// Closes what waits too long, until nothing waits.
+async fn sweep(lines: Weak<Mutex<Kept>>) {
+    while let Some(kept) = lines.upgrade() {
+        let next = {
+            let mut kept = lock(&kept);
+            let now = Instant::now();
+            kept.idle.retain(|idle| idle.until > now);
+            let Some(first) = kept.idle.first() else {
+                kept.swept = false;
+                return;
+            };
+            first.until
+        };
+        drop(kept);
+        sleep_until(next).await;
+    }
+}
+
+fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Line {
+    async fn open(to: &Tcp) -> Result<Self, String> {
+        let connected = to.connect(Use::Upgrade).await.map_err(|error| error.to_string())?;
+        let (sender, connection) = http1::handshake(TokioIo::new(connected.io))
+            .await
+            .map_err(|error| error.to_string())?;
+        let connection = Some(Box::pin(connection));
+        Ok(Self { sender, connection, opened: Instant::now() })
+    }
+
+    async fn ask(&mut self, request: Request<Whole>) -> Result<Response<Bytes>, Broken> {
+        let unanswered = |error: hyper::Error| Broken {
+            answered: error.is_parse(),
+            why: if error.is_incomplete_message() { "EOF".to_owned() } else { error.to_string() },
+        };
+        let sent = self.sender.send_request(request);
+        let reply = drive(&mut self.connection, sent).await.map_err(unanswered)?;
+        let (head, body) = reply.into_parts();
+        let body = Limited::new(body, LARGEST).collect();
+        let body = drive(&mut self.connection, body).await;
+        let body = body.map_err(|error| Broken { why: error.to_string(), answered: true })?;
+        Ok(Response::from_parts(head, body.to_bytes()))
+    }
+
+    /// Whether it takes another request, as far as is known here.
+    fn is_free(&mut self) -> bool {
+        let Some(connection) = &mut self.connection else { return false };
+        let looked = connection.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        looked.is_pending() && self.sender.is_ready()
+    }
+}
+
+/// Does something while a connection moves.
+async fn drive<T, E>(
+    connection: &mut Option<Pin<Box<Connection>>>,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|context| {
+        if let Some(open) = connection
+            && open.as_mut().poll(context).is_ready()
+        {
+            *connection = None; // who waits for an answer is told why
+        }
+        work.as_mut().poll(context)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests;
