@@ -111,8 +111,11 @@ fn within(ty: &Type, value: &Value, field: &Field) -> bool {
 fn strip(shape: &Struct, object: &mut Value, dormant: &[&Field]) {
     object.retain(|name, value| {
         let Some(found) = shape.field(name) else { return true };
+        let held = !value.is_zero();
         strip_within(&found.ty, value, dormant);
-        !dormant.iter().any(|field| std::ptr::eq(*field, found))
+        // Of all that can be emptied by this, upstream drops this alone.
+        let emptied = name == "lifecycle" && held && value.is_zero();
+        !emptied && !dormant.iter().any(|field| std::ptr::eq(*field, found))
     });
 }
 

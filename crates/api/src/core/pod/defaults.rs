@@ -2,7 +2,7 @@
 
 use object::{List, Text};
 
-use super::{Pod, PodSpec, dormant};
+use super::{Pod, PodSpec};
 use crate::core::{
     Container, PodSecurityContext, PodTemplateSpec,
     resources::{is_hugepages, is_of_pods},
@@ -76,19 +76,13 @@ fn pod_spec(spec: &mut PodSpec) {
     }
     if !spec.volumes().is_empty() {
         for volume in spec.volumes_mut().iter_mut() {
-            volume.drop_dormant();
             volume.default_fields();
         }
     }
-    dormant::drop_dormant(spec);
-    containers(spec, Container::drop_dormant);
     containers(spec, Container::default_fields);
     if !spec.ephemeral_containers().is_empty() {
         let ephemeral = spec.ephemeral_containers_mut().iter_mut();
-        ephemeral.for_each(|container| {
-            container.as_container_mut().drop_dormant();
-            container.as_container_mut().default_fields();
-        });
+        ephemeral.for_each(|container| container.as_container_mut().default_fields());
     }
 }
 

@@ -117,7 +117,6 @@ impl Kind for Pod {
 
     fn prepare_status(&mut self, old: &Self) {
         self.keep_status(old.status());
-        self.status_mut().drop_dormant(old.status());
     }
 }
 

@@ -5,7 +5,6 @@ mod columns;
 mod container_status_rules;
 mod defaults;
 mod diff;
-mod dormant;
 mod kind;
 mod parts;
 mod platform;
@@ -158,10 +157,10 @@ pub struct PodSpec {
     /// The host name inside the pod, whatever else is said.
     hostname_override: Option<String>,
     /// The group that the pod is scheduled with.
-    #[api(tag = 43)]
+    #[api(tag = 43, gate = "GenericWorkload")]
     scheduling_group: Option<PodSchedulingGroup>,
     /// Who is asked before the pod is evicted.
-    #[api(keys("name"), merge, merge_key = "name")]
+    #[api(keys("name"), merge, merge_key = "name", gate = "EvictionRequestAPI")]
     eviction_responders: List<EvictionResponder>,
 }
 
@@ -257,7 +256,7 @@ pub struct EvictionResponder {
     /// The name of the responder.
     name: Must<String>,
     /// Those with a higher one are asked first.
-    #[api(required)]
+    #[api(required, always)]
     priority: Option<i32>,
 }
 

@@ -67,9 +67,10 @@ pub struct PodStatus {
     resources: Option<ResourceRequirements>,
     /// What claims take of the node's resources.
     #[api(keys("resourceClaimName"), merge, merge_key = "resourceClaimName")]
+    #[api(gate = "DRANodeAllocatableResources")]
     node_allocatable_resource_claim_statuses: List<NodeAllocatableResourceClaimStatus>,
     /// How well the volumes are.
-    #[api(keys("name"))]
+    #[api(keys("name"), gate = "CSIVolumeHealth")]
     volume_health: List<PodVolumeHealth>,
 }
 
@@ -218,6 +219,7 @@ pub struct VolumeMountStatus {
     #[api(go = "v1.RecursiveReadOnlyMode")]
     recursive_read_only: Option<String>,
     /// What is known of the volume.
+    #[api(gate = "ImageVolumeWithDigest")]
     volume_status: Option<VolumeStatus>,
 }
 

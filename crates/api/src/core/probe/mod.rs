@@ -57,7 +57,7 @@ pub struct HTTPGetAction {
     /// Headers to send.
     http_headers: List<HTTPHeader>,
     /// HTTP1 or HTTP2.
-    #[api(go = "v1.HTTPProtocol", values("HTTP1", "HTTP2"))]
+    #[api(go = "v1.HTTPProtocol", gate = "H2CContainerProbe", values("HTTP1", "HTTP2"))]
     protocol: Option<String>,
 }
 
@@ -85,7 +85,7 @@ pub struct GRPCAction {
     #[api(default = "")]
     service: Option<String>,
     /// Plaintext or TLS.
-    #[api(go = "v1.GRPCProbeMode", values("Plaintext", "TLS"))]
+    #[api(go = "v1.GRPCProbeMode", gate = "GRPCContainerProbeTLS", values("Plaintext", "TLS"))]
     mode: Option<String>,
 }
 
@@ -102,7 +102,7 @@ pub struct Lifecycle {
     /// What is done before the end.
     pre_stop: Option<LifecycleHandler>,
     /// The signal that ends the container.
-    #[api(go = "v1.Signal", values = &SIGNALS)]
+    #[api(go = "v1.Signal", gate = "ContainerStopSignals", values = &SIGNALS)]
     stop_signal: Option<String>,
 }
 

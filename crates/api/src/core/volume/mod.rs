@@ -136,6 +136,7 @@ pub struct EmptyDirVolumeSource {
     /// How large it may become.
     size_limit: Option<Quantity>,
     /// The mode of the folder.
+    #[api(gate = "EmptyDirVolumeMode")]
     mode: Option<i32>,
 }
 
@@ -287,6 +288,7 @@ pub struct SecretVolumeSource {
     /// Whether it may be missing.
     optional: Option<bool>,
     /// The user who owns files that do not name one.
+    #[api(gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
@@ -465,6 +467,7 @@ pub struct ConfigMapVolumeSource {
     /// Whether it may be missing.
     optional: Option<bool>,
     /// The user who owns files that do not name one.
+    #[api(gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
@@ -490,6 +493,7 @@ pub struct DownwardAPIVolumeSource {
     #[api(default = 420, implied)]
     default_mode: Option<i32>,
     /// The user who owns files that do not name one.
+    #[api(gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
@@ -522,7 +526,7 @@ pub struct VolumeMount {
     /// As subPath, with $(NAME) for environment variables.
     sub_path_expr: String,
     /// Further options of the mount.
-    #[api(tag = 8, set)]
+    #[api(tag = 8, set, gate = "VolumeBindMountOptions")]
     bind_mount_options: List<String>,
 }
 

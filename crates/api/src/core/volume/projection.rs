@@ -14,6 +14,7 @@ pub struct ProjectedVolumeSource {
     #[api(default = 420, implied)]
     default_mode: Option<i32>,
     /// The user who owns files that do not name one.
+    #[api(gate = "AtomicWriteVolumeUserFields")]
     default_user: Option<i64>,
 }
 
@@ -68,6 +69,7 @@ pub struct ServiceAccountTokenProjection {
     /// The file, relative to the volume.
     path: Must<String>,
     /// The user who owns the file.
+    #[api(gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
 
@@ -86,7 +88,7 @@ pub struct ClusterTrustBundleProjection {
     #[api(tag = 4)]
     path: Must<String>,
     /// The user who owns the file.
-    #[api(tag = 6)]
+    #[api(tag = 6, gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
 
@@ -109,6 +111,7 @@ pub struct PodCertificateProjection {
     /// What the signer is told.
     user_annotations: Map<String>,
     /// The user who owns the file.
+    #[api(gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
 
@@ -129,6 +132,7 @@ pub struct DownwardAPIVolumeFile {
     /// The mode of the file.
     mode: Option<i32>,
     /// The user who owns the file.
+    #[api(gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
 
@@ -141,5 +145,6 @@ pub struct KeyToPath {
     /// The mode of the file.
     mode: Option<i32>,
     /// The user who owns the file.
+    #[api(gate = "AtomicWriteVolumeUserFields")]
     user: Option<i64>,
 }
