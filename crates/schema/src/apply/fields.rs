@@ -419,6 +419,9 @@ pub(super) fn shown(path: &[Step]) -> String {
 fn plain(value: &Value) -> String {
     match value {
         Value::Text(text) => quote(text),
+        Value::Object(_) | Value::Map(_) => {
+            value.entries().map(|(name, value)| format!("{name}={}", plain(value))).collect()
+        }
         other => String::from_utf8_lossy(&to_json(other)).into_owned(),
     }
 }

@@ -136,10 +136,10 @@ impl<'a> Form<'a> {
                 _ => None,
             };
             let value = known.map_or_else(|| item.get(name), |field| field.of(item));
-            let default = known.filter(|_| value.is_null()).and_then(default_of);
-            let value = default.map_or(Cow::Borrowed(value), Cow::Owned);
-            if !value.is_null() {
-                found.push((*name, value));
+            let given = !value.is_null() || item.entries().any(|(given, _)| given == *name);
+            let default = known.filter(|_| !given).and_then(default_of);
+            if given || default.is_some() {
+                found.push((*name, default.map_or(Cow::Borrowed(value), Cow::Owned)));
             }
         }
         if found.is_empty() {
