@@ -11,6 +11,7 @@ use std::{
 
 use api::{core::Service, discovery::EndpointSlice};
 use client::{Pem, Tcp, Tls};
+use http::{HeaderValue, header::USER_AGENT};
 use object::{Bytes, Status, Value, View, selector::Selector};
 use server::{Page, Registry, Remote, Selection};
 
@@ -18,6 +19,9 @@ use crate::{egress::Egress, remote::Users};
 
 /// Endpoints take turns, so that none bears all.
 static TURN: AtomicUsize = AtomicUsize::new(0);
+
+/// Who asks, as they are told.
+const AGENT: HeaderValue = HeaderValue::from_static("kube-apiserver-admission");
 
 /// How they are asked.
 #[derive(Clone, Debug, Default)]
@@ -47,14 +51,16 @@ pub(crate) fn remote(
         let (ip, target) = endpoint(registry, &namespace, &name, port)?;
         let host = format!("{name}.{namespace}.svc");
         tls.server_name = Some(host.clone());
-        let user = users.to(&host, u16::try_from(port).unwrap_or(443));
+        let mut user = users.to(&host, u16::try_from(port).unwrap_or(443));
         tls.pair = user.pair;
+        user.headers.insert(USER_AGENT, AGENT);
         let slash = if path.starts_with('/') { "" } else { "/" };
         return Ok(Remote {
             to: Tcp::new(&ip, target, Some(Arc::new(tls))).through(egress.cluster.clone()),
             host: Some(format!("{host}:{port}")),
             path: format!("{slash}{path}?timeout={seconds}s"),
             headers: user.headers,
+            lines: egress.lines.clone(),
         });
     }
     let url = config.get("url").as_str().unwrap_or_default();
@@ -65,8 +71,9 @@ pub(crate) fn remote(
     let host = uri.host().ok_or_else(|| format!("{url:?} names no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let port = uri.port_u16().unwrap_or(443);
-    let user = users.to(host, port);
+    let mut user = users.to(host, port);
     tls.pair = user.pair;
+    user.headers.insert(USER_AGENT, AGENT);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let more = if path.contains('?') { '&' } else { '?' };
     Ok(Remote {
@@ -74,6 +81,7 @@ pub(crate) fn remote(
         host: None,
         path: format!("{path}{more}timeout={seconds}s"),
         headers: user.headers,
+        lines: egress.lines.clone(),
     })
 }
 

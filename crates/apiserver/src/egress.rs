@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use client::{Pem, Proxy, Tls};
 use object::{Value, yaml::from_yaml};
 use schema::{Errors, Path as Field};
+use server::Lines;
 
 use crate::{
     reload,
@@ -24,6 +25,8 @@ pub(crate) struct Egress {
     /// To webhooks at addresses, collectors and issuers.
     pub(crate) control_plane: Option<Proxy>,
     pub(crate) etcd: Option<Proxy>,
+    /// The connections to those who are asked again and again.
+    pub(crate) lines: Lines,
 }
 
 impl Egress {

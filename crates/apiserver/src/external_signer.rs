@@ -12,7 +12,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::uri::PathAndQuery;
 use object::{Clock, from_json};
 use pki::{Claims, PublicKey};
-use server::Report;
+use server::{Counter, Gauge, Name, Report, Timing};
 use tokio::{
     sync::Mutex,
     time::{Instant, sleep, timeout_at},
@@ -25,10 +25,7 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tracing::warn;
 
-use crate::{
-    dial::Connector,
-    telemetry::{Counter, Gauge, Name, Timing},
-};
+use crate::dial::Connector;
 
 /// How long it may take until it gives its keys.
 const KEYS: Duration = Duration::from_mins(1);

@@ -119,6 +119,22 @@ impl Report for Enabled {
         lines.sort();
         let _ = write!(out, "# HELP {NAME} Which features are on.\n# TYPE {NAME} gauge\n");
         out.extend(lines);
+        self.versions(out);
+    }
+}
+
+impl Enabled {
+    /// Which version this is, and as which it behaves.
+    fn versions(&self, out: &mut String) {
+        const NAME: &str = "version_info";
+        let binary = server::VERSION.trim_start_matches('v');
+        let Emulation { version, compatible } = self.emulation;
+        let _ = write!(
+            out,
+            "# HELP {NAME} Which version this is.\n# TYPE {NAME} gauge\n\
+             {NAME}{{binary=\"{binary}\",component=\"kube\",emulation=\"1.{version}\",\
+             min_compat=\"1.{compatible}\"}} 1\n"
+        );
     }
 }
 

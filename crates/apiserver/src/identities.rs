@@ -69,8 +69,7 @@ pub(crate) fn authenticators(
     if let Some(path) = &flags.authentication_token_webhook_config_file {
         let ttl = duration(&flags.authentication_token_webhook_cache_ttl)?;
         let version = &flags.authentication_token_webhook_version;
-        let through = config.egress.control_plane.as_ref();
-        all.push(Arc::new(TokenWebhook::new(from_kubeconfig(path, through)?, version, ttl)));
+        all.push(Arc::new(TokenWebhook::new(from_kubeconfig(path, &config.egress)?, version, ttl)));
     }
     let flag = AnonymousRule { enabled: flags.anonymous_auth.unwrap_or(true), paths: Vec::new() };
     all.push(Arc::new(Anonymous(anonymous.clone().unwrap_or(flag))));

@@ -35,7 +35,6 @@ mod remote;
 mod serving;
 mod start;
 mod structured;
-mod telemetry;
 mod traces;
 
 pub use self::{
@@ -44,7 +43,7 @@ pub use self::{
     config::{Config, Flags},
     flags::{
         ABSENT_FLAGS, AbsentFlag, AbsentFlags, AccountFlags, AuditFlags, ConnectionFlags, LogFlags,
-        Logging, MetricFlags, StorageFlags, Told, WholeFlags, grouped,
+        Logging, MetricFlags, StorageFlags, Told, WholeFlags, grouped, let_verbosity_be_set,
     },
     ground::{Entry, Ground, Storage},
     start::{Running, start, start_on, start_with},

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use server::Report;
+use server::{Counter, Name, Report, Timing};
 use store::{Engine, Error, Note, Record, Resource, Take, Write, Writing};
 use tokio::time::Instant;
-
-use crate::telemetry::{Counter, Name, Timing};
 
 const LABELS: &[&str] = &["group", "operation", "resource"];
 const SECONDS: &[f64] = &[

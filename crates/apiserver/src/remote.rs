@@ -8,16 +8,16 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use client::{Pem, Proxy, Tcp, Tls};
+use client::{Pem, Tcp, Tls};
 use http::{HeaderMap, HeaderValue, Uri, header::AUTHORIZATION};
 use object::{Value, yaml::from_yaml};
-use server::Remote;
+use server::{Lines, Remote};
 
-use crate::{reload, structured::text};
+use crate::{egress::Egress, reload, structured::text};
 
 /// The server that the current context of a kubeconfig names, who we are there, and who
 /// stands between.
-pub(crate) fn from_kubeconfig(path: &Path, through: Option<&Proxy>) -> Result<Remote> {
+pub(crate) fn from_kubeconfig(path: &Path, egress: &Egress) -> Result<Remote> {
     let file = Kubeconfig::read(path)?;
     let shown = path.display();
     let context = file.named("contexts", text(&file.tree, "current-context"), "context");
@@ -34,7 +34,8 @@ pub(crate) fn from_kubeconfig(path: &Path, through: Option<&Proxy>) -> Result<Re
         ..Tls::default()
     };
     let remote = at(address, tls).with_context(|| shown.to_string())?;
-    Ok(Remote { headers, to: remote.to.clone().through(through.cloned()), ..remote })
+    let to = remote.to.through(egress.control_plane.clone());
+    Ok(Remote { headers, to, lines: egress.lines.clone(), ..remote })
 }
 
 /// Who we are to others.
@@ -157,6 +158,7 @@ pub(crate) fn at(address: &str, tls: Tls) -> Result<Remote> {
         host: None,
         path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
         headers: HeaderMap::new(),
+        lines: Lines::default(),
     })
 }
 

@@ -25,7 +25,7 @@ use crate::{
     accounts::{self, AccountSigner},
     admission,
     aggregation::{self, Aggregation},
-    allocate::{Repair, Services},
+    allocate::{Given, Repair, Services},
     at_rest::AtRest,
     audit,
     authz::{Makings, Rbac},
@@ -138,6 +138,7 @@ pub async fn start_with(config: Config, ground: Ground) -> Result<Running> {
         server.background(signer.follow());
     }
     server.reports.extend(opened.reports.iter().cloned());
+    server.reports.push(Arc::new(Given { registry: registry.clone(), services: services.clone() }));
     let progress = watched(&mut server, flags, &serving, &clock);
 
     let mut repair = Repair::new(&services);
@@ -221,6 +222,7 @@ fn wired(
     let (plugins, identity) = (config.plugins.clone(), own_identity(address.port()));
     let sources = admission::ManifestSources::new(plugins, registry.clone(), identity.name());
     let manifests = Arc::new(sources);
+    let conditions = Arc::new(admission::HookConditions::new(rights.clone()));
     let tools = admission::Tools {
         hooks: hooks.clone(),
         policies: policies.clone(),
@@ -235,7 +237,7 @@ fn wired(
             flags.whole.default_not_ready_toleration_seconds,
             flags.whole.default_unreachable_toleration_seconds,
         ],
-        conditions: Arc::new(admission::HookConditions::new(rights)),
+        conditions: conditions.clone(),
     };
     let (enabled, disabled) = (&flags.enable_admission_plugins, &flags.disable_admission_plugins);
     registry.admit_with(admission::plugins(&tools, enabled, disabled)?);
@@ -255,6 +257,8 @@ fn wired(
         Arc::new(enabled),
         left,
         accounts.clone(),
+        Arc::new(config.egress.lines.clone()),
+        conditions,
     ];
     server.authenticators = authenticators;
     server.authorizers = authorizers;
@@ -304,7 +308,7 @@ fn aggregate(server: &mut Server, config: &Config) {
     let aggregation = Arc::new(Aggregation::new(
         &server.registry,
         serving::to_aggregated(&config.flags),
-        (rejects, config.egress.cluster.clone()),
+        (rejects, config.egress.clone()),
     ));
     server.aggregate = Some(aggregation.clone());
     server.reports.push(aggregation.clone());
@@ -435,7 +439,7 @@ fn auditor(config: &Config) -> Result<Auditing> {
     if let Some(path) = &flags.audit_webhook_config_file {
         let wait = duration(&flags.audit_webhook_batch_max_wait)?;
         let batching = flags.audit.webhook_batching(flags.audit_webhook_batch_max_size, wait)?;
-        let remote = crate::remote::from_kubeconfig(path, config.egress.control_plane.as_ref())?;
+        let remote = crate::remote::from_kubeconfig(path, &config.egress)?;
         let (webhook, sender) = audit::AuditWebhook::new(remote, batching, flags.audit.backoff()?);
         sinks.push(cut(webhook, flags.audit.webhook_largest()));
         auditing.sender = Some(sender);

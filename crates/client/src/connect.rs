@@ -72,7 +72,7 @@ pub trait Connect: fmt::Debug + Send + Sync {
 }
 
 /// TCP, with TLS or (for tests and local proxies) without.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
     pub host: String,
     pub port: u16,

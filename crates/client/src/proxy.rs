@@ -17,7 +17,7 @@ use crate::{Error, Io, Tls};
 const LONGEST_ANSWER: usize = 16 << 10;
 
 /// Who stands between.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Proxy {
     pub(crate) kind: Kind,
     pub(crate) host: String,

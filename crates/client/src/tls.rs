@@ -27,7 +27,7 @@ pub enum Pem {
     File(PathBuf),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tls {
     /// Absent: those of the system.
     pub authorities: Option<Pem>,

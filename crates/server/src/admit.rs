@@ -8,7 +8,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use object::{Object, Status, Text, Value, View};
+use object::{Object, Status, Text, Value, View, names::qualified_name};
+use tracing::warn;
 
 use crate::{Delete, Registry, Served, User};
 
@@ -109,10 +110,15 @@ impl Admission<'_> {
         said.warnings.push(warning.into());
     }
 
-    /// Notes something for those who audit.
+    /// Notes something for those who audit, under a key that says whose it is. What was noted
+    /// under it before stays.
     pub fn annotate(&self, key: &str, value: String) {
+        if !key.contains('/') || !qualified_name(key).is_empty() {
+            warn!(key, "an annotation for the audit log has no proper key");
+            return;
+        }
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.annotations.insert(key.to_owned(), value);
+        said.annotations.entry(key.to_owned()).or_insert(value);
     }
 
     pub(crate) fn take_said(&mut self) -> Said {

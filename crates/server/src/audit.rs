@@ -6,6 +6,7 @@ use std::{
     fmt,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use http::{
@@ -19,6 +20,8 @@ use crate::{Peer, RequestInfo, User, filters::Asker};
 
 /// So much is told of what a client calls itself.
 const LONGEST_AGENT: usize = 1024;
+/// What takes more microseconds is explained.
+const SLOW: i64 = 500_000;
 
 /// How much is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +63,17 @@ pub(crate) struct Record {
     sent: Mutex<Value>,
     answer: Mutex<Value>,
     annotations: Mutex<BTreeMap<String, String>>,
+    layers: Mutex<Layers>,
+}
+
+/// How long a request has been in parts of the server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layers(BTreeMap<&'static str, Duration>);
+
+impl Layers {
+    pub(crate) fn add(&mut self, layer: &'static str, took: Duration) {
+        *self.0.entry(layer).or_default() += took;
+    }
 }
 
 impl Record {
@@ -96,6 +110,25 @@ pub(crate) fn note_status(status: &Status) {
     let _ = RECORD.try_with(|record| record.note_answer(status.clone().into()));
 }
 
+/// Keeps how long a request was in a part of the server. What is done at once counts by what
+/// takes longest.
+pub fn note_layer(layer: &'static str, took: Duration, at_once: bool) {
+    let _ = RECORD.try_with(|record| {
+        let layers = &mut *locked(&record.layers);
+        if at_once {
+            let longest = layers.0.entry(layer).or_default();
+            *longest = took.max(*longest);
+        } else {
+            layers.add(layer, took);
+        }
+    });
+}
+
+/// Notes something for those who audit.
+pub fn note(key: &str, value: String) {
+    annotate(&BTreeMap::from([(key.to_owned(), value)]));
+}
+
 pub(crate) fn annotate(annotations: &BTreeMap<String, String>) {
     let _ = RECORD.try_with(|record| {
         let mut own = locked(&record.annotations);
@@ -112,6 +145,8 @@ pub(crate) struct Trail {
     asker: Asker,
     info: RequestInfo,
     event: Value,
+    /// In microseconds.
+    arrived: i64,
     pub(crate) record: Arc<Record>,
 }
 
@@ -152,9 +187,10 @@ impl Trail {
         }
         event["requestReceivedTimestamp"] = MicroTime::text(micros).into();
         let whole = level == AuditLevel::RequestResponse;
-        let record = Arc::new(Record { whole, ..Record::default() });
-        let (audit, info) = (audit.clone(), info.clone());
-        let mut trail = Self { audit, level, omit_managers, asker, info, event, record };
+        let layers = Mutex::new(asker.layers.clone());
+        let record = Arc::new(Record { whole, layers, ..Record::default() });
+        let (audit, info, arrived) = (audit.clone(), info.clone(), micros);
+        let mut trail = Self { audit, level, omit_managers, asker, info, event, arrived, record };
         if trail.asker.shown.is_some() {
             trail.tell(AuditStage::RequestReceived, micros);
         } else {
@@ -227,7 +263,23 @@ impl Trail {
         for (key, value) in &*locked(&self.record.annotations) {
             event["annotations"][key.as_str()] = value.as_str().into();
         }
+        let complete = stage == AuditStage::ResponseComplete && self.info.verb != "watch";
+        if complete && micros - self.arrived > SLOW {
+            self.explain(&mut event["annotations"], micros - self.arrived);
+        }
         self.told(event, stage, micros);
+    }
+
+    /// Where the time of a slow request has gone.
+    fn explain(&self, notes: &mut Value, micros: i64) {
+        let mut note = |layer: &str, nanos: i64| {
+            notes[&*format!("apiserver.latency.k8s.io/{layer}")] =
+                object::Duration::text(nanos).into();
+        };
+        for (layer, took) in &locked(&self.record.layers).0 {
+            note(layer, i64::try_from(took.as_nanos()).unwrap_or(i64::MAX));
+        }
+        note("total", micros.saturating_mul(1000));
     }
 
     fn trim(&self, object: &mut Value) {

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, User,
+    Attributes, Decision, Limits, Peer, Query, RequestInfo, Seat, Server, User, audit::Layers,
     impersonate::impersonate,
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct Asker {
     pub(crate) acting: Option<(User, Text)>,
     /// Whether he may, and why.
     pub(crate) verdict: Option<(bool, String)>,
+    /// How long it took to find out.
+    pub(crate) layers: Layers,
 }
 
 impl Asker {
@@ -75,10 +77,15 @@ async fn found(
     let shown = authenticate(server, head, peer).await;
     let known = if shown.is_ok() { &server.metrics.known } else { &server.metrics.unknown };
     known.observe(began.elapsed().as_secs_f64());
+    passed(server, asker, "authentication", began);
     let shown = asker.shown.insert(shown?);
     server.metrics.let_in(&shown.name);
+    let began = Instant::now();
     asker.acting = impersonate(server, head, shown, || info.attributes(query)).await?;
-    let user = asker.user();
+    if asker.acting.is_some() {
+        passed(server, asker, "constrainedimpersonation", began);
+    }
+    let (user, began) = (asker.user(), Instant::now());
     let seat = match &server.flow {
         Some(flow) => flow.seat(&user, info).await,
         None => server.seats.take(&user, info).map(|permit| Seat {
@@ -86,11 +93,13 @@ async fn found(
             held: permit.map(|permit| Box::new(permit) as Box<dyn Send>),
         }),
     }?;
+    server.metrics.passed("priorityandfairness", began.elapsed());
     let began = Instant::now();
     let attributes = info.attributes(query);
     let decided = decide(server, &user, &attributes).await;
     let of = if decided.is_ok() { &server.metrics.allowed } else { &server.metrics.denied };
     of.observe(began.elapsed().as_secs_f64());
+    passed(server, asker, "authorization", began);
     let why = decided.as_ref().unwrap_or_else(|why| why).clone();
     asker.verdict = Some((decided.is_ok(), why));
     decided.map_err(|why| forbidden(&user, &attributes, &why))?;
@@ -106,6 +115,13 @@ fn patience(info: &RequestInfo, query: &Query) -> Result<(), Status> {
     Duration::nanos(asked).map(drop).map_err(|why| {
         Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
     })
+}
+
+/// Notes how long a filter took.
+fn passed(server: &Server, asker: &mut Asker, filter: &'static str, began: Instant) {
+    let took = began.elapsed();
+    server.metrics.passed(filter, took);
+    asker.layers.add(filter.trim_start_matches("constrained"), took);
 }
 
 async fn authenticate(server: &Server, head: &Parts, peer: &Peer) -> Result<User, Status> {

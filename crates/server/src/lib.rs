@@ -57,7 +57,7 @@ pub use self::{
     admit::{Admission, Admit, Admitting, Operation, Options, Reinvocation},
     aggregate::{Aggregate, RemoteDocument, RemoteGroup},
     arriving::Arriving,
-    audit::{Audit, AuditLevel, AuditStage, note_sent},
+    audit::{Audit, AuditLevel, AuditStage, note, note_layer, note_sent},
     auth::{
         Attributes, Authenticate, Authenticating, Authorize, Authorizing, Decision, Peer, User,
     },
@@ -72,9 +72,9 @@ pub use self::{
     health::{Check, Says},
     kinds::{Kinds, Served},
     listen::{Listening, Tls},
-    metrics::{AllowedLabels, Histogram, Report, report_process},
+    metrics::{AllowedLabels, Counter, Gauge, Histogram, Name, Report, Timing, report_process},
     negotiate::takes,
-    outward::Remote,
+    outward::{Lines, Remote},
     plain::architecture,
     query::{Query, unescaped},
     registry::{

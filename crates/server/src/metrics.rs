@@ -5,6 +5,7 @@ mod allowed;
 mod histogram;
 mod process;
 mod slis;
+mod telemetry;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -20,7 +21,12 @@ use object::Text;
 use schema::Definition;
 
 pub(crate) use self::admissions::{Admissions, Phase};
-pub use self::{allowed::AllowedLabels, histogram::Histogram, process::report_process};
+pub use self::{
+    allowed::AllowedLabels,
+    histogram::Histogram,
+    process::report_process,
+    telemetry::{Counter, Gauge, Name, Timing},
+};
 use crate::{Config, RequestInfo};
 
 const SECONDS: &[f64] = &[
@@ -32,6 +38,18 @@ const DECISIONS: &[f64] = &[
     8.192, 16.384,
 ];
 const SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+const BODIES: &[f64] = &[
+    5e4, 1.5e5, 2.5e5, 3.5e5, 4.5e5, 5.5e5, 6.5e5, 7.5e5, 8.5e5, 9.5e5, 1.05e6, 1.15e6, 1.25e6,
+    1.35e6, 1.45e6, 1.55e6, 1.65e6, 1.75e6, 1.85e6, 1.95e6, 2.05e6, 2.15e6, 2.25e6, 2.35e6, 2.45e6,
+    2.55e6, 2.65e6, 2.75e6, 2.85e6, 2.95e6, 3.05e6,
+];
+const IN_FILTERS: &[f64] =
+    &[0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0];
+/// What requests pass, as far as it is timed.
+const FILTERS: [&str; 4] =
+    ["authentication", "authorization", "constrainedimpersonation", "priorityandfairness"];
+/// How fields may be checked.
+const VALIDATIONS: [&str; 4] = ["", "Ignore", "Strict", "Warn"];
 const EVENTS: &[f64] = &[1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0, 131_072.0];
 
 /// What is no resource and counted by itself.
@@ -65,6 +83,9 @@ pub(crate) struct Metrics {
     pub(crate) unknown: Histogram,
     pub(crate) allowed: Histogram,
     pub(crate) denied: Histogram,
+    /// How long requests were in each of the filters.
+    filters: [Histogram; FILTERS.len()],
+    validations: [Histogram; VALIDATIONS.len()],
     /// By name, as far as names are told.
     callers: Mutex<BTreeMap<&'static str, u64>>,
     /// Versions that go away and that somebody has asked for.
@@ -89,6 +110,7 @@ struct Requests {
     by_code: BTreeMap<u16, u64>,
     seconds: Histogram,
     sizes: Histogram,
+    bodies: Histogram,
 }
 
 /// What is told to those who watch a kind.
@@ -128,6 +150,8 @@ impl Default for Metrics {
             unknown: decisions(),
             allowed: decisions(),
             denied: decisions(),
+            filters: FILTERS.map(|_| Histogram::new(IN_FILTERS)),
+            validations: VALIDATIONS.map(|_| Histogram::new(&SECONDS[2..])),
             slis: slis::Slis::default(),
             callers: Mutex::default(),
             deprecated: Mutex::default(),
@@ -142,11 +166,37 @@ impl Metrics {
             by_code: BTreeMap::new(),
             seconds: Histogram::new(SECONDS),
             sizes: Histogram::new(SIZES),
+            bodies: Histogram::new(BODIES),
         });
         *entry.by_code.entry(code).or_default() += 1;
         entry.seconds.observe(took.as_secs_f64());
         if let Some(size) = size {
             entry.sizes.observe(float(size));
+        }
+    }
+
+    /// How long a request was in a filter.
+    pub(crate) fn passed(&self, filter: &str, took: Duration) {
+        let own = FILTERS.iter().position(|own| *own == filter);
+        own.into_iter().for_each(|at| self.filters[at].observe(took.as_secs_f64()));
+    }
+
+    /// What was sent to be written: how large it was, if that was said, and how its fields are
+    /// checked.
+    pub(crate) fn observe_sent(
+        &self,
+        labels: &Labels,
+        size: Option<u64>,
+        check: &str,
+        took: Duration,
+    ) {
+        let Some(verb) = labels.writes() else { return };
+        if let (Some(size), Some(entry)) = (size, lock(&self.requests).get(labels)) {
+            entry.bodies.observe(float(size));
+        }
+        if verb != "delete" {
+            let own = VALIDATIONS.iter().position(|own| *own == check).unwrap_or_default();
+            self.validations[own].observe(took.as_secs_f64());
         }
     }
 
@@ -274,6 +324,38 @@ impl Metrics {
         let sli = "apiserver_request_sli_duration_seconds";
         written(sli, "Time to answer, as promises count it.", &|entry| &entry.seconds);
         written("apiserver_response_sizes", "Bytes of answers.", &|entry| &entry.sizes);
+        let mut bodies = BTreeMap::new();
+        for (labels, entry) in all.iter().filter(|(_, entry)| entry.bodies.count() > 0) {
+            let Labels { group, resource, .. } = labels;
+            let verb = labels.writes().unwrap_or_default();
+            let with = format!("group=\"{group}\",resource=\"{resource}\",verb=\"{verb}\"");
+            let all = bodies.entry(with).or_insert_with(|| Histogram::new(BODIES));
+            all.add(&entry.bodies);
+        }
+        let name = "apiserver_request_body_size_bytes";
+        head(name, "histogram", "Bytes of what is sent.", out);
+        bodies.iter().for_each(|(labels, sizes)| sizes.write(name, labels, out));
+        for (name, help, label, values, of) in [
+            (
+                "apiserver_request_filter_duration_seconds",
+                "Time in a filter.",
+                "filter",
+                FILTERS,
+                &self.filters,
+            ),
+            (
+                "field_validation_request_duration_seconds",
+                "Time to answer, by how fields are checked.",
+                "field_validation",
+                VALIDATIONS,
+                &self.validations,
+            ),
+        ] {
+            head(name, "histogram", help, out);
+            for (value, own) in values.iter().zip(of).filter(|(_, own)| own.count() > 0) {
+                own.write(name, format_args!("{label}=\"{value}\""), out);
+            }
+        }
     }
 
     fn watches_text(&self, out: &mut String) {
@@ -297,8 +379,16 @@ impl Metrics {
         }
         let name = "apiserver_watch_events_total";
         head(name, "counter", "Events that were told.", out);
-        for (labels, count) in counts {
+        for (labels, count) in &counts {
             let _ = writeln!(out, "{name}{{{labels}}} {count}");
+        }
+        let name = "apiserver_watch_events_sizes";
+        head(name, "histogram", "Bytes of events that were told.", out);
+        for labels in counts.keys() {
+            let sizes = Histogram::new(EVENTS);
+            let same = all.iter().filter(|(own, _)| kind(own) == *labels);
+            same.for_each(|(_, watched)| sizes.add(&watched.events));
+            sizes.write(name, labels, out);
         }
     }
 
@@ -362,6 +452,18 @@ impl Labels {
         }
     }
 
+    /// How rights call a write of a resource; `None`: it is none.
+    fn writes(&self) -> Option<&'static str> {
+        let verb = match self.verb {
+            "POST" => "create",
+            "PUT" => "update",
+            "PATCH" | "APPLY" => "patch",
+            "DELETE" | "DELETECOLLECTION" => "delete",
+            _ => return None,
+        };
+        (!self.resource.is_empty()).then_some(verb)
+    }
+
     fn component(&self) -> &'static str {
         if self.resource.is_empty() { "" } else { "apiserver" }
     }
@@ -402,7 +504,7 @@ pub(crate) fn method_verb(method: &str) -> &'static str {
     }
 }
 
-fn float(size: u64) -> f64 {
+pub(crate) fn float(size: u64) -> f64 {
     f64::from(u32::try_from(size).unwrap_or(u32::MAX))
 }
 

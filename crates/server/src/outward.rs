@@ -1,23 +1,25 @@
 //! Requests of the server's own to others: webhooks of every sort. Each has a deadline
 //! and a bound on what comes back.
 
-use std::{pin::pin, time::Duration};
+mod answer;
+mod lines;
+mod tally;
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Connect, Tcp, Use};
+use client::{Connect, Tcp};
 use http::{
-    HeaderMap, Method, StatusCode,
-    header::{CONTENT_TYPE, HOST},
+    HeaderMap, Method, Request, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT},
 };
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::time::timeout;
+use http_body_util::Full;
+use object::{Value, to_json};
+use tokio::time::{Instant, timeout};
 
-use crate::trace;
-
-/// Nobody has more to say than this.
-const LARGEST: usize = 10 << 20;
+pub use self::lines::Lines;
+use self::tally::Asked;
+use crate::{VERSION, plain::architecture, trace};
 
 /// Somebody to ask.
 #[derive(Clone, Debug)]
@@ -29,13 +31,21 @@ pub struct Remote {
     pub path: String,
     /// What else to say, like who asks.
     pub headers: HeaderMap,
+    /// The connections that are used again.
+    pub lines: Lines,
 }
 
 impl Remote {
     /// The address as messages show it.
     pub fn url(&self) -> String {
-        let host = self.host.as_deref().unwrap_or_else(|| self.to.authority());
-        format!("{}://{host}{}", self.to.scheme(), self.path)
+        format!("{}://{}{}", self.to.scheme(), self.host(), self.path)
+    }
+
+    /// Posts an object and gives the one that comes back.
+    pub async fn review(&self, review: &Value, within: Duration) -> Result<Value, String> {
+        let asked = self.ask(Method::POST, to_json(review), within).await;
+        let answer = asked.map_err(|why| format!("Post {:?}: {why}", self.url()))?;
+        answer::read(&answer)
     }
 
     /// Posts JSON and gives what comes back.
@@ -44,11 +54,13 @@ impl Remote {
         body: Vec<u8>,
         within: Duration,
     ) -> Result<(StatusCode, Bytes), String> {
-        self.ask(Method::POST, body, within).await
+        let answer = self.ask(Method::POST, body, within).await?;
+        Ok((answer.status(), answer.into_body()))
     }
 
     pub async fn get(&self, within: Duration) -> Result<(StatusCode, Bytes), String> {
-        self.ask(Method::GET, Vec::new(), within).await
+        let answer = self.ask(Method::GET, Vec::new(), within).await?;
+        Ok((answer.status(), answer.into_body()))
     }
 
     async fn ask(
@@ -56,53 +68,37 @@ impl Remote {
         method: Method,
         body: Vec<u8>,
         within: Duration,
-    ) -> Result<(StatusCode, Bytes), String> {
+    ) -> Result<Response<Bytes>, String> {
         let name = if method == Method::GET { "HTTP GET" } else { "HTTP POST" };
         let about =
             || vec![("http.request.method", name[5..].into()), ("url.full", self.url().into())];
+        let (began, size) = (Instant::now(), body.len());
         let exchanged = trace::span(name, about, self.exchange(method, body));
-        match timeout(within, exchanged).await {
-            Ok(done) => done,
-            Err(_) => Err("context deadline exceeded".to_owned()),
-        }
+        let done = timeout(within, exchanged).await;
+        let done = done.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
+        let asked = Asked { host: self.host(), method: &name[5..], size };
+        self.lines.tally().count(asked, &done, began.elapsed());
+        done
     }
 
-    async fn exchange(&self, method: Method, body: Vec<u8>) -> Result<(StatusCode, Bytes), String> {
-        let connected = self.to.connect(Use::Upgrade).await.map_err(|error| error.to_string())?;
-        let said = |error: hyper::Error| error.to_string();
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(connected.io)).await.map_err(said)?;
-        let host = self.host.as_deref().unwrap_or_else(|| self.to.authority());
-        let mut request = http::Request::builder()
+    async fn exchange(&self, method: Method, body: Vec<u8>) -> Result<Response<Bytes>, String> {
+        let mut request = Request::builder()
             .method(method)
             .uri(self.path.as_str())
-            .header(HOST, host)
+            .header(HOST, self.host())
             .header(CONTENT_TYPE, "application/json")
-            .header(http::header::ACCEPT, "application/json")
+            .header(ACCEPT, "application/json, */*")
+            .header(USER_AGENT, format!("kube-apiserver/{VERSION} (linux/{})", architecture()))
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| error.to_string())?;
         for (name, value) in &self.headers {
-            request.headers_mut().append(name, value.clone());
+            request.headers_mut().insert(name, value.clone());
         }
         trace::pass_on(request.headers_mut());
-        let answer = async move {
-            let reply = sender.send_request(request).await.map_err(said)?;
-            let (head, body) = reply.into_parts();
-            let body = Limited::new(body, LARGEST).collect().await;
-            let body = body.map_err(|error| error.to_string())?;
-            Ok((head.status, body.to_bytes()))
-        };
-        let (mut answer, mut connection) = (pin!(answer), pin!(connection));
-        let mut open = true;
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut answer => return done,
-                ended = &mut connection, if open => {
-                    open = false;
-                    ended.map_err(said)?;
-                }
-            }
-        }
+        self.lines.ask(&self.to, request).await
+    }
+
+    fn host(&self) -> &str {
+        self.host.as_deref().unwrap_or_else(|| self.to.authority())
     }
 }

@@ -1,6 +1,6 @@
 //! From a request that has passed the filters to the function that answers it.
 
-use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use http::Method;
 use object::{Object, Status, StatusDetails, Text, Value, View};
@@ -301,7 +301,7 @@ async fn unsafely(
     asked: Attributes,
 ) -> Result<(), Status> {
     let key = "apiserver.k8s.io/unsafe-delete-ignore-read-error";
-    audit::annotate(&BTreeMap::from([(key.to_owned(), String::new())]));
+    audit::note(key, String::new());
     let verb = "unsafe-delete-ignore-read-errors";
     let may = Attributes { verb: verb.into(), ..asked };
     let Err(reason) = decide(server, user, &may).await else { return Ok(()) };

@@ -317,6 +317,7 @@ impl Server {
             _ => method_verb(head.method.as_str()),
         };
         let labels;
+        let (mut check, sent) = (String::new(), body.size_hint().exact());
         let passed = pass(&self, &head, &peer).await;
         let mut reply = match passed {
             Err(Refused { status, info, asker }) => {
@@ -333,6 +334,7 @@ impl Server {
                 let user = asker.user();
                 let known = self.registry.kinds().has(&info.group, &info.version, &info.resource);
                 let dry_run = query.get("dryRun").is_some();
+                check = query.get("fieldValidation").unwrap_or_default().to_owned();
                 labels = Labels::of(&info, verb, info.is_resource && known, dry_run);
                 let writes = !matches!(&*info.verb, "get" | "list" | "watch" | "head");
                 let metrics = &self.metrics;
@@ -365,6 +367,7 @@ impl Server {
         };
         let size = reply.body().size_hint().exact();
         self.metrics.observe(labels.clone(), reply.status().as_u16(), began.elapsed(), size);
+        self.metrics.observe_sent(&labels, sent, &check, began.elapsed());
         if size.is_none() && labels.verb == "LIST" {
             let server = self.clone();
             reply = reply

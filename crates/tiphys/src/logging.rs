@@ -16,6 +16,7 @@ use tracing_subscriber::{
     fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format::Writer},
     layer::SubscriberExt as _,
     registry::LookupSpan,
+    reload,
     util::SubscriberInitExt as _,
 };
 
@@ -36,13 +37,20 @@ pub(crate) fn start_at(level: &str) {
 /// The same, as flags say.
 pub(crate) fn start_with(logging: &Logging) {
     let modules = logging.modules.clone();
-    let named = filter_fn(move |about| {
-        let file = about.file().and_then(|file| file.rsplit('/').next()).unwrap_or_default();
-        let file = file.trim_end_matches(".rs");
-        let levels = modules.iter().filter(|(pattern, _)| matches(pattern, file));
-        levels.into_iter().any(|(_, level)| *about.level() <= most(*level))
+    let all = move |level| {
+        let modules = modules.clone();
+        let named = filter_fn(move |about| {
+            let file = about.file().and_then(|file| file.rsplit('/').next()).unwrap_or_default();
+            let file = file.trim_end_matches(".rs");
+            let levels = modules.iter().filter(|(pattern, _)| matches(pattern, file));
+            levels.into_iter().any(|(_, level)| *about.level() <= most(*level))
+        });
+        filter(&most(level).to_string()).or(named)
+    };
+    let (filter, handle) = reload::Layer::new(all(logging.level));
+    apiserver::let_verbosity_be_set(move |level| {
+        let _ = handle.reload(all(level)); // it is there as long as the process
     });
-    let filter = filter(&most(logging.level).to_string()).or(named);
     let streams = Streams::new(logging);
     let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(streams);
     let registry = tracing_subscriber::registry();

@@ -8,10 +8,10 @@ use std::{
 
 use anyhow::{Result, ensure};
 use object::{Object, Status, Value, View, from_json, to_json};
-use server::{Admission, Admit, Admitting, Operation, Remote};
+use server::{Admission, Admit, Admitting, Lines, Operation, Remote};
 use tracing::warn;
 
-use crate::{remote::from_kubeconfig, structured::text};
+use crate::{egress::Egress, remote::from_kubeconfig, structured::text};
 
 const WITHIN: Duration = Duration::from_secs(30);
 const TRIES: u32 = 5;
@@ -33,12 +33,13 @@ pub(super) struct ImagePolicyWebhook {
 
 impl ImagePolicyWebhook {
     /// From `imagePolicy` of the plugin's configuration.
-    pub(super) fn new(config: &Value) -> Result<Self> {
+    pub(super) fn new(config: &Value, lines: Lines) -> Result<Self> {
         let config = config.get("imagePolicy");
         ensure!(config.is_object(), "ImagePolicyWebhook: no config specified");
+        let direct = Egress { lines, ..Egress::default() };
         let (seconds, minutes) = (Duration::from_secs, Duration::from_mins);
         Ok(Self {
-            remote: from_kubeconfig(text(config, "kubeConfigFile").as_ref(), None)?,
+            remote: from_kubeconfig(text(config, "kubeConfigFile").as_ref(), &direct)?,
             allow_ttl: period(config, "allowTTL", seconds(1), minutes(5), minutes(30))?,
             deny_ttl: period(config, "denyTTL", seconds(1), seconds(30), minutes(30))?,
             backoff: period(

@@ -17,14 +17,13 @@ use object::{
     yaml::{from_yaml, split},
 };
 use ring::digest::{Context as Digest, SHA256, digest};
-use server::{Registry, Report};
+use server::{Counter, Gauge, Name, Registry, Report};
 use store::Version;
 
 use super::config::PluginConfigs;
 use crate::{
     reload::{self, Followed, Task},
     structured::{aggregate, text},
-    telemetry::{Counter, Gauge, Name},
 };
 
 /// What the names of all these objects end with, and of no others.

@@ -129,7 +129,8 @@ const PLUGINS: &[Entry] = &[
     off("AlwaysPullImages", |_| Ok(Arc::new(always_pull_images::AlwaysPullImages))),
     off("ImagePolicyWebhook", |tools| {
         let config = tools.configs.get("ImagePolicyWebhook");
-        Ok(Arc::new(image_policy_webhook::ImagePolicyWebhook::new(&config)?))
+        let lines = tools.egress.lines.clone();
+        Ok(Arc::new(image_policy_webhook::ImagePolicyWebhook::new(&config, lines)?))
     }),
     on("PodSecurity", |tools| {
         let config = tools.configs.get("PodSecurity");

@@ -96,6 +96,7 @@ impl Aggregation {
             host: Some(host),
             path: format!("/apis/{group}/{version}"),
             headers: introduction(),
+            lines: self.egress.lines.clone(),
         };
         let url = remote.url();
         let failed = |why: String| {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use api::apiregistration::APIService;
-use client::{Connect, Pem, Proxy, Tcp, Tls, Use};
+use client::{Connect, Pem, Tcp, Tls, Use};
 use http::{HeaderName, HeaderValue, Uri};
 use object::{Bytes, Status, Value, View};
 use server::{
@@ -23,7 +23,7 @@ use server::{
 };
 
 pub(crate) use self::available::run;
-use crate::client_config::endpoint;
+use crate::{client_config::endpoint, egress::Egress};
 
 const GROUP: &str = "apiregistration.k8s.io";
 
@@ -35,7 +35,7 @@ pub(crate) struct Aggregation {
     /// Whether they may not send callers elsewhere.
     rejects: bool,
     /// Who stands between.
-    through: Option<Proxy>,
+    egress: Egress,
     /// What they serve, by group and version.
     known: Mutex<BTreeMap<(String, String), Known>>,
     /// How often documents have changed.
@@ -78,13 +78,13 @@ impl Aggregation {
     pub(crate) fn new(
         registry: &Arc<Registry>,
         pair: (Pem, Pem),
-        (rejects, through): (bool, Option<Proxy>),
+        (rejects, egress): (bool, Egress),
     ) -> Self {
         Self {
             registry: registry.clone(),
             pair,
             rejects,
-            through,
+            egress,
             known: Mutex::default(),
             edition: AtomicU64::default(),
         }
@@ -121,7 +121,7 @@ impl Aggregation {
             insecure: spec.insecure_skip_tls_verify(),
             ..Tls::default()
         };
-        let to = Tcp::new(&ip, real, Some(Arc::new(tls))).through(self.through.clone());
+        let to = Tcp::new(&ip, real, Some(Arc::new(tls))).through(self.egress.cluster.clone());
         Ok((to, host))
     }
 

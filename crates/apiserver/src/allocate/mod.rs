@@ -10,6 +10,7 @@ mod node_ports;
 mod ports;
 mod range;
 mod repair;
+mod tally;
 
 use std::{net::IpAddr, ops::RangeInclusive, sync::Arc};
 
@@ -17,14 +18,16 @@ use api::core::{Service, ServicePort};
 use object::{List, Status, Value, View};
 use schema::{Errors, Path};
 use server::{Admission, Claim, Claimed, Claiming, Operation, Outcome, Registry, Served, Settling};
+use tokio::time::Instant;
 use tracing::warn;
 
+use self::tally::Tally;
 use self::{
     addresses::{Addresses, Refused},
     node_ports::NodePorts,
     ports::Ports,
 };
-pub(crate) use self::{range::Range, repair::Repair};
+pub(crate) use self::{range::Range, repair::Repair, tally::Given};
 
 /// Gives Services what they need and have not asked for by name, and refuses what another has.
 #[derive(Debug)]
@@ -32,6 +35,7 @@ pub(crate) struct Services {
     /// The families of addresses that the cluster has; the first is that of who says nothing.
     families: Vec<&'static str>,
     ports: Arc<NodePorts>,
+    tally: Tally,
 }
 
 /// What a Service has.
@@ -58,7 +62,8 @@ impl Services {
         ports: RangeInclusive<i32>,
     ) -> Result<Self, store::Error> {
         let families = ranges.iter().map(Range::family).collect();
-        Ok(Self { families, ports: Arc::new(NodePorts::open(registry, ports)?) })
+        let ports = Arc::new(NodePorts::open(registry, ports)?);
+        Ok(Self { families, ports, tally: Tally::default() })
     }
 
     async fn take(&self, write: &mut Admission<'_>) -> Result<Taken, Status> {
@@ -108,7 +113,15 @@ impl Services {
             dry_run: write.dry_run,
         };
         for (at, family) in families::wanted(service, old) {
-            let own = address(&addresses, service, at, &family).await?;
+            let named =
+                service.spec().cluster_ips().iter().nth(at).is_some_and(|ip| !ip.is_empty());
+            let began = Instant::now();
+            let own = address(&addresses, service, at, &family).await;
+            let range = addresses.ranges.iter().find(|range| range.family() == family);
+            if let Some(range) = range.filter(|_| !write.dry_run) {
+                self.tally.count(range, named, own.is_ok(), began);
+            }
+            let own = own?;
             taken.taken.addresses.extend(own.filter(|_| !write.dry_run));
         }
         let spec = service.spec();

@@ -92,7 +92,7 @@ impl Range {
     }
 
     /// How many addresses can be given: not the first, and of v4 not the last.
-    fn usable(&self) -> u128 {
+    pub(super) fn usable(&self) -> u128 {
         let size = 1 << self.bits.min(64);
         size - if self.ipv4 { 2 } else { 1 }
     }

@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::Result;
 use object::Value;
-use server::{Audit, AuditLevel, AuditStage, Report, RequestInfo, User};
+use server::{Audit, AuditLevel, AuditStage, Counter, Name, Report, RequestInfo, User};
 
 pub(crate) use self::{
     batches::Batching,
@@ -29,8 +29,6 @@ pub(crate) use self::{
     truncated::Truncated,
     webhook::{AuditWebhook, Sender},
 };
-
-use crate::telemetry::{Counter, Name};
 
 /// Somebody who keeps events.
 pub(crate) trait Sink: std::fmt::Debug + Send + Sync {
@@ -86,5 +84,11 @@ impl Report for Auditor {
         let _ =
             writeln!(out, "# HELP {name} What was told.\n# TYPE {name} counter\n{name} {events}");
         self.levels.write(out);
+        // Who cannot be told of a request does not stop it.
+        let name = "apiserver_audit_requests_rejected_total";
+        let _ = writeln!(
+            out,
+            "# HELP {name} Requests that were refused since they could not be told.\n# TYPE {name} counter\n{name} 0"
+        );
     }
 }

@@ -7,9 +7,7 @@ use object::Clock;
 use pki::{Rotating, Trust};
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
-use server::{Authenticate, Authenticating, Peer, Report, User};
-
-use crate::telemetry::{Name, Timing};
+use server::{Authenticate, Authenticating, Name, Peer, Report, Timing, User};
 
 #[derive(Debug)]
 pub(crate) struct Certificates {

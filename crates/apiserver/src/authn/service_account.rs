@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::request::Parts;
-use object::{Bytes, Clock, Object, Status, View};
+use object::{Bytes, Clock, Object, Status, Value, View};
 use pki::{Claims, PublicKey, Reference, Refusal, Verifier};
 use server::{Authenticate, Authenticating, Peer, Registry, Report, User};
 
@@ -27,11 +27,15 @@ pub(crate) struct ServiceAccounts {
     pub(crate) used: Used,
 }
 
-/// How often tokens were used: at all, and after they should have been replaced.
+/// How often tokens were used: at all, and after they should have been replaced; and those of
+/// secrets, that somebody or the cluster has made.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     valid: AtomicU64,
     stale: AtomicU64,
+    legacy: AtomicU64,
+    by_hand: AtomicU64,
+    by_itself: AtomicU64,
 }
 
 impl Report for ServiceAccounts {
@@ -39,6 +43,17 @@ impl Report for ServiceAccounts {
         for (name, help, count) in [
             ("serviceaccount_valid_tokens_total", "Tokens that were good.", &self.used.valid),
             ("serviceaccount_stale_tokens_total", "Tokens past their time.", &self.used.stale),
+            ("serviceaccount_legacy_tokens_total", "Tokens of secrets.", &self.used.legacy),
+            (
+                "serviceaccount_legacy_manual_token_uses_total",
+                "Tokens of secrets that somebody has made.",
+                &self.used.by_hand,
+            ),
+            (
+                "serviceaccount_legacy_auto_token_uses_total",
+                "Tokens of secrets that the cluster has made.",
+                &self.used.by_itself,
+            ),
         ] {
             let count = count.load(Ordering::Relaxed);
             let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {count}\n");
@@ -97,7 +112,9 @@ impl ServiceAccounts {
             return Err(Refusal::Invalid("the service account is gone"));
         }
         if claims.is_legacy() {
-            return in_secret(registry, claims, token);
+            in_secret(registry, claims, token)?;
+            self.used_of_secret(registry, claims);
+            return Ok(());
         }
         let Some(bound) = &claims.bound else { return Ok(()) };
         let there = |reference: &Option<Reference>, plural: &str, namespace: &str| {
@@ -112,6 +129,22 @@ impl ServiceAccounts {
             return Err(Refusal::Invalid("the node that the token is bound to is gone"));
         }
         Ok(())
+    }
+}
+
+impl ServiceAccounts {
+    /// Counts a token of a secret. Those that the cluster has made are named by the account.
+    fn used_of_secret(&self, registry: &Registry, claims: &Claims) {
+        let (namespace, name, _) = claims.service_account();
+        let kind = registry.kind("", "serviceaccounts");
+        let account = kind.and_then(|kind| registry.get(&kind, namespace, name));
+        let own = |secret: &Value| secret.get("name").as_str() == Some(&*claims.legacy_secret);
+        let named =
+            account.is_ok_and(|account| account.object.get("secrets").items().iter().any(own));
+        let count = if named { &self.used.by_itself } else { &self.used.by_hand };
+        for count in [count, &self.used.legacy] {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

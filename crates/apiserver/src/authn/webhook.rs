@@ -7,7 +7,7 @@ use std::{
 };
 
 use http::request::Parts;
-use object::{Text, Value, from_json, to_json};
+use object::{Text, Value};
 use ring::digest::{SHA256, digest};
 use server::{Authenticate, Authenticating, Peer, Remote, User};
 use tracing::warn;
@@ -66,11 +66,7 @@ impl TokenWebhook {
         review["kind"] = "TokenReview".into();
         review["apiVersion"] = format!("authentication.k8s.io/{}", self.version).into();
         review["spec"]["token"] = token.into();
-        let (code, bytes) = self.remote.post(to_json(&review), WITHIN).await?;
-        if !code.is_success() {
-            return Err(format!("the webhook answers {code}"));
-        }
-        let answer = from_json(&bytes).map_err(|error| error.to_string())?;
+        let answer = self.remote.review(&review, WITHIN).await?;
         let status = answer.get("status");
         if status.get("authenticated").as_bool() != Some(true) {
             return Ok(None);

@@ -4,7 +4,6 @@
 use std::{collections::HashSet, fmt, path::Path as File, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use client::Proxy;
 use object::{Value, names};
 use pki::Rotating;
 use schema::{ErrorType, Errors, Path};
@@ -17,6 +16,7 @@ use super::{
 use crate::{
     Config,
     config::duration,
+    egress::Egress,
     reload::{self, Followed, Task},
     remote::from_kubeconfig,
     structured::{self, Shape, Struct, aggregate, text},
@@ -95,10 +95,7 @@ impl Makings {
     fn structured(&self, authorizers: &[Value]) -> Result<Authorizers> {
         let make = |entry: &Value| -> Result<Arc<dyn Authorize>> {
             match text(entry, "type") {
-                "Webhook" => {
-                    let through = self.config.egress.control_plane.as_ref();
-                    Ok(Arc::new(webhook(entry.get("webhook"), through)?))
-                }
+                "Webhook" => Ok(Arc::new(webhook(entry.get("webhook"), &self.config.egress)?)),
                 mode => self.plain(mode),
             }
         };
@@ -134,8 +131,7 @@ impl Makings {
                     deny_on_failure: false,
                     conditions: Conditions::default(),
                 };
-                let through = self.config.egress.control_plane.as_ref();
-                Arc::new(AccessWebhook::new(from_kubeconfig(path, through)?, terms))
+                Arc::new(AccessWebhook::new(from_kubeconfig(path, &self.config.egress)?, terms))
             }
             other => bail!("authorization mode {other:?} is not supported"),
         })
@@ -143,9 +139,9 @@ impl Makings {
 }
 
 /// A webhook that has been checked.
-fn webhook(tree: &Value, through: Option<&Proxy>) -> Result<AccessWebhook> {
+fn webhook(tree: &Value, egress: &Egress) -> Result<AccessWebhook> {
     let file = File::new(text(tree.get("connectionInfo"), "kubeConfigFile"));
-    let remote = from_kubeconfig(file, through)?;
+    let remote = from_kubeconfig(file, egress)?;
     let mut errors = Errors::default();
     let conditions = Conditions::compile(tree.get("matchConditions"), &Path::Root, &mut errors);
     let ttl = |name: &str, cached: &str, otherwise: &str| {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use object::{
-    Text, Value, from_json,
+    Text, Value,
     selector::{FieldSelector, FieldTerm, Operator, Requirement, Selector},
     to_json,
 };
@@ -56,11 +56,11 @@ impl AccessWebhook {
             Ok(false) => return Decision::NoOpinion(String::new()),
             Err(error) => return self.failed(&error),
         }
-        let review = to_json(&review);
+        let asked = to_json(&review);
         let now = Instant::now();
         let remembered = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.get(&review).filter(|(until, _)| *until > now).map(|(_, said)| said.clone())
+            known.get(&asked).filter(|(until, _)| *until > now).map(|(_, said)| said.clone())
         };
         if let Some(decision) = remembered {
             return decision;
@@ -78,7 +78,7 @@ impl AccessWebhook {
             known.retain(|_, (until, _)| *until > now);
         }
         if known.len() < CACHE {
-            known.insert(review, (now + ttl, decision.clone()));
+            known.insert(asked, (now + ttl, decision.clone()));
         }
         decision
     }
@@ -91,12 +91,8 @@ impl AccessWebhook {
         }
     }
 
-    async fn ask(&self, review: &[u8]) -> Result<Decision, String> {
-        let (code, bytes) = self.remote.post(review.to_vec(), self.terms.within).await?;
-        if !code.is_success() {
-            return Err(format!("the webhook answers {code}"));
-        }
-        let answer = from_json(&bytes).map_err(|error| error.to_string())?;
+    async fn ask(&self, review: &Value) -> Result<Decision, String> {
+        let answer = self.remote.review(review, self.terms.within).await?;
         let status = answer.get("status");
         let flag = |name: &str| status.get(name).as_bool().unwrap_or_default();
         let why = status.get("reason").as_str().unwrap_or_default().to_owned();

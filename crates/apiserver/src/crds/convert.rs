@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use object::{Status, Value, View, from_json, to_json};
+use object::{Status, Value, View};
 use server::{Convert, Converting, Registry};
 
 use crate::{
@@ -48,12 +48,7 @@ impl Convert for Webhooks {
             let review = request(version, &uid, objects, &wanted);
             let remote =
                 client_config::remote(&registry, webhook.get("clientConfig"), (WITHIN, &manner))?;
-            let called = |why: String| format!("Post {:?}: {why}", remote.url());
-            let (code, answer) = remote.post(to_json(&review), WITHIN).await.map_err(called)?;
-            if !code.is_success() {
-                return Err(format!("the answer is {code}"));
-            }
-            response(version, &uid, &from_json(&answer).map_err(|error| error.to_string())?)
+            response(version, &uid, &remote.review(&review, WITHIN).await?)
         })
     }
 }
@@ -96,6 +91,7 @@ fn response(version: &str, uid: &str, review: &Value) -> Result<Vec<Value>, Stri
 
 #[cfg(test)]
 mod tests {
+    use object::from_json;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! What the process says of what it does, and how.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{ArgAction, Args};
@@ -55,6 +55,21 @@ pub struct Logging {
     /// How many bytes of that may wait, and for how long.
     pub buffer: usize,
     pub flush: Duration,
+}
+
+/// What changes how much this process logs.
+static SET_VERBOSITY: OnceLock<Box<dyn Fn(u8) + Send + Sync>> = OnceLock::new();
+
+/// From now on the level may be changed while the process runs. The first call counts.
+pub fn let_verbosity_be_set(set: impl Fn(u8) + Send + Sync + 'static) {
+    let _ = SET_VERBOSITY.set(Box::new(set));
+}
+
+/// Logs at this level; whether it could.
+pub(crate) fn set_verbosity(level: u8) -> bool {
+    let set = SET_VERBOSITY.get();
+    set.into_iter().for_each(|set| set(level));
+    set.is_some()
 }
 
 impl LogFlags {

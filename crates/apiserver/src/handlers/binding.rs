@@ -11,7 +11,7 @@ use object::{
 use schema::{Definition, Errors, Path};
 use server::{Asking, Handle, Handling, Operation, Request, Server, other_uid, revision};
 
-use super::{Asked, asking, body_of, call, same_namespace, served, typed};
+use super::{Asked, asking, begun, body_of, call, same_namespace, served};
 
 #[derive(Debug)]
 pub(super) struct Bindings;
@@ -23,13 +23,13 @@ impl Handle for Bindings {
             let kind = served(server, &request)?;
             let asked = Asked::of(&request);
             let given = body_of(server, &mut call, request, &Definition::of::<Binding>()).await?;
-            let given = typed::<Binding>(given);
             let name = if info.subresource.is_empty() {
                 Binding::view(&given).metadata().name().to_owned()
             } else {
                 info.name.to_string()
             };
             check_place(Binding::view(&given), &info.namespace, &name)?;
+            let given = begun(server, (&call, &info), &Definition::of::<Binding>(), given)?;
             let asking = Asking { name: &name, ..asking(&info, Operation::Create, given) };
             let checked = |given: &mut Value| check(Binding::view(given), &name);
             let given = server.registry.admit(&mut call, &kind, asking, checked).await?;

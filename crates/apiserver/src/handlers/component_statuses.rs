@@ -10,7 +10,7 @@ use object::{
     Object, Status, Subject, Value, View,
     selector::{FieldSelector, Selector},
 };
-use server::{Handle, Handling, Remote, Request, Server, list_as};
+use server::{Handle, Handling, Lines, Remote, Request, Server, list_as};
 
 use super::{Asked, served, typed};
 
@@ -89,7 +89,13 @@ async fn component(server: &Server, name: &str) -> Option<Value> {
 async fn probe(port: u16) -> Result<String, String> {
     let tls = Tls { insecure: true, ..Tls::default() };
     let to = Tcp::new("127.0.0.1", port, Some(Arc::new(tls)));
-    let remote = Remote { to, host: None, path: "/healthz".to_owned(), headers: HeaderMap::new() };
+    let remote = Remote {
+        to,
+        host: None,
+        path: "/healthz".to_owned(),
+        headers: HeaderMap::new(),
+        lines: Lines::default(),
+    };
     let asked = format!("Get \"{}\"", remote.url());
     let (code, body) = remote.get(WITHIN).await.map_err(|why| format!("{asked}: {why}"))?;
     let said = String::from_utf8_lossy(&body).into_owned();

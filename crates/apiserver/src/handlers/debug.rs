@@ -1,10 +1,21 @@
-//! `/debug/`: what the levels of fairness do, and where profiles of Go's runtime are asked
-//! for: this server has none, and says so as upstream says it of one that it does not know.
+//! `/debug/`: what the levels of fairness do, how much is logged, and where profiles of Go's
+//! runtime are asked for: this server has none, and says so as upstream says it of one that it
+//! does not know.
 
-use std::sync::Arc;
+use std::{num::IntErrorKind, sync::Arc};
 
-use http::{HeaderValue, StatusCode, header::LOCATION};
-use server::{Handle, Handler, Handling, Request, Server, plain_reply, text_reply};
+use http::{
+    HeaderValue, Method, StatusCode,
+    header::{CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS},
+};
+use object::{Status, quote::quote};
+use server::{Handle, Handler, Handling, Reply, Request, Server, plain_reply, text_reply};
+
+/// What can be changed while the server runs.
+const FLAGS: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n\
+    /debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\n\
+    full flags configurable<br>\n</body>\n</html>\n";
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
 #[derive(Debug)]
 pub(crate) struct Debug {
@@ -21,6 +32,13 @@ impl Handle for Debug {
         {
             return fairness.handle(server, request);
         }
+        if path == "/debug/flags/v" {
+            return Box::pin(verbosity(server, request));
+        } else if path == "/debug/flags" || path.starts_with("/debug/flags/") {
+            let mut page = plain_reply(FLAGS.to_owned());
+            page.headers_mut().insert(CONTENT_TYPE, HTML);
+            return Box::pin(async move { Ok(page) });
+        }
         let reply = match path.strip_prefix("/debug/pprof").filter(|_| self.profiling) {
             Some("") => {
                 let mut reply = plain_reply(String::new());
@@ -33,5 +51,37 @@ impl Handle for Debug {
             _ => text_reply(404, "404 page not found"),
         };
         Box::pin(async move { Ok(reply) })
+    }
+}
+
+/// Changes how much is logged.
+async fn verbosity(server: &Server, request: Request) -> Result<Reply, Status> {
+    let said = |code, text: &str| {
+        let mut reply = plain_reply(format!("{text}\n"));
+        *reply.status_mut() = code;
+        let headers = reply.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        Ok(reply)
+    };
+    if request.head.method != Method::PUT {
+        return said(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
+    }
+    let body = server::read(request.body, server.config.limits.body).await?;
+    let text = String::from_utf8_lossy(&body);
+    let level = match text.parse::<u32>() {
+        Ok(level) => level,
+        Err(error) => {
+            let large = matches!(error.kind(), IntErrorKind::PosOverflow);
+            let why = if large { "value out of range" } else { "invalid syntax" };
+            let why = format!("strconv.ParseUint: parsing {}: {why}", quote(&text));
+            return said(StatusCode::BAD_REQUEST, &why);
+        }
+    };
+    match crate::flags::set_verbosity(u8::try_from(level).unwrap_or(u8::MAX)) {
+        true => {
+            said(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {level}"))
+        }
+        false => said(StatusCode::BAD_REQUEST, "this process does not let it be changed"),
     }
 }

@@ -16,7 +16,7 @@ use server::{
 };
 use store::Version;
 
-use super::{Asked, asking, bytes_of, call, named, part, served};
+use super::{Asked, asking, begun, bytes_of, call, part, served};
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// More evictions than this that nobody has confirmed are too many.
@@ -32,7 +32,8 @@ impl Handle for Evictions {
             let asked = Asked::of(&request);
             let pods = served(server, &request)?;
             let kind = part("policy", "Eviction", Eviction::SHAPE);
-            let given = named(&kind, body(server, request, &kind).await?);
+            let given = body(server, request, &kind).await?;
+            let given = begun(server, (&call, &info), &kind, given)?;
             let asking = asking(&info, Operation::Create, given);
             let checked = |given: &mut Value| check_options(Eviction::view(given), &info.name);
             let given = server.registry.admit(&mut call, &pods, asking, checked).await?;

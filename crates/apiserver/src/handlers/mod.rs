@@ -178,7 +178,7 @@ async fn body_of(
 fn booked(
     server: &Server,
     call: &Call,
-    (names, shape): (&Names, &'static Struct),
+    (names, shape): (&Names, &Struct),
     subresource: &str,
     given: Value,
 ) -> Result<Value, Status> {
@@ -237,10 +237,19 @@ async fn bytes_of(server: &Server, request: Request) -> Result<bytes::Bytes, Sta
     server::read(request.body, server.config.limits.body).await
 }
 
-/// The object with the kind of a part named, as plugins see it.
-fn named(kind: &Definition, object: Value) -> Value {
-    let object = Object::from(object).with_api_version(kind.names.api_version());
-    object.with_kind(kind.names.kind).into()
+/// What somebody wants to be made of a part, as plugins see it: with its kind, its namespace,
+/// and who has set its fields.
+fn begun(
+    server: &Server,
+    (call, info): (&Call, &RequestInfo),
+    kind: &Definition,
+    object: Value,
+) -> Result<Value, Status> {
+    let api_version = kind.names.api_version();
+    let object = Object::from(object).with_api_version(api_version.clone());
+    let mut object = object.with_kind(kind.names.kind);
+    object.metadata_mut().set_namespace(&*info.namespace);
+    booked(server, call, (&kind.names, &kind.shape), &info.subresource, object.into())
 }
 
 /// The object with its kind named, as an answer needs it.

@@ -104,8 +104,18 @@ pub(super) async fn admitted(
     after["metadata"].remove("managedFields");
     let old = Some((before, revision));
     let asking = Asking { old, ..asking(info, Operation::Update, after.clone()) };
-    let seen = server.registry.admit(call, served, asking, checked).await?;
-    Ok((seen != after).then_some(seen))
+    let mut wanted = Value::Null;
+    // Who decides sees what the object will be as a scale, not what was sent.
+    let checked = |scale: &mut Value| {
+        checked(scale)?;
+        wanted = scale.clone();
+        let spec = scale.get("spec").clone();
+        *scale = before.clone();
+        scale["spec"] = spec;
+        Ok(())
+    };
+    server.registry.admit(call, served, asking, checked).await?;
+    Ok((wanted != after).then_some(wanted))
 }
 
 /// What a write to a scale asks for.

@@ -4,15 +4,13 @@
 use std::{sync::Arc, time::Duration};
 
 use api::authentication::TokenRequest;
-use object::{Lens, List, Object, Status, Subject, Time, Value, View};
+use object::{Lens, List, Object, ObjectMeta, Status, Subject, Time, Value, View};
 use pki::{Bound, Claims, Reference, Signer};
 use ref_cast::RefCast;
 use schema::{Errors, Path};
 use server::{Handle, Handling, Operation, Request, Server};
 
-use super::{
-    Asked, asking, body_of, booked, call, in_namespace, named, part, same_namespace, warned,
-};
+use super::{Asked, asking, begun, body_of, call, in_namespace, part, same_namespace, warned};
 use crate::external_signer::ExternalSigner;
 
 const SHORTEST: i64 = 600;
@@ -70,13 +68,11 @@ impl Handle for Tokens {
             let mut call = call(&request);
             let kind = part("authentication.k8s.io", "TokenRequest", TokenRequest::SHAPE);
             let asked = Asked::of(&request);
-            let mut given = body_of(server, &mut call, request, &kind).await?;
-            if given.get("spec").get("expirationSeconds").is_null() {
-                given["spec"]["expirationSeconds"] = DEFAULT.into();
+            let given = body_of(server, &mut call, request, &kind).await?;
+            let mut request = TokenRequest::from(given);
+            if request.tree().get("spec").get("expirationSeconds").is_null() {
+                request.spec_mut().set_expiration_seconds(DEFAULT);
             }
-            let names = (&kind.names, TokenRequest::SHAPE);
-            let given = booked(server, &call, names, "token", given)?;
-            let request = TokenRequest::from(given);
             same_namespace(request.metadata().namespace(), &info.namespace)?;
             in_namespace(server, &info.namespace)?;
             let accounts = server.registry.kind("", "serviceaccounts")?;
@@ -89,10 +85,17 @@ impl Handle for Tokens {
             bound.namespace = info.namespace.to_string();
             bound.service_account = reference;
             let now = server.registry.clock().now();
-            let asking = asking(&info, Operation::Create, named(&kind, request.into()));
+            let mut given = begun(server, (&call, &info), &kind, request.into())?;
+            // As upstream writes what is not there.
+            if given.get("spec").get("boundObjectRef").is_null() {
+                given["spec"]["boundObjectRef"] = Value::Null;
+            }
+            given["status"]["token"] = "".into();
+            given["status"]["expirationTimestamp"] = Value::Null;
+            let asking = asking(&info, Operation::Create, given);
             let checked = |given: &mut Value| {
                 let request = TokenRequest::ref_cast_mut(given);
-                self.complete(request, (&info.namespace, &info.name), now);
+                self.complete(request, account, now);
                 check(request)
             };
             let given = server.registry.admit(&mut call, &accounts, asking, checked).await?;
@@ -105,32 +108,30 @@ impl Handle for Tokens {
             call.warnings.extend(warning);
             request.spec_mut().set_expiration_seconds(seconds);
             let lasts = self.lasts(seconds, &audiences, &mut bound, now);
-            let claims = Claims::bound(bound, audiences, lasts, now);
+            let mut claims = Claims::bound(bound, audiences, lasts, now);
+            claims.id = server::uid().to_string();
+            let issued = "authentication.kubernetes.io/issued-credential-id";
+            server::note(issued, format!("JTI={}", claims.id));
             let token = self.signer.sign(claims).await?;
             let status = request.status_mut();
             status.set_token(token);
             status.set_expiration_timestamp(Time::text(now + seconds));
-            request.metadata_mut().set_uid(account.uid());
-            let object = Object::from(Value::from(request)).with_kind("TokenRequest");
-            let mut object: Value = object.with_api_version("authentication.k8s.io/v1").into();
-            if object.get("spec").get("boundObjectRef").is_null() {
-                object["spec"]["boundObjectRef"] = Value::Null; // as upstream writes it
-            }
-            Ok(warned(asked.reply(server, &kind, (201, &object))?, &call))
+            Ok(warned(asked.reply(server, &kind, (201, request.tree()))?, &call))
         })
     }
 }
 
 impl Tokens {
     /// What nobody said, and what only we say.
-    fn complete(&self, request: &mut TokenRequest, (namespace, name): (&str, &str), now: i64) {
+    fn complete(&self, request: &mut TokenRequest, account: &ObjectMeta, now: i64) {
         if request.spec().audiences().is_empty() {
             let list: List<String> = self.audiences.iter().map(String::as_str).collect();
             request.spec_mut().set_audiences(list);
         }
         let meta = request.metadata_mut();
-        meta.set_name(name);
-        meta.set_namespace(namespace);
+        meta.set_name(account.name());
+        meta.set_namespace(account.namespace());
+        meta.set_uid(account.uid());
         meta.set_creation_timestamp(Time::text(now));
     }
 

@@ -105,6 +105,43 @@ async fn who_does_not_get_in_is_told_too() {
     assert_eq!(said, Some("Authentication failed, attempted: bearer"));
 }
 
+/// A hook may take its time, and note something under keys that are some.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_slow_is_explained() {
+    let backend = Backend::start(|_, request| {
+        std::thread::sleep(std::time::Duration::from_millis(600));
+        let notes = r#""allowed":true,"auditAnnotations":{"who":"me","a/b":"no key"}"#;
+        crate::webhooks::review(&request, notes)
+    })
+    .await;
+    let (cluster, told) = telling("Metadata").await;
+    let admin = cluster.admin();
+    let hook = crate::webhooks::hook(&backend, "/", "");
+    of::<MutatingWebhookConfiguration>(&admin).create(hook).await.unwrap();
+    of::<ConfigMap>(&admin).create(config_map("a")).await.unwrap();
+    crate::default_account(&admin).await;
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    admin.call(http::Method::POST, path, "application/json", "{}".into()).await.unwrap();
+    let events = told();
+    let of = |resource: &str| -> &Value {
+        let is = |event: &&Value| {
+            event["objectRef"]["resource"].as_str() == Some(resource)
+                && event["stage"].as_str() == Some("ResponseComplete")
+                && event["verb"].as_str() == Some("create")
+        };
+        &events.iter().rfind(is).expect("it is told")["annotations"]
+    };
+    let notes = of("configmaps");
+    assert_eq!(notes["h.example.com/who"].as_str(), Some("me"));
+    assert!(notes.get("h.example.com/a/b").is_null());
+    for layer in ["authentication", "authorization", "mutating-webhook", "total"] {
+        let took = notes[&*format!("apiserver.latency.k8s.io/{layer}")].as_str();
+        assert!(took.is_some(), "{layer}: {notes:?}");
+    }
+    let issued = of("serviceaccounts")["authentication.kubernetes.io/issued-credential-id"].clone();
+    assert!(issued.as_str().is_some_and(|id| id.starts_with("JTI=")), "{issued:?}");
+}
+
 #[tokio::test]
 async fn objects_are_told_whatever_their_form() {
     let (cluster, told) = telling("RequestResponse").await;

@@ -1,6 +1,9 @@
 //! Somebody outside whom the server asks: a small HTTPS server on the loopback.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use object::{Value, from_json, to_json};
 use pki::{Authority, Leaf, Trust};
@@ -18,6 +21,8 @@ pub(crate) struct Backend {
     pub(crate) authority: String,
     /// The common names of clients that showed a certificate, where they are asked for one.
     pub(crate) clients: Arc<Mutex<Vec<String>>>,
+    /// How many connections were made to it.
+    pub(crate) connections: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
 
@@ -52,12 +57,15 @@ impl Backend {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (answer, clients) = (Arc::new(answer), Arc::<Mutex<Vec<String>>>::default());
-        let seen = clients.clone();
+        let connections = Arc::<AtomicUsize>::default();
+        let (seen, count) = (clients.clone(), connections.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut open = JoinSet::new();
             loop {
                 let Ok((stream, _)) = listener.accept().await else { return };
+                let _ = stream.set_nodelay(true);
+                count.fetch_add(1, Ordering::Relaxed);
                 let (acceptor, answer, seen) = (acceptor.clone(), answer.clone(), seen.clone());
                 open.spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
@@ -65,25 +73,30 @@ impl Backend {
                         let name = pki::Identity::of(first).unwrap().common_name;
                         seen.lock().unwrap().push(name);
                     }
-                    let Some((path, body)) = request(&mut stream).await else { return };
-                    let said = answer(&path, body);
-                    // One that knows better sends its callers there.
-                    let begin = match said.get("location").as_str() {
-                        Some(place) => format!("302 Found\r\nlocation: {place}"),
-                        None => "200 OK".to_owned(),
-                    };
-                    let body = to_json(&said);
-                    let head = format!(
-                        "HTTP/1.1 {begin}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-                        body.len()
-                    );
-                    let _ = stream.write_all(head.as_bytes()).await;
-                    let _ = stream.write_all(&body).await;
+                    while let Some((path, body)) = request(&mut stream).await {
+                        let said = answer(&path, body);
+                        // One that knows better sends its callers there.
+                        let begin = match said.get("location").as_str() {
+                            Some(place) => format!("302 Found\r\nlocation: {place}"),
+                            None => "200 OK".to_owned(),
+                        };
+                        let body = to_json(&said);
+                        let head = format!(
+                            "HTTP/1.1 {begin}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                            body.len()
+                        );
+                        let _ = stream.write_all(head.as_bytes()).await;
+                        let _ = stream.write_all(&body).await;
+                        if said.get("closes").as_bool() == Some(true) {
+                            break; // without having said so
+                        }
+                    }
                     let _ = stream.shutdown().await;
                 });
             }
         });
-        Self { port, authority: authority.certificate_pem(), clients, _tasks: tasks }
+        let authority = authority.certificate_pem();
+        Self { port, authority, clients, connections, _tasks: tasks }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -1,6 +1,6 @@
 //! Hooks change and refuse what is written, and what happens when they are away.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, atomic::Ordering};
 
 use api::{
     admissionregistration::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
@@ -209,14 +209,64 @@ async fn a_hook_may_be_a_service() {
     assert!(refused.contains("denied the request: /check?timeout=10s"), "{refused}");
 }
 
+/// Hooks that keep their connections are asked over one; those that close them without a word
+/// are asked all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_hooks_are_used_again() {
+    for (closes, connections) in [(false, 1), (true, 10)] {
+        let backend = Backend::start(move |_, request| {
+            let mut answer = review(&request, r#""allowed":true"#);
+            answer["closes"] = closes.into();
+            answer
+        })
+        .await;
+        let cluster = Cluster::start().await;
+        let admin = cluster.admin();
+        configure::<ValidatingWebhookConfiguration>(&admin, hook(&backend, "/", "")).await;
+        for nth in 0..10 {
+            of::<ConfigMap>(&admin).create(config_map(&format!("m{nth}"))).await.unwrap();
+        }
+        assert_eq!(backend.connections.load(Ordering::Relaxed), connections);
+    }
+}
+
+/// What a connection of its own costs each call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "prints figures, decides nothing"]
+async fn calls_per_second() {
+    const CALLS: u32 = 500;
+    let backend = Backend::start(|_, request| review(&request, r#""allowed":true"#)).await;
+    let authorities = Some(client::Pem::Data(backend.authority.clone().into_bytes()));
+    let tls = client::Tls { authorities, ..client::Tls::default() };
+    let remote = server::Remote {
+        to: client::Tcp::new("127.0.0.1", backend.port, Some(Arc::new(tls))),
+        host: None,
+        path: "/".to_owned(),
+        headers: http::HeaderMap::new(),
+        lines: server::Lines::default(),
+    };
+    for keeps in [false, true] {
+        let began = std::time::Instant::now();
+        for _ in 0..CALLS {
+            let lines = if keeps { remote.lines.clone() } else { server::Lines::default() };
+            let remote = server::Remote { lines, ..remote.clone() };
+            remote.post(b"{}".to_vec(), std::time::Duration::from_mins(1)).await.unwrap();
+        }
+        let rate = f64::from(CALLS) / began.elapsed().as_secs_f64();
+        println!("connections kept: {keeps}; calls/s: {rate:.0}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_hooks_say_is_counted() {
     let no = r#""allowed":false,"status":{"code":403,"message":"no"}"#;
     let backend = Backend::start(move |_, request| review(&request, no)).await;
     let cluster = Cluster::start().await;
     let admin = cluster.admin();
-    configure::<ValidatingWebhookConfiguration>(&admin, hook(&backend, "/", "")).await;
+    let more = r#","matchConditions":[{"name":"n","expression":"object.metadata.name != 'b'"}]"#;
+    configure::<ValidatingWebhookConfiguration>(&admin, hook(&backend, "/", more)).await;
     assert!(of::<ConfigMap>(&admin).create(config_map("a")).await.is_err());
+    assert!(of::<ConfigMap>(&admin).create(config_map("b")).await.is_ok());
     let headers = http::HeaderMap::new();
     let ask = admin.request(http::Method::GET, "/metrics", headers, bytes::Bytes::new());
     let text = ask.await.unwrap().bytes().await.unwrap();
@@ -232,6 +282,17 @@ async fn what_hooks_say_is_counted() {
         "{counted}"
     );
     assert!(text.contains("apiserver_admission_webhook_admission_duration_seconds_count"));
+    let host = format!("127.0.0.1:{}", backend.port);
+    let labels = r#"{kind="webhook",name="h.example.com",operation="CREATE",type="validating"}"#;
+    for line in [
+        format!("rest_client_requests_total{{code=\"200\",host=\"{host}\",method=\"POST\"}} 1\n"),
+        format!("rest_client_response_size_bytes_count{{host=\"{host}\",verb=\"POST\"}} 1\n"),
+        "rest_client_transport_cache_entries 1\n".to_owned(),
+        format!("apiserver_admission_match_condition_exclusions_total{labels} 1\n"),
+        format!("apiserver_admission_match_condition_evaluation_seconds_count{labels} 2\n"),
+    ] {
+        assert!(text.contains(&line), "{line}");
+    }
 }
 
 /// Parts are asked about as what they are, deletions with how they are meant; who may change a
@@ -293,12 +354,51 @@ async fn a_hook_sees_what_is_asked_for() {
     assert_eq!((replicas("oldObject"), replicas("object")), (Some(1), Some(3)));
 
     of::<Pod>(&admin).create(pod("p", "")).await.unwrap();
+    // What is only asked for has a namespace, and fields that somebody has set.
+    let held = |one: &Value, field: &str| {
+        let meta = &one["object"]["metadata"];
+        assert_eq!(meta["namespace"].as_str(), Some("default"));
+        let entry = meta["managedFields"].items()[0].clone();
+        assert!(entry["fieldsV1"][field].is_object(), "{entry:?}");
+        entry["subresource"].as_str().unwrap().to_owned()
+    };
     let binding = r#"{"metadata":{"name":"p"},"target":{"name":"n"}}"#;
-    let (told, _) = ask(Method::POST, &format!("{core}/pods/p/binding"), binding).await;
-    assert_eq!(told, "CREATE Binding");
-    let eviction = r#"{"metadata":{"name":"p"}}"#;
-    let (told, _) = ask(Method::POST, &format!("{core}/pods/p/eviction"), eviction).await;
-    assert_eq!(told, "CREATE Eviction");
+    let (told, asked) = ask(Method::POST, &format!("{core}/pods/p/binding"), binding).await;
+    assert_eq!((told, held(&asked, "f:target")), ("CREATE Binding".into(), "binding".into()));
+    let eviction = r#"{"metadata":{"name":"p"},"deleteOptions":{"gracePeriodSeconds":0}}"#;
+    let (told, asked) = ask(Method::POST, &format!("{core}/pods/p/eviction"), eviction).await;
+    let held_by = held(&asked, "f:deleteOptions");
+    assert_eq!((told, held_by), ("CREATE Eviction".into(), "eviction".into()));
     let token = format!("{core}/serviceaccounts/default/token");
-    assert_eq!(ask(Method::POST, &token, "{}").await.0, "CREATE TokenRequest");
+    let (told, asked) = ask(Method::POST, &token, "{}").await;
+    assert_eq!((told, held(&asked, "f:spec")), ("CREATE TokenRequest".into(), "token".into()));
+    assert_eq!(asked["object"]["spec"]["expirationSeconds"].as_i64(), Some(3600));
+}
+
+/// Who decides about a scale sees what it will be, whatever was sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_that_decides_sees_the_whole_scale() {
+    let seen = Arc::new(Mutex::new(Value::Null));
+    let eyes = seen.clone();
+    let backend = Backend::start(move |_, request| {
+        *eyes.lock().unwrap() = request["request"]["object"].clone();
+        review(&request, r#""allowed":true"#)
+    })
+    .await;
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let rule = r#"{"operations":["*"],"apiGroups":["apps"],"apiVersions":["v1"],
+        "resources":["deployments/scale"]}"#;
+    configure::<ValidatingWebhookConfiguration>(&admin, about(&backend, "v", rule, "")).await;
+    let web = r#"{"metadata":{"name":"web"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":
+        {"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+    let made = of::<Deployment>(&admin).create(tree(web)).await.unwrap();
+    let path = "/apis/apps/v1/namespaces/default/deployments/web/scale";
+    let wanted = r#"{"metadata":{"name":"web","namespace":"default"},"spec":{"replicas":3}}"#;
+    admin.call(Method::PUT, path, "application/json", wanted.into()).await.unwrap();
+    let seen = seen.lock().unwrap().clone();
+    assert_eq!(seen["metadata"]["uid"], made["metadata"]["uid"]);
+    assert_eq!(seen["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
+    assert_eq!(seen["spec"]["replicas"].as_i64(), Some(3));
+    assert_eq!(seen["status"]["selector"].as_str(), Some("a=b"));
 }

@@ -1,6 +1,9 @@
 //! Flags about the server as a whole.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU8, Ordering},
+};
 
 use api::core::{Endpoints, Event, Node, Pod, Service};
 use apiserver::{ABSENT_FLAGS, Config, Flags};
@@ -274,6 +277,8 @@ async fn what_dashboards_look_at_is_told() {
     .await;
     let admin = cluster.admin();
     get(&admin, "/api/v1/componentstatuses").await;
+    let service = r#"{"metadata":{"name":"s"},"spec":{"type":"NodePort","ports":[{"port":80}]}}"#;
+    of::<Service>(&admin).create(tree(service)).await.unwrap();
     let told = text_of(&admin, "/metrics").await;
     for line in [
         "kubernetes_feature_enabled{name=\"GenericWorkload\",stage=\"BETA\"} 1",
@@ -283,7 +288,17 @@ async fn what_dashboards_look_at_is_told() {
         "apiserver_requested_deprecated_apis{group=\"\",removed_release=\"\",\
          resource=\"componentstatuses\",subresource=\"\",version=\"v1\"} 1",
         "serviceaccount_valid_tokens_total 0",
+        "serviceaccount_legacy_tokens_total 0",
         "process_network_receive_bytes_total ",
+        "version_info{binary=\"1.37.1\",component=\"kube\",emulation=\"1.37\",min_compat=\"1.36\"} 1",
+        "apiserver_request_filter_duration_seconds_count{filter=\"authorization\"} ",
+        "apiserver_request_body_size_bytes_count{group=\"\",resource=\"services\",verb=\"create\"} 1",
+        "field_validation_request_duration_seconds_count{field_validation=\"\"} ",
+        "kube_apiserver_clusterip_allocator_allocation_total{cidr=\"10.96.0.0/16\",scope=\"dynamic\"} 1",
+        "kube_apiserver_clusterip_allocator_allocated_ips{cidr=\"10.96.0.0/16\"} ",
+        "kube_apiserver_nodeport_allocator_allocated_ports 1\n",
+        "kube_apiserver_nodeport_allocator_available_ports 2767\n",
+        "rest_client_transport_cache_entries 0",
     ] {
         assert!(told.contains(line), "{line}\n{told}");
     }
@@ -385,6 +400,30 @@ async fn components_say_how_they_are() {
     assert_eq!((code, said), (404, Some("componentstatus \"none\" not found")));
     let only = "/api/v1/componentstatuses?fieldSelector=metadata.name%3Dscheduler";
     assert_eq!(get(&admin, only).await.1["items"].items().len(), 1);
+}
+
+#[tokio::test]
+async fn how_much_is_logged_may_change() {
+    static LEVEL: AtomicU8 = AtomicU8::new(0);
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let ask = async |method: http::Method, path: &str, body: &'static str| {
+        let headers = http::HeaderMap::new();
+        let reply = admin.request(method, path, headers, body.into()).await.unwrap();
+        let code = reply.status.as_u16();
+        (code, String::from_utf8_lossy(&reply.bytes().await.unwrap()).into_owned())
+    };
+    let path = "/debug/flags/v";
+    let (get, put) = (http::Method::GET, http::Method::PUT);
+    assert_eq!(ask(put.clone(), path, "4").await.0, 400, "nobody takes it");
+    apiserver::let_verbosity_be_set(|level| LEVEL.store(level, Ordering::Relaxed));
+    let done = (200, "successfully set klog.logging.verbosity to 4\n".to_owned());
+    assert_eq!(ask(put.clone(), path, "4").await, done);
+    assert_eq!(LEVEL.load(Ordering::Relaxed), 4);
+    let wrong = "strconv.ParseUint: parsing \"abc\": invalid syntax\n".to_owned();
+    assert_eq!(ask(put, path, "abc").await, (400, wrong));
+    assert_eq!(ask(get.clone(), path, "").await, (406, "unsupported http method\n".to_owned()));
+    assert!(ask(get, "/debug/flags", "").await.1.contains("<tr>v<br>"));
 }
 
 #[tokio::test]

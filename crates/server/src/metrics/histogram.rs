@@ -27,6 +27,16 @@ impl Histogram {
         let _ = self.sum.fetch_update(Relaxed, Relaxed, add); // never refuses
     }
 
+    /// Counts what another, with the same bounds, has counted.
+    pub(super) fn add(&self, other: &Self) {
+        for (own, other) in self.buckets.iter().zip(&other.buckets) {
+            own.fetch_add(other.load(Relaxed), Relaxed);
+        }
+        let sum = f64::from_bits(other.sum.load(Relaxed));
+        let add = |bits| Some((f64::from_bits(bits) + sum).to_bits());
+        let _ = self.sum.fetch_update(Relaxed, Relaxed, add); // never refuses
+    }
+
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
     }

@@ -6,48 +6,48 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use server::Histogram;
+use super::Histogram;
 
 /// Nobody can make the server remember more than so many different ones.
 const MOST: usize = 1000;
 
 /// What a number is called.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Name {
-    pub(crate) name: &'static str,
-    pub(crate) help: &'static str,
-    pub(crate) labels: &'static [&'static str],
+pub struct Name {
+    pub name: &'static str,
+    pub help: &'static str,
+    pub labels: &'static [&'static str],
 }
 
 /// How often something has happened.
 #[derive(Debug)]
-pub(crate) struct Counter {
+pub struct Counter {
     name: Name,
     counts: Mutex<BTreeMap<Vec<String>, u64>>,
 }
 
 /// What something is now.
 #[derive(Debug)]
-pub(crate) struct Gauge {
+pub struct Gauge {
     name: Name,
     values: Mutex<BTreeMap<Vec<String>, f64>>,
 }
 
 /// How long something took.
 #[derive(Debug)]
-pub(crate) struct Timing {
+pub struct Timing {
     name: Name,
     bounds: &'static [f64],
     times: Mutex<BTreeMap<Vec<String>, Histogram>>,
 }
 
 impl Counter {
-    pub(crate) fn new(name: Name) -> Self {
+    pub fn new(name: Name) -> Self {
         Self { name, counts: Mutex::default() }
     }
 
     /// One more, with the values of its labels.
-    pub(crate) fn count(&self, values: &[&str]) {
+    pub fn count(&self, values: &[&str]) {
         let mut counts = lock(&self.counts);
         let key: Vec<String> = values.iter().map(ToString::to_string).collect();
         if counts.len() < MOST || counts.contains_key(&key) {
@@ -55,7 +55,7 @@ impl Counter {
         }
     }
 
-    pub(crate) fn write(&self, out: &mut String) {
+    pub fn write(&self, out: &mut String) {
         self.name.head("counter", out);
         for (values, count) in &*lock(&self.counts) {
             self.name.line(values, count, out);
@@ -64,11 +64,11 @@ impl Counter {
 }
 
 impl Gauge {
-    pub(crate) fn new(name: Name) -> Self {
+    pub fn new(name: Name) -> Self {
         Self { name, values: Mutex::default() }
     }
 
-    pub(crate) fn set(&self, values: &[&str], is: f64) {
+    pub fn set(&self, values: &[&str], is: f64) {
         let mut all = lock(&self.values);
         let key: Vec<String> = values.iter().map(ToString::to_string).collect();
         if all.len() < MOST || all.contains_key(&key) {
@@ -77,11 +77,11 @@ impl Gauge {
     }
 
     /// Forgets those whose labels are others.
-    pub(crate) fn retain(&self, keep: impl Fn(&[String]) -> bool) {
+    pub fn retain(&self, keep: impl Fn(&[String]) -> bool) {
         lock(&self.values).retain(|labels, _| keep(labels));
     }
 
-    pub(crate) fn write(&self, out: &mut String) {
+    pub fn write(&self, out: &mut String) {
         self.name.head("gauge", out);
         for (values, is) in &*lock(&self.values) {
             self.name.line(values, is, out);
@@ -90,11 +90,11 @@ impl Gauge {
 }
 
 impl Timing {
-    pub(crate) fn new(name: Name, bounds: &'static [f64]) -> Self {
+    pub fn new(name: Name, bounds: &'static [f64]) -> Self {
         Self { name, bounds, times: Mutex::default() }
     }
 
-    pub(crate) fn observe(&self, values: &[&str], seconds: f64) {
+    pub fn observe(&self, values: &[&str], seconds: f64) {
         let mut times = lock(&self.times);
         let key: Vec<String> = values.iter().map(ToString::to_string).collect();
         if times.len() < MOST || times.contains_key(&key) {
@@ -102,7 +102,7 @@ impl Timing {
         }
     }
 
-    pub(crate) fn write(&self, out: &mut String) {
+    pub fn write(&self, out: &mut String) {
         self.name.head("histogram", out);
         for (values, histogram) in &*lock(&self.times) {
             histogram.write(self.name.name, self.name.with(values), out);

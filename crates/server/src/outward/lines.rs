@@ -1,7 +1,7 @@
 //! Connections to others, kept for the next request as long as they are of use.
 
 use std::{
-    fmt,
+    fmt::{self, Write as _},
     pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Waker},
@@ -15,6 +15,9 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep_until};
+
+use super::tally::Tally;
+use crate::Report;
 
 /// Nobody has more to say than this.
 const LARGEST: usize = 10 << 20;
@@ -30,7 +33,13 @@ type Connection = http1::Connection<TokioIo<Box<dyn Io>>, Whole>;
 
 /// The connections that nobody uses at the moment, to whomever they are.
 #[derive(Clone, Default)]
-pub struct Lines(Arc<Mutex<Kept>>);
+pub struct Lines(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    kept: Mutex<Kept>,
+    tally: Tally,
+}
 
 #[derive(Default)]
 struct Kept {
@@ -67,6 +76,18 @@ impl fmt::Debug for Lines {
     }
 }
 
+impl Report for Lines {
+    fn report(&self, out: &mut String) {
+        const NAME: &str = "rest_client_transport_cache_entries";
+        self.tally().write(out);
+        let idle = self.kept().idle.len();
+        let _ = write!(
+            out,
+            "# HELP {NAME} Connections that wait.\n# TYPE {NAME} gauge\n{NAME} {idle}\n"
+        );
+    }
+}
+
 impl Lines {
     /// Sends a request and gives what comes back. A connection that was kept may have
     /// ended meanwhile: then a new one is made.
@@ -76,11 +97,13 @@ impl Lines {
         request: Request<Whole>,
     ) -> Result<Response<Bytes>, String> {
         if let Some(line) = self.take(to) {
+            self.tally().connections.count(&["hit"]);
             match self.ask_over(line, to, request.clone()).await {
                 Err(broken) if !broken.answered => {}
                 done => return done.map_err(|broken| broken.why),
             }
         }
+        self.tally().connections.count(&["miss"]);
         let line = Line::open(to).await?;
         self.ask_over(line, to, request).await.map_err(|broken| broken.why)
     }
@@ -124,16 +147,20 @@ impl Lines {
         }
     }
 
+    pub(super) fn tally(&self) -> &Tally {
+        &self.0.tally
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        lock(&self.0)
+        lock(&self.0.kept)
     }
 }
 
 /// Closes what waits too long, until nothing waits.
-async fn sweep(lines: Weak<Mutex<Kept>>) {
-    while let Some(kept) = lines.upgrade() {
+async fn sweep(lines: Weak<Shared>) {
+    while let Some(shared) = lines.upgrade() {
         let next = {
-            let mut kept = lock(&kept);
+            let mut kept = lock(&shared.kept);
             let now = Instant::now();
             kept.idle.retain(|idle| idle.until > now);
             let Some(first) = kept.idle.first() else {
@@ -142,7 +169,7 @@ async fn sweep(lines: Weak<Mutex<Kept>>) {
             };
             first.until
         };
-        drop(kept);
+        drop(shared);
         sleep_until(next).await;
     }
 }

@@ -1,9 +1,8 @@
 //! How often rules were looked at, and what came of it, under upstream's names.
 
-use server::{Admission, Operation, Report};
+use server::{Admission, Counter, Name, Operation, Report};
 
 use super::policy::{LATEST, Level, Rules};
-use crate::telemetry::{Counter, Name};
 
 #[derive(Debug)]
 pub(crate) struct Tally {

@@ -10,13 +10,15 @@ use cel::{
     policy::{Conditions, Inputs, Scope},
 };
 use object::{Value, to_json};
-use server::Admission;
+use server::{Admission, Counter, Name, Report, Timing};
+use tokio::time::Instant;
 
 use super::{Asked, check};
 use crate::admission::Rights;
 
 /// More than all hooks of a cluster have; then all are compiled again.
 const MOST: usize = 1024;
+const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
 /// The conditions of all hooks, each compiled once.
 #[derive(Debug)]
@@ -24,12 +26,43 @@ pub(crate) struct HookConditions {
     rights: Rights,
     environment: Arc<Environment>,
     compiled: Mutex<HashMap<Vec<u8>, Arc<Conditions>>>,
+    seconds: Timing,
+    errors: Counter,
+    exclusions: Counter,
+}
+
+impl Report for HookConditions {
+    fn report(&self, out: &mut String) {
+        self.seconds.write(out);
+        self.errors.write(out);
+        self.exclusions.write(out);
+    }
 }
 
 impl HookConditions {
     pub(crate) fn new(rights: Rights) -> Self {
         let scope = Scope { authorizer: true, ..Scope::default() };
-        Self { rights, environment: scope.environment(&[]), compiled: Mutex::default() }
+        let name = |name, help| Name { name, help, labels: &["kind", "name", "operation", "type"] };
+        Self {
+            rights,
+            environment: scope.environment(&[]),
+            compiled: Mutex::default(),
+            seconds: Timing::new(
+                name(
+                    "apiserver_admission_match_condition_evaluation_seconds",
+                    "How long conditions of hooks took.",
+                ),
+                SECONDS,
+            ),
+            errors: Counter::new(name(
+                "apiserver_admission_match_condition_evaluation_errors_total",
+                "Conditions of hooks that failed.",
+            )),
+            exclusions: Counter::new(name(
+                "apiserver_admission_match_condition_exclusions_total",
+                "Hooks that were not asked because of their conditions.",
+            )),
+        }
     }
 
     /// Whether all of a hook's hold; `request` is that of the review. `Err`: one failed,
@@ -47,8 +80,21 @@ impl HookConditions {
             authorizer: Some((&asked, check(admission))),
             ..Inputs::new(request.get("object"), request)
         };
-        let fails = hook.get("failurePolicy").as_str() != Some("Ignore");
-        self.compiled(hook).matches(&inputs, &[], fails)
+        let began = Instant::now();
+        let held = self.compiled(hook).matches(&inputs, &[], true);
+        // Only hooks that may change something are asked again.
+        let mutates = !hook.get("reinvocationPolicy").is_null();
+        let name = hook.get("name").as_str().unwrap_or_default();
+        let kind = if mutates { "admit" } else { "validating" };
+        let labels = ["webhook", name, admission.operation.name(), kind];
+        self.seconds.observe(&labels, began.elapsed().as_secs_f64());
+        match held {
+            Err(_) => self.errors.count(&labels),
+            Ok(false) => self.exclusions.count(&labels),
+            Ok(true) => {}
+        }
+        let ignores = hook.get("failurePolicy").as_str() == Some("Ignore");
+        held.or_else(|why| if ignores { Ok(false) } else { Err(why) })
     }
 
     fn compiled(&self, hook: &Value) -> Arc<Conditions> {

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use server::Report;
-
-use crate::telemetry::{Counter, Name, Timing};
+use server::{Counter, Name, Report, Timing};
 
 const SECONDS: &[f64] = &[0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 const VALIDATING: &[&str] = &["enforcement_action", "error_type", "policy", "policy_binding"];

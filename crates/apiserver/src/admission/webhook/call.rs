@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use object::{Status, Value, from_json, to_json};
+use object::{Status, Value};
 use server::Registry;
 
 use super::Hook;
@@ -26,32 +26,10 @@ pub(super) async fn call(
 ) -> Result<Value, Failure> {
     let seconds = hook.tree.get("timeoutSeconds").as_i64().unwrap_or(10).clamp(1, 30);
     let within = Duration::from_secs(u64::try_from(seconds).unwrap_or(10));
+    let calling = |why: String| Failure::Calling(format!("failed to call webhook: {why}"));
     let remote = client_config::remote(registry, hook.tree.get("clientConfig"), (within, manner));
-    let remote =
-        remote.map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
-    let calling = |why: String| {
-        Failure::Calling(format!("failed to call webhook: Post {:?}: {why}", remote.url()))
-    };
-    let (code, bytes) = remote.post(to_json(review), within).await.map_err(calling)?;
-    if !code.is_success() {
-        let why = match code.as_u16() {
-            404 => "the server could not find the requested resource".to_owned(),
-            401 => "Unauthorized".to_owned(),
-            _ => {
-                let said = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned();
-                format!(
-                    "an error on the server ({said:?}) has prevented the request from succeeding"
-                )
-            }
-        };
-        return Err(Failure::Calling(format!("failed to call webhook: {why}")));
-    }
-    let answer = from_json(&bytes).map_err(|error| {
-        let why = format!("couldn't get version/kind; json parse error: {error}");
-        Failure::Calling(format!("failed to call webhook: {why}"))
-    })?;
-    same_kind(review, &answer)
-        .map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
+    let answer = remote.map_err(calling)?.review(review, within).await.map_err(calling)?;
+    same_kind(review, &answer).map_err(calling)?;
     Ok(answer)
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use object::{Status, Value, to_json};
-use server::{Admission, Admit, Admitting, trace};
+use server::{Admission, Admit, Admitting, note_layer, trace};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -230,7 +230,11 @@ async fn ask(
         ]
     };
     let asking = call(admission.registry, hook, &review, manner);
-    let answer = trace::span(name, about, asking).await?;
+    let began = Instant::now();
+    let answer = trace::span(name, about, asking).await;
+    let layer = if mutating { "mutating-webhook" } else { "validating-webhook" };
+    note_layer(layer, began.elapsed(), !mutating);
+    let answer = answer?;
     let verdict = Verdict::read(&answer, &uid, (version, mutating)).map_err(Failure::Calling)?;
     for warning in &verdict.warnings {
         admission.warn(warning.as_str());

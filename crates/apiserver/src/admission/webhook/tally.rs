@@ -1,9 +1,8 @@
 //! What became of the questions to hooks, under upstream's names.
 
-use server::{Operation, Report};
+use server::{Counter, Name, Operation, Report, Timing};
 
 use super::{Failure, Hook};
-use crate::telemetry::{Counter, Name, Timing};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 
