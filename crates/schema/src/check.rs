@@ -260,10 +260,10 @@ fn each(checks: &[Check]) -> &[Check] {
 pub fn shown(ty: &Type, value: &Value) -> String {
     match (ty, value) {
         (Type::Object(shape), _) => {
-            let fields = shape.flat().filter_map(|field| {
+            let fields = shape.written().into_iter().filter_map(|field| {
                 let value = value.get(&field.name);
                 let zero = field.zero().filter(|_| value.is_null());
-                if value.is_null() && zero.is_none() {
+                if field.omits(value) && zero.is_none() {
                     return None;
                 }
                 let value = zero.as_ref().unwrap_or(value);

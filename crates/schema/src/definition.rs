@@ -190,17 +190,29 @@ impl Definition {
 
     /// Fills defaults. What was given empty stays, for the rules to see.
     pub fn fill(&self, object: &mut Value) {
-        let hollow = self.custom.is_none() && hollow_within(&self.shape, object);
-        let given = hollow.then(|| object.clone());
-        let settle = |object: &mut Value| {
-            self.normalize(object);
-            if let Some(given) = &given {
-                restore_hollow(&self.shape, object, given, can_be_hollow);
-            }
-        };
-        settle(object);
+        self.settle(object);
         self.hooks.default_fields(object);
-        settle(object); // a hook may have reached into what was absent
+        self.settle(object); // a hook may have reached into what was absent
+    }
+
+    /// As `fill`, for what has the defaults of its own version.
+    pub fn settle(&self, object: &mut Value) {
+        let given = self.hollow(object);
+        self.normalize(object);
+        if let Some(given) = &given {
+            self.show_hollow(object, given);
+        }
+    }
+
+    /// An object in which something was given empty.
+    pub fn hollow(&self, given: &Value) -> Option<Value> {
+        let hollow = self.custom.is_none() && hollow_within(&self.shape, given);
+        hollow.then(|| given.clone())
+    }
+
+    /// Brings back what was `given` empty.
+    pub fn show_hollow(&self, object: &mut Value, given: &Value) {
+        restore_hollow(&self.shape, object, given, can_be_hollow);
     }
 
     /// What is empty, and was not there before, is no change. Gives whether it counts as one

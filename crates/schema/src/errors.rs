@@ -76,10 +76,16 @@ impl FieldError {
             | ErrorType::TooLong
             | ErrorType::Internal => head.to_owned(),
             ErrorType::TooMany if self.bad.is_null() => head.to_owned(),
-            _ => match &self.shown {
-                Some(text) if text.is_empty() => head.to_owned(),
-                Some(text) => format!("{head}: {text}"),
-                None => format!("{head}: {}", shown(&self.bad)),
+            _ => match (&self.shown, &self.bad) {
+                (Some(text), _) if text.is_empty() => head.to_owned(),
+                (Some(text), _) => format!("{head}: {}", escaped(text)),
+                // What is one of a few values has a type of its own in Go.
+                (None, Value::Text(text)) if self.error != ErrorType::NotSupported => {
+                    format!("{head}: {}", quote(text))
+                }
+                (None, bad) => {
+                    format!("{head}: {}", escaped(&String::from_utf8_lossy(&to_json(bad))))
+                }
             },
         };
         if self.detail.is_empty() { head } else { format!("{head}: {}", self.detail) }
@@ -92,13 +98,14 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// A value as Go prints it in such messages.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Null => "null".to_owned(),
-        Value::Text(text) => quote(text),
-        other => String::from_utf8_lossy(&to_json(other)).into_owned(),
-    }
+/// JSON as Go writes it, fit to be part of a page. Some of what is shown is Go, not JSON.
+fn escaped(shown: &str) -> String {
+    let is_json = shown.starts_with(['{', '[', '"']) && !shown.contains("<nil>");
+    let each = shown.chars().map(|c| match c {
+        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' if is_json => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    });
+    each.collect()
 }
 
 /// Collects broken rules; the caller turns them into one 422 answer. The second are those that
@@ -109,6 +116,19 @@ pub struct Errors(pub Vec<FieldError>, pub Vec<FieldError>);
 impl Errors {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Writes values as `others` do, where they find the same; these are taken from there.
+    pub fn write_as(&mut self, others: &mut Self) {
+        for error in &mut self.0 {
+            let same = |other: &FieldError| {
+                (other.error, &other.path, &other.detail)
+                    == (error.error, &error.path, &error.detail)
+            };
+            if let Some(at) = others.0.iter().position(same) {
+                *error = others.0.remove(at);
+            }
+        }
     }
 
     pub fn push(&mut self, error: ErrorType, at: &Path, bad: Value, detail: impl Into<String>) {

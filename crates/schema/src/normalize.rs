@@ -39,7 +39,7 @@ fn object_of(shape: &Struct, object: &Value) -> Option<Value> {
             Some(field) if is_hollow(field, value) => false,
             Some(field) => !field.omits(value) || field.default.is_null() && zero.is_some(),
         };
-        let value = match shape.field_of(*word).filter(|_| stays) {
+        let value = match shape.field_of(*word).filter(|_| stays && !value.is_null()) {
             Some(field) => value_of(&field.ty, value),
             None => zero.map(|zero| zero.1.clone()).filter(|_| !stays),
         };

@@ -9,6 +9,7 @@ use std::{
 };
 
 use object::{Object, Status, Text, Value, View, names::qualified_name};
+use schema::Errors;
 use tracing::warn;
 
 use crate::{Delete, Registry, Served, User};
@@ -131,9 +132,11 @@ impl Admission<'_> {
         self.subresource.is_empty() && names.group == group && names.plural == resource
     }
 
-    /// Refuses the write, in upstream's form.
+    /// Refuses the write, in upstream's form. A name may not have been made yet.
     pub fn forbid(&self, why: &str) -> Status {
-        Status::forbidden(self.served.subject(&self.name), why)
+        let names = [&*self.name, self.meta().name(), self.meta().generate_name()];
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
+        Status::forbidden(self.served.subject(name), why)
     }
 
     pub fn meta(&self) -> &object::ObjectMeta {
@@ -151,6 +154,9 @@ pub trait Admit: fmt::Debug + Send + Sync {
     fn mutate<'a>(&'a self, _admission: &'a mut Admission<'_>) -> Admitting<'a> {
         Box::pin(async { Ok(()) })
     }
+
+    /// Finds what is wrong with the object, to be told with all that its kind finds.
+    fn judge(&self, _admission: &Admission, _errs: &mut Errors) {}
 
     fn validate<'a>(&'a self, _admission: &'a Admission<'_>) -> Admitting<'a> {
         Box::pin(async { Ok(()) })

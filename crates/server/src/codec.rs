@@ -85,9 +85,9 @@ pub(crate) struct Twice<'a> {
 }
 
 impl<'a> Twice<'a> {
-    /// Nothing is there twice.
-    pub(crate) fn written(text: Option<&'a String>) -> Self {
-        Self { text: text.map(|text| text.as_bytes().into()), ..Self::default() }
+    /// What JSON's reader has told of this text.
+    pub(crate) fn written(text: Option<&'a String>, odd: Vec<Odd>) -> Self {
+        Self { text: text.map(|text| text.as_bytes().into()), odd, ..Self::default() }
     }
 }
 

@@ -31,6 +31,9 @@ impl Kind for MutatingAdmissionPolicyBinding {
     ];
 
     fn default_fields(&mut self) {
+        if self.spec().match_resources().is_some() {
+            self.spec_mut().match_resources_mut().default_fields();
+        }
         let param = self.spec().param_ref();
         if param.is_some_and(|param| param.parameter_not_found_action().is_none()) {
             self.spec_mut().param_ref_mut().set_parameter_not_found_action("Deny");

@@ -149,6 +149,7 @@ fn check_wish(
         "ExactCount" if count <= 0 => {
             errs.invalid(&at.field("count"), count, "must be greater than zero");
         }
+        "" => errs.not_supported(&at.field("allocationMode"), mode, &["All", "ExactCount"]),
         _ => {}
     }
     at.field("tolerations").each(tolerations.iter(), |toleration, at| toleration.check(at, errs));

@@ -1,8 +1,8 @@
 //! Devices that are in use may be looked at only from namespaces that are marked for it.
 
-use object::{Object, Status, Value, View};
+use object::{Object, Value, View};
 use schema::{Errors, Path};
-use server::{Admission, Admit, Admitting, Operation};
+use server::{Admission, Admit, Operation};
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
@@ -14,45 +14,58 @@ impl Admit for DeviceAdminAccess {
         "DeviceAdminAccess"
     }
 
-    fn validate<'a>(&'a self, admission: &'a Admission<'_>) -> Admitting<'a> {
-        let done = check(admission);
-        Box::pin(async move { done })
+    fn judge(&self, admission: &Admission, errs: &mut Errors) {
+        let names = &admission.served.definition.names;
+        if names.group != "resource.k8s.io" {
+            return;
+        }
+        let (object, create) = (&admission.object, admission.operation == Operation::Create);
+        let (wanted, at) = match (names.plural, admission.subresource) {
+            ("resourceclaims", "") if create => (requested(object.get("spec")), REQUESTS),
+            ("resourceclaimtemplates", "") if create => {
+                (requested(object.get("spec").get("spec")), REQUESTS)
+            }
+            ("resourceclaims", "status") if admission.old.and_then(given).is_none() => {
+                (given(object), RESULTS)
+            }
+            _ => return,
+        };
+        if let Some(first) = wanted.filter(|_| !is_marked(admission)) {
+            let why = format!(
+                "admin access to devices requires the `{LABEL}: true` label on the containing \
+                 namespace"
+            );
+            errs.forbidden(&Path::Root.field(at).index(first).field("adminAccess"), why);
+        }
     }
 }
 
-fn check(admission: &Admission) -> Result<(), Status> {
-    let of = |plural: &str| admission.is("resource.k8s.io", plural);
-    let spec = admission.object.get("spec");
-    let spec = match admission.operation {
-        Operation::Create if of("resourceclaims") => spec,
-        Operation::Create if of("resourceclaimtemplates") => spec.get("spec"),
-        _ => return Ok(()),
-    };
-    let asks =
-        |request: &Value| request.get("exactly").get("adminAccess").as_bool().unwrap_or_default();
+const REQUESTS: &str = "spec.devices.requests";
+const RESULTS: &str = "status.allocation.devices.results";
+
+/// The first request for such access.
+fn requested(spec: &Value) -> Option<usize> {
     let requests = spec.get("devices").get("requests").items();
-    match requests.iter().position(asks) {
-        Some(first) if !is_marked(admission)? => Err(refused(admission, first)),
-        _ => Ok(()),
-    }
+    requests.iter().position(|request| asks(request.get("exactly")))
 }
 
-fn is_marked(admission: &Admission) -> Result<bool, Status> {
-    let kind = admission.registry.kind("", "namespaces")?;
-    let namespace = admission.registry.get(&kind, "", &admission.namespace)?;
-    let labels = Object::view(&namespace.object).metadata().labels();
-    Ok(labels.get(LABEL) == Some("true"))
+/// The first device that such access is given to.
+fn given(claim: &Value) -> Option<usize> {
+    let devices = claim.get("status").get("allocation").get("devices");
+    devices.get("results").items().iter().position(asks)
 }
 
-fn refused(admission: &Admission, first: usize) -> Status {
-    let mut errs = Errors::default();
-    let at = Path::Root.field("spec");
-    let at = at.field("devices");
-    let at = at.field("requests");
-    let why = format!(
-        "admin access to devices requires the `{LABEL}: true` label on the containing namespace"
-    );
-    errs.forbidden(&at.index(first).field("adminAccess"), why);
-    let names = &admission.served.definition.names;
-    errs.status(names.group, names.kind, Object::view(&admission.object).metadata().name())
+fn asks(wish: &Value) -> bool {
+    wish.get("adminAccess").as_bool().unwrap_or_default()
+}
+
+fn is_marked(admission: &Admission) -> bool {
+    let registry = admission.registry;
+    let namespace = registry
+        .kind("", "namespaces")
+        .and_then(|kind| registry.get(&kind, "", &admission.namespace));
+    namespace.is_ok_and(|namespace| {
+        let labels = Object::view(&namespace.object).metadata().labels();
+        labels.get(LABEL) == Some("true")
+    })
 }

@@ -15,13 +15,13 @@ pub fn as_written(shape: &Struct, object: &Value) -> String {
 
 /// Makes of an object that was merged from maps what its types are: numbers are cut to size.
 /// The error is in the words of who restores objects from maps.
-pub fn restore(shape: &Struct, value: &mut Value) -> Result<(), String> {
+pub fn restore(version: &str, shape: &Struct, value: &mut Value) -> Result<(), String> {
     if !value.is_object() {
         return Err(format!("cannot restore struct from: {}", go_kind(value)));
     }
     shape.written().into_iter().try_for_each(|field| match value.get(&field.name) {
         Value::Null => Ok(()),
-        _ => restore_as(&field.ty, field.rules.go, &mut value[&*field.name]),
+        _ => restore_as(version, &field.ty, field.rules.go, &mut value[&*field.name]),
     })
 }
 
@@ -77,7 +77,12 @@ fn write_object(shape: Option<&Struct>, item: Option<&Type>, value: &Value, text
     text.push('}');
 }
 
-fn restore_as(ty: &Type, go: Option<&'static str>, value: &mut Value) -> Result<(), String> {
+fn restore_as(
+    version: &str,
+    ty: &Type,
+    go: Option<&'static str>,
+    value: &mut Value,
+) -> Result<(), String> {
     let kind = go_kind(value);
     match (ty, &mut *value) {
         (Type::Text | Type::Enum(_), Value::Text(_))
@@ -85,13 +90,13 @@ fn restore_as(ty: &Type, go: Option<&'static str>, value: &mut Value) -> Result<
         | (Type::Int64 | Type::Float, Value::UInt(_))
         | (Type::Float, Value::Int(_) | Value::Float(_)) => Ok(()),
         (Type::Int32 | Type::Int64, Value::Int(_) | Value::Float(_)) => cut(ty, value),
-        (Type::Object(shape), _) => restore(shape, value),
+        (Type::Object(shape), _) => restore(version, shape, value),
         (Type::Map(item), Value::Object(_) | Value::Map(_)) => {
             let go = go.and_then(|go| go.split_once(']')).map(|(_, item)| item);
             let mut done = Ok(());
             value.retain(|_, inner| {
                 if done.is_ok() && !inner.is_null() {
-                    done = restore_as(item, go, inner);
+                    done = restore_as(version, item, go, inner);
                 }
                 true
             });
@@ -100,7 +105,7 @@ fn restore_as(ty: &Type, go: Option<&'static str>, value: &mut Value) -> Result<
         (Type::List(item), Value::List(items)) => {
             let go = go.and_then(|go| go.strip_prefix("[]"));
             let mut items = items.make_mut().iter_mut().filter(|item| !item.is_null());
-            items.try_for_each(|inner| restore_as(item, go, inner))
+            items.try_for_each(|inner| restore_as(version, item, go, inner))
         }
         (Type::Map(_), _) => Err(format!("cannot restore map from {kind}")),
         (Type::Bytes, Value::Text(_)) => {
@@ -108,7 +113,7 @@ fn restore_as(ty: &Type, go: Option<&'static str>, value: &mut Value) -> Result<
         }
         (Type::List(_) | Type::Bytes, _) => Err(format!("cannot restore slice from {kind}")),
         (Type::Text | Type::Enum(_), Value::Int(_) | Value::UInt(_)) => {
-            let go = go.map_or("string".to_owned(), |go| go.replace('$', "v1"));
+            let go = go.map_or("string".to_owned(), |go| go.replace('$', version));
             Err(format!("cannot convert {kind} to {go}"))
         }
         (Type::Text | Type::Enum(_) | Type::Bool | Type::Int32 | Type::Int64 | Type::Float, _) => {
@@ -178,11 +183,11 @@ mod tests {
             (r#"{"spec":{"replicas":"x"}}"#, "unrecognized type: int32"),
             (r#"{"spec":{"replicas":1.5}}"#, "cannot convert float64 to int32"),
         ] {
-            let done = restore(Sample::SHAPE, &mut tree(object));
+            let done = restore("v1", Sample::SHAPE, &mut tree(object));
             assert_eq!(done, Err(said.to_owned()), "{object}");
         }
         let mut wide = tree(r#"{"spec":{"replicas":4294967297}}"#);
-        assert_eq!(restore(Sample::SHAPE, &mut wide), Ok(()));
+        assert_eq!(restore("v1", Sample::SHAPE, &mut wide), Ok(()));
         assert_eq!(wide, tree(r#"{"spec":{"replicas":1}}"#));
     }
 

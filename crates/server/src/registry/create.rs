@@ -78,8 +78,14 @@ impl Registry {
         default(served, &mut object);
         place(served, namespace, &mut object);
         served.hub.hooks.stamp(&mut object, &self.writer(call));
-        let step =
-            Step { served, operation: Operation::Create, subresource: "", old: None, delete: None };
+        let step = Step {
+            served,
+            operation: Operation::Create,
+            subresource: "",
+            old: None,
+            hollow: None,
+            delete: None,
+        };
         // What plugins, the server and the kind itself set is nobody's.
         let object = self.manage(call, served, "", None, object).await?;
         let mut object = self.mutate(call, step, object).await?;
@@ -146,6 +152,6 @@ pub(super) fn default(served: &Served, object: &mut Value) {
     served.definition.fill(object);
     served.stored(object);
     if !std::sync::Arc::ptr_eq(&served.definition, &served.hub) {
-        served.hub.fill(object);
+        served.hub.settle(object);
     }
 }

@@ -93,6 +93,7 @@ impl Registry {
             operation: Operation::Delete,
             subresource: "",
             old: Some(old),
+            hollow: None,
             delete: Some(&meant),
         };
         let nothing = self.mutate(call, step, Value::Null).await?;

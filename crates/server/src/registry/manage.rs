@@ -10,7 +10,7 @@ use store::Version;
 use super::{
     Call, Registry,
     create::default,
-    patch::{has_raw, nameless, open},
+    patch::{nameless, open},
     update::{TRIES, based_on},
     versions::Others,
 };
@@ -102,22 +102,21 @@ impl Registry {
             if wanted != 0 && wanted != old.revision {
                 return Err(Status::stale(served.subject(key.1)));
             }
-            let kept = shown(served, 0, &old.object);
-            let mut live = kept.clone();
+            let mut live = shown(served, 0, &old.object);
             open(&mut live);
             let mut object = self.laid(call, served, subresource, Some(&live), &applied).await?;
-            if has_raw(&kept) {
-                // Where nothing is changed, raw JSON stays as it was written.
-                let books = object["metadata"]["managedFields"].clone();
-                object["metadata"].remove("managedFields");
-                live["metadata"].remove("managedFields");
-                object = if object == live { kept } else { object };
-                object["metadata"]["managedFields"] = books;
-            }
             if Object::view(&object).metadata().name().is_empty() {
                 return Err(nameless(key.1));
             }
-            default(served, &mut object);
+            let books = object["metadata"]["managedFields"].clone();
+            live["metadata"]["managedFields"] = books.clone();
+            if object == live {
+                // Where nothing is changed, all stays as it was written.
+                object = old.object.clone();
+                object["metadata"]["managedFields"] = books;
+            } else {
+                default(served, &mut object);
+            }
             match self.replace(call, served, subresource, &old, object).await {
                 Err(status) if status.is("Conflict") && tries > 1 => tries -= 1,
                 done => return Ok((200, done?)),
@@ -152,8 +151,8 @@ impl Registry {
             };
             if fits(&mut object).is_err() {
                 object = laid;
-                patch::restore(&served.definition.shape, &mut object).map_err(|why| {
-                    let (group, version) = (names.group, names.version);
+                let (group, version) = (names.group, names.version);
+                patch::restore(version, &served.definition.shape, &mut object).map_err(|why| {
                     let of = format!("{group}/{version}, Kind={}", names.kind);
                     let meta = Object::view(applied.object).metadata();
                     let (namespace, name) = (meta.namespace(), meta.name());

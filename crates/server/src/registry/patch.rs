@@ -1,6 +1,6 @@
 //! Patches: read, change the tree, then as any update; again if somebody was faster.
 
-use object::{Object, Status, Struct, Value, View, from_json_strict};
+use object::{Object, Odd, Status, Struct, Value, View, from_json_strict};
 use schema::{Definition, Errors, Path, patch};
 use store::Version;
 
@@ -116,7 +116,8 @@ impl Registry {
         if patch.ty == PatchType::Strategic {
             open(&mut before);
         }
-        let (given, text) = merged(shape, &before, patch)?;
+        let (given, text, mut odd) = merged(shape, &before, patch)?;
+        odd.retain(|odd| kind.custom.is_none() && matches!(odd, Odd::Unknown(_)));
         let misfit = |why: &str| {
             let mut errs = Errors::default();
             errs.invalid(&Path::Root.field("patch"), &*text, why);
@@ -141,7 +142,7 @@ impl Registry {
             };
         }
         let mut object = given.clone();
-        let written = Twice::written((patch.ty != PatchType::Strategic).then_some(&text));
+        let written = Twice::written((patch.ty != PatchType::Strategic).then_some(&text), odd);
         let conform = |object: &mut Value| {
             fit(kind, &Query::default(), object, &written).map_err(|status| {
                 let why = status.message();
@@ -153,7 +154,11 @@ impl Registry {
             // What is merged from maps is restored from maps.
             Err(_) if patch.ty == PatchType::Strategic => {
                 object = given.clone();
-                patch::restore(shape, &mut object).map_err(|why| misfit(&why))?;
+                patch::restore(kind.names.version, shape, &mut object)
+                    .map_err(|why| misfit(&why))?;
+                if let Some(why) = kind.hooks.misread(&object) {
+                    return Err(Status::failure(500, "", why));
+                }
                 conform(&mut object)?
             }
             odd => odd?,
@@ -238,7 +243,7 @@ pub(super) fn open(value: &mut Value) {
     }
 }
 
-pub(super) fn has_raw(value: &Value) -> bool {
+fn has_raw(value: &Value) -> bool {
     matches!(value, Value::Raw(_))
         || value.items().iter().any(has_raw)
         || value.entries().any(|(name, value)| name != BOOKS && has_raw(value))
@@ -247,8 +252,12 @@ pub(super) fn has_raw(value: &Value) -> bool {
 /// Who holds which fields is always as it was written.
 const BOOKS: &str = "managedFields";
 
-/// What comes of the patch, and the text that stands for it where it is refused.
-fn merged(shape: &Struct, before: &Value, patch: &Patch<'_>) -> Result<(Value, String), Status> {
+/// What comes of the patch, the text that stands for it where it is refused, and what is odd.
+fn merged(
+    shape: &Struct,
+    before: &Value,
+    patch: &Patch<'_>,
+) -> Result<(Value, String, Vec<Odd>), Status> {
     let strict = validation(patch.query) != Validation::Ignore;
     let text = match patch.ty {
         PatchType::Json => patch::json_text(&patch::as_written(shape, before), &patch.text, strict),
@@ -260,12 +269,14 @@ fn merged(shape: &Struct, before: &Value, patch: &Patch<'_>) -> Result<(Value, S
         PatchType::Strategic => {
             let mut left = patch.patch.clone();
             let given = patch::strategic(shape, before, &mut left);
-            return Ok((given.map_err(|error| error.status())?, patch::printed(&left)));
+            let given = given.map_err(|error| error.status())?;
+            return Ok((given, patch::printed(&left), Vec::new()));
         }
     };
     let text = text.map_err(|error| error.status())?;
-    let given = from_json_strict(text.as_bytes(), Some(shape), &mut Vec::new());
-    Ok((given.map_err(|why| Status::bad_request(why.to_string()))?, text))
+    let mut odd = Vec::new();
+    let given = from_json_strict(text.as_bytes(), Some(shape), &mut odd);
+    Ok((given.map_err(|why| Status::bad_request(why.to_string()))?, text, odd))
 }
 
 /// A patch changes an object, it does not make another of it.

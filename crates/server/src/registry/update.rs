@@ -98,9 +98,10 @@ impl Registry {
         served.hub.hooks.stamp(&mut new, &self.writer(call));
         // Who writes holds what it has sent, even what the kind then puts right.
         new = self.manage(call, served, subresource, Some(&old.object), new).await?;
+        let given = served.hub.hollow(&new);
+        let (hollow, operation) = (given.as_ref(), Operation::Update);
         let counts = served.hub.drop_hollow(&mut new, &old.object);
-        let operation = Operation::Update;
-        let step = Step { served, operation, subresource, old: Some(old), delete: None };
+        let step = Step { served, operation, subresource, old: Some(old), hollow, delete: None };
         new = self.mutate(call, step, new).await?;
         distinct_owners(&mut new, call, AFTER_PLUGINS);
         match subresource {

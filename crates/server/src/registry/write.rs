@@ -18,6 +18,8 @@ pub(super) struct Step<'a> {
     pub(super) operation: Operation,
     pub(super) subresource: &'a str,
     pub(super) old: Option<&'a Version<Value>>,
+    /// What was sent, if it holds something empty that counts as nothing.
+    pub(super) hollow: Option<&'a Value>,
     pub(super) delete: Option<&'a Delete>,
 }
 
@@ -44,7 +46,11 @@ impl Registry {
         call.hear(said);
         decided?;
         if step.operation != Operation::Delete {
-            step.served.hub.fill(&mut object);
+            if Arc::ptr_eq(&step.served.definition, &step.served.hub) {
+                step.served.hub.fill(&mut object);
+            } else {
+                step.served.hub.settle(&mut object);
+            }
             if let Some(old) = step.old {
                 step.served.hub.drop_hollow(&mut object, &old.object);
             }
@@ -141,29 +147,15 @@ impl Registry {
     ) -> Result<Value, Status> {
         let Step { served, subresource, .. } = step;
         let old = step.old.map(|old| &old.object);
+        let admission = self.admission(call, step, object);
         let mut errs = Errors::default();
-        check_meta(&object, old, served.hub.scope, &mut errs);
-        if matches!(subresource, "" | "status" | "approval") {
-            check_declared(served, &object, old, &mut errs);
-        }
-        match (old, subresource) {
-            (Some(old), "status") => {
-                let now = self.clock().now();
-                served.hub.hooks.validate_status_at(&object, old, now, &mut errs);
-            }
-            (Some(old), "approval") => {
-                served.hub.hooks.validate_approval(&object, old, &mut errs);
-            }
-            (Some(_), "binding") => {} // a handler
-            (Some(old), "resize" | "ephemeralcontainers" | "finalize") => {
-                served.hub.hooks.validate_part(&object, subresource, old, &mut errs);
-            }
-            (old, _) => served.hub.hooks.validate(&object, old, &mut errs),
-        }
-        if subresource.is_empty() && !Arc::ptr_eq(&served.definition, &served.hub) {
-            served.definition.hooks.validate_version(&object, old, &mut errs);
-        }
+        self.plugins().iter().for_each(|plugin| plugin.judge(&admission, &mut errs));
+        let object = admission.object;
+        self.find(step, &object, &mut errs);
         call.warnings.extend(errs.1.iter().map(ToString::to_string));
+        if let Some(given) = step.hollow {
+            self.look_closely(step, &object, given, &mut errs);
+        }
         if !errs.is_empty() {
             if !served.hub.repeats() {
                 errs.distinct();
@@ -188,6 +180,46 @@ impl Registry {
         let object = admission.object;
         call.hear(said);
         decided.map(|()| object)
+    }
+
+    /// Tells values as they were given, and what is wrong because something was given empty:
+    /// that is wrong even where nothing has changed.
+    fn look_closely(&self, step: Step, object: &Value, given: &Value, errs: &mut Errors) {
+        let hub = &step.served.hub;
+        let mut object = object.clone();
+        hub.show_hollow(&mut object, given);
+        hub.gates.drop_dormant(&hub.shape, &mut object, step.old.map(|old| &old.object));
+        let unchanged = Version { revision: 0, object };
+        let (mut changed, mut always) = (Errors::default(), Errors::default());
+        self.find(step, &unchanged.object, &mut changed);
+        self.find(Step { old: Some(&unchanged), ..step }, &unchanged.object, &mut always);
+        errs.write_as(&mut changed);
+        changed.0.retain(|error| always.0.contains(error));
+        errs.0.extend(changed.0);
+    }
+
+    /// Finds what is wrong with the object.
+    fn find(&self, step: Step, object: &Value, errs: &mut Errors) {
+        let Step { served, subresource, .. } = step;
+        let (old, hooks) = (step.old.map(|old| &old.object), &served.hub.hooks);
+        check_meta(object, old, served.hub.scope, errs);
+        if matches!(subresource, "" | "status" | "approval") {
+            check_declared(served, object, old, errs);
+        }
+        match (old, subresource) {
+            (Some(old), "status") => {
+                hooks.validate_status_at(object, old, self.clock().now(), errs);
+            }
+            (Some(old), "approval") => hooks.validate_approval(object, old, errs),
+            (Some(_), "binding") => {} // a handler
+            (Some(old), "resize" | "ephemeralcontainers" | "finalize") => {
+                hooks.validate_part(object, subresource, old, errs);
+            }
+            (old, _) => hooks.validate(object, old, errs),
+        }
+        if subresource.is_empty() && !Arc::ptr_eq(&served.definition, &served.hub) {
+            served.definition.hooks.validate_version(object, old, errs);
+        }
     }
 
     pub(super) fn admission<'a>(
@@ -300,9 +332,10 @@ fn check_declared(served: &Served, object: &Value, old: Option<&Value>, errs: &m
         return schema::check(&definition.shape, object, old, errs);
     }
     let shown = |object: &Value| {
-        let mut object = object.clone();
-        served.shown(&mut object);
-        object
+        let mut shown = object.clone();
+        served.shown(&mut shown);
+        definition.show_hollow(&mut shown, object);
+        shown
     };
     schema::check(&definition.shape, &shown(object), old.map(shown).as_ref(), errs);
 }

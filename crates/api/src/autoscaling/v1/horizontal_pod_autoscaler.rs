@@ -2,9 +2,11 @@
 
 use macros::api;
 use object::{ObjectMeta, Time, Value};
+use ref_cast::RefCast;
 use schema::{Column, Kind, Names, Storage, Subresource};
 
 use super::notes;
+use crate::autoscaling;
 
 /// Scales something by what its pods use or by other metrics.
 #[api]
@@ -79,6 +81,8 @@ impl Kind for HorizontalPodAutoscaler {
 
     fn to_stored(object: &mut Value) {
         notes::unfold(object);
+        // A target is there by default, but for what the annotations say.
+        autoscaling::HorizontalPodAutoscaler::ref_cast_mut(object).default_fields();
         object["apiVersion"] = "autoscaling/v2".into();
     }
 

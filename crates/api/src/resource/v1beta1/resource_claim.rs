@@ -161,9 +161,11 @@ pub(super) fn to_v1(spec: &mut Value) {
         for name in EXACTLY {
             let value = request.get(name).clone();
             request.remove(name);
-            let pointer = matches!(name, "adminAccess" | "capacity");
-            if !value.is_zero() || pointer && !value.is_null() {
-                request["exactly"][name] = value;
+            let plain = matches!(name, "allocationMode" | "count" | "deviceClassName");
+            match (name, value.is_zero()) {
+                _ if value.is_null() || plain && value.is_zero() => {}
+                ("tolerations", true) => request["exactly"][name] = Value::Null,
+                _ => request["exactly"][name] = value,
             }
         }
     });
