@@ -212,10 +212,15 @@ mod tests {
     use super::*;
 
     fn check(spec: &str) -> Vec<Value> {
+        check_of("Deployment", spec)
+    }
+
+    fn check_of(kind: &str, spec: &str) -> Vec<Value> {
         let spec = from_json(spec.as_bytes()).unwrap();
-        let kind = api::kinds().into_iter().find(|kind| kind.names.kind == "Deployment").unwrap();
+        let kind = api::kinds().into_iter().find(|own| own.names.kind == kind).unwrap();
         let node = types::of_shape(&kind.shape);
-        let name = ("apps".to_owned(), "v1".to_owned(), "Deployment".to_owned());
+        let [group, version, kind] = [kind.names.group, kind.names.version, kind.names.kind];
+        let name = (group.to_owned(), version.to_owned(), kind.to_owned());
         warnings(&spec, &[(name, node)], |_| None)
     }
 
@@ -248,10 +253,20 @@ mod tests {
             {"expression":"object.metadata.managedFields[0].fieldsV1.x == 1"},
             {"expression":"object.spec.strategy.rollingUpdate.maxSurge == '1'"}]}"#,
         );
+        unknown(&said, &["overhead", "sizeLimit", "x"]);
+        let schema = "object.spec.versions[0].schema.openAPIV3Schema";
+        let said = ["properties['a'].type == 'x'", "default == 1", "items.type == 'x'"];
+        let said = said.map(|field| format!(r#"{{"expression":"{schema}.{field}"}}"#)).join(",");
+        let said = check_of("CustomResourceDefinition", &format!(r#"{{"validations":[{said}]}}"#));
+        unknown(&said, &["type", "default", "items"]);
+    }
+
+    fn unknown(said: &[Value], fields: &[&str]) {
         let said: Vec<_> = said.iter().filter_map(|one| one["warning"].as_str()).collect();
-        let wrong = ["overhead", "sizeLimit", "x"].map(|name| format!("undefined field '{name}'"));
-        assert_eq!(said.len(), wrong.len(), "{said:?}");
-        assert!(said.iter().zip(wrong).all(|(said, wrong)| said.contains(&wrong)), "{said:?}");
+        assert_eq!(said.len(), fields.len(), "{said:?}");
+        for (said, field) in said.iter().zip(fields) {
+            assert!(said.contains(&format!("undefined field '{field}'")), "{said}");
+        }
     }
 
     #[test]
