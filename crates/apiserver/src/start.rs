@@ -260,6 +260,8 @@ fn wired(
         Arc::new(config.egress.lines.clone()),
         conditions,
     ];
+    let logs = Arc::<handlers::LogTally>::default();
+    server.reports.push(logs.clone());
     server.authenticators = authenticators;
     server.authorizers = authorizers;
     let tools = Tools {
@@ -271,6 +273,7 @@ fn wired(
             addresses: flags.whole.kubelet_preferred_address_types.clone(),
             within: flags.whole.kubelet_within()?,
             through: config.egress.cluster.clone(),
+            logs: logs.clone(),
         },
     };
     server.handlers = handlers::handlers(&tools);

@@ -3,6 +3,7 @@
 mod admissions;
 mod allowed;
 mod histogram;
+mod labels;
 mod process;
 mod slis;
 mod telemetry;
@@ -20,14 +21,17 @@ use std::{
 use object::Text;
 use schema::Definition;
 
-pub(crate) use self::admissions::{Admissions, Phase};
+pub(crate) use self::{
+    admissions::{Admissions, Phase},
+    labels::{Labels, method_verb},
+};
 pub use self::{
     allowed::AllowedLabels,
     histogram::Histogram,
     process::report_process,
     telemetry::{Counter, Gauge, Name, Timing},
 };
-use crate::{Config, RequestInfo};
+use crate::Config;
 
 const SECONDS: &[f64] = &[
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
@@ -51,19 +55,6 @@ const FILTERS: [&str; 4] =
 /// How fields may be checked.
 const VALIDATIONS: [&str; 4] = ["", "Ignore", "Strict", "Warn"];
 const EVENTS: &[f64] = &[1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0, 131_072.0];
-
-/// What is no resource and counted by itself.
-const PLAIN: &[&str] = &[
-    "/readyz",
-    "/livez",
-    "/healthz",
-    "/metrics",
-    "/version",
-    "/openapi/v2",
-    "/openapi/v3",
-    "/apis",
-    "/api",
-];
 
 /// Somebody who adds to what `/metrics` says.
 pub trait Report: fmt::Debug + Send + Sync {
@@ -92,19 +83,6 @@ pub(crate) struct Metrics {
     deprecated: Mutex<BTreeSet<String>>,
 }
 
-/// What a request was about. Names are those of kinds that are served, so that nobody
-/// can make up new ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Labels {
-    pub(crate) verb: &'static str,
-    pub(crate) group: Text,
-    pub(crate) version: Text,
-    pub(crate) resource: Text,
-    pub(crate) subresource: Text,
-    pub(crate) scope: &'static str,
-    pub(crate) dry_run: bool,
-}
-
 #[derive(Debug)]
 struct Requests {
     by_code: BTreeMap<u16, u64>,
@@ -118,6 +96,16 @@ struct Requests {
 pub(crate) struct Watched {
     pub(crate) open: AtomicU64,
     pub(crate) events: Histogram,
+}
+
+/// What there is of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stored {
+    pub(crate) group: Text,
+    pub(crate) resource: Text,
+    pub(crate) count: usize,
+    /// All changes up to this one are known.
+    pub(crate) revision: u64,
 }
 
 /// Counted as long as it is held.
@@ -241,8 +229,8 @@ impl Metrics {
         lock(&self.requests).clear();
     }
 
-    /// All of it in the text form that Prometheus reads. `objects`: by group and resource.
-    pub(crate) fn text(&self, config: &Config, objects: &[(Text, Text, usize)]) -> String {
+    /// All of it in the text form that Prometheus reads.
+    pub(crate) fn text(&self, config: &Config, objects: &[Stored]) -> String {
         let mut out = String::new();
         self.requests_text(&mut out);
         self.watches_text(&mut out);
@@ -268,11 +256,17 @@ impl Metrics {
         if config.counted {
             head("apiserver_resource_objects", "gauge", "Objects that are stored.", &mut out);
         }
-        for (group, resource, count) in objects.iter().filter(|_| config.counted) {
+        for Stored { group, resource, count, .. } in objects.iter().filter(|_| config.counted) {
             let _ = writeln!(
                 out,
                 "apiserver_resource_objects{{group=\"{group}\",resource=\"{resource}\"}} {count}"
             );
+        }
+        let name = "apiserver_watch_cache_resource_version";
+        head(name, "gauge", "Up to where changes are known.", &mut out);
+        for Stored { group, resource, revision, .. } in objects {
+            let labels = format_args!("group=\"{group}\",resource=\"{resource}\"");
+            let _ = writeln!(out, "{name}{{{labels}}} {revision}");
         }
         let name = "apiserver_tls_handshake_errors_total";
         head(name, "counter", "Connections that came to nothing.", &mut out);
@@ -421,87 +415,9 @@ impl Metrics {
     }
 }
 
-impl Labels {
-    /// What is counted for a request; of a kind that nobody serves only the verb.
-    pub(crate) fn of(info: &RequestInfo, verb: &'static str, served: bool, dry_run: bool) -> Self {
-        if !served {
-            let path = &*info.path;
-            let known = PLAIN.iter().find(|own| !info.is_resource && path.starts_with(**own));
-            let subresource = known.copied().unwrap_or_default().into();
-            return Self { verb, subresource, ..Self::default() };
-        }
-        let scope = match (&*info.verb, info.name.is_empty(), info.namespace.is_empty()) {
-            ("create", ..) | (_, false, _) => "resource",
-            (_, true, false) => "namespace",
-            (_, true, true) => "cluster",
-        };
-        let verb = match &*info.verb {
-            "list" => "LIST",
-            "watch" => "WATCH",
-            "deletecollection" => "DELETECOLLECTION",
-            _ => verb,
-        };
-        Self {
-            verb,
-            group: info.group.clone(),
-            version: info.version.clone(),
-            resource: info.resource.clone(),
-            subresource: info.subresource.clone(),
-            scope,
-            dry_run,
-        }
-    }
-
-    /// How rights call a write of a resource; `None`: it is none.
-    fn writes(&self) -> Option<&'static str> {
-        let verb = match self.verb {
-            "POST" => "create",
-            "PUT" => "update",
-            "PATCH" | "APPLY" => "patch",
-            "DELETE" | "DELETECOLLECTION" => "delete",
-            _ => return None,
-        };
-        (!self.resource.is_empty()).then_some(verb)
-    }
-
-    fn component(&self) -> &'static str {
-        if self.resource.is_empty() { "" } else { "apiserver" }
-    }
-
-    fn dry(&self) -> &'static str {
-        if self.dry_run { "dry_run=\"All\"" } else { "dry_run=\"\"" }
-    }
-}
-
-impl fmt::Display for Labels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { verb, group, version, resource, subresource, scope, .. } = self;
-        write!(
-            f,
-            "group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",\
-             subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
-        )
-    }
-}
-
 /// The two lines that stand before a metric.
 fn head(name: &str, kind: &str, help: &str, out: &mut String) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
-pub(crate) fn method_verb(method: &str) -> &'static str {
-    match method {
-        "GET" => "GET",
-        "HEAD" => "HEAD",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "APPLY" => "APPLY",
-        "DELETE" => "DELETE",
-        "OPTIONS" => "OPTIONS",
-        "CONNECT" => "CONNECT",
-        _ => "other",
-    }
 }
 
 pub(crate) fn float(size: u64) -> f64 {

@@ -7,6 +7,7 @@ use object::{Status, Text, Value};
 
 use crate::{
     Reply, Request, Served, Server, discovery, health,
+    metrics::Stored,
     negotiate::takes,
     object_reply,
     respond::{no_method, no_page, raw},
@@ -115,13 +116,14 @@ fn without(text: String, disabled: &[String]) -> String {
 }
 
 /// How many objects there are, by group and resource.
-fn stored(server: &Server) -> Vec<(Text, Text, usize)> {
+fn stored(server: &Server) -> Vec<Stored> {
     let mut all = Vec::new();
     for Served { hub, objects, .. } in server.registry.kinds().all() {
         let (group, resource) = (Text::from(hub.names.group), Text::from(hub.names.plural));
-        let known = all.iter().any(|(own, name, _)| *own == group && *name == resource);
+        let known = all.iter().any(|own: &Stored| own.group == group && own.resource == resource);
         if let Some(objects) = objects.filter(|_| !known) {
-            all.push((group, resource, objects.len()));
+            let (count, revision) = (objects.len(), objects.complete_through());
+            all.push(Stored { group, resource, count, revision });
         }
     }
     all.sort();

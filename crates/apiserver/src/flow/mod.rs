@@ -207,7 +207,7 @@ impl Report for Fairness {
     fn report(&self, out: &mut String) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let sights: Vec<_> = known.levels.iter().map(|(name, own)| (name, own.sight())).collect();
-        let figures: [(&str, &str, Of); 8] = [
+        let figures: [(&str, &str, Of); 9] = [
             ("nominal_limit_seats", "Seats by the shares.", |own| {
                 demand::float(own.bounds.nominal)
             }),
@@ -224,6 +224,9 @@ impl Report for Fairness {
             ("demand_seats_average", "Seats that were wanted.", |own| own.seen.average),
             ("demand_seats_stdev", "How that varied.", |own| own.seen.deviation),
             ("demand_seats_smoothed", "What is expected.", |own| own.seen.smoothed),
+            ("target_seats", "Seats that shall be given.", |own| {
+                own.seen.smoothed.max(demand::float(own.bounds.lower))
+            }),
         ];
         for (name, help, of) in figures {
             head(name, "gauge", help, out);

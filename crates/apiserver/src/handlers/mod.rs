@@ -35,7 +35,7 @@ use server::{
 pub(crate) use self::{
     debug::Debug,
     issuer::Issuer,
-    kubelet::Kubelets,
+    kubelet::{Kubelets, LogTally},
     logs::Logs,
     token::{TokenSigner, Tokens},
 };

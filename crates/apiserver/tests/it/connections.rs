@@ -129,6 +129,13 @@ async fn kubelet_certificate_authority() {
         let log = "/api/v1/namespaces/default/pods/p/log";
         let (code, body) = ask(&admin, Method::GET, log).await;
         assert_eq!(code, expected, "{file:?}: {body}");
+        let any = format!("{log}?insecureSkipTLSVerifyBackend=true");
+        assert_eq!(ask(&admin, Method::GET, &any).await.0, 200, "whoever it is");
+        let told = ask(&admin, Method::GET, "/metrics").await.1;
+        let name = "kube_apiserver_pod_logs_insecure_backend_total";
+        assert!(told.contains(&format!("{name}{{usage=\"skip_tls_allowed\"}} 1\n")), "{told}");
+        let failed = told.contains("kube_apiserver_pod_logs_backend_tls_failure_total 1\n");
+        assert_eq!(failed, expected == 500);
     }
 }
 

@@ -112,7 +112,7 @@ async fn a_target_may_close_after_each_answer() {
 async fn a_kept_connection_that_says_nothing_is_replaced_once() {
     // The first takes one request, and closes at the second; the next never answers.
     let target = Target::start(|connection, nth| match (connection, nth) {
-        (0, 0) | (1, 0) => After::Answer,
+        (0 | 1, 0) => After::Answer,
         _ => After::Close,
     })
     .await;
