@@ -6,6 +6,7 @@ mod certificate;
 mod jwt;
 mod password_file;
 mod request_header;
+mod secret_token;
 mod service_account;
 mod token_file;
 mod user_file;

@@ -9,10 +9,11 @@ use std::{
 };
 
 use http::request::Parts;
-use object::{Bytes, Clock, Object, Status, Value, View};
+use object::{Clock, Object, Status, View};
 use pki::{Claims, PublicKey, Reference, Refusal, Verifier};
 use server::{Authenticate, Authenticating, Peer, Registry, Report, User};
 
+use super::secret_token::UsedOfSecrets;
 use crate::external_signer::ExternalSigner;
 
 #[derive(Debug)]
@@ -27,32 +28,35 @@ pub(crate) struct ServiceAccounts {
     pub(crate) used: Used,
 }
 
-/// How often tokens were used: at all, and after they should have been replaced; and those of
-/// secrets, that somebody or the cluster has made.
+/// How often tokens were used: at all, and after they should have been replaced.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     valid: AtomicU64,
     stale: AtomicU64,
-    legacy: AtomicU64,
-    by_hand: AtomicU64,
-    by_itself: AtomicU64,
+    of_secrets: UsedOfSecrets,
 }
 
 impl Report for ServiceAccounts {
     fn report(&self, out: &mut String) {
+        let of_secrets = &self.used.of_secrets;
         for (name, help, count) in [
             ("serviceaccount_valid_tokens_total", "Tokens that were good.", &self.used.valid),
             ("serviceaccount_stale_tokens_total", "Tokens past their time.", &self.used.stale),
-            ("serviceaccount_legacy_tokens_total", "Tokens of secrets.", &self.used.legacy),
+            ("serviceaccount_legacy_tokens_total", "Tokens of secrets.", &of_secrets.all),
             (
                 "serviceaccount_legacy_manual_token_uses_total",
                 "Tokens of secrets that somebody has made.",
-                &self.used.by_hand,
+                &of_secrets.by_hand,
             ),
             (
                 "serviceaccount_legacy_auto_token_uses_total",
                 "Tokens of secrets that the cluster has made.",
-                &self.used.by_itself,
+                &of_secrets.by_itself,
+            ),
+            (
+                "serviceaccount_invalid_legacy_auto_token_uses_total",
+                "Tokens of secrets that are marked as invalid.",
+                &of_secrets.invalid,
             ),
         ] {
             let count = count.load(Ordering::Relaxed);
@@ -86,7 +90,7 @@ impl ServiceAccounts {
             }
         };
         let claims = &verified.claims;
-        self.check(claims, token)?;
+        self.check(claims, token).await?;
         let stale = claims.bound.as_ref().and_then(|bound| bound.warn_after);
         let count = match stale.is_some_and(|after| now > after) {
             true => &self.used.stale,
@@ -97,7 +101,7 @@ impl ServiceAccounts {
     }
 
     /// What the token is bound to must still be there, and be the same.
-    fn check(&self, claims: &Claims, token: &str) -> Result<(), Refusal> {
+    async fn check(&self, claims: &Claims, token: &str) -> Result<(), Refusal> {
         if claims.is_legacy() && !self.lookup {
             return Ok(());
         }
@@ -112,9 +116,7 @@ impl ServiceAccounts {
             return Err(Refusal::Invalid("the service account is gone"));
         }
         if claims.is_legacy() {
-            in_secret(registry, claims, token)?;
-            self.used_of_secret(registry, claims);
-            return Ok(());
+            return self.used.of_secrets.check(registry, claims, token).await;
         }
         let Some(bound) = &claims.bound else { return Ok(()) };
         let there = |reference: &Option<Reference>, plural: &str, namespace: &str| {
@@ -129,38 +131,6 @@ impl ServiceAccounts {
             return Err(Refusal::Invalid("the node that the token is bound to is gone"));
         }
         Ok(())
-    }
-}
-
-impl ServiceAccounts {
-    /// Counts a token of a secret. Those that the cluster has made are named by the account.
-    fn used_of_secret(&self, registry: &Registry, claims: &Claims) {
-        let (namespace, name, _) = claims.service_account();
-        let kind = registry.kind("", "serviceaccounts");
-        let account = kind.and_then(|kind| registry.get(&kind, namespace, name));
-        let own = |secret: &Value| secret.get("name").as_str() == Some(&*claims.legacy_secret);
-        let named =
-            account.is_ok_and(|account| account.object.get("secrets").items().iter().any(own));
-        let count = if named { &self.used.by_itself } else { &self.used.by_hand };
-        for count in [count, &self.used.legacy] {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// The secret that a token lives in must still be there, and hold it.
-fn in_secret(registry: &Registry, claims: &Claims, token: &str) -> Result<(), Refusal> {
-    let (namespace, ..) = claims.service_account();
-    let secrets = registry.kind("", "secrets").map_err(|_| Refusal::NotOurs)?;
-    let found = registry.get(&secrets, namespace, &claims.legacy_secret);
-    let found = found.map_err(|_| Refusal::Invalid("Token has been invalidated"))?;
-    if Object::view(&found.object).metadata().is_terminating() {
-        return Err(Refusal::Invalid("Token has been invalidated"));
-    }
-    let kept = found.object.get("data").get("token").as_str().and_then(Bytes::decode);
-    match kept.is_some_and(|kept| kept == token.as_bytes()) {
-        true => Ok(()),
-        false => Err(Refusal::Invalid("Token does not match server's copy")),
     }
 }
 

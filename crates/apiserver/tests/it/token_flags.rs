@@ -127,6 +127,16 @@ async fn tokens_in_secrets() {
         of::<Secret>(&admin).create(secret).await.unwrap();
         assert!(enters(&cluster, &token).await);
         let key = Key::new("default", "t");
+        if lookup {
+            // That it was used is kept; and who marks it as invalid is heeded.
+            let mut kept = of::<Secret>(&admin).get(&key).await.unwrap();
+            let used = &kept["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"];
+            assert_eq!(used.as_str().map(str::len), Some("2026-01-01".len()), "{used:?}");
+            kept["metadata"]["labels"]["kubernetes.io/legacy-token-invalid-since"] =
+                "2026-01-01".into();
+            of::<Secret>(&admin).update(kept).await.unwrap();
+            assert!(!enters(&cluster, &token).await, "it is marked");
+        }
         of::<Secret>(&admin).delete(&key, &Delete::default()).await.unwrap();
         assert_eq!(enters(&cluster, &token).await, after, "lookup: {lookup}");
     }

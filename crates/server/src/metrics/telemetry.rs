@@ -57,7 +57,11 @@ impl Counter {
 
     pub fn write(&self, out: &mut String) {
         self.name.head("counter", out);
-        for (values, count) in &*lock(&self.counts) {
+        let counts = lock(&self.counts);
+        if self.name.labels.is_empty() && counts.is_empty() {
+            self.name.line(&[], 0, out);
+        }
+        for (values, count) in &*counts {
             self.name.line(values, count, out);
         }
     }

@@ -1,0 +1,92 @@
+//! Tokens that live in secrets: they end with them, and when they were last used is kept, so
+//! that those that nobody uses can be removed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use object::{Bytes, Object, Text, Time, Value, View};
+use pki::{Claims, Refusal};
+use ref_cast::RefCast;
+use server::{Call, Registry, Served, User};
+use store::Version;
+use tracing::warn;
+
+const USED: &str = "kubernetes.io/legacy-token-last-used";
+const INVALID: &str = "kubernetes.io/legacy-token-invalid-since";
+
+/// How often such tokens were used: at all, of secrets that somebody or the cluster has made,
+/// and though they were marked as invalid.
+#[derive(Debug, Default)]
+pub(crate) struct UsedOfSecrets {
+    pub(super) all: AtomicU64,
+    pub(super) by_hand: AtomicU64,
+    pub(super) by_itself: AtomicU64,
+    pub(super) invalid: AtomicU64,
+}
+
+impl UsedOfSecrets {
+    /// Whether the secret that a token lives in is still there, holds it, and is not marked.
+    pub(super) async fn check(
+        &self,
+        registry: &Registry,
+        claims: &Claims,
+        token: &str,
+    ) -> Result<(), Refusal> {
+        let (namespace, account, _) = claims.service_account();
+        let secrets = registry.kind("", "secrets").map_err(|_| Refusal::NotOurs)?;
+        let found = registry.get(&secrets, namespace, &claims.legacy_secret);
+        let found = found.map_err(|_| Refusal::Invalid("Token has been invalidated"))?;
+        let meta = Object::view(&found.object).metadata();
+        if meta.is_terminating() {
+            return Err(Refusal::Invalid("Token has been invalidated"));
+        }
+        let kept = found.object.get("data").get("token").as_str().and_then(Bytes::decode);
+        if kept.is_none_or(|kept| kept != token.as_bytes()) {
+            return Err(Refusal::Invalid("Token does not match server's copy"));
+        }
+        let marked = meta.labels().get(INVALID).is_some_and(|since| !since.is_empty());
+        let count = match (marked, is_named(registry, (namespace, account), meta.name())) {
+            (true, _) => &self.invalid,
+            (false, true) => &self.by_itself,
+            (false, false) => &self.by_hand,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        note_use(registry, &secrets, &found.object).await;
+        if marked {
+            return Err(Refusal::Invalid("the token has been marked invalid"));
+        }
+        self.all.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Whether a service account names a secret: those are what the cluster has made.
+fn is_named(registry: &Registry, (namespace, name): (&str, &str), secret: &str) -> bool {
+    let kind = registry.kind("", "serviceaccounts");
+    let account = kind.and_then(|kind| registry.get(&kind, namespace, name));
+    let own = |named: &Value| named.get("name").as_str() == Some(secret);
+    account.is_ok_and(|account| account.object.get("secrets").items().iter().any(own))
+}
+
+/// Keeps the day, unless it is kept. Clocks of several servers may differ by a day.
+async fn note_use(registry: &Registry, secrets: &Served, secret: &Value) {
+    let day = |seconds: i64| Text::from(Time::text(seconds).get(..10).unwrap_or_default());
+    let now = registry.clock().now();
+    let (today, tomorrow) = (day(now), day(now + 24 * 3600));
+    let meta = Object::view(secret).metadata();
+    if meta.labels().get(USED).is_some_and(|last| last == today || last == tomorrow) {
+        return;
+    }
+    let (namespace, name) = (meta.namespace(), meta.name());
+    let change = |old: &Version<Value>| {
+        let mut object = old.object.clone();
+        let labels = Object::ref_cast_mut(&mut object).metadata_mut().labels_mut();
+        labels.insert(USED, today.clone());
+        Ok(object)
+    };
+    let own = User::new("system:apiserver", &["system:masters"]);
+    let mut call = Call::new(own, "kube-apiserver");
+    if let Err(status) = registry.change(&mut call, secrets, (namespace, name), "", change).await {
+        let why = status.message();
+        warn!(namespace, name, why, "it is not kept that the token was used");
+    }
+}
