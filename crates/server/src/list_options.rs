@@ -12,7 +12,7 @@ use crate::{
     Page, Query, Registry, Reply, Request, Selection, Served, Server, Start,
     metrics::Labels,
     negotiate::{Offer, negotiate},
-    registry::{Continuation, chance, path, revision, store_status, unparsed},
+    registry::{Continuation, chance, nanos, path, revision, store_status, unparsed},
     watching::{self, Terms},
 };
 
@@ -104,7 +104,7 @@ pub(crate) async fn deleted_page(
 ) -> Result<Page, Status> {
     let limit = query.integer("limit")?.unwrap_or_default();
     let page = page_of(served, selection, query, if limit == 0 { 1 } else { limit }).await?;
-    Ok(Page { limit: usize::try_from(limit).unwrap_or_default(), ..page })
+    Ok(if limit == 0 { Page { limit: 0, ..page } } else { page })
 }
 
 async fn page_of(
@@ -116,28 +116,24 @@ async fn page_of(
     let token = query.get("continue").unwrap_or_default().to_owned();
     let version = query.get("resourceVersion").unwrap_or_default();
     let matching = query.get("resourceVersionMatch").unwrap_or_default();
+    if !token.is_empty() && !is_any(version) {
+        Continuation::decode(&token)?;
+        return Err(Status::bad_request(
+            "specifying resource version is not allowed when using continue",
+        ));
+    }
+    // From its cache upstream answers whole, whatever the limit.
+    let limit = if version == "0" { 0 } else { limit };
+    let shown = usize::try_from(limit).unwrap_or_default();
     if !token.is_empty() {
-        if !is_any(version) {
-            Continuation::decode(&token)?;
-            return Err(Status::bad_request(
-                "specifying resource version is not allowed when using continue",
-            ));
-        }
-        return Ok(Page {
-            limit: usize::try_from(limit).unwrap_or_default(),
-            token,
-            exactly: None,
-        });
+        return Ok(Page { limit: shown, token, exactly: None });
     }
     let revision = number(version)?;
     fresh(served, revision).await?;
     // A page at a revision is exact, as upstream reads it; one object by its name is no page.
     let paged = matching.is_empty() && limit > 0 && path(served, selection).is_none();
     let exact = revision > 0 && (matching == "Exact" || paged);
-    // From its cache upstream answers whole, whatever the limit.
-    let whole = version == "0";
-    let limit = if whole { 0 } else { usize::try_from(limit).unwrap_or_default() };
-    Ok(Page { limit, token, exactly: exact.then_some(revision) })
+    Ok(Page { limit: shown, token, exactly: exact.then_some(revision) })
 }
 
 /// Opens a watch.
@@ -173,14 +169,17 @@ pub(crate) async fn watch(
         (_, revision) => Start::After(revision),
     };
     let form = negotiate(&request.head.headers, query, Offer::Watch)?.for_kind(served);
+    let timeout = match asked.map_or(0, nanos) {
+        0 => server.config.limits.watch_min.mul_f64(1.0 + chance()),
+        1.. => Duration::from_nanos(asked.map_or(0, nanos).unsigned_abs()),
+        _ => {
+            let late = Status::failure(500, "InternalError", "context deadline exceeded");
+            return Ok(watching::refusal(served, form, late));
+        }
+    };
     let watch = match server.registry.watch(served, selection, start) {
         Err(status) if status.code() == 410 => return Ok(watching::refusal(served, form, status)),
         watch => watch?,
-    };
-    let asked = asked.and_then(|n| u64::try_from(n).ok());
-    let timeout = match asked.filter(|seconds| *seconds > 0) {
-        Some(seconds) => Duration::from_secs(seconds),
-        None => server.config.limits.watch_min.mul_f64(1.0 + chance()),
     };
     let bell = server.bell();
     let clock = server.registry.clock().clone();

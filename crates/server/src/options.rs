@@ -150,6 +150,13 @@ fn asked(query: &Query) -> Result<Value, Status> {
     Ok(options)
 }
 
+/// Whether dependents are meant to go in a way that there is.
+pub fn check_propagation(options: &DeleteOptions) -> Result<(), Status> {
+    let mut errs = Errors::default();
+    propagation(options, &mut errs);
+    if errs.is_empty() { Ok(()) } else { Err(errs.status(META, "DeleteOptions", "")) }
+}
+
 /// What cannot be read has nothing that could be asked for.
 fn alone(options: &DeleteOptions, errs: &mut Errors) {
     for (name, is_said) in [

@@ -12,11 +12,12 @@ use object::{
 use ref_cast::RefCast;
 use schema::{Definition, Errors, Path};
 use server::{
-    Call, Delete, Handle, Handling, Operation, Page, Request, Selection, Server, decode_body,
+    Call, Delete, Handle, Handling, Operation, Page, Request, Selection, Server, check_propagation,
+    decode_body,
 };
 use store::Version;
 
-use super::{Asked, asking, begun, bytes_of, call, part, served};
+use super::{Asked, asking, begun, bytes_of, call, part, same_namespace, served};
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// More evictions than this that nobody has confirmed are too many.
@@ -33,6 +34,7 @@ impl Handle for Evictions {
             let pods = served(server, &request)?;
             let kind = part("policy", "Eviction", Eviction::SHAPE);
             let given = body(server, request, &kind).await?;
+            same_namespace(Eviction::view(&given).metadata().namespace(), &info.namespace)?;
             let given = begun(server, (&call, &info), &kind, given)?;
             let asking = asking(&info, Operation::Create, given);
             let checked = |given: &mut Value| check_options(Eviction::view(given), &info.name);
@@ -92,19 +94,20 @@ async fn evict(
     let preconditions = options.preconditions();
     let uid = preconditions.and_then(|own| own.uid()).unwrap_or_default();
     let version = preconditions.and_then(|own| own.resource_version()).unwrap_or_default();
-    let mut revision = version.parse().unwrap_or_default();
+    let mut revision = version.to_owned();
     if !call.dry_run {
         let now = Time::text(server.registry.clock().now());
         let change = |old: &Version<Value>| marked(old, uid, version, &now);
         let made = server.registry.change(call, &pods, key, "status", change).await?;
-        if revision != 0 {
-            revision = made.revision;
+        if !revision.is_empty() {
+            revision = made.revision.to_string();
         }
     }
+    check_propagation(options)?;
     let delete = Delete {
         grace_seconds: options.grace_period_seconds(),
         uid: (!uid.is_empty()).then(|| uid.into()),
-        revision: (revision != 0).then(|| revision.to_string().into()),
+        revision: (!revision.is_empty()).then(|| revision.into()),
         propagation: options.propagation_policy().unwrap_or_default().into(),
         ..Delete::default()
     };

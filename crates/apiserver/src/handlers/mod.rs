@@ -245,8 +245,7 @@ fn begun(
     kind: &Definition,
     object: Value,
 ) -> Result<Value, Status> {
-    let api_version = kind.names.api_version();
-    let object = Object::from(object).with_api_version(api_version.clone());
+    let object = Object::from(object).with_api_version(kind.names.api_version());
     let mut object = object.with_kind(kind.names.kind);
     object.metadata_mut().set_namespace(&*info.namespace);
     booked(server, call, (&kind.names, &kind.shape), &info.subresource, object.into())

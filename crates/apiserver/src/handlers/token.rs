@@ -68,11 +68,12 @@ impl Handle for Tokens {
             let mut call = call(&request);
             let kind = part("authentication.k8s.io", "TokenRequest", TokenRequest::SHAPE);
             let asked = Asked::of(&request);
-            let given = body_of(server, &mut call, request, &kind).await?;
-            let mut request = TokenRequest::from(given);
-            if request.tree().get("spec").get("expirationSeconds").is_null() {
-                request.spec_mut().set_expiration_seconds(DEFAULT);
+            let mut given = body_of(server, &mut call, request, &kind).await?;
+            if given.get("spec").get("expirationSeconds").is_null() {
+                given["spec"]["expirationSeconds"] = DEFAULT.into();
             }
+            schema::normalize(TokenRequest::SHAPE, &mut given);
+            let request = TokenRequest::from(given);
             same_namespace(request.metadata().namespace(), &info.namespace)?;
             in_namespace(server, &info.namespace)?;
             let accounts = server.registry.kind("", "serviceaccounts")?;

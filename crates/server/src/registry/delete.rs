@@ -236,7 +236,7 @@ impl Registry {
         let faster = left.is_none_or(|left| grace < left);
         if faster {
             let now = self.clock().now();
-            marked.set_deletion_timestamp(Time::text(now + grace));
+            marked.set_deletion_timestamp(Time::text(now + nanos(grace) / NANOS));
             marked.set_deletion_grace_period_seconds(grace);
             if marked.generation() > 0 && !meta.is_terminating() {
                 marked.set_generation(meta.generation() + 1);
@@ -259,6 +259,13 @@ impl Registry {
             Outcome::Mark(object)
         }
     }
+}
+
+const NANOS: i64 = 1_000_000_000;
+
+/// So many seconds as Go counts them: in nanoseconds, and from the other end if they are too many.
+pub(crate) fn nanos(seconds: i64) -> i64 {
+    seconds.wrapping_mul(NANOS)
 }
 
 fn readable(served: &Served, object: &Value) -> Status {
@@ -336,4 +343,33 @@ fn finalizers(meta: &mut object::ObjectMeta, propagation: &str, orphans: bool) {
         kept.push(wanted.into());
     }
     meta.set_finalizers(kept.into_iter().collect::<object::List<String>>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_without_end_come_round() {
+        assert_eq!(nanos(30), 30 * NANOS);
+        assert_eq!((nanos(i64::MAX), nanos(9_223_372_037) < 0), (-NANOS, true));
+    }
+
+    #[test]
+    fn a_finalizer_says_what_becomes_of_dependents() {
+        for (had, propagation, orphans, has) in [
+            (&["x"][..], "Foreground", false, &["x", FOREGROUND][..]),
+            (&["x", FOREGROUND], "Orphan", false, &["x", ORPHAN]),
+            (&[ORPHAN, "x"], "Background", true, &["x"]),
+            (&["x"], "", true, &["x", ORPHAN]),
+            (&[FOREGROUND], "", true, &[FOREGROUND]),
+            (&["x"], "", false, &["x"]),
+        ] {
+            let had: object::List<String> = had.iter().copied().collect();
+            let mut meta = object::ObjectMeta::new().with_finalizers(had);
+            finalizers(&mut meta, propagation, orphans);
+            let kept: Vec<_> = meta.finalizers().iter().collect();
+            assert_eq!(kept, has, "{propagation}");
+        }
+    }
 }

@@ -147,7 +147,12 @@ impl Registry {
             return Ok((pinned, Some(after)));
         }
         let pinned = match page.exactly {
-            Some(revision) => at(revision).map_err(|error| store_status(&error))?,
+            Some(revision) => at(revision).map_err(|error| match error {
+                store::Error::Compacted { .. } => {
+                    Status::expired("The resourceVersion for the provided list is too old.")
+                }
+                other => store_status(&other),
+            })?,
             None => objects.pin(),
         };
         Ok((pinned, None))

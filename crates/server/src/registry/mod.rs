@@ -43,6 +43,7 @@ pub use self::{
 pub(crate) use self::{
     begin::{chance, random},
     continuation::Continuation,
+    delete::nanos,
     list::path,
     update::unparsed,
 };
