@@ -211,7 +211,12 @@ impl Kind for ValidatingAdmissionPolicy {
             let at = at.field("typeChecking");
             let at = at.field("expressionWarnings");
             errs.need(&at.index(i), "warning", it.warning());
-            errs.need(&at.index(i), "fieldRef", it.field_ref().trim());
+            let path = it.field_ref().trim();
+            errs.need(&at.index(i), "fieldRef", path);
+            if let Err(why) = jsonpath::Template::parse(&format!("{{{path}}}")) {
+                let why = format!("invalid JSONPath: {why}");
+                errs.invalid(&at.index(i).field("fieldRef"), path, why);
+            }
         }
         errs.conditions(&at.field("conditions"), self.status().conditions());
     }

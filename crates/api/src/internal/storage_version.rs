@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use macros::api;
 use object::{Lens, List, ObjectMeta, Time, Value, names};
-use schema::{Column, Errors, Kind, METADATA, NameRule, Names, Path, Scope, Subresource};
+use schema::{
+    Column, Errors, Kind, METADATA, NameRule, Names, Path, Scope, Subresource, check_finalizers,
+};
 
 use crate::{columns, rules::Rules};
 
@@ -81,6 +83,7 @@ impl Kind for StorageVersion {
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("StorageVersion")];
 
+    const ANY_FINALIZER: bool = true;
     const NAME: NameRule = wrong_name;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -96,6 +99,12 @@ impl Kind for StorageVersion {
         }),
         Column::AGE,
     ];
+
+    fn validate(&self, errs: &mut Errors) {
+        check_finalizers(self.metadata(), errs);
+    }
+
+    fn validate_update(&self, _: &Self, _: &mut Errors) {}
 
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
         self.status().check(&Path::Root.field("status"), errs);

@@ -3,7 +3,7 @@
 use macros::api;
 use object::{Condition, List, ObjectMeta, Time};
 use schema::{
-    Column, Errors, Kind, METADATA, NameRule, Names, Subresource, age, human_duration, names,
+    Column, Errors, Kind, METADATA, NameRule, Names, Path, Subresource, age, human_duration, names,
 };
 
 use super::responders::check_status;
@@ -79,7 +79,7 @@ pub struct TargetResponder {
     #[api(checks(Filled, Format("prefixed-label-key")))]
     name: Must<String>,
     /// When its turn is: the highest first.
-    #[api(required, checks(Filled, Min(0), Max(100_000), NoModify, NoUnset))]
+    #[api(required, always, checks(Filled, Min(0), Max(100_000), NoModify, NoUnset))]
     priority: Option<i32>,
     /// What it does.
     #[api(go = "v1alpha1.ResponderStateType")]
@@ -143,12 +143,23 @@ impl Kind for Eviction {
         }),
     ];
 
+    fn validate(&self, errs: &mut Errors) {
+        check_unnamed(self.metadata(), errs);
+    }
+
     fn validate_status_at(&self, old: &Self, now: i64, errs: &mut Errors) {
         check_status(self.status(), old.status(), now, errs);
     }
 }
 
 const UNSET: &str = "<unset>";
+
+/// A name that is missing is told as one that is wrong, too.
+pub(super) fn check_unnamed(meta: &ObjectMeta, errs: &mut Errors) {
+    if meta.name().is_empty() {
+        errs.complaints(&Path::METADATA.field("name"), "", names::long_name("", false));
+    }
+}
 
 /// What is evicted, and what it is.
 pub(super) fn target(pod: Option<&str>) -> (&str, &'static str) {

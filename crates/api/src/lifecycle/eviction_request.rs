@@ -4,7 +4,7 @@ use macros::api;
 use object::{Condition, List, ObjectMeta};
 use schema::{Column, Errors, Kind, METADATA, NameRule, Names, Path, Subresource, names};
 
-use super::eviction::{progress, target};
+use super::eviction::{check_unnamed, progress, target};
 use crate::rules::Rules;
 
 /// The wish of one requester that a pod is evicted.
@@ -86,6 +86,7 @@ impl Kind for EvictionRequest {
     ];
 
     fn validate(&self, errs: &mut Errors) {
+        check_unnamed(self.metadata(), errs);
         let (at, requester) = (Path::Root.field("spec"), self.spec().requester());
         let domain = requester.split('/').next().unwrap_or_default();
         for reserved in ["k8s.io", "kubernetes.io"] {

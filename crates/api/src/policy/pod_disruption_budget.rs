@@ -76,6 +76,34 @@ impl Kind for PodDisruptionBudget {
     ];
 
     fn validate(&self, errs: &mut Errors) {
+        let others = std::mem::take(errs);
+        self.check(errs);
+        // Upstream looks at the metadata of a new one only if all else is right.
+        if errs.is_empty() {
+            *errs = others;
+        }
+    }
+
+    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
+        self.check(errs);
+    }
+
+    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
+        let (status, at) = (self.status(), Path::Root.field("status"));
+        errs.conditions(&at.field("conditions"), status.conditions());
+        for (name, n) in [
+            ("disruptionsAllowed", status.disruptions_allowed()),
+            ("currentHealthy", status.current_healthy()),
+            ("desiredHealthy", status.desired_healthy()),
+            ("expectedPods", status.expected_pods()),
+        ] {
+            errs.non_negative(&at.field(name), n.into());
+        }
+    }
+}
+
+impl PodDisruptionBudget {
+    fn check(&self, errs: &mut Errors) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));
         if spec.min_available().is_some() && spec.max_unavailable().is_some() {
             let why = "minAvailable and maxUnavailable cannot be both set";
@@ -93,19 +121,6 @@ impl Kind for PodDisruptionBudget {
         if let Some(policy) = spec.unhealthy_pod_eviction_policy() {
             let known = ["AlwaysAllow", "IfHealthyBudget"];
             errs.one_of(&at.field("unhealthyPodEvictionPolicy"), policy, &known);
-        }
-    }
-
-    fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (status, at) = (self.status(), Path::Root.field("status"));
-        errs.conditions(&at.field("conditions"), status.conditions());
-        for (name, n) in [
-            ("disruptionsAllowed", status.disruptions_allowed()),
-            ("currentHealthy", status.current_healthy()),
-            ("desiredHealthy", status.desired_healthy()),
-            ("expectedPods", status.expected_pods()),
-        ] {
-            errs.non_negative(&at.field(name), n.into());
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct CompositePodGroupSpec {
     #[api(checks(Immutable, Format("long-name")))]
     parent_composite_pod_group_name: Option<String>,
     /// The template that it was made from.
-    #[api(required, checks(Filled, Immutable))]
+    #[api(required, always, checks(Filled, Immutable))]
     workload_ref: Option<WorkloadReference>,
     /// How the pods are scheduled.
     #[api(checks(Immutable))]

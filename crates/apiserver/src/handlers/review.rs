@@ -15,13 +15,16 @@ use object::{
 };
 use schema::Errors;
 use server::{
-    Attributes, Call, Decision, Decoded, Handle, Handling, Peer, Request, RequestInfo, Server, User,
+    Attributes, Call, Decision, Decoded, Handle, Handling, Peer, Request, RequestInfo, Server,
+    User, status_reply_as,
 };
 
 use super::{Asked, booked, call, noted, served, typed};
 use crate::{authn::ServiceAccounts, authz::Rbac};
 
 const GROUP: &str = "authorization.k8s.io";
+const SYSTEM: [&str; 5] =
+    ["creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "selfLink", "uid"];
 
 #[derive(Debug)]
 pub(super) struct Reviews {
@@ -36,47 +39,16 @@ impl Handle for Reviews {
             let kind = served(server, &request)?.definition;
             let (call, info) = (call(&request), request.info.clone());
             let Decoded { object: given, warnings } = noted(server, request, &kind).await?;
-            let checked = |check: fn(&Server, Asking<'_>, Value) -> Result<Value, Status>| {
-                check(server, (&call, &info), given.clone())
+            let answer = self.answer(server, (&call, &info), &user, given).await;
+            let mut reply = match answer {
+                Ok(mut answer) => {
+                    if answer.get("metadata").is_null() {
+                        answer["metadata"] = Value::object();
+                    }
+                    asked.reply(server, &kind, (201, &answer))?
+                }
+                Err(refused) => status_reply_as(&asked.headers, &asked.query, &refused),
             };
-            let answer = match &*info.resource {
-                "tokenreviews" => self.token(server, given).await?,
-                "selfsubjectreviews" => {
-                    let mut review = SelfSubjectReview::new();
-                    review.status_mut().set_user_info(told(&user));
-                    let now = Time::text(server.registry.clock().now());
-                    review.metadata_mut().set_creation_timestamp(now);
-                    typed::<SelfSubjectReview>(review)
-                }
-                "selfsubjectaccessreviews" => {
-                    let given = checked(check::<SelfSubjectAccessReview>)?;
-                    let status = decide(server, &user, given.get("spec")).await?;
-                    let review = SelfSubjectAccessReview::from(given).with_status(status);
-                    typed::<SelfSubjectAccessReview>(review)
-                }
-                "subjectaccessreviews" => {
-                    let given = checked(check::<SubjectAccessReview>)?;
-                    let status =
-                        decide(server, &subject(given.get("spec")), given.get("spec")).await?;
-                    typed::<SubjectAccessReview>(
-                        SubjectAccessReview::from(given).with_status(status),
-                    )
-                }
-                "localsubjectaccessreviews" => {
-                    let given = checked(check::<LocalSubjectAccessReview>)?;
-                    let status =
-                        decide(server, &subject(given.get("spec")), given.get("spec")).await?;
-                    let review = LocalSubjectAccessReview::from(given).with_status(status);
-                    typed::<LocalSubjectAccessReview>(review)
-                }
-                "selfsubjectrulesreviews" => self.rules(server, &user, given)?,
-                _ => return Err(Status::no_resource()),
-            };
-            let mut answer = answer;
-            if answer.get("metadata").is_null() {
-                answer["metadata"] = Value::object();
-            }
-            let mut reply = asked.reply(server, &kind, (201, &answer))?;
             server::warn(reply.headers_mut(), &warnings);
             Ok(reply)
         })
@@ -84,6 +56,49 @@ impl Handle for Reviews {
 }
 
 impl Reviews {
+    /// What a review gives.
+    async fn answer(
+        &self,
+        server: &Server,
+        (call, info): Asking<'_>,
+        user: &User,
+        given: Value,
+    ) -> Result<Value, Status> {
+        let checked = |check: fn(&Server, Asking<'_>, Value) -> Result<Value, Status>| {
+            check(server, (call, info), given.clone())
+        };
+        match &*info.resource {
+            "tokenreviews" => self.token(server, given).await,
+            "selfsubjectreviews" => {
+                let mut review = SelfSubjectReview::new();
+                review.status_mut().set_user_info(told(user));
+                let now = Time::text(server.registry.clock().now());
+                review.metadata_mut().set_creation_timestamp(now);
+                Ok(typed::<SelfSubjectReview>(review))
+            }
+            "selfsubjectaccessreviews" => {
+                let given = checked(check::<SelfSubjectAccessReview>)?;
+                let status = decide(server, user, given.get("spec")).await?;
+                let review = SelfSubjectAccessReview::from(given).with_status(status);
+                Ok(typed::<SelfSubjectAccessReview>(review))
+            }
+            "subjectaccessreviews" => {
+                let given = checked(check::<SubjectAccessReview>)?;
+                let status = decide(server, &subject(given.get("spec")), given.get("spec")).await?;
+                let review = SubjectAccessReview::from(given).with_status(status);
+                Ok(typed::<SubjectAccessReview>(review))
+            }
+            "localsubjectaccessreviews" => {
+                let given = checked(check::<LocalSubjectAccessReview>)?;
+                let status = decide(server, &subject(given.get("spec")), given.get("spec")).await?;
+                let review = LocalSubjectAccessReview::from(given).with_status(status);
+                Ok(typed::<LocalSubjectAccessReview>(review))
+            }
+            "selfsubjectrulesreviews" => self.rules(server, user, given),
+            _ => Err(Status::no_resource()),
+        }
+    }
+
     /// Asks all who know tokens, as for a request that shows it.
     async fn token(&self, server: &Server, mut given: Value) -> Result<Value, Status> {
         // What else it says of itself stays, unless it is known better.
@@ -203,6 +218,10 @@ fn check<K: schema::Kind>(
     mut given: Value,
 ) -> Result<Value, Status> {
     schema::normalize(K::SHAPE, &mut given);
+    // What only the server sets is not looked at.
+    for name in SYSTEM {
+        given["metadata"].remove(name);
+    }
     let meta = Object::view(&given).metadata();
     if !meta.namespace().is_empty() && meta.namespace() != info.namespace {
         return Err(Status::bad_request(
@@ -308,25 +327,21 @@ fn unread(resource: &Value) -> String {
         let operator = one.get("operator").as_str();
         matches!(operator, Some("In" | "NotIn" | "Exists" | "DoesNotExist"))
     };
-    let raw = |name: &str| {
-        let raw = resource.get(name).get("rawSelector").as_str().unwrap_or_default();
-        match name {
-            "fieldSelector" => FieldSelector::parse(raw).is_ok(),
-            _ => Selector::parse(raw).is_ok(),
-        }
-    };
-    let of = |name: &str, fits: &dyn Fn(&Value) -> bool| {
+    let of = |name: &str, fits: &dyn Fn(&Value) -> bool, reads: fn(&str) -> bool| {
         let all = resource.get(name).get("requirements").items();
+        let raw = resource.get(name).get("rawSelector").as_str().unwrap_or_default();
         let read = all.iter().filter(|one| fits(one)).count();
         let how = match read {
-            0 if all.is_empty() && !raw(name) => "ignored",
-            read if read == all.len() => return None,
+            read if read == all.len() && (read > 0 || reads(raw)) => return None,
             0 => "ignored",
             _ => "partially ignored",
         };
         Some(format!("spec.resourceAttributes.{name} {how} due to parse error"))
     };
-    let both = [of("fieldSelector", &by_field), of("labelSelector", &by_label)];
+    let both = [
+        of("fieldSelector", &by_field, |raw| FieldSelector::parse(raw).is_ok()),
+        of("labelSelector", &by_label, |raw| Selector::parse(raw).is_ok()),
+    ];
     both.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 

@@ -305,7 +305,8 @@ impl Job {
         }
         let (name, uid) = (Text::from(self.metadata().name()), Text::from(self.metadata().uid()));
         // Labels that were taken from the template stay the template's.
-        let shared = self.metadata().labels() == self.spec().template().metadata().labels();
+        let (own, pods) = (self.metadata().labels(), self.spec().template().metadata().labels());
+        let shared = own == pods || own.is_empty() && pods.is_empty();
         let labels = self.spec_mut().template_mut().metadata_mut().labels_mut();
         for (label, value) in [
             ("controller-uid", &uid),

@@ -1,14 +1,13 @@
 //! certificates/v1beta1: PodCertificateRequest.
 
 use macros::api;
-use object::{Bytes, Map, ObjectMeta};
+use object::{Bytes, Lens, Map, ObjectMeta, Value};
 use schema::{Column, Errors, Index, Kind, METADATA, Names, Path, Storage, Subresource};
 
 use super::rules::{check_spec, check_status};
 use crate::{
     certificates::{self, PodCertificateRequestStatus},
     columns,
-    rules::Rules,
     shown::shown,
 };
 
@@ -92,10 +91,21 @@ impl Kind for PodCertificateRequest {
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        errs.kept(&Path::Root.field("spec"), (self.spec(), old.spec()), shown);
+        if self.spec().filled() != old.spec().filled() {
+            errs.invalid_shown(&Path::SPEC, shown(self.spec()), "field is immutable");
+        }
     }
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {
         check_status(self, old, errs);
+    }
+}
+
+impl PodCertificateRequestSpec {
+    /// Without bytes that were given and are none.
+    fn filled(&self) -> Value {
+        let mut spec = self.tree().clone();
+        spec.retain(|_, value| !value.is_zero());
+        spec
     }
 }

@@ -151,10 +151,11 @@ pub(super) fn check_status(
     old: &PodCertificateRequest,
     errs: &mut Errors,
 ) {
-    let count = errs.0.len();
-    check_conditions(new.status(), errs);
-    if errs.0.len() > count {
-        return;
+    if errs.is_empty() {
+        check_conditions(new.status(), errs);
+    }
+    if !errs.is_empty() {
+        return; // of the metadata or of the conditions, which decide about the rest
     }
     let (is, was) = (new.status().decision(), old.status().decision());
     let kept = new.status() == old.status();

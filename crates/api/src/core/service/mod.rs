@@ -210,8 +210,8 @@ impl Kind for Service {
     }
 
     fn prepare_update(&mut self, old: &Self) {
-        self.align_changed(old);
         self.keep_chosen(old);
+        self.align_changed(old);
         self.drop_outdated(old);
         self.drop_internal_policy();
         if self.spec().type_() != "LoadBalancer" {
