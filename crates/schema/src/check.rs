@@ -320,6 +320,8 @@ mod tests {
         mode: Option<String>,
         #[api(tag = 3, checks(OneOf, Min(1)))]
         count: Option<i64>,
+        #[api(tag = 9)]
+        values: List<String>,
     }
 
     fn told(new: &str, old: Option<&str>) -> Vec<String> {
@@ -349,6 +351,12 @@ mod tests {
         assert_eq!(
             told(&format!(r#"{{"name":"a","items":[{item},{item}]}}"#), None),
             [format!("items[1]: Duplicate value: {item}")]
+        );
+        let (empty, plain) =
+            (r#"{"name":"x","values":[],"mode":"A"}"#, r#"{"name":"x","mode":"A"}"#);
+        assert_eq!(
+            told(&format!(r#"{{"name":"a","items":[{empty},{empty}]}}"#), None),
+            [format!("items[1]: Duplicate value: {plain}")]
         );
         assert_eq!(
             told(&format!(r#"{{"name":"a","items":[{item},{item},{item}]}}"#), None),

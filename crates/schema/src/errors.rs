@@ -300,6 +300,32 @@ mod tests {
     }
 
     #[test]
+    fn values_are_quoted_or_written_as_json() {
+        let (mut errs, at) = (Errors::default(), Path::Root.field("a"));
+        errs.invalid(&at, "<\0>", "");
+        errs.not_supported(&at, "<\0>", &[]);
+        errs.invalid_shown(&at, r#"{"b":"&"}"#.to_owned(), "");
+        let told: Vec<_> = errs.0.iter().map(FieldError::body).collect();
+        assert_eq!(told[0], r#"Invalid value: "<\x00>""#);
+        assert!(told[1].starts_with(r#"Unsupported value: "\u003c\u0000\u003e""#), "{}", told[1]);
+        assert_eq!(told[2], r#"Invalid value: {"b":"\u0026"}"#);
+    }
+
+    #[test]
+    fn each_error_is_written_as_its_counterpart() {
+        let told = |values: [&str; 3]| {
+            let mut errs = Errors::default();
+            values.iter().for_each(|value| errs.not_supported(&Path::SPEC, *value, &["x"]));
+            errs
+        };
+        let (mut errs, mut others) = (told(["a", "b", "c"]), told(["1", "2", "3"]));
+        others.required(&Path::SPEC, "");
+        errs.write_as(&mut others);
+        assert_eq!(errs, told(["1", "2", "3"]));
+        assert_eq!(others.0.len(), 1, "what only the others find stays with them");
+    }
+
+    #[test]
     fn what_was_said_is_said_once() {
         let mut errs = Errors::default();
         for name in ["a", "b", "a"] {

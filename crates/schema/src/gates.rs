@@ -157,6 +157,8 @@ mod tests {
         mode: Option<String>,
         #[api(tag = 3)]
         items: List<GatedItem>,
+        #[api(tag = 4)]
+        lifecycle: Option<GatedItem>,
     }
 
     #[api]
@@ -179,6 +181,7 @@ mod tests {
         assert_eq!(left(&[], new, None), new);
         assert_eq!(left(&["B"], new, None), r#"{"items":[{}],"mode":"m","name":"n"}"#);
         assert_eq!(left(&["A"], new, None), r#"{"items":[{}],"name":"n"}"#);
+        assert_eq!(left(&["A"], r#"{"lifecycle":{"count":1}}"#, None), "{}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use api::{
     admissionregistration::ValidatingWebhookConfiguration,
     apps::{DaemonSet, Deployment},
+    batch::Job,
     core::{Binding, ConfigMap, Namespace, Pod},
 };
 use bytes::Bytes;
@@ -224,6 +225,21 @@ async fn bytes_that_were_given_empty_are_not_shown_and_yet_not_nothing() {
     assert_eq!(count(&patched), Some(2), "what was not shown is gone");
     let again = tree(r#"{"metadata":{"labels":{"a":"d"}}}"#);
     assert_eq!(count(&hooks.patch(&key, &Patch::Merge(again)).await.unwrap()), Some(2));
+}
+
+#[tokio::test]
+async fn what_is_given_empty_is_told_as_given() {
+    let cluster = Cluster::start().await;
+    let jobs = of::<Job>(&cluster.admin());
+    let job = r#"{"metadata":{"name":"j"},"spec":{"template":{"spec":{"restartPolicy":"Never",
+        "containers":[{"name":"c","image":"i"}]}}}}"#;
+    let made = jobs.create(tree(job)).await.unwrap();
+    let mut changed = made.clone();
+    changed["spec"]["template"]["spec"]["volumes"] = tree("[]");
+    assert!(jobs.update(changed.clone()).await.is_ok(), "it is no change");
+    changed["spec"]["template"]["spec"]["hostPID"] = true.into();
+    let told = message(jobs.update(changed).await);
+    assert!(told.contains(r#""Spec":{"Volumes":[],"InitContainers":null"#), "{told}");
 }
 
 #[tokio::test]

@@ -169,6 +169,10 @@ mod tests {
             ("2024-02-30T00:00:00Z", ": day out of range"),
             ("2024-01-01T24:00:00Z", ": hour out of range"),
             (
+                "é\n",
+                " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\\xc3\\xa9\\x0a\" as \"2006\"",
+            ),
+            (
                 "2024-01-01T00:00:00_3456",
                 " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"_3456\" as \"Z07:00\"",
             ),
@@ -179,7 +183,10 @@ mod tests {
                 " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"Z07:00\"",
             ),
         ] {
-            assert_eq!(Time::canonical(text), Err(format!("parsing time {text:?}{wrong}")));
+            assert_eq!(
+                Time::canonical(text),
+                Err(format!("parsing time {}{wrong}", super::quote(text)))
+            );
         }
         let error = MicroTime::canonical("2024-01-01T00:00:00Z").unwrap_err();
         assert!(error.ends_with("cannot parse \"Z\" as \".000000\""), "{error}");

@@ -422,6 +422,9 @@ fn plain(value: &Value) -> String {
         Value::Object(_) | Value::Map(_) => {
             value.entries().map(|(name, value)| format!("{name}={}", plain(value))).collect()
         }
+        Value::List(items) => {
+            format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(","))
+        }
         other => String::from_utf8_lossy(&to_json(other)).into_owned(),
     }
 }
@@ -446,6 +449,8 @@ mod tests {
             fields(r#"{"k:{\"p\":80,\"n\":1}":{}}"#),
             fields(r#"{"k:{\"n\":1,\"p\":80}":{}}"#)
         );
+        let odd = fields(r#"{"k:{\"n\":{\"x\":[{}]},\"p\":null}":{}}"#);
+        assert_eq!(shown(&odd.paths()[0]), "[n=x=[],p=null]");
         assert!(fields(r#"{"x:unknown":{}}"#).is_empty());
         assert_eq!(fields(r#"{"f:a":null}"#), fields(r#"{"f:a":{}}"#));
         let set = fields(r#"{"f:a":{},"f:name":{".":{},"f:b":{},"f:kind":{}}}"#);

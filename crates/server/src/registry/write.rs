@@ -39,13 +39,14 @@ impl Registry {
         if call.admitted {
             return Ok(object);
         }
+        let given = object.clone();
         let mut admission = self.admission(call, step, object);
         let decided = self.run_mutating(&mut admission).await;
         let said = admission.take_said();
         let mut object = admission.object;
         call.hear(said);
         decided?;
-        if step.operation != Operation::Delete {
+        if step.operation != Operation::Delete && object != given {
             if Arc::ptr_eq(&step.served.definition, &step.served.hub) {
                 step.served.hub.fill(&mut object);
             } else {

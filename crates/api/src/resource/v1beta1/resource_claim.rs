@@ -208,5 +208,12 @@ mod tests {
         assert!(requests[1].get("exactly").is_null());
         ResourceClaim::from_stored(&mut claim);
         assert_eq!(claim, before);
+        let odd = r#"{"spec":{"devices":{"requests":[{"name":"a","selectors":[]},
+            {"name":"b","tolerations":[]},{"name":"c","count":0}]}}}"#;
+        let mut odd = from_json(odd.as_bytes()).expect("JSON");
+        ResourceClaim::to_stored(&mut odd);
+        let requests = odd.get("spec").get("devices").get("requests").items();
+        assert!(!requests[0].get("exactly").get("selectors").is_null(), "empty is not nothing");
+        assert!(requests[1].get("exactly").is_object() && requests[2].get("exactly").is_null());
     }
 }
