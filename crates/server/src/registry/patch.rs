@@ -85,7 +85,7 @@ impl Registry {
                 Ok(object)
             })
             .await;
-        call.warnings.extend(warnings);
+        call.warnings.splice(0..0, warnings); // they were seen first
         done
     }
 

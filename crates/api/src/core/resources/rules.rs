@@ -146,7 +146,9 @@ pub(crate) fn check_amount(name: &str, amount: &Quantity, at: &Path, errs: &mut 
         errs.invalid(at, amount.to_string(), "must be greater than or equal to 0");
     }
     let counted = is_integer(name);
-    if counted && amount.milli_value() % 1000 != 0 {
+    // What thousandths of it do not fit into a number is whole: upstream counts none at all.
+    let thousandths = amount.milli_value();
+    if counted && thousandths % 1000 != 0 && thousandths != i64::MAX {
         errs.invalid(at, shown(amount), "must be an integer");
     }
 }
