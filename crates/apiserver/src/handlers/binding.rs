@@ -9,7 +9,10 @@ use object::{
     quote::quote,
 };
 use schema::{Definition, Errors, Path};
-use server::{Asking, Handle, Handling, Operation, Request, Server, other_uid, revision};
+use server::{
+    Asking, Call, Handle, Handling, Operation, Request, RequestInfo, Served, Server, other_uid,
+    revision,
+};
 
 use super::{Asked, asking, begun, body_of, call, same_namespace, served};
 
@@ -23,37 +26,50 @@ impl Handle for Bindings {
             let kind = served(server, &request)?;
             let asked = Asked::of(&request);
             let given = body_of(server, &mut call, request, &Definition::of::<Binding>()).await?;
-            let name = if info.subresource.is_empty() {
-                Binding::view(&given).metadata().name().to_owned()
-            } else {
-                info.name.to_string()
-            };
-            check_place(Binding::view(&given), &info.namespace, &name)?;
-            let given = begun(server, (&call, &info), &Definition::of::<Binding>(), given)?;
-            let asking = Asking { name: &name, ..asking(&info, Operation::Create, given) };
-            let checked = |given: &mut Value| check(Binding::view(given), &name);
-            let given = server.registry.admit(&mut call, &kind, asking, checked).await?;
-            let binding = Binding::view(&given);
-            let pods = server.registry.kind("", "pods")?;
-            let now = server.registry.clock().now();
-            let (uid, version) = (binding.metadata().uid(), binding.metadata().resource_version());
-            let version = revision(version)?;
-            let dry_run = call.dry_run;
-            let key = (&*info.namespace, &*name);
-            let change = |old: &store::Version<Value>| {
-                let have = Object::view(&old.object).metadata().uid();
-                if !uid.is_empty() && uid != have {
-                    return Err(other_uid(&pods, key, uid, have, dry_run));
-                } else if version != 0 && version != old.revision {
-                    return Err(Status::stale(pods.subject(key.1)));
-                }
-                bound(&old.object, binding, now)
-            };
-            let mut inner = call.clone().admitted();
-            server.registry.change(&mut inner, &pods, key, "binding", change).await?;
-            Ok(asked.made(&call))
+            let done = bind(server, &mut call, (&kind, &info), given).await;
+            Ok(match done {
+                Ok(()) => asked.made(&call),
+                Err(why) => asked.refused(&why, &call),
+            })
         })
     }
+}
+
+async fn bind(
+    server: &Server,
+    call: &mut Call,
+    (kind, info): (&Served, &RequestInfo),
+    given: Value,
+) -> Result<(), Status> {
+    let name = if info.subresource.is_empty() {
+        Binding::view(&given).metadata().name().to_owned()
+    } else {
+        info.name.to_string()
+    };
+    check_place(Binding::view(&given), &info.namespace, &name)?;
+    let given = begun(server, (call, info), &Definition::of::<Binding>(), given)?;
+    let asking = Asking { name: &name, ..asking(info, Operation::Create, given) };
+    let checked = |given: &mut Value| check(Binding::view(given), &name);
+    let given = server.registry.admit(call, kind, asking, checked).await?;
+    let binding = Binding::view(&given);
+    let pods = server.registry.kind("", "pods")?;
+    let now = server.registry.clock().now();
+    let (uid, version) = (binding.metadata().uid(), binding.metadata().resource_version());
+    let version = revision(version)?;
+    let dry_run = call.dry_run;
+    let key = (&*info.namespace, &*name);
+    let change = |old: &store::Version<Value>| {
+        let have = Object::view(&old.object).metadata().uid();
+        if !uid.is_empty() && uid != have {
+            return Err(other_uid(&pods, key, uid, have, dry_run));
+        } else if version != 0 && version != old.revision {
+            return Err(Status::stale(pods.subject(key.1)));
+        }
+        bound(&old.object, binding, now)
+    };
+    let mut inner = call.clone().admitted();
+    server.registry.change(&mut inner, &pods, key, "binding", change).await?;
+    Ok(())
 }
 
 fn bound(old: &Value, binding: &Binding, now: i64) -> Result<Value, Status> {

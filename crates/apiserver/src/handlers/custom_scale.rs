@@ -9,7 +9,7 @@ use server::{Reply, Request, Served, Server};
 
 use super::{
     Asked, body_of, call,
-    scale::{Books, Wanted, admitted, patched},
+    scale::{Books, Laid, Wanted, admitted, patch_of},
     warned,
 };
 
@@ -39,27 +39,29 @@ pub(super) async fn handle(
     let wanted = if info.verb == "update" {
         Wanted::Whole(body_of(server, &mut call, request, &kind).await?)
     } else {
-        let mut before = scale_of(&paths, found.revision, &found.object)?;
-        if wants.is_none() {
-            before["spec"]["replicas"] = UNSET.into();
-        }
-        patched(server, &mut call, request, &kind, before).await?
+        patch_of(server, request, &asked.query).await?
     };
     let manager = call.manager.clone();
     let now = Time::text(server.registry.clock().now());
     let api_version = served.definition.names.api_version();
     let path: Vec<_> = paths.spec_replicas.trim_start_matches('.').split('.').collect();
     let laid = |old: &store::Version<Value>, wanted: &Wanted| {
-        let books = Books { object: &old.object, path: &path, api_version: &api_version };
-        let before = scale_of(&paths, old.revision, &old.object)?;
+        let books = Books { server, object: &old.object, path: &path, api_version: &api_version };
+        let mut before = scale_of(&paths, old.revision, &old.object)?;
+        let (wants, _) = paths.replicas(&old.object).map_err(internal)?;
+        if let (Wanted::Patched(_), None) = (wanted, wants) {
+            before["spec"]["replicas"] = UNSET.into();
+        }
         books.after(wanted, before, &manager, &now)
     };
     let before = scale_of(&paths, found.revision, &found.object)?;
-    let part = (&before, found.revision, laid(&found, &wanted)?.0);
+    let first = laid(&found, &wanted)?;
+    call.warnings.extend(first.odd);
+    let part = (&before, found.revision, first.scale);
     let changed = admitted(server, &mut call, (&served, &info), part, |_| Ok(())).await?;
     let wanted = changed.map_or(wanted, Wanted::Whole);
     let change = |old: &store::Version<Value>| {
-        let (after, books) = laid(old, &wanted)?;
+        let Laid { scale: after, books, .. } = laid(old, &wanted)?;
         let replicas = after.get("spec").get("replicas").as_i64().unwrap_or_default();
         if replicas == UNSET {
             let path = object::quote::quote(&paths.spec_replicas);

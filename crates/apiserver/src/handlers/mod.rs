@@ -137,6 +137,11 @@ impl Asked {
         let done = Status::success().with_code(201);
         warned(status_reply_as(&self.headers, &self.query, &done), call)
     }
+
+    /// That it is not done, and what else there is to tell.
+    fn refused(&self, why: &Status, call: &Call) -> Reply {
+        warned(status_reply_as(&self.headers, &self.query, why), call)
+    }
 }
 
 /// An answer with what else there is to tell.

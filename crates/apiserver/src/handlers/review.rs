@@ -15,11 +15,10 @@ use object::{
 };
 use schema::Errors;
 use server::{
-    Attributes, Call, Decision, Decoded, Handle, Handling, Peer, Request, RequestInfo, Server,
-    User, status_reply_as,
+    Attributes, Call, Decision, Handle, Handling, Peer, Request, RequestInfo, Server, User,
 };
 
-use super::{Asked, booked, call, noted, served, typed};
+use super::{Asked, body_of, booked, call, served, typed, warned};
 use crate::{authn::ServiceAccounts, authz::Rbac};
 
 const GROUP: &str = "authorization.k8s.io";
@@ -37,20 +36,18 @@ impl Handle for Reviews {
         Box::pin(async move {
             let (user, asked) = (request.user.clone(), Asked::of(&request));
             let kind = served(server, &request)?.definition;
-            let (call, info) = (call(&request), request.info.clone());
-            let Decoded { object: given, warnings } = noted(server, request, &kind).await?;
+            let (mut call, info) = (call(&request), request.info.clone());
+            let given = body_of(server, &mut call, request, &kind).await?;
             let answer = self.answer(server, (&call, &info), &user, given).await;
-            let mut reply = match answer {
+            match answer {
                 Ok(mut answer) => {
                     if answer.get("metadata").is_null() {
                         answer["metadata"] = Value::object();
                     }
-                    asked.reply(server, &kind, (201, &answer))?
+                    Ok(warned(asked.reply(server, &kind, (201, &answer))?, &call))
                 }
-                Err(refused) => status_reply_as(&asked.headers, &asked.query, &refused),
-            };
-            server::warn(reply.headers_mut(), &warnings);
-            Ok(reply)
+                Err(why) => Ok(asked.refused(&why, &call)),
+            }
         })
     }
 }

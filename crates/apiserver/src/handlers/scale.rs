@@ -11,8 +11,8 @@ use schema::{
     apply::{self, Write},
 };
 use server::{
-    Asking, Call, Handle, Handling, Operation, Patch, PatchType, Request, RequestInfo, Served,
-    Server, note_sent,
+    Asking, Call, Handle, Handling, Operation, Patch, PatchType, Query, Request, RequestInfo,
+    Served, Server, note_sent,
 };
 
 use super::{Asked, asking, body_of, bytes_of, call, custom_scale, same_name, served, warned};
@@ -40,11 +40,8 @@ impl Handle for Scales {
             let wanted = if info.verb == "update" {
                 Wanted::Whole(body_of(server, &mut call, request, &kind).await?)
             } else {
-                let found = server.registry.get(&served, key.0, key.1)?;
-                let mut scale = scale_of(found.revision, &found.object);
-                let books = found.object.get("metadata").get("managedFields");
-                scale["metadata"]["managedFields"] = apply::to_scale(books, path);
-                patched(server, &mut call, request, &kind, scale).await?
+                server.registry.get(&served, key.0, key.1)?; // there is something to patch
+                patch_of(server, request, &asked.query).await?
             };
             if let Wanted::Whole(scale) = &wanted {
                 same_name(scale, key)?;
@@ -54,21 +51,25 @@ impl Handle for Scales {
             let now = Time::text(server.registry.clock().now());
             let api_version = served.definition.names.api_version();
             let laid = |old: &store::Version<Value>, wanted: &Wanted| {
-                let books = Books { object: &old.object, path, api_version: &api_version };
+                let books = Books { server, object: &old.object, path, api_version: &api_version };
                 books.after(wanted, scale_of(old.revision, &old.object), &manager, &now)
             };
             let found = server.registry.get(&served, key.0, key.1)?;
-            let (before, (after, _)) =
-                (scale_of(found.revision, &found.object), laid(&found, &wanted)?);
+            let (before, first) = (scale_of(found.revision, &found.object), laid(&found, &wanted)?);
+            call.warnings.extend(first.odd);
+            if let Wanted::Patched(_) = &wanted {
+                same_name(&first.scale, key)?;
+                check(&first.scale, key.1)?;
+            }
             let checked = |scale: &mut Value| {
                 same_name(scale, key)?;
                 check(scale, key.1)
             };
-            let part = (&before, found.revision, after);
+            let part = (&before, found.revision, first.scale);
             let changed = admitted(server, &mut call, (&served, &info), part, checked).await?;
             let wanted = changed.map_or(wanted, Wanted::Whole);
             let change = |old: &store::Version<Value>| {
-                let (after, books) = laid(old, &wanted)?;
+                let Laid { scale: after, books, .. } = laid(old, &wanted)?;
                 same_name(&after, key)?;
                 check(&after, key.1)?;
                 let scale = Scale::view(&after);
@@ -119,29 +120,41 @@ pub(super) async fn admitted(
 }
 
 /// What a write to a scale asks for.
-pub(super) enum Wanted {
+pub(super) enum Wanted<'q> {
     Whole(Value),
+    /// It is patched anew whenever somebody was faster.
+    Patched(Patch<'q>),
     /// Only what the applier cares for; whether it takes it from others.
     Applied(Value, bool),
 }
 
 /// An object whose scale is written: who holds what of it.
 pub(super) struct Books<'a> {
+    pub(super) server: &'a Server,
     pub(super) object: &'a Value,
     /// Where the object has its number.
     pub(super) path: &'a [&'a str],
     pub(super) api_version: &'a str,
 }
 
+/// What a write makes of an object whose scale is written.
+pub(super) struct Laid {
+    /// The scale as it is wanted.
+    pub(super) scale: Value,
+    /// Who then holds which fields of the object.
+    pub(super) books: Value,
+    /// What is odd about the patch.
+    pub(super) odd: Vec<String>,
+}
+
 impl Books<'_> {
-    /// The scale as it is wanted, and who then holds which fields of the object.
     pub(super) fn after(
         &self,
         wanted: &Wanted,
         mut before: Value,
         manager: &str,
         now: &str,
-    ) -> Result<(Value, Value), Status> {
+    ) -> Result<Laid, Status> {
         let write = Write {
             shape: Scale::SHAPE,
             api_version: "autoscaling/v1",
@@ -154,14 +167,21 @@ impl Books<'_> {
         };
         let books = self.object.get("metadata").get("managedFields");
         before["metadata"]["managedFields"] = apply::to_scale(books, self.path);
+        let mut odd = Vec::new();
         let after = match wanted {
+            Wanted::Patched(patch) => {
+                let (kind, registry) = (Definition::of::<Scale>(), &self.server.registry);
+                let (scale, said) = registry.patched_part(&kind, before.clone(), patch)?;
+                odd = said;
+                apply::update(&write, Some(&before), scale)
+            }
             Wanted::Whole(scale) => apply::update(&write, Some(&before), scale.clone()),
             Wanted::Applied(scale, force) => apply::apply(&write, Some(&before), scale, *force),
         };
-        let after = after.map_err(|error| error.status())?;
-        let own = after.get("metadata").get("managedFields");
+        let scale = after.map_err(|error| error.status())?;
+        let own = scale.get("metadata").get("managedFields");
         let books = apply::from_scale(books, own, self.path, self.api_version);
-        Ok((after, books))
+        Ok(Laid { scale, books, odd })
     }
 }
 
@@ -211,18 +231,16 @@ fn scale_of(revision: u64, object: &Value) -> Value {
     scale
 }
 
-pub(super) async fn patched(
+/// What a patch asks for.
+pub(super) async fn patch_of<'q>(
     server: &Server,
-    call: &mut Call,
     request: Request,
-    kind: &Definition,
-    scale: Value,
-) -> Result<Wanted, Status> {
+    query: &'q Query,
+) -> Result<Wanted<'q>, Status> {
     let (force, named) = (request.query.flag("force"), request.query.get("fieldManager").is_some());
     let content = request.head.headers.get(http::header::CONTENT_TYPE);
     let content = content.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let content = content.split(';').next().unwrap_or_default();
-    let query = request.query.clone();
     let bytes = bytes_of(server, request).await?;
     if content == "application/apply-patch+yaml" {
         let wrong = |error: &dyn std::fmt::Display| {
@@ -248,8 +266,5 @@ pub(super) async fn patched(
         );
         return Err(unknown.with_details(StatusDetails::new()));
     };
-    let patch = Patch::read(ty, &bytes, &query)?;
-    let (patched, odd) = server.registry.patched_part(kind, scale, &patch)?;
-    call.warnings.extend(odd);
-    Ok(Wanted::Whole(patched))
+    Patch::read(ty, &bytes, query).map(Wanted::Patched)
 }
