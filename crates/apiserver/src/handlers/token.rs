@@ -69,11 +69,14 @@ impl Handle for Tokens {
             let kind = part("authentication.k8s.io", "TokenRequest", TokenRequest::SHAPE);
             let asked = Asked::of(&request);
             let mut given = body_of(server, &mut call, request, &kind).await?;
-            if given.get("spec").get("expirationSeconds").is_null() {
-                given["spec"]["expirationSeconds"] = DEFAULT.into();
+            let spec = given.get("spec");
+            if spec.is_object() && spec.get("attestations").entries().len() == 0 {
+                given["spec"].remove("attestations");
             }
-            schema::normalize(TokenRequest::SHAPE, &mut given);
-            let request = TokenRequest::from(given);
+            let mut request = TokenRequest::from(given);
+            if request.tree().get("spec").get("expirationSeconds").is_null() {
+                request.spec_mut().set_expiration_seconds(DEFAULT);
+            }
             same_namespace(request.metadata().namespace(), &info.namespace)?;
             in_namespace(server, &info.namespace)?;
             let accounts = server.registry.kind("", "serviceaccounts")?;
