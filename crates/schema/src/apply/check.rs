@@ -71,6 +71,7 @@ fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mu
     let got = || format!("&{{{}}}", printed(value));
     match (ty, value) {
         (Type::Any | Type::Either(..), _) | (_, Value::Null) | (Type::Bool, Value::Bool(_)) => {}
+        (Type::IntOrString, _) => {} // what it cannot be is told when it is read
         (Type::Object(shape), _) => match &*shape.fields {
             [item] if item.name == ITEM => {
                 self::value(&item.ty, Form::inside(shape), value, path, errors);
@@ -87,7 +88,7 @@ fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mu
                 complain(path, message, errors);
             }
         }
-        (Type::IntOrString | Type::Quantity | Type::Time | Type::MicroTime, value) => {
+        (Type::Quantity | Type::Time | Type::MicroTime, value) => {
             if value.is_object() || matches!(value, Value::List(_)) {
                 complain(path, format!("expected any scalar, got {}", got()), errors);
             }
