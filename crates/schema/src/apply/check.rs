@@ -70,8 +70,10 @@ fn object(form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<Stri
 fn value(ty: &Type, form: Form, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
     let got = || format!("&{{{}}}", printed(value));
     match (ty, value) {
-        (Type::Any | Type::Either(..), _) | (_, Value::Null) | (Type::Bool, Value::Bool(_)) => {}
-        (Type::IntOrString, _) => {} // what it cannot be is told when it is read
+        // What a number or text cannot be is told when it is read.
+        (Type::Any | Type::Either(..) | Type::IntOrString, _)
+        | (_, Value::Null)
+        | (Type::Bool, Value::Bool(_)) => {}
         (Type::Object(shape), _) => match &*shape.fields {
             [item] if item.name == ITEM => {
                 self::value(&item.ty, Form::inside(shape), value, path, errors);
