@@ -11,6 +11,7 @@ use client::Patch;
 use http::{HeaderMap, HeaderValue, Method, header::ACCEPT};
 use object::{Cause, Key, from_json};
 use testkit::Cluster;
+use tokio::task::JoinSet;
 
 use crate::{code, config_map, default_account, labelled, message, name, of, pod, revision, tree};
 
@@ -56,6 +57,26 @@ async fn only_the_newest_version_can_be_replaced() {
     generates["metadata"]["generateName"] = "a-".into();
     let told = message(maps.create(generates).await);
     assert!(told.ends_with("not able to generate a unique name for the object"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scale_is_patched_while_others_write() {
+    let cluster = Cluster::start().await;
+    let sets = of::<Deployment>(&cluster.admin());
+    sets.create(tree(DEPLOYMENT)).await.unwrap();
+    let key = Key::new("default", "web");
+    let (others, at, mut tasks) = (sets.clone(), key.clone(), JoinSet::new());
+    tasks.spawn(async move {
+        for turn in 0.. {
+            let note = format!(r#"{{"metadata":{{"annotations":{{"turn":"{turn}"}}}}}}"#);
+            let _ = others.patch(&at, &Patch::Merge(tree(&note))).await;
+        }
+    });
+    for replicas in 1..100 {
+        let wanted = tree(&format!(r#"{{"spec":{{"replicas":{replicas}}}}}"#));
+        let scale = sets.patch_sub(&key, "scale", &Patch::Merge(wanted)).await.unwrap();
+        assert_eq!(scale["spec"]["replicas"].as_i64(), Some(replicas));
+    }
 }
 
 #[tokio::test]

@@ -165,3 +165,18 @@ fn splits_files() {
     assert_eq!(documents, ["a: 1\n", "b: |\n  x\n   ---\n"]);
     assert!(split("a: 1\n--- b\n").is_err());
 }
+
+#[test]
+fn long_lines_are_broken_at_a_space() {
+    let words = |word: &str| [word; 20].join(" ");
+    let shown = |text: String| to_yaml(&Value::from_iter([Value::from(text)]));
+    let lines = shown(words("plain"));
+    assert_eq!(lines.lines().next().map(str::len), Some(85), "the word is ended: {lines}");
+    assert!(lines.lines().nth(1).is_some_and(|line| line.starts_with("  plain")), "{lines}");
+    assert!(shown(words("a: b")).starts_with("- 'a: b a: b"));
+    assert!(shown(words("\u{7} x")).contains("\n  \\a x"), "{}", shown(words("\u{7} x")));
+    for word in ["plain", "a: b", "it's", "\u{7}  x", "two   spaces"] {
+        let read = from_yaml(&shown(words(word))).expect("YAML");
+        assert_eq!(read.items()[0].as_str(), Some(&*words(word)), "{word}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Writing a tree as YAML, byte for byte as Go's library lays it out: two spaces,
 //! lists not indented below their name, names in natural order, literal blocks for
-//! texts of several lines.
+//! texts of several lines, long lines broken at a space.
 
 use std::{cmp::Ordering, fmt::Write as _};
 
@@ -122,18 +122,58 @@ impl Writer {
 
     fn string(&mut self, text: &str, indent: usize, name: bool) {
         let about = About::of(text);
+        let fold = (!name).then_some(indent);
         if text.contains('\n') && about.block && !name {
             self.literal(text, indent);
         } else if text.contains('\n') || needs_quotes(text) {
-            self.double_quoted(text);
+            self.quoted(text, '"', fold);
         } else if about.plain {
-            self.text.push_str(text);
+            self.folded(text, None, fold);
         } else if about.single {
-            self.text.push('\'');
-            self.text.push_str(&text.replace('\'', "''"));
-            self.text.push('\'');
+            self.quoted(text, '\'', fold);
         } else {
-            self.double_quoted(text);
+            self.quoted(text, '"', fold);
+        }
+    }
+
+    fn quoted(&mut self, text: &str, quote: char, fold: Option<usize>) {
+        self.text.push(quote);
+        self.folded(text, Some(quote), fold);
+        self.text.push(quote);
+    }
+
+    /// The characters of a text. Beyond `WIDTH` a space gives way to a new line, indented by
+    /// `fold`.
+    fn folded(&mut self, text: &str, quote: Option<char>, fold: Option<usize>) {
+        let mut line = self.text.rfind('\n').map_or(0, |at| at + 1);
+        let (mut spaces, mut chars) = (false, text.char_indices().peekable());
+        while let Some((at, c)) = chars.next() {
+            if c != ' ' {
+                self.character(c, quote);
+            } else if let Some(indent) = fold
+                && !spaces
+                && self.text[line..].chars().nth(WIDTH).is_some()
+                && (quote.is_none() || at > 0 && at + 1 < text.len())
+                && (quote == Some('"') || chars.peek().is_none_or(|(_, next)| *next != ' '))
+            {
+                self.text.push('\n');
+                line = self.text.len();
+                self.begin(indent, false);
+                if chars.peek().is_some_and(|(_, next)| *next == ' ') {
+                    self.text.push('\\');
+                }
+            } else {
+                self.text.push(' ');
+            }
+            spaces = c == ' ';
+        }
+    }
+
+    fn character(&mut self, c: char, quote: Option<char>) {
+        match quote {
+            Some('"') => self.escaped(c),
+            Some(quote) if quote == c => self.text.extend([c, c]),
+            _ => self.text.push(c),
         }
     }
 
@@ -159,21 +199,19 @@ impl Writer {
         }
     }
 
-    fn double_quoted(&mut self, text: &str) {
-        self.text.push('"');
-        for c in text.chars() {
-            match (ESCAPED.chars().position(|escaped| escaped == c), c as u32) {
-                (Some(at), _) => self.text.extend(['\\', char::from(ESCAPES[at])]),
-                (_, _) if is_printable(c) => self.text.push(c),
-                (_, n @ 0..=0xff) => self.print(format_args!("\\x{n:02X}")),
-                (_, n @ 0..=0xffff) => self.print(format_args!("\\u{n:04X}")),
-                (_, n) => self.print(format_args!("\\U{n:08X}")),
-            }
+    fn escaped(&mut self, c: char) {
+        match (ESCAPED.chars().position(|escaped| escaped == c), c as u32) {
+            (Some(at), _) => self.text.extend(['\\', char::from(ESCAPES[at])]),
+            (_, _) if is_printable(c) => self.text.push(c),
+            (_, n @ 0..=0xff) => self.print(format_args!("\\x{n:02X}")),
+            (_, n @ 0..=0xffff) => self.print(format_args!("\\u{n:04X}")),
+            (_, n) => self.print(format_args!("\\U{n:08X}")),
         }
-        self.text.push('"');
     }
 }
 
+/// Lines longer than this are broken at the next space.
+const WIDTH: usize = 80;
 /// Characters that have an escape of their own, and those.
 const ESCAPED: &str = "\0\u{7}\u{8}\t\n\u{b}\u{c}\r\u{1b}\"\\\u{85}\u{2028}\u{2029}";
 const ESCAPES: &[u8; 14] = b"0abtnvfre\"\\NLP";
