@@ -112,8 +112,9 @@ impl Reader<'_> {
     }
 
     fn digits(&mut self, count: usize, layout: &str) -> Result<i64, String> {
-        let found = self.rest.get(..count).filter(|text| is_number(text));
-        let Some(n) = found.and_then(|text| text.parse().ok()) else {
+        let digit = |n, byte: &u8| byte.is_ascii_digit().then(|| n * 10 + i64::from(byte - b'0'));
+        let found = self.rest.as_bytes().get(..count);
+        let Some(n) = found.and_then(|text| text.iter().try_fold(0, digit)) else {
             return Err(self.unreadable(self.rest, layout));
         };
         self.rest = &self.rest[count..];

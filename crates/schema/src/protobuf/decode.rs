@@ -1,13 +1,13 @@
 //! From message to tree.
 
 use object::{
-    Bytes, Duration, Held, MicroTime, Plain, Struct, Text, Time, Type, Value, Word, from_json,
-    raw_json,
+    Bytes, Duration, Fields, Held, Items, MicroTime, Plain, Struct, Text, Time, Type, Value, Word,
+    from_json, raw_json,
 };
 
 use super::{
     MAGIC,
-    wire::{Malformed, Wire},
+    wire::{BYTES, Malformed, Wire},
 };
 
 /// Deeper than any object nests; deeper input is hostile.
@@ -45,7 +45,7 @@ pub fn open(bytes: &[u8]) -> Result<Opened<'_>, Malformed> {
 
 /// Decodes an object. Fields with an unknown number are skipped.
 pub fn decode(shape: &Struct, message: &[u8]) -> Result<Value, Malformed> {
-    Decoder { message, known: "" }.object(shape, message, DEPTH)
+    Decoder { message, known: "" }.object(shape, message, DEPTH).map(Value::Object)
 }
 
 struct Decoder<'a> {
@@ -55,17 +55,15 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "so that an object is made where it will stand")]
     fn object(
         &mut self,
         shape: &Struct,
         message: &'a [u8],
         depth: usize,
-    ) -> Result<Value, Malformed> {
-        let mut fields = Vec::with_capacity(8);
+    ) -> Result<Fields, Malformed> {
+        let mut fields = Vec::with_capacity(shape.index().map_or(0, |index| index.size().min(16)));
         self.read(shape, message, &mut fields, depth)?;
-        Ok(Value::from_fields(fields))
+        Ok(Value::fields(fields))
     }
 
     /// Reads the fields of an object.
@@ -83,63 +81,52 @@ impl<'a> Decoder<'a> {
             let (tag, wire) = Wire::take(&mut message)?;
             let Some(slot) = index.tagged(tag) else { continue };
             let Some(word) = slot.word else {
-                let (Type::Object(inner), Wire::Bytes(bytes)) = (slot.ty, wire) else {
-                    return Err(Malformed);
-                };
-                self.read(inner, bytes, fields, depth)?;
+                let Held::Object(inner) = slot.held else { return Err(Malformed) };
+                self.read(inner, wire.bytes()?, fields, depth)?;
                 continue;
             };
-            match (slot.held, wire) {
-                // Most fields of a message are these: nobody has set them.
-                (Held::Text, Wire::Bytes([])) | (Held::Number, Wire::Number(0))
-                    if slot.omits_zero =>
-                {
-                    continue;
+            // Most fields of a message are empty: nobody has set them.
+            match slot.held {
+                Held::Text => match wire.bytes()? {
+                    [] if slot.omits_zero => continue,
+                    bytes => fields.push((word, Value::Text(Text::new(self.text(bytes)?)))),
+                },
+                Held::Int => match wire.number()? {
+                    0 if slot.omits_zero => continue,
+                    n => fields.push((word, Value::Int(n.cast_signed()))),
+                },
+                Held::Bool => match wire.number()? {
+                    0 if slot.omits_zero => continue,
+                    n => fields.push((word, Value::Bool(n != 0))),
+                },
+                Held::Object(inner) => {
+                    let made = self.object(inner, wire.bytes()?, depth)?;
+                    fields.push((word, Value::Object(made)));
                 }
-                (Held::Text, Wire::Bytes(bytes)) => {
-                    let text = self.text(bytes)?;
-                    fields.push((word, Value::Text(Text::new(text))));
+                Held::List(item) => {
+                    let (items, rest) = self.list(item, (tag, wire), message, depth)?;
+                    message = rest;
+                    fields.push((word, Value::List(items)));
                 }
-                (Held::Number, Wire::Number(n)) => {
-                    let truth = matches!(slot.ty, Type::Bool);
-                    let int = Value::Int(n.cast_signed());
-                    fields.push((word, if truth { Value::Bool(n != 0) } else { int }));
+                Held::Map(item) => {
+                    let (map, rest) = self.map(item, (tag, wire), message, depth)?;
+                    message = rest;
+                    fields.push((word, map));
                 }
-                _ => match (slot.ty, wire) {
-                    (Type::Object(inner), Wire::Bytes(bytes)) => {
-                        fields.push((word, self.object(inner, bytes, depth)?));
-                    }
-                    (Type::List(item), first) => {
-                        let (mut items, mut next) = (Vec::with_capacity(4), Some(first));
-                        while let Some(wire) = next {
-                            items.push(self.item(item, wire, depth)?);
-                            next = same(tag, &mut message);
-                        }
-                        fields.push((word, Value::List(items.into())));
-                    }
-                    (Type::Map(item), first) => {
-                        let (mut entries, mut next) = (Vec::with_capacity(4), Some(first));
-                        while let Some(wire) = next {
-                            entries.push(self.entry(item, wire, depth)?);
-                            next = same(tag, &mut message);
-                        }
-                        fields.push((word, Value::from_entries(entries)));
-                    }
-                    (Type::Any, Wire::Bytes(bytes)) if slot.raw => match self.part(bytes, 1)? {
-                        "" => continue,
-                        json => {
-                            let raw = raw_json(json.as_bytes()).map_err(|_| Malformed)?;
-                            fields.push((word, raw));
-                        }
-                    },
-                    (ty, wire) => {
-                        let value = self.value(ty, wire, depth)?;
-                        if value.is_null() || slot.omits_zero && value.is_zero() {
-                            continue;
-                        }
-                        fields.push((word, value));
+                Held::Raw => match self.part(wire.bytes()?, 1)? {
+                    "" => continue,
+                    json => {
+                        let raw = raw_json(json.as_bytes()).map_err(|_| Malformed)?;
+                        fields.push((word, raw));
                     }
                 },
+                Held::Otherwise(ty) => {
+                    let value = self.value(ty, wire, depth)?;
+                    if value.is_null() || slot.omits_zero && value.is_zero() {
+                        continue;
+                    }
+                    fields.push((word, value));
+                }
             }
             // Numbers go up, unless somebody is up to something.
             if tag <= last {
@@ -150,13 +137,42 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// An item of a list: most are objects.
-    #[inline]
-    fn item(&mut self, ty: &Type, wire: Wire<'a>, depth: usize) -> Result<Value, Malformed> {
-        match (ty, wire) {
-            (Type::Object(shape), Wire::Bytes(bytes)) => self.object(shape, bytes, depth),
-            (ty, wire) => self.value(ty, wire, depth),
+    /// The items of a list, and what is behind them.
+    fn list(
+        &mut self,
+        item: &Type,
+        (tag, first): (u64, Wire<'a>),
+        mut message: &'a [u8],
+        depth: usize,
+    ) -> Result<(Items, &'a [u8]), Malformed> {
+        let (mut items, mut next) = (Vec::with_capacity(4), Some(first));
+        while let Some(wire) = next {
+            match (item, wire) {
+                (Type::Object(inner), Wire::Bytes(bytes)) => {
+                    let made = self.object(inner, bytes, depth)?;
+                    items.push(Value::Object(made));
+                }
+                (item, wire) => items.push(self.value(item, wire, depth)?),
+            }
+            next = same(tag, &mut message)?;
         }
+        Ok((items.into(), message))
+    }
+
+    /// The entries of a map, and what is behind them.
+    fn map(
+        &mut self,
+        item: &Type,
+        (tag, first): (u64, Wire<'a>),
+        mut message: &'a [u8],
+        depth: usize,
+    ) -> Result<(Value, &'a [u8]), Malformed> {
+        let (mut entries, mut next) = (Vec::with_capacity(4), Some(first));
+        while let Some(wire) = next {
+            entries.push(self.entry(item, wire, depth)?);
+            next = same(tag, &mut message)?;
+        }
+        Ok((Value::from_entries(entries), message))
     }
 
     fn entry(
@@ -188,7 +204,9 @@ impl<'a> Decoder<'a> {
             (Type::Float, Wire::Double(bits)) => Ok(Value::Float(f64::from_bits(bits))),
             (Type::Text | Type::Enum(_), Wire::Bytes(bytes)) => Ok(self.text(bytes)?.into()),
             (Type::Bytes, Wire::Bytes(bytes)) => Ok(Bytes::text(bytes).into()),
-            (Type::Object(shape), Wire::Bytes(bytes)) => self.object(shape, bytes, depth),
+            (Type::Object(shape), Wire::Bytes(bytes)) => {
+                self.object(shape, bytes, depth).map(Value::Object)
+            }
             (Type::Quantity, Wire::Bytes(bytes)) => Ok(self.part(bytes, 1)?.into()),
             (Type::Any, Wire::Bytes(bytes)) => match self.part(bytes, 1)? {
                 "" => Ok(Value::Null),
@@ -254,10 +272,10 @@ impl<'a> Decoder<'a> {
                 }
                 (Plain::Bool, (2, Wire::Bytes(bytes)))
                 | (Plain::List | Plain::Texts, (1, Wire::Bytes(bytes))) => {
-                    found = self.object(shape, bytes, depth)?;
+                    found = Value::Object(self.object(shape, bytes, depth)?);
                 }
                 (Plain::List, (2, Wire::Bytes(bytes))) => {
-                    items.push(self.object(shape, bytes, depth)?);
+                    items.push(Value::Object(self.object(shape, bytes, depth)?));
                 }
                 (Plain::Texts, (2, Wire::Bytes(bytes))) => items.push(self.text(bytes)?.into()),
                 _ => {}
@@ -292,7 +310,8 @@ impl<'a> Decoder<'a> {
     fn look(&mut self, bytes: &'a [u8]) -> Result<&'a str, Malformed> {
         let at = bytes.as_ptr().addr().wrapping_sub(self.message.as_ptr().addr());
         let rest = self.message.get(at..).unwrap_or(bytes);
-        let ascii = rest.chunks(32).take_while(|part| part.is_ascii()).map(<[u8]>::len).sum();
+        let ascii = |word: &&[u8; 8]| u64::from_le_bytes(**word) & 0x8080_8080_8080_8080 == 0;
+        let ascii = 8 * rest.as_chunks().0.iter().take_while(ascii).count();
         self.known = text(&rest[..bytes.len().max(ascii)])?;
         self.known.get(..bytes.len()).ok_or(Malformed)
     }
@@ -309,14 +328,20 @@ fn next<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<Wire<'a>>, Malfor
     Ok(None)
 }
 
-/// The next field of the message, if it has this number.
-fn same<'a>(tag: u64, message: &mut &'a [u8]) -> Option<Wire<'a>> {
+/// The next field of the message, if it has this number: its first byte tells, unless that is large.
+#[inline]
+fn same<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<Wire<'a>>, Malformed> {
+    let head = tag << 3 | BYTES;
+    match message.first() {
+        Some(first) if head >= 0x80 || u64::from(*first) | 7 == head | 7 => {}
+        _ => return Ok(None),
+    }
     let mut rest = *message;
-    let (found, wire) = Wire::take(&mut rest).ok()?;
-    (found == tag).then(|| {
+    let (found, wire) = Wire::take(&mut rest)?;
+    Ok((found == tag).then(|| {
         *message = rest;
         wire
-    })
+    }))
 }
 
 /// The last field may come again: lists and maps grow, of all else the last counts.

@@ -91,18 +91,19 @@ fn envelope(api_version: &str, kind: &str, out: &mut Vec<u8>) {
 
 fn fields(shape: &Struct, object: &Value, out: &mut Vec<u8>) {
     let Some(index) = shape.index() else { return }; // what a CRD declares has no numbers
-    for (slot, value) in index.slots(object) {
-        match (slot.held, slot.ty) {
-            _ if value.is_null() && !slot.always => {}
-            (Held::Text, _) => {
-                put_bytes(slot.tag, value.as_str().unwrap_or_default().as_bytes(), out);
-            }
-            (Held::Number, _) => put_number(slot.tag, number(value), out),
-            (_, Type::List(item)) => items(slot.tag, item, value, out),
-            (_, Type::Map(item)) => entries(slot.tag, item, value, out),
-            (_, ty) => put(slot.tag, ty, value, out),
-        }
-    }
+    index.each(object, |slot, value| match slot.held {
+        _ if value.is_null() && !slot.always => {}
+        Held::Text => match value {
+            Value::Text(text) => put_bytes(slot.tag, text.as_bytes(), out),
+            _ => put_length(slot.tag, 0, out),
+        },
+        Held::Int | Held::Bool => put_number(slot.tag, number(value), out),
+        Held::Object(inner) => put_message(slot.tag, out, |out| fields(inner, value, out)),
+        Held::List(item) => items(slot.tag, item, value, out),
+        Held::Map(item) => entries(slot.tag, item, value, out),
+        Held::Raw => put(slot.tag, &Type::Any, value, out),
+        Held::Otherwise(ty) => put(slot.tag, ty, value, out),
+    });
 }
 
 fn number(value: &Value) -> u64 {
@@ -199,4 +200,24 @@ fn moment(tag: u32, moment: Option<(i64, i64)>, out: &mut Vec<u8>) {
             put_number(2, nanos.cast_unsigned(), out);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{Word, from_json};
+
+    use super::*;
+
+    #[test]
+    fn other_fields_hide_none() {
+        let written = |meta: &Value| encode(<ObjectMeta as Lens>::SHAPE, meta);
+        let meta = from_json(br#"{"labels":{"a":"b"},"name":"n","uid":"u"}"#).unwrap();
+        assert!(written(&meta).starts_with(b"\x0a\x01n"));
+        let mut named = meta.clone();
+        named["no word"] = 1.into();
+        assert_eq!(written(&named), written(&meta));
+        let mut fields: Vec<_> = (0..300).map(|n| (Word::nth(n), Value::Null)).collect();
+        fields.extend_from_slice(meta.words());
+        assert_eq!(written(&Value::from_fields(fields)), written(&meta));
+    }
 }

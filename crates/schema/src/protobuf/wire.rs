@@ -35,6 +35,16 @@ impl<'a> Wire<'a> {
         Ok((header >> 3, wire))
     }
 
+    #[inline]
+    pub(super) fn bytes(self) -> Result<&'a [u8], Malformed> {
+        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
+    }
+
+    #[inline]
+    pub(super) fn number(self) -> Result<u64, Malformed> {
+        if let Self::Number(n) = self { Ok(n) } else { Err(Malformed) }
+    }
+
     #[cold]
     fn fixed(kind: u64, from: &mut &'a [u8]) -> Result<Self, Malformed> {
         let mut bytes = [0; 8];
@@ -62,19 +72,22 @@ fn take_varint(from: &mut &[u8]) -> Result<u64, Malformed> {
             *from = rest;
             Ok(u64::from(*byte))
         }
-        _ => take_long(from),
+        _ => {
+            let (n, length) = take_long(from)?;
+            *from = &from[length..];
+            Ok(n)
+        }
     }
 }
 
+/// A number, and how many bytes it takes.
 #[cold]
-fn take_long(from: &mut &[u8]) -> Result<u64, Malformed> {
+fn take_long(from: &[u8]) -> Result<(u64, usize), Malformed> {
     let mut n = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = from.split_first().ok_or(Malformed)?;
-        *from = rest;
+    for (shift, (at, byte)) in (0..64).step_by(7).zip(from.iter().enumerate()) {
         n |= u64::from(byte & 0x7f) << shift;
         if *byte < 0x80 {
-            return Ok(n);
+            return Ok((n, at + 1));
         }
     }
     Err(Malformed)
@@ -100,9 +113,14 @@ fn put_head(tag: u32, kind: u64, n: u64, out: &mut Vec<u8>) {
     if (head | n) < 0x80 {
         out.extend_from_slice(&[head.to_le_bytes()[0], n.to_le_bytes()[0]]);
     } else {
-        put_varint(head, out);
-        put_varint(n, out);
+        put_long(head, n, out);
     }
+}
+
+#[inline(never)]
+fn put_long(head: u64, n: u64, out: &mut Vec<u8>) {
+    put_varint(head, out);
+    put_varint(n, out);
 }
 
 pub(super) fn put_double(tag: u32, n: f64, out: &mut Vec<u8>) {
