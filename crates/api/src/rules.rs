@@ -174,10 +174,7 @@ fn check_condition(condition: &Condition, at: &Path, errs: &mut Errors) {
         "" => errs.required(&at.field("type"), "is required"),
         ty => errs.qualified(&at.field("type"), ty),
     }
-    match condition.status() {
-        "" => errs.required(&at.field("status"), ""),
-        status => errs.one_of(&at.field("status"), status, &["False", "True", "Unknown"]),
-    }
+    errs.needed_one_of(&at.field("status"), condition.status(), &["False", "True", "Unknown"]);
     if condition.observed_generation() < 0 {
         let why = "must be greater than or equal to zero";
         errs.invalid(&at.field("observedGeneration"), condition.observed_generation(), why);
@@ -189,12 +186,8 @@ fn check_condition(condition: &Condition, at: &Path, errs: &mut Errors) {
     } else if !is_reason(reason) {
         errs.invalid(&here, reason, REASON);
     }
-    if reason.len() > MAX_REASON {
-        errs.too_long(&here, MAX_REASON);
-    }
-    if condition.message().len() > MAX_MESSAGE {
-        errs.too_long(&at.field("message"), MAX_MESSAGE);
-    }
+    errs.max_bytes(&here, reason, MAX_REASON);
+    errs.max_bytes(&at.field("message"), condition.message(), MAX_MESSAGE);
 }
 
 /// What is said of a reason that is none.

@@ -1,6 +1,6 @@
 //! Broken rules: all of them at once, in upstream's form.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use object::{Status, StatusCause, StatusDetails, Value, quote::quote, to_json};
 
@@ -139,6 +139,11 @@ impl Errors {
     /// As `invalid`, for a value that the message writes as `shown`.
     pub fn invalid_shown(&mut self, at: &Path, shown: String, detail: impl Into<String>) {
         self.push(ErrorType::Invalid, at, Value::Null, detail);
+        self.show(shown);
+    }
+
+    /// How the message writes the value told last.
+    fn show(&mut self, shown: String) {
         if let Some(last) = self.0.last_mut() {
             last.shown = Some(shown);
         }
@@ -151,17 +156,13 @@ impl Errors {
     /// As `invalid`, where the message names no value.
     pub fn invalid_omitted(&mut self, at: &Path, detail: impl Into<String>) {
         self.push(ErrorType::Invalid, at, Value::Null, detail);
-        if let Some(last) = self.0.last_mut() {
-            last.shown = Some(String::new());
-        }
+        self.show(String::new());
     }
 
     /// As `duplicate`, for a value that the message writes as `shown`.
     pub fn duplicate_shown(&mut self, at: &Path, shown: String, detail: impl Into<String>) {
         self.push(ErrorType::Duplicate, at, Value::Null, detail);
-        if let Some(last) = self.0.last_mut() {
-            last.shown = Some(shown);
-        }
+        self.show(shown);
     }
 
     pub fn required(&mut self, at: &Path, detail: impl Into<String>) {
@@ -190,9 +191,7 @@ impl Errors {
     /// As `not_supported`, for a value that the message writes as `shown`.
     pub fn not_supported_shown(&mut self, at: &Path, shown: String, allowed: &[&str]) {
         self.not_supported(at, Value::Null, allowed);
-        if let Some(last) = self.0.last_mut() {
-            last.shown = Some(shown);
-        }
+        self.show(shown);
     }
 
     pub fn too_long(&mut self, at: &Path, max: usize) {
@@ -225,6 +224,41 @@ impl Errors {
     pub fn one_of(&mut self, at: &Path, value: &str, allowed: &[&str]) {
         if !allowed.contains(&value) {
             self.not_supported(at, value, allowed);
+        }
+    }
+
+    /// The same, where absence is wrong, too.
+    pub fn needed_one_of(&mut self, at: &Path, value: &str, allowed: &[&str]) {
+        match value {
+            "" => self.required(at, ""),
+            value => self.one_of(at, value, allowed),
+        }
+    }
+
+    /// `text` must be there, and keep a rule.
+    pub fn needed(&mut self, at: &Path, text: &str, rule: fn(&str) -> Vec<String>) {
+        match text {
+            "" => self.required(at, ""),
+            text => self.complaints(at, text, rule(text)),
+        }
+    }
+
+    /// `text` must be none of those that were `seen`, and is one of them now.
+    pub fn once<'a>(&mut self, seen: &mut BTreeSet<&'a str>, at: &Path, text: &'a str) {
+        if !seen.insert(text) {
+            self.duplicate(at, text);
+        }
+    }
+
+    pub fn max_bytes(&mut self, at: &Path, text: &str, max: usize) {
+        if text.len() > max {
+            self.too_long(at, max);
+        }
+    }
+
+    pub fn max_items(&mut self, at: &Path, count: usize, max: usize) {
+        if count > max {
+            self.more_than(at, count, max);
         }
     }
 

@@ -70,9 +70,7 @@ fn uuid(text: &str) -> Vec<String> {
 const UUID: &str = "must be a lowercase UUID in 8-4-4-4-12 format";
 
 fn pool(text: &str, at: &Path, errs: &mut Errors) {
-    if text.len() > POOL {
-        errs.too_long(at, POOL);
-    }
+    errs.max_bytes(at, text, POOL);
     for (i, part) in text.split('/').enumerate() {
         if part.is_empty() {
             errs.invalid(at, text, format!("segment {i}: must not be empty"));
@@ -85,9 +83,7 @@ fn pool(text: &str, at: &Path, errs: &mut Errors) {
 /// The name of a property: an identifier, perhaps with a domain before it.
 pub fn check_property(text: &str, at: &Path, errs: &mut Errors) {
     let identifier = |name: &str, errs: &mut Errors| {
-        if name.len() > IDENTIFIER {
-            errs.too_long(at, IDENTIFIER);
-        }
+        errs.max_bytes(at, name, IDENTIFIER);
         errs.complaints(at, name, names::c_identifier(name));
     };
     match text.split('/').collect::<Vec<_>>()[..] {
@@ -96,9 +92,7 @@ pub fn check_property(text: &str, at: &Path, errs: &mut Errors) {
             if domain.is_empty() {
                 errs.invalid(at, "", "prefix must not be empty");
             } else {
-                if domain.len() > DOMAIN {
-                    errs.too_long(at, DOMAIN);
-                }
+                errs.max_bytes(at, domain, DOMAIN);
                 prefix("prefix: ", domain, names::dns1123_subdomain(domain), at, errs);
             }
             if name.is_empty() {

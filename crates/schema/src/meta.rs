@@ -228,12 +228,8 @@ fn check_managers(managers: &List<ManagedFieldsEntry>, errs: &mut Errors) {
             let at = at.field("fieldsType");
             errs.invalid(&at, manager.fields_type(), "must be `FieldsV1`");
         }
-        if manager.manager().len() > MANAGER {
-            errs.too_long(&at.field("manager"), MANAGER);
-        }
-        if manager.subresource().len() > SUBRESOURCE {
-            errs.too_long(&at.field("subresource"), SUBRESOURCE);
-        }
+        errs.max_bytes(&at.field("manager"), manager.manager(), MANAGER);
+        errs.max_bytes(&at.field("subresource"), manager.subresource(), SUBRESOURCE);
     }
 }
 

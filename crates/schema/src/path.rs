@@ -32,6 +32,13 @@ impl<'a> Path<'a> {
         items.enumerate().for_each(|(at, item)| check(item, &self.index(at)));
     }
 
+    /// The field `name`, if it is there, with its place.
+    pub fn given<T>(&self, name: &str, value: Option<T>, check: impl FnOnce(T, &Path)) {
+        if let Some(value) = value {
+            check(value, &self.field(name));
+        }
+    }
+
     /// The entry `name` of the map that is here: `labels[app]`.
     pub const fn key(&'a self, name: &'a str) -> Self {
         Self::Key(self, name)

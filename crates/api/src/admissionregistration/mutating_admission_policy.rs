@@ -114,9 +114,7 @@ pub(super) fn check_operations(matching: Option<&MatchResources>, at: &Path, err
 impl MutatingAdmissionPolicySpec {
     fn check(&self, old: Option<&Self>, at: &Path, errs: &mut Errors) {
         errs.one_of(&at.field("failurePolicy"), self.failure_policy(), &FAILURE);
-        if let Some(kind) = self.param_kind() {
-            kind.check(&at.field("paramKind"), errs);
-        }
+        at.given("paramKind", self.param_kind(), |kind, at| kind.check(at, errs));
         let here = at.field("matchConstraints");
         MatchResources::check_constraints(self.match_constraints(), &here, errs);
         check_operations(self.match_constraints(), &here, errs);

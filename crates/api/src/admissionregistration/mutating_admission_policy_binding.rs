@@ -58,12 +58,8 @@ impl Kind for MutatingAdmissionPolicyBinding {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));
         errs.need(&at, "policyName", spec.policy_name());
         check_policy_name(spec.policy_name(), &at, errs);
-        if let Some(param) = spec.param_ref() {
-            param.check(&at.field("paramRef"), errs);
-        }
-        if let Some(matching) = spec.match_resources() {
-            matching.check(&at.field("matchResources"), errs);
-        }
+        at.given("paramRef", spec.param_ref(), |param, at| param.check(at, errs));
+        at.given("matchResources", spec.match_resources(), |matching, at| matching.check(at, errs));
         check_operations(spec.match_resources(), &at.field("matchResources"), errs);
     }
 }

@@ -129,9 +129,7 @@ impl NamedRuleWithOperations {
         for (i, name) in self.resource_names().iter().enumerate() {
             let at = at.field("resourceNames");
             errs.complaints(&at.index(i), name, names::path_segment_name(name));
-            if !seen.insert(name) {
-                errs.duplicate(&at.index(i), name);
-            }
+            errs.once(&mut seen, &at.index(i), name);
         }
         self.rule_with_operations().check(at, errs);
     }
@@ -274,9 +272,7 @@ pub(super) fn check_conditions(
     at: &Path,
     errs: &mut Errors,
 ) {
-    if conditions.len() > MAX_CONDITIONS {
-        errs.more_than(at, conditions.len(), MAX_CONDITIONS);
-    }
+    errs.max_items(at, conditions.len(), MAX_CONDITIONS);
     let mut seen = BTreeSet::new();
     for (i, condition) in conditions.iter().enumerate() {
         let at = at.index(i);
@@ -297,9 +293,7 @@ pub(super) fn check_conditions(
             "" => errs.required(&at.field("name"), ""),
             name => {
                 errs.qualified(&at.field("name"), name);
-                if !seen.insert(name) {
-                    errs.duplicate(&at.field("name"), name);
-                }
+                errs.once(&mut seen, &at.field("name"), name);
             }
         }
     }

@@ -230,9 +230,7 @@ impl ValidatingAdmissionPolicy {
     fn check(&self, old: Option<&ValidatingAdmissionPolicySpec>, errs: &mut Errors) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));
         errs.one_of(&at.field("failurePolicy"), spec.failure_policy(), &FAILURE);
-        if let Some(kind) = spec.param_kind() {
-            kind.check(&at.field("paramKind"), errs);
-        }
+        at.given("paramKind", spec.param_kind(), |kind, at| kind.check(at, errs));
         let constraints = at.field("matchConstraints");
         MatchResources::check_constraints(spec.match_constraints(), &constraints, errs);
         let params = spec.param_kind().is_some();
@@ -304,9 +302,7 @@ impl ValidatingAdmissionPolicy {
                 let environment = environment(Gives::Annotation, true, stored);
                 expression::check(text, &environment, &here, errs);
             }
-            if !keys.insert(key) {
-                errs.duplicate(&at.field("key"), key);
-            }
+            errs.once(&mut keys, &at.field("key"), key);
         }
     }
 }
@@ -339,9 +335,7 @@ impl Validation {
         } else if text.trim().contains(['\n', '\r']) {
             errs.invalid(&here, text, "must not contain line breaks");
         }
-        if let Some(reason) = self.reason() {
-            errs.one_of(&at.field("reason"), reason, &REASONS);
-        }
+        at.given("reason", self.reason(), |reason, at| errs.one_of(at, reason, &REASONS));
     }
 }
 

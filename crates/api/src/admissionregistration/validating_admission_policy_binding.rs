@@ -75,12 +75,8 @@ impl Kind for ValidatingAdmissionPolicyBinding {
     fn validate(&self, errs: &mut Errors) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));
         check_policy_name(spec.policy_name(), &at, errs);
-        if let Some(param) = spec.param_ref() {
-            param.check(&at.field("paramRef"), errs);
-        }
-        if let Some(matching) = spec.match_resources() {
-            matching.check(&at.field("matchResources"), errs);
-        }
+        at.given("paramRef", spec.param_ref(), |param, at| param.check(at, errs));
+        at.given("matchResources", spec.match_resources(), |matching, at| matching.check(at, errs));
         check_actions(spec.validation_actions(), &at.field("validationActions"), errs);
     }
 }
@@ -89,9 +85,7 @@ fn check_actions(actions: &List<String>, at: &Path, errs: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (i, action) in actions.iter().enumerate() {
         errs.one_of(&at.index(i), action, &["Audit", "Deny", "Warn"]);
-        if !seen.insert(action) {
-            errs.duplicate(&at.index(i), action);
-        }
+        errs.once(&mut seen, &at.index(i), action);
     }
     if seen.contains("Deny") && seen.contains("Warn") {
         let why = "must not contain both Deny and Warn (repeating the same validation failure \

@@ -240,9 +240,7 @@ impl ServiceReference {
             let why = format!("port is not valid: {}", wrong.join(", "));
             errs.invalid(&at.field("port"), self.port(), why);
         }
-        if let Some(path) = self.path() {
-            check_path(path, &at.field("path"), errs);
-        }
+        at.given("path", self.path(), |path, at| check_path(path, at, errs));
     }
 }
 

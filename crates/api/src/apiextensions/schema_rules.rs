@@ -189,18 +189,12 @@ fn node(schema: &Schema, root: bool, place: Place, at: &Path, errs: &mut Errors)
         }
         node(property, false, inner, &properties.key(name), errs);
     }
-    if let Some(not) = schema.not() {
-        node(not, false, place, &at.field("not"), errs);
-    }
+    at.given("not", schema.not(), |not, at| node(not, false, place, at, errs));
     for list in ["allOf", "oneOf", "anyOf", "items"] {
         let here = at.field(list);
-        for (i, inner) in schema.all(list).enumerate() {
-            node(inner, false, place, &here.index(i), errs);
-        }
+        here.each(schema.all(list), |inner, at| node(inner, false, place, at, errs));
     }
-    if let Some(items) = schema.items() {
-        node(items, false, place, &at.field("items"), errs);
-    }
+    at.given("items", schema.items(), |items, at| node(items, false, place, at, errs));
     for map in ["definitions", "dependencies"] {
         let here = at.field(map);
         for (name, inner) in schema.named(map).filter(|(_, inner)| inner.tree().is_object()) {

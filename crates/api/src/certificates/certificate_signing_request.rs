@@ -282,10 +282,7 @@ impl CertificateSigningRequest {
                 APPROVED | DENIED | FAILED => &["True"],
                 _ => &["False", "True", "Unknown"],
             };
-            match condition.status() {
-                "" => errs.required(&at.field("status"), ""),
-                status => errs.one_of(&at.field("status"), status, allowed),
-            }
+            errs.needed_one_of(&at.field("status"), condition.status(), allowed);
             if !types.insert(ty) && !old.is_some_and(Self::repeats) {
                 errs.duplicate(&at.field("type"), ty);
             }

@@ -145,9 +145,7 @@ impl EndpointAddress {
         if !self.hostname().is_empty() {
             errs.label(&at.field("hostname"), self.hostname());
         }
-        if let Some(node) = self.node_name() {
-            errs.subdomain(&at.field("nodeName"), node);
-        }
+        at.given("nodeName", self.node_name(), |node, at| errs.subdomain(at, node));
         check_endpoint_ip(self.ip(), &at.field("ip"), errs);
     }
 }
@@ -161,9 +159,7 @@ impl EndpointPort {
         }
         errs.port(&at.field("port"), self.port());
         errs.one_of(&at.field("protocol"), self.protocol(), &["SCTP", "TCP", "UDP"]);
-        if let Some(protocol) = self.app_protocol() {
-            errs.qualified(&at.field("appProtocol"), protocol);
-        }
+        at.given("appProtocol", self.app_protocol(), |protocol, at| errs.qualified(at, protocol));
     }
 }
 

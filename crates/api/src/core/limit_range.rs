@@ -61,9 +61,7 @@ impl Kind for LimitRange {
         let mut seen = BTreeSet::new();
         for (i, limit) in self.spec().limits().iter().enumerate() {
             let at = at.index(i);
-            if !seen.insert(limit.type_()) {
-                errs.duplicate(&at.field("type"), limit.type_());
-            }
+            errs.once(&mut seen, &at.field("type"), limit.type_());
             limit.check(&at, errs);
         }
     }

@@ -117,10 +117,7 @@ pub(crate) fn check_taints(taints: &List<Taint>, at: &Path, errs: &mut Errors) {
         let at = at.index(i);
         errs.qualified(&at.field("key"), taint.key());
         errs.complaints(&at.field("value"), taint.value(), names::label_value(taint.value()));
-        match taint.effect() {
-            "" => errs.required(&at.field("effect"), ""),
-            effect => errs.one_of(&at.field("effect"), effect, &EFFECTS),
-        }
+        errs.needed_one_of(&at.field("effect"), taint.effect(), &EFFECTS);
         if !seen.insert((taint.key(), taint.effect())) {
             let shown = go_struct(&[
                 ("Key", taint.key().into()),

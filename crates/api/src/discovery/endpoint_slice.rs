@@ -189,10 +189,7 @@ const MAX_HINTS: usize = 8;
 impl EndpointSlice {
     fn check(&self, errs: &mut Errors) {
         let at = Path::Root.field("addressType");
-        match self.address_type() {
-            "" => errs.required(&at, ""),
-            kind => errs.one_of(&at, kind, &["FQDN", "IPv4", "IPv6"]),
-        }
+        errs.needed_one_of(&at, self.address_type(), &["FQDN", "IPv4", "IPv6"]);
         let at = Path::Root.field("ports");
         if self.ports().len() > MAX_PORTS {
             return errs.more_than(&at, self.ports().len(), MAX_PORTS);
@@ -203,9 +200,7 @@ impl EndpointSlice {
             if !name.is_empty() {
                 errs.label(&at.field("name"), name);
             }
-            if !seen.insert(name) {
-                errs.duplicate(&at.field("name"), name);
-            }
+            errs.once(&mut seen, &at.field("name"), name);
             errs.one_of(&at.field("protocol"), port.protocol(), &["SCTP", "TCP", "UDP"]);
             if let Some(protocol) = port.app_protocol() {
                 errs.qualified(&at.field("appProtocol"), protocol);
@@ -232,15 +227,9 @@ impl Endpoint {
         for (i, address) in self.addresses().iter().enumerate() {
             check_address(kind, address, &addresses, i, errs);
         }
-        if let Some(node) = self.node_name() {
-            errs.subdomain(&at.field("nodeName"), node);
-        }
-        if let Some(name) = self.hostname() {
-            errs.label(&at.field("hostname"), name);
-        }
-        if let Some(hints) = self.hints() {
-            hints.check(&at.field("hints"), errs);
-        }
+        at.given("nodeName", self.node_name(), |node, at| errs.subdomain(at, node));
+        at.given("hostname", self.hostname(), |name, at| errs.label(at, name));
+        at.given("hints", self.hints(), |hints, at| hints.check(at, errs));
     }
 }
 
@@ -289,9 +278,7 @@ impl EndpointHints {
         let mut seen = BTreeSet::new();
         for (i, zone) in self.for_zones().iter().enumerate() {
             let (at, name) = (zones.index(i), zone.name());
-            if !seen.insert(name) {
-                errs.duplicate(&at.field("name"), name);
-            }
+            errs.once(&mut seen, &at.field("name"), name);
             errs.complaints(&at.field("name"), name, names::label_value(name));
         }
         let nodes = at.field("forNodes");
@@ -301,9 +288,7 @@ impl EndpointHints {
         let mut seen = BTreeSet::new();
         for (i, node) in self.for_nodes().iter().enumerate() {
             let (at, name) = (nodes.index(i), node.name());
-            if !seen.insert(name) {
-                errs.duplicate(&at.field("name"), name);
-            }
+            errs.once(&mut seen, &at.field("name"), name);
             errs.subdomain(&at.field("name"), name);
         }
     }

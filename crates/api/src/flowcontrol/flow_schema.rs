@@ -284,14 +284,10 @@ impl Subject {
         }
         match self.kind() {
             "User" => {
-                if let Some(user) = self.user() {
-                    errs.need(&at.field("user"), "name", user.name());
-                }
+                at.given("user", self.user(), |user, at| errs.need(at, "name", user.name()));
             }
             "Group" => {
-                if let Some(group) = self.group() {
-                    errs.need(&at.field("group"), "name", group.name());
-                }
+                at.given("group", self.group(), |group, at| errs.need(at, "name", group.name()));
             }
             _ => {
                 if let Some(account) = self.service_account() {

@@ -27,9 +27,7 @@ fn check_conditions<'a>(types: impl Iterator<Item = &'a str>, errs: &mut Errors)
     let mut seen = BTreeSet::new();
     for (i, ty) in types.enumerate() {
         let at = at.index(i);
-        if !seen.insert(ty) {
-            errs.duplicate(&at.field("type"), ty);
-        }
+        errs.once(&mut seen, &at.field("type"), ty);
         if ty.is_empty() {
             errs.required(&at.field("type"), "");
         }

@@ -130,9 +130,7 @@ impl StorageVersionStatus {
         for (i, version) in self.storage_versions().iter().enumerate() {
             let at = at.field("storageVersions");
             let at = at.index(i);
-            if !servers.insert(version.api_server_id()) {
-                errs.duplicate(&at.field("apiServerID"), version.api_server_id());
-            }
+            errs.once(&mut servers, &at.field("apiServerID"), version.api_server_id());
             version.check(&at, errs);
         }
         self.check_common(&at.field("commonEncodingVersion"), errs);

@@ -240,9 +240,7 @@ impl IngressSpec {
             let why = "either `defaultBackend` or `rules` must be specified";
             errs.invalid(at, Value::Null, why);
         }
-        if let Some(backend) = self.default_backend() {
-            backend.check(&at.field("defaultBackend"), errs);
-        }
+        at.given("defaultBackend", self.default_backend(), |backend, at| backend.check(at, errs));
         at.field("rules").each(self.rules().iter(), |rule, at| rule.check(at, errs));
         for (i, tls) in self.tls().iter().enumerate() {
             let at = at.field("tls");
@@ -333,9 +331,7 @@ impl IngressBackend {
             (None, None) => errs.invalid(at, "", "resource or service backend is required"),
             (Some(resource), None) => {
                 let at = at.field("resource");
-                if let Some(group) = resource.api_group() {
-                    errs.subdomain(&at.field("apiGroup"), group);
-                }
+                at.given("apiGroup", resource.api_group(), |group, at| errs.subdomain(at, group));
                 for (name, text) in [("kind", resource.kind()), ("name", resource.name())] {
                     errs.need(&at, name, text);
                     errs.complaints(&at.field(name), text, names::path_segment_name(text));
@@ -349,10 +345,7 @@ impl IngressBackend {
 impl IngressServiceBackend {
     fn check(&self, backend: &Path, errs: &mut Errors) {
         let at = backend.field("service");
-        match self.name() {
-            "" => errs.required(&at.field("name"), ""),
-            name => errs.label(&at.field("name"), name),
-        }
+        errs.needed(&at.field("name"), self.name(), names::dns1123_label);
         let port = at.field("port");
         match (self.port().name(), self.port().number()) {
             ("", 0) => errs.required(backend, "port name or number is required"),

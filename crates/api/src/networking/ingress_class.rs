@@ -51,13 +51,9 @@ impl Kind for IngressClass {
     fn validate(&self, errs: &mut Errors) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));
         let controller = at.field("controller");
-        if spec.controller().len() > MAX_CONTROLLER {
-            errs.too_long(&controller, MAX_CONTROLLER);
-        }
+        errs.max_bytes(&controller, spec.controller(), MAX_CONTROLLER);
         errs.domain_path(&controller, spec.controller());
-        if let Some(parameters) = spec.parameters() {
-            parameters.check(&at.field("parameters"), errs);
-        }
+        at.given("parameters", spec.parameters(), |parameters, at| parameters.check(at, errs));
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
@@ -93,9 +89,7 @@ impl IngressClass {
 
 impl IngressClassParametersReference {
     fn check(&self, at: &Path, errs: &mut Errors) {
-        if let Some(group) = self.api_group() {
-            errs.subdomain(&at.field("apiGroup"), group);
-        }
+        at.given("apiGroup", self.api_group(), |group, at| errs.subdomain(at, group));
         for (name, text) in [("kind", self.kind()), ("name", self.name())] {
             errs.need(at, name, text);
             errs.complaints(&at.field(name), text, names::path_segment_name(text));

@@ -340,9 +340,7 @@ impl AllocatedDeviceStatus {
             errs.invalid_shown(at, shown, "must be an allocated device in the claim");
         }
         let here = at.field("conditions");
-        if self.conditions().len() > MAX_CONDITIONS {
-            errs.more_than(&here, self.conditions().len(), MAX_CONDITIONS);
-        }
+        errs.max_items(&here, self.conditions().len(), MAX_CONDITIONS);
         errs.conditions(&here, self.conditions());
         let data = self.tree().get("data");
         if !data.is_null() {
@@ -385,9 +383,7 @@ impl AllocationResult {
             requests.check_all(config.requests(), &at.index(i), errs);
             config.device_configuration().check(&at.index(i), errs);
         }
-        if let Some(nodes) = self.node_selector() {
-            nodes.check(&at.field("nodeSelector"), errs);
-        }
+        at.given("nodeSelector", self.node_selector(), |nodes, at| nodes.check(at, errs));
     }
 }
 

@@ -94,9 +94,7 @@ impl Kind for DeviceTaintRule {
         let at = Path::Root.field("status");
         let (conditions, at) = (self.status().conditions(), at.field("conditions"));
         errs.conditions(&at, conditions);
-        if conditions.len() > MAX_CONDITIONS {
-            errs.more_than(&at, conditions.len(), MAX_CONDITIONS);
-        }
+        errs.max_items(&at, conditions.len(), MAX_CONDITIONS);
     }
 }
 
@@ -104,14 +102,8 @@ const MAX_CONDITIONS: usize = 8;
 
 impl DeviceTaintSelector {
     fn check(&self, at: &Path, errs: &mut Errors) {
-        if let Some(driver) = self.driver() {
-            check_csi_driver(&at.field("driver"), driver, errs);
-        }
-        if let Some(pool) = self.pool() {
-            check_pool(pool, &at.field("pool"), errs);
-        }
-        if let Some(device) = self.device() {
-            errs.label(&at.field("device"), device);
-        }
+        at.given("driver", self.driver(), |driver, at| check_csi_driver(at, driver, errs));
+        at.given("pool", self.pool(), |pool, at| check_pool(pool, at, errs));
+        at.given("device", self.device(), |device, at| errs.label(at, device));
     }
 }

@@ -31,9 +31,7 @@ pub(super) fn check_pool(name: &str, at: &Path, errs: &mut Errors) {
     if name.is_empty() {
         return errs.required(at, "");
     }
-    if name.len() > MAX_POOL {
-        errs.too_long(at, MAX_POOL);
-    }
+    errs.max_bytes(at, name, MAX_POOL);
     for part in name.split('/') {
         errs.subdomain(at, part);
     }
@@ -137,9 +135,7 @@ impl ResourceSliceSpec {
             let old = old.and_then(|old| old.devices().find(|old| old.name() == device.name()));
             let selects = self.per_device_node_selection() == Some(true);
             device.check(old, selects, &at.index(i), errs);
-            if !seen.insert(device.name()) {
-                errs.duplicate(&at.index(i), device.name());
-            }
+            errs.once(&mut seen, &at.index(i), device.name());
         }
     }
 
@@ -324,13 +320,9 @@ impl DeviceAttribute {
             errs.too_long(&at.field("string"), MAX_VALUE);
         }
         for (i, text) in self.strings().iter().enumerate() {
-            if text.len() > MAX_VALUE {
-                errs.too_long(&at.field("strings").index(i), MAX_VALUE);
-            }
+            errs.max_bytes(&at.field("strings").index(i), text, MAX_VALUE);
         }
-        if let Some(version) = self.version() {
-            check_version(version, &at.field("version"), errs);
-        }
+        at.given("version", self.version(), |version, at| check_version(version, at, errs));
         at.field("versions").each(self.versions().iter(), |it, at| check_version(it, at, errs));
     }
 }
@@ -339,9 +331,7 @@ fn check_version(text: &str, at: &Path, errs: &mut Errors) {
     if !is_semantic(text) {
         errs.invalid(at, text, "must be a string compatible with semver.org spec 2.0.0");
     }
-    if text.len() > MAX_VALUE {
-        errs.too_long(at, MAX_VALUE);
-    }
+    errs.max_bytes(at, text, MAX_VALUE);
 }
 
 /// Whether a version has three numbers, and perhaps words after `-` and `+`.
@@ -395,9 +385,7 @@ impl DeviceTaint {
 /// The name of a property: an identifier, perhaps with a domain before it.
 fn check_property(name: &str, at: &Path, errs: &mut Errors) {
     let identifier = |name: &str, errs: &mut Errors| {
-        if name.len() > MAX_ID {
-            errs.too_long(at, MAX_ID);
-        }
+        errs.max_bytes(at, name, MAX_ID);
         errs.complaints(at, name, names::c_identifier(name));
     };
     match name.split('/').collect::<Vec<_>>()[..] {
@@ -432,9 +420,7 @@ pub(super) fn check_binding(good: &List<String>, bad: &List<String>, at: &Path, 
         let mut seen = BTreeSet::new();
         for (i, condition) in list.iter().enumerate() {
             errs.qualified(&at.index(i), condition);
-            if !seen.insert(condition) {
-                errs.duplicate(&at.index(i), condition);
-            }
+            errs.once(&mut seen, &at.index(i), condition);
         }
     }
     let here = at.field("bindingFailureConditions");

@@ -51,10 +51,7 @@ impl Kind for PriorityClass {
             errs.forbidden(&Path::Root.field("value"), why);
         }
         let at = Path::Root.field("preemptionPolicy");
-        match self.preemption_policy() {
-            "" => errs.required(&at, ""),
-            policy => errs.one_of(&at, policy, &["PreemptLowerPriority", "Never"]),
-        }
+        errs.needed_one_of(&at, self.preemption_policy(), &["PreemptLowerPriority", "Never"]);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {

@@ -101,9 +101,7 @@ impl Kind for CSINode {
         let mut names = BTreeSet::new();
         for (i, driver) in self.spec().drivers().iter().enumerate() {
             driver.check(&at.index(i), errs);
-            if !names.insert(driver.name()) {
-                errs.duplicate(&at.index(i).field("name"), driver.name());
-            }
+            errs.once(&mut names, &at.index(i).field("name"), driver.name());
         }
     }
 
@@ -141,9 +139,7 @@ impl CSINodeDriver {
             if key.is_empty() {
                 errs.required(at, "");
             }
-            if !seen.insert(key) {
-                errs.duplicate(at, key);
-            }
+            errs.once(&mut seen, at, key);
             errs.qualified(at, key);
         }
     }

@@ -125,9 +125,7 @@ fn check_topology<'a>(term: &'a TopologySelectorTerm, at: &Path, errs: &mut Erro
         }
         let mut values = BTreeSet::new();
         for (j, value) in expression.values().iter().enumerate() {
-            if !values.insert(value) {
-                errs.duplicate(&at.field("values").index(j), value);
-            }
+            errs.once(&mut values, &at.field("values").index(j), value);
         }
         errs.qualified(&at.field("key"), expression.key());
         if labels.insert(expression.key(), values).is_some() {

@@ -194,9 +194,7 @@ impl VolumeAttachmentStatus {
         {
             let Some(error) = error else { continue };
             let at = at.field(name);
-            if error.message().len() > MAX_MESSAGE {
-                errs.too_long(&at.field("message"), MAX_MESSAGE);
-            }
+            errs.max_bytes(&at.field("message"), error.message(), MAX_MESSAGE);
             if let Some(code) = error.error_code().filter(|code| *code < 0) {
                 let why = "must be between 0 and 2147483647, inclusive";
                 errs.invalid(&at.field("errorCode"), code, why);

@@ -57,9 +57,7 @@ fn node(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
     if schema.ty() == "array" && schema.items().is_none() {
         errs.required(&at.field("items"), "must be specified");
     }
-    if let Some(items) = schema.items() {
-        node(items, Level::Item, &at.field("items"), errs);
-    }
+    at.given("items", schema.items(), |items, at| node(items, Level::Item, at, errs));
     let properties = at.field("properties");
     for (name, property) in schema.properties() {
         node(property, Level::Field, &properties.key(name), errs);
@@ -170,9 +168,7 @@ fn clauses(schema: &Schema, [any, first]: [bool; 2], level: Level, at: &Path, er
             nested(clause, skip, level, &at.field(list).index(i), errs);
         }
     }
-    if let Some(not) = schema.not() {
-        nested(not, false, level, &at.field("not"), errs);
-    }
+    at.given("not", schema.not(), |not, at| nested(not, false, level, at, errs));
     let pattern = schema.text("pattern");
     if !pattern.is_empty()
         && let Err(why) = compile(pattern)
@@ -185,9 +181,7 @@ fn clauses(schema: &Schema, [any, first]: [bool; 2], level: Level, at: &Path, er
 /// A condition only narrows: it declares nothing.
 fn nested(schema: &Schema, skip_any: bool, level: Level, at: &Path, errs: &mut Errors) {
     clauses(schema, [skip_any, false], level, at, errs);
-    if let Some(items) = schema.items() {
-        nested(items, false, level, &at.field("items"), errs);
-    }
+    at.given("items", schema.items(), |items, at| nested(items, false, level, at, errs));
     let properties = at.field("properties");
     for (name, property) in schema.properties() {
         nested(property, false, Level::Field, &properties.key(name), errs);

@@ -45,9 +45,7 @@ pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut Errors) {
     let Some(behavior) = spec.behavior() else { return };
     let at = Path::SPEC.field("behavior");
     for (name, rules) in [("scaleUp", behavior.scale_up()), ("scaleDown", behavior.scale_down())] {
-        if let Some(rules) = rules {
-            rules.check(&at.field(name), errs);
-        }
+        at.given(name, rules, |rules, at| rules.check(at, errs));
     }
 }
 

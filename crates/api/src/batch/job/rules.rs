@@ -182,9 +182,7 @@ impl JobSpec {
         if let Some(manager) = self.managed_by() {
             let at = at.field("managedBy");
             errs.domain_path(&at, manager);
-            if manager.len() > MAX_MANAGER {
-                errs.too_long(&at, MAX_MANAGER);
-            }
+            errs.max_bytes(&at, manager, MAX_MANAGER);
         }
         if let Some(mode) = self.completion_mode() {
             errs.one_of(&at.field("completionMode"), mode, &["NonIndexed", "Indexed"]);
@@ -293,9 +291,7 @@ impl JobSpec {
     fn check_failure_policy(&self, at: &Path, errs: &mut Errors) {
         let Some(policy) = self.pod_failure_policy() else { return };
         let at = at.field("rules");
-        if policy.rules().len() > 20 {
-            errs.more_than(&at, policy.rules().len(), 20);
-        }
+        errs.max_items(&at, policy.rules().len(), 20);
         let names: Vec<_> = self.template().spec().all_containers().map(Container::name).collect();
         let by_index = self.backoff_limit_per_index().is_some();
         at.each(policy.rules().iter(), |rule, at| rule.check(by_index, &names, at, errs));
@@ -335,13 +331,9 @@ impl PodFailurePolicyRule {
             }
             name => errs.one_of(&action, name, &["Count", "FailIndex", "FailJob", "Ignore"]),
         }
-        if let Some(codes) = self.on_exit_codes() {
-            codes.check(names, &at.field("onExitCodes"), errs);
-        }
+        at.given("onExitCodes", self.on_exit_codes(), |codes, at| codes.check(names, at, errs));
         let conditions = at.field("onPodConditions");
-        if self.on_pod_conditions().len() > 20 {
-            errs.more_than(&conditions, self.on_pod_conditions().len(), 20);
-        }
+        errs.max_items(&conditions, self.on_pod_conditions().len(), 20);
         for (i, pattern) in self.on_pod_conditions().iter().enumerate() {
             let at = conditions.index(i);
             errs.qualified(&at.field("type"), pattern.type_());

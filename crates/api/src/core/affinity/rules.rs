@@ -16,9 +16,7 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 impl Affinity {
     pub(crate) fn check(&self, at: &Path, errs: &mut Errors) {
-        if let Some(affinity) = self.node_affinity() {
-            affinity.check(&at.field("nodeAffinity"), errs);
-        }
+        at.given("nodeAffinity", self.node_affinity(), |affinity, at| affinity.check(at, errs));
         if let Some(affinity) = self.pod_affinity() {
             check_terms(
                 affinity.required_during_scheduling_ignored_during_execution(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use object::{Lens, List};
+use object::{Lens, List, names};
 use schema::{Errors, Path};
 
 use super::{Container, ContainerResizePolicy, ContainerRestartRule, EphemeralContainer};
@@ -44,9 +44,7 @@ pub(crate) fn check_containers(
     for (i, container) in containers.iter().enumerate() {
         let at = at.index(i);
         container.check(pod, &at, errs);
-        if !names.insert(container.name()) {
-            errs.duplicate(&at.field("name"), container.name());
-        }
+        errs.once(&mut names, &at.field("name"), container.name());
         container.check_life(pod.end, &at, errs);
         container.check_restart(&at, errs);
         container.check_host_ports(&mut ports, &at, errs);
@@ -111,10 +109,7 @@ pub(crate) fn check_ephemeral_containers(
 impl Container {
     /// What holds for containers of all sorts.
     fn check(&self, pod: &Surroundings, at: &Path, errs: &mut Errors) {
-        match self.name() {
-            "" => errs.required(&at.field("name"), ""),
-            name => errs.label(&at.field("name"), name),
-        }
+        errs.needed(&at.field("name"), self.name(), names::dns1123_label);
         errs.need(at, "image", self.image());
         let policies = ["File", "FallbackToLogsOnError"];
         let policy = self.termination_message_policy();
@@ -174,14 +169,10 @@ impl Container {
     }
 
     fn check_life(&self, end: End, at: &Path, errs: &mut Errors) {
-        if let Some(lifecycle) = self.lifecycle() {
-            lifecycle.check(end, &at.field("lifecycle"), errs);
-        }
+        at.given("lifecycle", self.lifecycle(), |lifecycle, at| lifecycle.check(end, at, errs));
         let probes = [self.liveness_probe(), self.readiness_probe(), self.startup_probe()];
         for ((name, role), probe) in PROBES.into_iter().zip(probes) {
-            if let Some(probe) = probe {
-                probe.check(role, end, &at.field(name), errs);
-            }
+            at.given(name, probe, |probe, at| probe.check(role, end, at, errs));
         }
     }
 
@@ -222,9 +213,7 @@ impl Container {
             }
         }
         let at = at.field("restartPolicyRules");
-        if rules.len() > 20 {
-            errs.more_than(&at, rules.len(), 20);
-        }
+        errs.max_items(&at, rules.len(), 20);
         at.each(rules.iter(), |rule, at| rule.check(at, errs));
     }
 }
@@ -237,9 +226,7 @@ impl ContainerRestartRule {
             return errs.required(&at, "must be specified");
         };
         errs.one_of(&at.field("operator"), codes.operator(), &["In", "NotIn"]);
-        if codes.values().len() > 255 {
-            errs.more_than(&at.field("values"), codes.values().len(), 255);
-        }
+        errs.max_items(&at.field("values"), codes.values().len(), 255);
     }
 }
 
@@ -288,17 +275,9 @@ fn check_resize(
     let mut seen = BTreeSet::new();
     for (i, policy) in policies.iter().enumerate() {
         let (resource, restart) = (policy.resource_name(), policy.restart_policy());
-        if !seen.insert(resource) {
-            errs.duplicate(&at.index(i), resource);
-        }
-        match resource {
-            "" => errs.required(at, ""),
-            resource => errs.one_of(at, resource, &["cpu", "memory"]),
-        }
-        match restart {
-            "" => errs.required(at, ""),
-            restart => errs.one_of(at, restart, &["NotRequired", "RestartContainer"]),
-        }
+        errs.once(&mut seen, &at.index(i), resource);
+        errs.needed_one_of(at, resource, &["cpu", "memory"]);
+        errs.needed_one_of(at, restart, &["NotRequired", "RestartContainer"]);
         if pod_restart == "Never" && restart != "NotRequired" {
             let why = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
             errs.invalid(at, restart, why);

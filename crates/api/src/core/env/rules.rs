@@ -42,10 +42,7 @@ const DIVISORS: [&str; 13] =
 pub(crate) fn check_env(vars: &List<EnvVar>, at: &Path, errs: &mut Errors) {
     for (i, var) in vars.iter().enumerate() {
         let at = at.index(i);
-        match var.name() {
-            "" => errs.required(&at.field("name"), ""),
-            name => errs.complaints(&at.field("name"), name, names::relaxed_env_var_name(name)),
-        }
+        errs.needed(&at.field("name"), var.name(), names::relaxed_env_var_name);
         var.check_source(&at.field("valueFrom"), errs);
     }
 }
@@ -194,14 +191,8 @@ impl ResourceFieldSelector {
 
 impl FileKeySelector {
     fn check(&self, at: &Path, errs: &mut Errors) {
-        match self.key() {
-            "" => errs.required(&at.field("key"), ""),
-            key => errs.complaints(&at.field("key"), key, names::relaxed_env_var_name(key)),
-        }
-        match self.volume_name() {
-            "" => errs.required(&at.field("volumeName"), ""),
-            name => errs.label(&at.field("volumeName"), name),
-        }
+        errs.needed(&at.field("key"), self.key(), names::relaxed_env_var_name);
+        errs.needed(&at.field("volumeName"), self.volume_name(), names::dns1123_label);
         match self.path() {
             "" => errs.required(&at.field("path"), ""),
             path => errs.descending(&at.field("path"), path),
@@ -211,10 +202,7 @@ impl FileKeySelector {
 
 fn check_key(name: &str, key: &str, at: &Path, errs: &mut Errors) {
     errs.subdomain(&at.field("name"), name);
-    match key {
-        "" => errs.required(&at.field("key"), ""),
-        key => errs.complaints(&at.field("key"), key, names::config_map_key(key)),
-    }
+    errs.needed(&at.field("key"), key, names::config_map_key);
 }
 
 /// `metadata.labels['app']` is the field and the key.

@@ -1,7 +1,7 @@
 //! The rules for volumes that outlive pods.
 
 use crate::core::{affinity::warn_term, pod::warnings::OLD_VOLUMES};
-use object::{Lens, Value};
+use object::{Lens, Value, names};
 use schema::{Errors, Path, Warnings};
 
 use super::{CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSource};
@@ -281,9 +281,7 @@ impl CSIPersistentVolumeSource {
             ("nodePublishSecretRef", self.node_publish_secret_ref()),
             ("nodeExpandSecretRef", self.node_expand_secret_ref()),
         ] {
-            if let Some(secret) = secret {
-                check_secret(secret, &at.field(name), errs);
-            }
+            at.given(name, secret, |secret, at| check_secret(secret, at, errs));
         }
     }
 }
@@ -295,14 +293,8 @@ fn need_secret(name: &str, namespace: &str, at: &Path, errs: &mut Errors) {
 }
 
 fn check_secret(secret: &SecretReference, at: &Path, errs: &mut Errors) {
-    match secret.name() {
-        "" => errs.required(&at.field("name"), ""),
-        name => errs.subdomain(&at.field("name"), name),
-    }
-    match secret.namespace() {
-        "" => errs.required(&at.field("namespace"), ""),
-        namespace => errs.label(&at.field("namespace"), namespace),
-    }
+    errs.needed(&at.field("name"), secret.name(), names::dns1123_subdomain);
+    errs.needed(&at.field("namespace"), secret.namespace(), names::dns1123_label);
 }
 
 const OLD_ANNOTATIONS: [(&str, &str); 2] = [

@@ -86,9 +86,7 @@ fn check_devices(
                 }
                 _ => {}
             }
-            if !seen.insert(health.resource_id()) {
-                errs.duplicate(&at.field("resourceID"), health.resource_id());
-            }
+            errs.once(&mut seen, &at.field("resourceID"), health.resource_id());
         }
     }
 }

@@ -54,9 +54,7 @@ impl PodSpec {
             let why = "ShareProcessNamespace and HostPID cannot both be enabled";
             errs.invalid(&at.field("shareProcessNamespace"), true, why);
         }
-        if let Some(affinity) = self.affinity() {
-            affinity.check(&at.field("affinity"), errs);
-        }
+        at.given("affinity", self.affinity(), |affinity, at| affinity.check(at, errs));
         self.check_dns(&at.field("dnsConfig"), errs);
         self.check_gates(at, errs);
         self.check_spread(&at.field("topologySpreadConstraints"), errs);
@@ -224,9 +222,7 @@ impl PodSpec {
         let at = at.field("schedulingGates");
         for (i, gate) in self.scheduling_gates().iter().enumerate() {
             errs.qualified(&at.index(i), gate.name());
-            if !seen.insert(gate.name()) {
-                errs.duplicate(&at.index(i), gate.name());
-            }
+            errs.once(&mut seen, &at.index(i), gate.name());
         }
     }
 
@@ -288,9 +284,7 @@ impl PodSpec {
         if self.host_network() {
             errs.forbidden(&at, "may not be specified when hostNetwork is true");
         }
-        if name.len() > 64 {
-            errs.too_long(&at, 64);
-        }
+        errs.max_bytes(&at, name, 64);
         errs.subdomain(&at, name);
     }
 
@@ -366,9 +360,7 @@ impl PodResourceClaim {
         }
         for (field, name) in [("resourceClaimName", claim), ("resourceClaimTemplateName", template)]
         {
-            if let Some(name) = name {
-                errs.subdomain(&at.field(field), name);
-            }
+            at.given(field, name, |name, at| errs.subdomain(at, name));
         }
     }
 }
@@ -396,9 +388,7 @@ impl TopologySpreadConstraint {
             ("nodeAffinityPolicy", self.node_affinity_policy()),
             ("nodeTaintsPolicy", self.node_taints_policy()),
         ] {
-            if let Some(policy) = policy {
-                errs.one_of(&at.field(name), policy, &["Honor", "Ignore"]);
-            }
+            at.given(name, policy, |policy, at| errs.one_of(at, policy, &["Honor", "Ignore"]));
         }
         let none = object::List::default();
         check_label_keys(self.match_label_keys(), &none, self.label_selector(), at, errs);

@@ -121,9 +121,7 @@ fn check_claims(pod: &Pod, errs: &mut Errors) {
             let why = "must match the name of an entry in `spec.resourceClaims`";
             errs.invalid(&at.field("name"), name, why);
         }
-        if !seen.insert(name) {
-            errs.duplicate(&at.field("name"), name);
-        }
+        errs.once(&mut seen, &at.field("name"), name);
         if let Some(claim) = status.resource_claim_name() {
             errs.subdomain(&at.field("resourceClaimName"), claim);
         }

@@ -106,9 +106,7 @@ pub(super) fn warn(spec: &PodSpec, meta: &ObjectMeta, root: &Path, warnings: &mu
         let why = "must be >= 0; negative values are invalid and will be treated as 1";
         warnings.at(&at.field("terminationGracePeriodSeconds"), why);
     }
-    if let Some(affinity) = spec.affinity() {
-        warn_affinity(affinity, &at.field("affinity"), warnings);
-    }
+    at.given("affinity", spec.affinity(), |affinity, at| warn_affinity(affinity, at, warnings));
     warn_addresses(spec, &at, warnings);
 }
 

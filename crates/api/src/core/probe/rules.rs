@@ -63,12 +63,8 @@ impl Probe {
 
 impl Lifecycle {
     pub(crate) fn check(&self, end: End, at: &Path, errs: &mut Errors) {
-        if let Some(handler) = self.post_start() {
-            handler.check(end, &at.field("postStart"), errs);
-        }
-        if let Some(handler) = self.pre_stop() {
-            handler.check(end, &at.field("preStop"), errs);
-        }
+        at.given("postStart", self.post_start(), |handler, at| handler.check(end, at, errs));
+        at.given("preStop", self.pre_stop(), |handler, at| handler.check(end, at, errs));
         if let Some(signal) = self.stop_signal() {
             check_signal(signal, end.os, &at.field("stopSignal"), errs);
         }
@@ -161,9 +157,7 @@ impl HTTPGetAction {
 impl GRPCAction {
     fn check(&self, at: &Path, errs: &mut Errors) {
         errs.port(&at.field("port"), self.port());
-        if let Some(mode) = self.mode() {
-            errs.one_of(&at.field("mode"), mode, &["Plaintext", "TLS"]);
-        }
+        at.given("mode", self.mode(), |mode, at| errs.one_of(at, mode, &["Plaintext", "TLS"]));
     }
 }
 

@@ -37,9 +37,7 @@ impl ResourceRequirements {
     /// Of a container, if `claims` of its pod are given; else of the overhead of a pod.
     pub(crate) fn check(&self, claims: Option<&BTreeSet<&str>>, at: &Path, errs: &mut Errors) {
         self.check_amounts(check_container_name, at, errs);
-        if let Some(claims) = claims {
-            check_claims(self.claims(), claims, &at.field("claims"), errs);
-        }
+        at.given("claims", claims, |claims, at| check_claims(self.claims(), claims, at, errs));
     }
 
     /// Of a whole pod.

@@ -28,15 +28,11 @@ impl SecurityContext {
                 errs.invalid(&at, mount, "`hostUsers` must be false to use `Unmasked`");
             }
         }
-        if let Some(profile) = self.seccomp_profile() {
-            profile.check(&at.field("seccompProfile"), errs);
-        }
+        at.given("seccompProfile", self.seccomp_profile(), |profile, at| profile.check(at, errs));
         if self.allow_privilege_escalation() == Some(false) {
             self.check_escalation(at, errs);
         }
-        if let Some(options) = self.windows_options() {
-            options.check(&at.field("windowsOptions"), errs);
-        }
+        at.given("windowsOptions", self.windows_options(), |options, at| options.check(at, errs));
         if let Some(profile) = self.app_armor_profile() {
             profile.check(&at.field("appArmorProfile"), errs);
         }
@@ -164,9 +160,7 @@ impl AppArmorProfile {
                 if path.trim() != path {
                     errs.invalid(&file, path, "must not be padded with whitespace");
                 }
-                if path.len() > MAX_PATH {
-                    errs.too_long(&file, MAX_PATH);
-                }
+                errs.max_bytes(&file, path, MAX_PATH);
             }
             ("RuntimeDefault" | "Unconfined", Some(path)) => {
                 errs.invalid(&file, path, "can only be set when AppArmor type is Localhost");
@@ -194,16 +188,10 @@ impl PodSecurityContext {
             ("supplementalGroupsPolicy", self.supplemental_groups_policy(), ["Merge", "Strict"]),
             ("seLinuxChangePolicy", self.se_linux_change_policy(), ["MountOption", "Recursive"]),
         ] {
-            if let Some(value) = value {
-                errs.one_of(&at.field(name), value, &known);
-            }
+            at.given(name, value, |value, at| errs.one_of(at, value, &known));
         }
-        if let Some(profile) = self.seccomp_profile() {
-            profile.check(&at.field("seccompProfile"), errs);
-        }
-        if let Some(options) = self.windows_options() {
-            options.check(&at.field("windowsOptions"), errs);
-        }
+        at.given("seccompProfile", self.seccomp_profile(), |profile, at| profile.check(at, errs));
+        at.given("windowsOptions", self.windows_options(), |options, at| options.check(at, errs));
         if let Some(profile) = self.app_armor_profile() {
             profile.check(&at.field("appArmorProfile"), errs);
         }

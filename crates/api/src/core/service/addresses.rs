@@ -218,9 +218,7 @@ fn check_families(spec: &ServiceSpec, at: &Path, errs: &mut Errors) {
     for (i, family) in spec.ip_families().iter().enumerate() {
         let at = at.field("ipFamilies");
         errs.one_of(&at.index(i), family, &["IPv4", "IPv6"]);
-        if !seen.insert(family) {
-            errs.duplicate(&at.index(i), family);
-        }
+        errs.once(&mut seen, &at.index(i), family);
     }
     if let Some(policy) = spec.ip_family_policy() {
         let known = ["PreferDualStack", "RequireDualStack", "SingleStack"];

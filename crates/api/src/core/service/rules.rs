@@ -129,9 +129,7 @@ impl ServicePort {
         errs.port(&at.field("port"), self.port());
         errs.one_of(&at.field("protocol"), self.protocol(), &["SCTP", "TCP", "UDP"]);
         errs.port_or_name(&at.field("targetPort"), &self.target_port());
-        if let Some(protocol) = self.app_protocol() {
-            errs.qualified(&at.field("appProtocol"), protocol);
-        }
+        at.given("appProtocol", self.app_protocol(), |protocol, at| errs.qualified(at, protocol));
     }
 
     /// What tells a port from others, as Go prints it.

@@ -59,7 +59,5 @@ pub(super) fn warn_ingress(
     warnings: &mut Warnings,
 ) {
     let at = status.field("loadBalancer");
-    for (i, ingress) in all.iter().enumerate() {
-        warnings.ip(&at.field("ingress").index(i), ingress.ip());
-    }
+    at.field("ingress").each(all.iter(), |ingress, at| warnings.ip(at, ingress.ip()));
 }

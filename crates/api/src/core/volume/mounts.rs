@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use object::{List, Value};
+use object::{List, Value, names};
 use schema::{Errors, Path};
 
 use super::{Volume, VolumeDevice, VolumeMount, VolumeSource};
@@ -28,10 +28,7 @@ pub(crate) fn check_volumes<'a>(
         let (at, before) = (at.index(i), errs.0.len());
         let (name, source) = (volume.name(), volume.volume_source());
         source.check(name, pod, &at, errs);
-        match name {
-            "" => errs.required(&at.field("name"), ""),
-            name => errs.label(&at.field("name"), name),
-        }
+        errs.needed(&at.field("name"), name, names::dns1123_label);
         if sound.contains_key(name) {
             errs.duplicate(&at.field("name"), name);
         }
@@ -144,9 +141,7 @@ impl VolumeMount {
         let mut seen = BTreeSet::new();
         for (i, option) in self.bind_mount_options().iter().enumerate() {
             errs.one_of(&at.index(i), option, &["nodev", "noexec", "nosuid"]);
-            if !seen.insert(option) {
-                errs.duplicate(&at.index(i), option);
-            }
+            errs.once(&mut seen, &at.index(i), option);
         }
         let image = volumes.get(self.name()).is_some_and(|source| source.image().is_some());
         if image && !seen.is_empty() {
@@ -194,8 +189,5 @@ impl VolumeDevice {
 
 /// When an image is pulled.
 pub(crate) fn check_pull_policy(at: &Path, policy: &str, errs: &mut Errors) {
-    match policy {
-        "" => errs.required(at, ""),
-        policy => errs.one_of(at, policy, &["Always", "IfNotPresent", "Never"]),
-    }
+    errs.needed_one_of(at, policy, &["Always", "IfNotPresent", "Never"]);
 }

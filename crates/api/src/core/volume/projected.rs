@@ -217,18 +217,14 @@ pub(crate) fn check_signer(at: &Path, signer: &str, errs: &mut Errors) {
         let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
         return errs.invalid(at, signer, why);
     };
-    if domain.len() > MAX_DOMAIN {
-        errs.too_long(at, MAX_DOMAIN);
-    }
+    errs.max_bytes(at, domain, MAX_DOMAIN);
     check_labels_of(domain, names::dns1123_label, at, errs);
     if !domain.contains('.') {
         errs.invalid(at, domain, "should be a domain with at least two segments separated by dots");
     }
     check_labels_of(path, names::dns1123_subdomain, at, errs);
     let most = MAX_DOMAIN + 1 + MAX_DOMAIN + 1 + 63;
-    if signer.len() > most {
-        errs.too_long(at, most);
-    }
+    errs.max_bytes(at, signer, most);
 }
 
 const MAX_DOMAIN: usize = 253;

@@ -155,9 +155,7 @@ impl VolumeSource {
             }
             "cinder" => {
                 let secret = self.cinder().and_then(|cinder| cinder.secret_ref());
-                if let Some(secret) = secret {
-                    errs.need(&at.field("secretRef"), "name", secret.name());
-                }
+                at.given("secretRef", secret, |secret, at| errs.need(at, "name", secret.name()));
             }
             "image" => {
                 let image = self.image().expect("looked at because it is set");
@@ -437,9 +435,7 @@ impl StorageOSVolumeSource {
         if !self.volume_namespace().is_empty() {
             errs.label(&at.field("volumeNamespace"), self.volume_namespace());
         }
-        if let Some(secret) = self.secret_ref() {
-            errs.need(&at.field("secretRef"), "name", secret.name());
-        }
+        at.given("secretRef", self.secret_ref(), |secret, at| errs.need(at, "name", secret.name()));
     }
 }
 
@@ -459,9 +455,7 @@ pub(crate) fn check_csi_driver(at: &Path, name: &str, errs: &mut Errors) {
     if name.is_empty() {
         return errs.required(at, "");
     }
-    if name.len() > 63 {
-        errs.too_long(at, 63);
-    }
+    errs.max_bytes(at, name, 63);
     errs.complaints(at, name, names::dns1123_subdomain(&name.to_lowercase()));
 }
 
