@@ -218,8 +218,7 @@ fn shown(owner: &OwnerReference) -> String {
 
 fn check_managers(managers: &List<ManagedFieldsEntry>, errs: &mut Errors) {
     let all = METADATA.field("managedFields");
-    for (i, manager) in managers.iter().enumerate() {
-        let at = all.index(i);
+    all.each(managers.iter(), |manager, at| {
         match manager.operation() {
             "" => errs.required(&at.field("operation"), "must not be empty"),
             operation => errs.one_of(&at.field("operation"), operation, &["Apply", "Update"]),
@@ -230,7 +229,7 @@ fn check_managers(managers: &List<ManagedFieldsEntry>, errs: &mut Errors) {
         }
         errs.max_bytes(&at.field("manager"), manager.manager(), MANAGER);
         errs.max_bytes(&at.field("subresource"), manager.subresource(), SUBRESOURCE);
-    }
+    });
 }
 
 #[cfg(test)]

@@ -104,10 +104,8 @@ impl Kind for MutatingWebhookConfiguration {
 impl MutatingWebhookConfiguration {
     fn check(&self, old: Option<&Self>, errs: &mut Errors) {
         webhooks::check(self.webhooks(), old.map(Self::webhooks), errs);
-        for (i, hook) in self.webhooks().iter().enumerate() {
-            let at = Path::Root.field("webhooks");
-            let at = at.index(i);
+        Path::Root.field("webhooks").each(self.webhooks().iter(), |hook, at| {
             errs.one_of(&at.field("reinvocationPolicy"), hook.reinvocation_policy(), &REINVOCATION);
-        }
+        });
     }
 }

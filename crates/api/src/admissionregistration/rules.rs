@@ -126,11 +126,10 @@ fn check_resources(resources: &List<String>, at: &Path, errs: &mut Errors) {
 impl NamedRuleWithOperations {
     fn check(&self, at: &Path, errs: &mut Errors) {
         let mut seen = BTreeSet::new();
-        for (i, name) in self.resource_names().iter().enumerate() {
-            let at = at.field("resourceNames");
-            errs.complaints(&at.index(i), name, names::path_segment_name(name));
-            errs.once(&mut seen, &at.index(i), name);
-        }
+        at.field("resourceNames").each(self.resource_names().iter(), |name, at| {
+            errs.complaints(at, name, names::path_segment_name(name));
+            errs.once(&mut seen, at, name);
+        });
         self.rule_with_operations().check(at, errs);
     }
 }
@@ -274,8 +273,7 @@ pub(super) fn check_conditions(
 ) {
     errs.max_items(at, conditions.len(), MAX_CONDITIONS);
     let mut seen = BTreeSet::new();
-    for (i, condition) in conditions.iter().enumerate() {
-        let at = at.index(i);
+    at.each(conditions.iter(), |condition, at| {
         let text = condition.expression().trim();
         if text.is_empty() {
             errs.required(&at.field("expression"), "");
@@ -296,7 +294,7 @@ pub(super) fn check_conditions(
                 errs.once(&mut seen, &at.field("name"), name);
             }
         }
-    }
+    });
 }
 
 /// Variables, each of which sees those before it. The result are all of them.

@@ -361,8 +361,7 @@ fn list_map(schema: &Schema, at: &Path, errs: &mut Errors) {
 /// What of rules can be judged without reading them.
 fn rules(schema: &Schema, at: &Path, errs: &mut Errors) {
     let all = at.field("x-kubernetes-validations");
-    for (i, rule) in schema.validations().iter().enumerate() {
-        let at = all.index(i);
+    all.each(schema.validations().iter(), |rule, at| {
         let text = |name: &str| rule.get(name).as_str().unwrap_or_default();
         let (code, message) = (text("rule"), text("message"));
         let broken = |text: &str| text.contains(['\n', '\r']);
@@ -395,5 +394,5 @@ fn rules(schema: &Schema, at: &Path, errs: &mut Errors) {
         if !path.is_empty() && !leads {
             errs.invalid(&here, path, "must be a valid path");
         }
-    }
+    });
 }

@@ -168,13 +168,11 @@ impl Kind for StatefulSet {
         if is_other(self.metadata(), old.map(Self::metadata)) {
             spec.template().warn(&at.field("template"), warnings);
         }
-        for (i, claim) in spec.volume_claim_templates().iter().enumerate() {
-            let at = at.field("volumeClaimTemplates");
-            let at = at.index(i);
+        at.field("volumeClaimTemplates").each(spec.volume_claim_templates().iter(), |claim, at| {
             // An update is told of another place.
-            let at = if old.is_some() { at.field("Spec") } else { at };
+            let at = if old.is_some() { at.field("Spec") } else { *at };
             claim.spec().warn(&at, warnings);
-        }
+        });
         if spec.revision_history_limit() < 0 {
             let why = "a negative value retains all historical revisions; a value >= 0 is \
                        recommended";

@@ -56,23 +56,20 @@ impl ResourceAttributes {
             let at = at.field("fieldSelector");
             let all = selector.requirements();
             check_selector(selector.raw_selector(), all.len(), &at, errs);
-            for (i, one) in all.iter().enumerate() {
-                let at = at.field("requirements");
-                let at = at.index(i);
+            at.field("requirements").each(all.iter(), |one, at| {
                 if one.key().is_empty() {
                     errs.required(&at.field("key"), "must be specified");
                 }
-                check_known_requirement(one.operator(), one.values().is_empty(), &at, errs);
-            }
+                check_known_requirement(one.operator(), one.values().is_empty(), at, errs);
+            });
         }
         if let Some(selector) = self.label_selector() {
             let at = at.field("labelSelector");
             let all = selector.requirements();
             check_selector(selector.raw_selector(), all.len(), &at, errs);
-            for (i, one) in all.iter().enumerate() {
-                let at = at.field("requirements");
-                crate::rules::check_requirement(one, true, &at.index(i), errs);
-            }
+            at.field("requirements").each(all.iter(), |one, at| {
+                crate::rules::check_requirement(one, true, at, errs);
+            });
         }
     }
 }

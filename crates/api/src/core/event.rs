@@ -109,10 +109,6 @@ impl Kind for Event {
     fn validate(&self, errs: &mut Errors) {
         self.check(errs);
     }
-
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.check(errs);
-    }
 }
 
 impl Event {

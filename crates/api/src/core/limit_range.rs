@@ -59,11 +59,10 @@ impl Kind for LimitRange {
     fn validate(&self, errs: &mut Errors) {
         let at = Path::SPEC.field("limits");
         let mut seen = BTreeSet::new();
-        for (i, limit) in self.spec().limits().iter().enumerate() {
-            let at = at.index(i);
+        at.each(self.spec().limits().iter(), |limit, at| {
             errs.once(&mut seen, &at.field("type"), limit.type_());
-            limit.check(&at, errs);
-        }
+            limit.check(at, errs);
+        });
     }
 
     fn default_fields(&mut self) {

@@ -45,10 +45,6 @@ impl Kind for PodTemplate {
         self.template().check(&Path::Root.field("template"), errs);
     }
 
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.template().check(&Path::Root.field("template"), errs);
-    }
-
     fn default_fields(&mut self) {
         self.template_mut().default_fields();
     }

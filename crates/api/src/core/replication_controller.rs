@@ -115,10 +115,6 @@ impl Kind for ReplicationController {
         self.spec().check(&Path::Root.field("spec"), errs);
     }
 
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.spec().check(&Path::Root.field("spec"), errs);
-    }
-
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
         let (status, at) = (self.status(), Path::Root.field("status"));
         errs.non_negative(&at.field("observedGeneration"), status.observed_generation());

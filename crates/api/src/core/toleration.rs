@@ -113,8 +113,7 @@ pub fn untolerated<'a>(
 /// The taints of a node.
 pub(crate) fn check_taints(taints: &List<Taint>, at: &Path, errs: &mut Errors) {
     let mut seen = BTreeSet::new();
-    for (i, taint) in taints.iter().enumerate() {
-        let at = at.index(i);
+    at.each(taints.iter(), |taint, at| {
         errs.qualified(&at.field("key"), taint.key());
         errs.complaints(&at.field("value"), taint.value(), names::label_value(taint.value()));
         errs.needed_one_of(&at.field("effect"), taint.effect(), &EFFECTS);
@@ -125,9 +124,9 @@ pub(crate) fn check_taints(taints: &List<Taint>, at: &Path, errs: &mut Errors) {
                 ("Effect", taint.effect().into()),
                 ("TimeAdded", or_null(taint.time_added())),
             ]);
-            errs.duplicate_shown(&at, shown, "taints must be unique by key and effect pair");
+            errs.duplicate_shown(at, shown, "taints must be unique by key and effect pair");
         }
-    }
+    });
 }
 
 #[cfg(test)]

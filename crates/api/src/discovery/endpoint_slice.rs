@@ -120,11 +120,9 @@ impl Kind for EndpointSlice {
         if manager.is_some_and(|manager| ours.contains(&manager)) {
             return;
         }
-        for (i, endpoint) in self.endpoints().iter().enumerate() {
-            let at = Path::Root.field("endpoints");
-            let at = at.index(i);
+        Path::Root.field("endpoints").each(self.endpoints().iter(), |endpoint, at| {
             at.field("addresses").each(endpoint.addresses().iter(), |it, at| warnings.ip(at, it));
-        }
+        });
     }
 
     fn validate(&self, errs: &mut Errors) {

@@ -25,11 +25,10 @@ pub use self::{
 fn check_conditions<'a>(types: impl Iterator<Item = &'a str>, errs: &mut Errors) {
     let at = Path::STATUS.field("conditions");
     let mut seen = BTreeSet::new();
-    for (i, ty) in types.enumerate() {
-        let at = at.index(i);
+    at.each(types, |ty, at| {
         errs.once(&mut seen, &at.field("type"), ty);
         if ty.is_empty() {
             errs.required(&at.field("type"), "");
         }
-    }
+    });
 }

@@ -127,12 +127,10 @@ fn wrong_name(name: &str, _prefix: bool) -> Vec<String> {
 impl StorageVersionStatus {
     fn check(&self, at: &Path, errs: &mut Errors) {
         let mut servers = BTreeSet::new();
-        for (i, version) in self.storage_versions().iter().enumerate() {
-            let at = at.field("storageVersions");
-            let at = at.index(i);
+        at.field("storageVersions").each(self.storage_versions().iter(), |version, at| {
             errs.once(&mut servers, &at.field("apiServerID"), version.api_server_id());
-            version.check(&at, errs);
-        }
+            version.check(at, errs);
+        });
         self.check_common(&at.field("commonEncodingVersion"), errs);
         let mut types = BTreeMap::new();
         for (i, condition) in self.conditions().iter().enumerate() {
@@ -188,9 +186,8 @@ impl ServerStorageVersion {
             let bad = self.tree().get("decodableVersions").clone();
             errs.invalid(&at.field("decodableVersions"), bad, why);
         }
-        for (i, version) in self.served_versions().iter().enumerate() {
-            let at = at.field("servedVersions");
-            check_version(&at.index(i), version, errs);
+        at.field("servedVersions").each(self.served_versions().iter(), |version, at| {
+            check_version(at, version, errs);
             if !reads(version) {
                 let all: Vec<_> = decodable.iter().collect();
                 let why = format!(
@@ -198,9 +195,9 @@ impl ServerStorageVersion {
                      decodableVersions : [{}]",
                     all.join(" ")
                 );
-                errs.invalid(&at.index(i), version, why);
+                errs.invalid(at, version, why);
             }
-        }
+        });
     }
 }
 

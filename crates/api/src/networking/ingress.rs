@@ -242,14 +242,12 @@ impl IngressSpec {
         }
         at.given("defaultBackend", self.default_backend(), |backend, at| backend.check(at, errs));
         at.field("rules").each(self.rules().iter(), |rule, at| rule.check(at, errs));
-        for (i, tls) in self.tls().iter().enumerate() {
-            let at = at.field("tls");
-            let at = at.index(i);
+        at.field("tls").each(self.tls().iter(), |tls, at| {
             at.field("hosts").each(tls.hosts().iter(), |host, at| check_host(host, at, errs));
             if !tls.secret_name().is_empty() {
                 errs.subdomain(&at.field("secretName"), tls.secret_name());
             }
-        }
+        });
         if let Some(class) = self.ingress_class_name() {
             errs.subdomain(&at.field("ingressClassName"), class);
         }

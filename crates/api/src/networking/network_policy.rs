@@ -140,14 +140,12 @@ impl NetworkPolicy {
     fn check(&self, had: &[&str], errs: &mut Errors) {
         let (spec, at) = (self.spec(), Path::Root.field("spec"));
         errs.selector(&at.field("podSelector"), Some(spec.pod_selector()));
-        for (i, rule) in spec.ingress().iter().enumerate() {
-            let at = at.field("ingress");
-            check_rule(rule.ports(), rule.from(), had, ("from", &at.index(i)), errs);
-        }
-        for (i, rule) in spec.egress().iter().enumerate() {
-            let at = at.field("egress");
-            check_rule(rule.ports(), rule.to(), had, ("to", &at.index(i)), errs);
-        }
+        at.field("ingress").each(spec.ingress().iter(), |rule, at| {
+            check_rule(rule.ports(), rule.from(), had, ("from", at), errs);
+        });
+        at.field("egress").each(spec.egress().iter(), |rule, at| {
+            check_rule(rule.ports(), rule.to(), had, ("to", at), errs);
+        });
         let types = at.field("policyTypes");
         if spec.policy_types().len() > 2 {
             let shown = Value::from(spec.policy_types().clone());
@@ -224,12 +222,11 @@ impl IPBlock {
         }
         errs.complaints(&at.field("cidr"), self.cidr(), names::legacy_cidr(self.cidr(), had));
         let Some(whole) = names::sloppy_cidr(self.cidr()) else { return };
-        for (i, except) in self.except().iter().enumerate() {
-            let at = at.field("except");
-            errs.complaints(&at.index(i), except, names::legacy_cidr(except, had));
+        at.field("except").each(self.except().iter(), |except, at| {
+            errs.complaints(at, except, names::legacy_cidr(except, had));
             if names::sloppy_cidr(except).is_some_and(|part| !names::is_within(part, whole)) {
-                errs.invalid(&at.index(i), except, "must be a strict subset of `cidr`");
+                errs.invalid(at, except, "must be a strict subset of `cidr`");
             }
-        }
+        });
     }
 }

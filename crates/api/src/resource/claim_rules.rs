@@ -70,20 +70,18 @@ impl DeviceClaim {
         for (i, request) in self.requests().iter().enumerate() {
             request.check(self.constraints(), &at.field("requests").index(i), errs);
         }
-        for (i, constraint) in self.constraints().iter().enumerate() {
-            let at = at.field("constraints");
-            requests.check_all(constraint.requests(), &at.index(i), errs);
+        at.field("constraints").each(self.constraints().iter(), |constraint, at| {
+            requests.check_all(constraint.requests(), at, errs);
             if constraint.match_attribute().is_none() && constraint.distinct_attribute().is_none() {
                 let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, \
                            but multiple fields are set";
-                errs.required(&at.index(i), why);
+                errs.required(at, why);
             }
-        }
-        for (i, config) in self.config().iter().enumerate() {
-            let at = at.field("config");
-            requests.check_all(config.requests(), &at.index(i), errs);
-            config.device_configuration().check(&at.index(i), errs);
-        }
+        });
+        at.field("config").each(self.config().iter(), |config, at| {
+            requests.check_all(config.requests(), at, errs);
+            config.device_configuration().check(at, errs);
+        });
     }
 }
 
@@ -115,19 +113,17 @@ impl DeviceRequest {
                 check_derived(derived, self.name(), constraints, &at, errs);
             }
             (None, false) => {
-                for (i, sub) in self.first_available().iter().enumerate() {
-                    let at = at.field("firstAvailable");
-                    let at = at.index(i);
+                at.field("firstAvailable").each(self.first_available().iter(), |sub, at| {
                     errs.label(&at.field("name"), sub.name());
                     check_wish(
                         (sub.selectors(), sub.allocation_mode(), sub.count()),
                         sub.tolerations(),
-                        &at,
+                        at,
                         errs,
                     );
                     let name = format!("{}/{}", self.name(), sub.name());
-                    check_derived(sub.derived_attributes(), &name, constraints, &at, errs);
-                }
+                    check_derived(sub.derived_attributes(), &name, constraints, at, errs);
+                });
             }
         }
     }
@@ -173,9 +169,7 @@ fn check_derived(
             constraint.match_attribute().or(constraint.distinct_attribute()) == Some(name)
         })
     };
-    for (i, attribute) in all.iter().enumerate() {
-        let at = at.field("derivedAttributes");
-        let at = at.index(i);
+    at.field("derivedAttributes").each(all.iter(), |attribute, at| {
         if !attribute.name().is_empty() && !used(attribute.name()) {
             let why = "must be referenced by at least one matchAttribute or distinctAttribute \
                        constraint targeting this request";
@@ -185,7 +179,7 @@ fn check_derived(
             let gives = Gives::DeviceAttribute;
             check_expression(attribute.expression(), gives, &at.field("expression"), errs);
         }
-    }
+    });
 }
 
 fn check_expression(text: &str, gives: Gives, at: &Path, errs: &mut Errors) {
@@ -253,13 +247,11 @@ type DeviceId<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
 pub(super) fn check_status(claim: &ResourceClaim, old: &ResourceClaim, errs: &mut Errors) {
     let (new, before, at) = (claim.status(), old.status(), Path::Root.field("status"));
     let requests = Requests::of(claim.spec().devices());
-    for (i, user) in new.reserved_for().iter().enumerate() {
-        let at = at.field("reservedFor");
-        let at = at.index(i);
-        errs.need(&at, "resource", user.resource());
-        errs.need(&at, "name", user.name());
-        errs.need(&at, "uid", user.uid());
-    }
+    at.field("reservedFor").each(new.reserved_for().iter(), |user, at| {
+        errs.need(at, "resource", user.resource());
+        errs.need(at, "name", user.name());
+        errs.need(at, "uid", user.uid());
+    });
     let allocated = allocated(new);
     at.field("devices").each(new.devices().iter(), |device, at| device.check(&allocated, at, errs));
     if !new.reserved_for().is_empty() {
@@ -378,11 +370,10 @@ impl AllocationResult {
         for (i, result) in self.devices().results().iter().enumerate() {
             result.check(requests, &devices.field("results").index(i), errs);
         }
-        for (i, config) in self.devices().config().iter().enumerate() {
-            let at = devices.field("config");
-            requests.check_all(config.requests(), &at.index(i), errs);
-            config.device_configuration().check(&at.index(i), errs);
-        }
+        devices.field("config").each(self.devices().config().iter(), |config, at| {
+            requests.check_all(config.requests(), at, errs);
+            config.device_configuration().check(at, errs);
+        });
         at.given("nodeSelector", self.node_selector(), |nodes, at| nodes.check(at, errs));
     }
 }

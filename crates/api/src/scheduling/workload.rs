@@ -239,14 +239,13 @@ impl WorkloadSpec {
             self.pod_group_templates().iter().map(PodGroupTemplate::name).collect();
         let composite = self.composite_pod_group_templates();
         check_names(composite, at, &mut names, errs);
-        for (i, template) in composite.iter().enumerate() {
-            let at = at.field("compositePodGroupTemplates");
+        at.field("compositePodGroupTemplates").each(composite.iter(), |template, at| {
             if template.depth() > DEPTH - 1 {
                 let why = format!("maximum template hierarchy depth is {DEPTH}");
                 let shown = shown_all(template.composite_pod_group_templates());
-                errs.invalid_shown(&at.index(i), shown, why);
+                errs.invalid_shown(at, shown, why);
             }
-        }
+        });
         self.check_priorities(at, errs);
         for (i, template) in composite.iter().enumerate() {
             template.check_children(&at.field("compositePodGroupTemplates").index(i), errs);
@@ -322,8 +321,7 @@ fn check_names<'a>(
         }
     }
     names.extend(templates.iter().map(CompositePodGroupTemplate::name));
-    for (i, template) in templates.iter().enumerate() {
-        let at = here.index(i);
+    here.each(templates.iter(), |template, at| {
         let children = template.pod_group_templates();
         for (j, child) in children.iter().enumerate() {
             if names.contains(child.name()) {
@@ -332,8 +330,8 @@ fn check_names<'a>(
             }
         }
         names.extend(children.iter().map(PodGroupTemplate::name));
-        check_names(template.composite_pod_group_templates(), &at, names, errs);
-    }
+        check_names(template.composite_pod_group_templates(), at, names, errs);
+    });
 }
 
 #[cfg(test)]

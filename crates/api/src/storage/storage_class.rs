@@ -117,20 +117,18 @@ pub(super) fn check_parameters(parameters: &Map<String>, at: &Path, errs: &mut E
 
 fn check_topology<'a>(term: &'a TopologySelectorTerm, at: &Path, errs: &mut Errors) -> Labels<'a> {
     let mut labels = Labels::new();
-    for (i, expression) in term.match_label_expressions().iter().enumerate() {
-        let at = at.field("matchLabelExpressions");
-        let at = at.index(i);
+    let at = at.field("matchLabelExpressions");
+    at.each(term.match_label_expressions().iter(), |expression, at| {
         if expression.values().is_empty() {
             errs.required(&at.field("values"), "");
         }
         let mut values = BTreeSet::new();
-        for (j, value) in expression.values().iter().enumerate() {
-            errs.once(&mut values, &at.field("values").index(j), value);
-        }
+        let list = at.field("values");
+        list.each(expression.values().iter(), |value, at| errs.once(&mut values, at, value));
         errs.qualified(&at.field("key"), expression.key());
         if labels.insert(expression.key(), values).is_some() {
             errs.duplicate(&at.field("key"), expression.key());
         }
-    }
+    });
     labels
 }

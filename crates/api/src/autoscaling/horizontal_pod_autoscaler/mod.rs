@@ -299,17 +299,12 @@ impl Kind for HorizontalPodAutoscaler {
         rules::check(self.spec(), errs);
     }
 
-    fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        rules::check(self.spec(), errs);
-    }
-
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
         let (status, at) = (self.status(), Path::Root.field("status"));
-        for (i, condition) in status.conditions().iter().enumerate() {
-            let at = at.field("conditions");
+        at.field("conditions").each(status.conditions().iter(), |condition, at| {
             let generation = condition.observed_generation().unwrap_or_default();
-            errs.non_negative(&at.index(i).field("observedGeneration"), generation);
-        }
+            errs.non_negative(&at.field("observedGeneration"), generation);
+        });
         errs.non_negative(&at.field("currentReplicas"), status.current_replicas().into());
         errs.non_negative(&at.field("desiredReplicas"), status.desired_replicas().into());
     }

@@ -334,11 +334,10 @@ impl PodFailurePolicyRule {
         at.given("onExitCodes", self.on_exit_codes(), |codes, at| codes.check(names, at, errs));
         let conditions = at.field("onPodConditions");
         errs.max_items(&conditions, self.on_pod_conditions().len(), 20);
-        for (i, pattern) in self.on_pod_conditions().iter().enumerate() {
-            let at = conditions.index(i);
+        conditions.each(self.on_pod_conditions().iter(), |pattern, at| {
             errs.qualified(&at.field("type"), pattern.type_());
             errs.one_of(&at.field("status"), pattern.status(), &["False", "True", "Unknown"]);
-        }
+        });
         match (self.on_exit_codes().is_some(), !self.on_pod_conditions().is_empty()) {
             (true, true) => errs.invalid_omitted(
                 at,

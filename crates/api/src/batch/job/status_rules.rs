@@ -58,15 +58,14 @@ impl Check<'_> {
         let at = self.at.field("uncountedTerminatedPods");
         let mut seen = Vec::new();
         for (name, uids) in [("succeeded", pods.succeeded()), ("failed", pods.failed())] {
-            for (i, uid) in uids.iter().enumerate() {
-                let at = at.field(name);
+            at.field(name).each(uids.iter(), |uid, at| {
                 if uid.is_empty() {
-                    errs.invalid(&at.index(i), uid, "must not be empty");
+                    errs.invalid(at, uid, "must not be empty");
                 } else if seen.contains(&uid) {
-                    errs.duplicate(&at.index(i), uid);
+                    errs.duplicate(at, uid);
                 }
                 seen.push(uid);
-            }
+            });
         }
     }
 

@@ -42,12 +42,10 @@ impl NodeAffinity {
             selector.check(&at.field(REQUIRED), errs);
         }
         let terms = self.preferred_during_scheduling_ignored_during_execution();
-        for (i, term) in terms.iter().enumerate() {
-            let at = at.field(PREFERRED);
-            let at = at.index(i);
-            check_weight(term.weight(), &at, errs);
+        at.field(PREFERRED).each(terms.iter(), |term, at| {
+            check_weight(term.weight(), at, errs);
             term.preference().check(true, &at.field("preference"), errs);
-        }
+        });
     }
 }
 
@@ -119,12 +117,10 @@ fn check_terms(
     errs: &mut Errors,
 ) {
     at.field(REQUIRED).each(required.iter(), |term, at| term.check(at, errs));
-    for (i, term) in preferred.iter().enumerate() {
-        let at = at.field(PREFERRED);
-        let at = at.index(i);
-        check_weight(term.weight(), &at, errs);
+    at.field(PREFERRED).each(preferred.iter(), |term, at| {
+        check_weight(term.weight(), at, errs);
         term.pod_affinity_term().check(&at.field("podAffinityTerm"), errs);
-    }
+    });
 }
 
 fn check_weight(weight: i32, at: &Path, errs: &mut Errors) {

@@ -41,14 +41,13 @@ pub(crate) fn check_containers(
         return errs.required(at, "");
     }
     let (mut names, mut ports) = (BTreeSet::new(), BTreeSet::new());
-    for (i, container) in containers.iter().enumerate() {
-        let at = at.index(i);
-        container.check(pod, &at, errs);
+    at.each(containers.iter(), |container, at| {
+        container.check(pod, at, errs);
         errs.once(&mut names, &at.field("name"), container.name());
-        container.check_life(pod.end, &at, errs);
-        container.check_restart(&at, errs);
-        container.check_host_ports(&mut ports, &at, errs);
-    }
+        container.check_life(pod.end, at, errs);
+        container.check_restart(at, errs);
+        container.check_host_ports(&mut ports, at, errs);
+    });
 }
 
 pub(crate) fn check_init_containers(
@@ -59,11 +58,10 @@ pub(crate) fn check_init_containers(
     errs: &mut Errors,
 ) {
     let mut names: BTreeSet<_> = regular.iter().map(Container::name).collect();
-    for (i, container) in containers.iter().enumerate() {
-        let at = list.index(i);
-        container.check(pod, &at, errs);
+    list.each(containers.iter(), |container, at| {
+        container.check(pod, at, errs);
         if container.restart_policy().is_some() || container.restart_policy_rules().is_empty() {
-            container.check_restart(&at, errs);
+            container.check_restart(at, errs);
         } else {
             let why = "must specify restartPolicy when restart rules are used";
             errs.required(&at.field("restartPolicy"), why);
@@ -75,11 +73,11 @@ pub(crate) fn check_init_containers(
         // Only within one container; and the first is always the one that is named.
         container.check_host_ports(&mut BTreeSet::new(), &list.index(0), errs);
         if container.is_sidecar() {
-            container.check_life(pod.end, &at, errs);
+            container.check_life(pod.end, at, errs);
         } else {
-            container.forbid_life(&at, errs);
+            container.forbid_life(at, errs);
         }
-    }
+    });
 }
 
 pub(crate) fn check_ephemeral_containers(
@@ -137,8 +135,7 @@ impl Container {
 
     fn check_ports(&self, at: &Path, errs: &mut Errors) {
         let mut names = BTreeSet::new();
-        for (i, port) in self.ports().iter().enumerate() {
-            let at = at.index(i);
+        at.each(self.ports().iter(), |port, at| {
             if !port.name().is_empty() {
                 let wrong = object::names::port_name(port.name());
                 if wrong.is_empty() && !names.insert(port.name()) {
@@ -154,7 +151,7 @@ impl Container {
                 errs.port(&at.field("hostPort"), port.host_port());
             }
             errs.one_of(&at.field("protocol"), port.protocol(), &["SCTP", "TCP", "UDP"]);
-        }
+        });
     }
 
     /// A port of the host is taken once.
@@ -253,16 +250,14 @@ impl EphemeralContainer {
                 errs.forbidden(&at.field(name), WHY);
             }
         }
-        for (i, mount) in container.volume_mounts().iter().enumerate() {
-            let at = at.field("volumeMounts");
-            let at = at.index(i);
+        at.field("volumeMounts").each(container.volume_mounts().iter(), |mount, at| {
             if !mount.sub_path().is_empty() {
                 errs.forbidden(&at.field("subPath"), WHY);
             }
             if !mount.sub_path_expr().is_empty() {
                 errs.forbidden(&at.field("subPathExpr"), WHY);
             }
-        }
+        });
     }
 }
 

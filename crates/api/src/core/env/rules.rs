@@ -40,16 +40,14 @@ const DIVISORS: [&str; 13] =
     ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
 pub(crate) fn check_env(vars: &List<EnvVar>, at: &Path, errs: &mut Errors) {
-    for (i, var) in vars.iter().enumerate() {
-        let at = at.index(i);
+    at.each(vars.iter(), |var, at| {
         errs.needed(&at.field("name"), var.name(), names::relaxed_env_var_name);
         var.check_source(&at.field("valueFrom"), errs);
-    }
+    });
 }
 
 pub(crate) fn check_env_from(sources: &List<EnvFromSource>, list: &Path, errs: &mut Errors) {
-    for (i, source) in sources.iter().enumerate() {
-        let at = list.index(i);
+    list.each(sources.iter(), |source, at| {
         if !source.prefix().is_empty() {
             let wrong = names::relaxed_env_var_name(source.prefix());
             errs.complaints(&at.field("prefix"), source.prefix(), wrong);
@@ -75,7 +73,7 @@ pub(crate) fn check_env_from(sources: &List<EnvFromSource>, list: &Path, errs: &
             }
             _ => {}
         }
-    }
+    });
 }
 
 impl EnvVar {

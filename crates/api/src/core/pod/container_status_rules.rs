@@ -20,9 +20,8 @@ pub(super) fn check(pod: &Pod, errs: &mut Errors) {
         ("ephemeralContainerStatuses", status.ephemeral_container_statuses(), None),
     ] {
         let at = Path::STATUS.field(name);
-        for (i, container) in all.iter().enumerate() {
-            let at = at.index(i);
-            check_user(container, windows, &at, errs);
+        at.each(all.iter(), |container, at| {
+            check_user(container, windows, at, errs);
             let devices = container.allocated_resources_status();
             let at = at.field("allocatedResourcesStatus");
             match containers {
@@ -35,7 +34,7 @@ pub(super) fn check(pod: &Pod, errs: &mut Errors) {
                     check_devices(devices, of, pod, &at, errs);
                 }
             }
-        }
+        });
     }
     if let Some(claim) = status.extended_resource_claim_status() {
         claim.check(spec, &Path::STATUS.field("extendedResourceClaimStatus"), errs);
@@ -74,9 +73,7 @@ fn check_devices(
             errs.invalid(&at.field("name"), device.name(), why);
         }
         let mut seen = BTreeSet::new();
-        for (i, health) in device.resources().iter().enumerate() {
-            let at = at.field("resources");
-            let at = at.index(i);
+        at.field("resources").each(device.resources().iter(), |health, at| {
             let known = ["Healthy", "Unhealthy", "Unknown"];
             errs.one_of(&at.field("health"), health.health(), &known);
             match health.message() {
@@ -87,7 +84,7 @@ fn check_devices(
                 _ => {}
             }
             errs.once(&mut seen, &at.field("resourceID"), health.resource_id());
-        }
+        });
     }
 }
 

@@ -214,10 +214,9 @@ impl PodSpec {
     }
 
     fn check_gates(&self, at: &Path, errs: &mut Errors) {
-        for (i, gate) in self.readiness_gates().iter().enumerate() {
-            let at = at.field("readinessGates");
-            errs.qualified(&at.index(i).field("conditionType"), gate.condition_type());
-        }
+        at.field("readinessGates").each(self.readiness_gates().iter(), |gate, at| {
+            errs.qualified(&at.field("conditionType"), gate.condition_type());
+        });
         let mut seen = BTreeSet::new();
         let at = at.field("schedulingGates");
         for (i, gate) in self.scheduling_gates().iter().enumerate() {
@@ -289,11 +288,10 @@ impl PodSpec {
     }
 
     fn check_aliases(&self, at: &Path, errs: &mut Errors) {
-        for (i, alias) in self.host_aliases().iter().enumerate() {
-            let at = at.index(i);
+        at.each(self.host_aliases().iter(), |alias, at| {
             errs.complaints(&at.field("ip"), alias.ip(), names::legacy_ip(alias.ip(), &[]));
             at.field("hostnames").each(alias.hostnames().iter(), |it, at| errs.subdomain(at, it));
-        }
+        });
     }
 
     fn check_policies(&self, at: &Path, errs: &mut Errors) {

@@ -33,8 +33,7 @@ pub(super) fn check(pod: &Pod, old: &Pod, errs: &mut Errors) {
 
 fn check_conditions(status: &PodStatus, errs: &mut Errors) {
     let at = Path::STATUS.field("conditions");
-    for (i, condition) in status.conditions().iter().enumerate() {
-        let at = at.index(i);
+    at.each(status.conditions().iter(), |condition, at| {
         if condition.observed_generation() < 0 {
             let at = at.field("observedGeneration");
             errs.invalid(&at, condition.observed_generation(), NON_NEGATIVE);
@@ -42,7 +41,7 @@ fn check_conditions(status: &PodStatus, errs: &mut Errors) {
         if !matches!(condition.type_(), "PodScheduled" | "Ready" | "Initialized") {
             errs.qualified(&at.field("Type"), condition.type_());
         }
-    }
+    });
 }
 
 fn check_nomination(new: &PodStatus, old: &PodStatus, bound: bool, errs: &mut Errors) {

@@ -215,11 +215,10 @@ pub(super) fn check(spec: &ServiceSpec, old: Option<&ServiceSpec>, at: &Path, er
 
 fn check_families(spec: &ServiceSpec, at: &Path, errs: &mut Errors) {
     let mut seen = BTreeSet::new();
-    for (i, family) in spec.ip_families().iter().enumerate() {
-        let at = at.field("ipFamilies");
-        errs.one_of(&at.index(i), family, &["IPv4", "IPv6"]);
-        errs.once(&mut seen, &at.index(i), family);
-    }
+    at.field("ipFamilies").each(spec.ip_families().iter(), |family, at| {
+        errs.one_of(at, family, &["IPv4", "IPv6"]);
+        errs.once(&mut seen, at, family);
+    });
     if let Some(policy) = spec.ip_family_policy() {
         let known = ["PreferDualStack", "RequireDualStack", "SingleStack"];
         errs.one_of(&at.field("ipFamilyPolicy"), policy, &known);

@@ -99,9 +99,8 @@ fn check_type(spec: &ServiceSpec, errs: &mut Errors) {
 
 fn check_ports(spec: &ServiceSpec, at: &Path, errs: &mut Errors) {
     let (mut names, mut nodes, mut ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for (i, port) in spec.ports().iter().enumerate() {
-        let at = at.index(i);
-        port.check(spec.ports().len() > 1, &at, errs);
+    at.each(spec.ports().iter(), |port, at| {
+        port.check(spec.ports().len() > 1, at, errs);
         if !port.name().is_empty() && !names.insert(port.name()) {
             errs.duplicate(&at.field("name"), port.name());
         }
@@ -114,9 +113,9 @@ fn check_ports(spec: &ServiceSpec, at: &Path, errs: &mut Errors) {
             errs.duplicate(&at.field("nodePort"), node);
         }
         if !ports.insert((port.protocol(), port.port())) {
-            errs.duplicate_shown(&at, port.shown(), "");
+            errs.duplicate_shown(at, port.shown(), "");
         }
-    }
+    });
 }
 
 impl ServicePort {
