@@ -243,6 +243,13 @@ impl Errors {
         }
     }
 
+    /// `text` may be absent, and keeps a rule if it is not.
+    pub fn optional(&mut self, at: &Path, text: &str, rule: fn(&str) -> Vec<String>) {
+        if !text.is_empty() {
+            self.complaints(at, text, rule(text));
+        }
+    }
+
     /// `text` must be none of those that were `seen`, and is one of them now.
     pub fn once<'a>(&mut self, seen: &mut BTreeSet<&'a str>, at: &Path, text: &'a str) {
         if !seen.insert(text) {

@@ -178,8 +178,7 @@ fn check_owner(owner: &OwnerReference, at: &Path, errs: &mut Errors) {
     let version = owner.api_version();
     let parts: Vec<_> = version.split('/').collect();
     if !version.is_empty() && (parts.len() > 2 || parts.last() == Some(&"")) {
-        let at = at.field("apiVersion");
-        errs.invalid(&at, version, "must be <group>/<version> or <version>");
+        errs.invalid(&at.field("apiVersion"), version, "must be <group>/<version> or <version>");
     }
     for (name, value) in [
         ("apiVersion", version),
@@ -224,8 +223,7 @@ fn check_managers(managers: &List<ManagedFieldsEntry>, errs: &mut Errors) {
             operation => errs.one_of(&at.field("operation"), operation, &["Apply", "Update"]),
         }
         if !matches!(manager.fields_type(), "" | "FieldsV1") {
-            let at = at.field("fieldsType");
-            errs.invalid(&at, manager.fields_type(), "must be `FieldsV1`");
+            errs.invalid(&at.field("fieldsType"), manager.fields_type(), "must be `FieldsV1`");
         }
         errs.max_bytes(&at.field("manager"), manager.manager(), MANAGER);
         errs.max_bytes(&at.field("subresource"), manager.subresource(), SUBRESOURCE);

@@ -8,7 +8,7 @@ pub mod v1alpha1;
 mod validating_admission_policy;
 mod validating_admission_policy_binding;
 mod validating_webhook_configuration;
-mod webhooks;
+pub(crate) mod webhooks;
 
 pub use self::{
     mutating_admission_policy::{

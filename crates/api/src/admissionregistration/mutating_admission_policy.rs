@@ -91,11 +91,11 @@ impl Kind for MutatingAdmissionPolicy {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(None, &Path::Root.field("spec"), errs);
+        self.spec().check(None, &Path::SPEC, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(Some(old.spec()), &Path::Root.field("spec"), errs);
+        self.spec().check(Some(old.spec()), &Path::SPEC, errs);
     }
 }
 
@@ -103,10 +103,9 @@ const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
 /// Nothing can be changed by a deletion.
 pub(super) fn check_operations(matching: Option<&MatchResources>, at: &Path, errs: &mut Errors) {
-    let at = at.field("resourceRules");
     for rule in matching.iter().flat_map(|matching| matching.resource_rules().iter()) {
         for operation in rule.rule_with_operations().operations().iter() {
-            errs.one_of(&at.field("operations"), operation, &OPERATIONS);
+            errs.one_of(&at.field("resourceRules").field("operations"), operation, &OPERATIONS);
         }
     }
 }

@@ -55,7 +55,7 @@ impl Kind for MutatingAdmissionPolicyBinding {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         errs.need(&at, "policyName", spec.policy_name());
         check_policy_name(spec.policy_name(), &at, errs);
         at.given("paramRef", spec.param_ref(), |param, at| param.check(at, errs));

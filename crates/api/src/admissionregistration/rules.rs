@@ -212,9 +212,7 @@ impl ParamRef {
     pub(super) fn check(&self, at: &Path, errs: &mut Errors) {
         let exclusive = "name and selector are mutually exclusive";
         let (name, selector) = (self.name(), self.selector());
-        if !name.is_empty() {
-            errs.complaints(&at.field("name"), name, names::path_segment_name(name));
-        }
+        errs.optional(&at.field("name"), name, names::path_segment_name);
         errs.selector(&at.field("selector"), selector);
         match (name.is_empty(), selector.is_some()) {
             (false, true) => {
@@ -340,9 +338,7 @@ pub(super) fn param_kind_cell(kind: Option<&ParamKind>) -> String {
 
 /// The name of a policy that a binding binds; a declared rule sees to an empty one.
 pub(super) fn check_policy_name(name: &str, at: &Path, errs: &mut Errors) {
-    if !name.is_empty() {
-        errs.subdomain(&at.field("policyName"), name);
-    }
+    errs.optional(&at.field("policyName"), name, names::dns1123_subdomain);
 }
 
 /// Whether two lists of conditions, for the same kind of parameters, are the same.

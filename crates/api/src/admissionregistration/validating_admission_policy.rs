@@ -205,7 +205,7 @@ impl Kind for ValidatingAdmissionPolicy {
     }
 
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
+        let at = Path::STATUS;
         let checking = self.status().type_checking();
         for (i, it) in checking.iter().flat_map(|it| it.expression_warnings().iter()).enumerate() {
             let at = at.field("typeChecking");
@@ -228,7 +228,7 @@ const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 
 impl ValidatingAdmissionPolicy {
     fn check(&self, old: Option<&ValidatingAdmissionPolicySpec>, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         errs.one_of(&at.field("failurePolicy"), spec.failure_policy(), &FAILURE);
         at.given("paramKind", spec.param_kind(), |kind, at| kind.check(at, errs));
         let constraints = at.field("matchConstraints");

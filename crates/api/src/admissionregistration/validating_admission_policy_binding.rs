@@ -73,7 +73,7 @@ impl Kind for ValidatingAdmissionPolicyBinding {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         check_policy_name(spec.policy_name(), &at, errs);
         at.given("paramRef", spec.param_ref(), |param, at| param.check(at, errs));
         at.given("matchResources", spec.match_resources(), |matching, at| matching.check(at, errs));

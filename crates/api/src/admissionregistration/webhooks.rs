@@ -15,7 +15,7 @@ use crate::rules::Rules;
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 const HARMLESS: [&str; 2] = ["None", "NoneOnDryRun"];
 const ANY_EFFECTS: [&str; 4] = ["None", "NoneOnDryRun", "Some", "Unknown"];
-const FORM: &str = "; desired format: https://host[/path]";
+pub(crate) const FORM: &str = "; desired format: https://host[/path]";
 
 /// What was wrong before may stay wrong.
 #[derive(Clone, Copy)]
@@ -202,7 +202,7 @@ fn check_url(url: &str, at: &Path, errs: &mut Errors) {
     }
 }
 
-fn is_scheme(text: &str) -> bool {
+pub(crate) fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
@@ -235,16 +235,21 @@ impl ServiceReference {
         // Upstream looks for the one under the other's name.
         errs.need(at, "name", self.namespace());
         errs.need(at, "namespace", self.name());
-        let wrong = names::port_number(self.port().into());
-        if !wrong.is_empty() {
-            let why = format!("port is not valid: {}", wrong.join(", "));
-            errs.invalid(&at.field("port"), self.port(), why);
-        }
+        check_port(self.port(), &at.field("port"), errs);
         at.given("path", self.path(), |path, at| check_path(path, at, errs));
     }
 }
 
-fn check_path(path: &str, at: &Path, errs: &mut Errors) {
+/// The port of a service.
+pub(crate) fn check_port(port: i32, at: &Path, errs: &mut Errors) {
+    let wrong = names::port_number(port.into());
+    if !wrong.is_empty() {
+        errs.invalid(at, port, format!("port is not valid: {}", wrong.join(", ")));
+    }
+}
+
+/// The path at which a service is asked.
+pub(crate) fn check_path(path: &str, at: &Path, errs: &mut Errors) {
     match path {
         "" | "/" => return,
         "//" => return errs.invalid(at, path, "segment[0] may not be empty"),

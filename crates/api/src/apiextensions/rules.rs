@@ -29,7 +29,7 @@ pub(super) fn check_new(crd: &CustomResourceDefinition, errs: &mut Errors) {
     for (field, name) in [("name", meta.name()), ("generateName", meta.generate_name())] {
         if !name.is_empty() && name != right {
             let why = r#"must be spec.names.plural+"."+spec.group"#;
-            errs.invalid(&Path::Root.field("metadata").field(field), name, why);
+            errs.invalid(&Path::METADATA.field(field), name, why);
         }
     }
     let terms = Terms {
@@ -301,11 +301,10 @@ fn check_names(own: &CustomResourceDefinitionNames, at: &Path, errs: &mut Errors
         }
     }
     for (list, all) in [("shortNames", own.short_names()), ("categories", own.categories())] {
-        let here = at.field(list);
         for (i, name) in all.iter().enumerate() {
             let wrong = names::dns1035_label(name);
             if !wrong.is_empty() {
-                errs.invalid(&here.index(i), name, wrong.join(","));
+                errs.invalid(&at.field(list).index(i), name, wrong.join(","));
             }
         }
     }
@@ -445,7 +444,7 @@ fn check_selectable(
 }
 
 fn check_stored(crd: &CustomResourceDefinition, errs: &mut Errors) {
-    let status = Path::Root.field("status");
+    let status = Path::STATUS;
     let at = status.field("storedVersions");
     let stored = crd.status().stored_versions();
     if stored.is_empty() {

@@ -196,9 +196,8 @@ fn node(schema: &Schema, root: bool, place: Place, at: &Path, errs: &mut Errors)
     }
     at.given("items", schema.items(), |items, at| node(items, false, place, at, errs));
     for map in ["definitions", "dependencies"] {
-        let here = at.field(map);
         for (name, inner) in schema.named(map).filter(|(_, inner)| inner.tree().is_object()) {
-            node(inner, false, place, &here.key(name), errs);
+            node(inner, false, place, &at.field(map).key(name), errs);
         }
     }
     extensions(schema, place, at, errs);
@@ -340,10 +339,8 @@ fn list_map(schema: &Schema, at: &Path, errs: &mut Errors) {
     for key in schema.list_keys() {
         match items.property(key) {
             Some(property) if matches!(property.ty(), "array" | "object") => {
-                let properties = here.field("properties");
-                let key = properties.key(key);
                 let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-                errs.invalid(&key.field("type"), items.ty(), why);
+                errs.invalid(&here.field("properties").key(key).field("type"), items.ty(), why);
             }
             Some(_) => {}
             None => {

@@ -1,11 +1,13 @@
 //! Where a webhook is: an address, or a service.
 
-use object::{Bytes, names};
+use object::Bytes;
 use schema::{Errors, Path};
 
 use super::ServiceReference;
-
-const FORM: &str = "; desired format: https://host[/path]";
+use crate::{
+    admissionregistration::webhooks::{FORM, check_path, check_port, is_scheme},
+    rules::Rules,
+};
 
 /// An address that is called over TLS and says nothing but where that is.
 pub(super) fn check_url(url: &str, at: &Path, errs: &mut Errors) {
@@ -42,16 +44,9 @@ pub(super) fn check_url(url: &str, at: &Path, errs: &mut Errors) {
 
 pub(super) fn check_service(service: &ServiceReference, at: &Path, errs: &mut Errors) {
     // Upstream mistakes the one for the other.
-    for (field, value) in [("name", service.namespace()), ("namespace", service.name())] {
-        if value.is_empty() {
-            errs.required(&at.field(field), "");
-        }
-    }
-    let port = service.port().unwrap_or_default();
-    let wrong = names::port_number(port.into());
-    if !wrong.is_empty() {
-        errs.invalid(&at.field("port"), port, format!("port is not valid: {}", wrong.join(", ")));
-    }
+    errs.need(at, "name", service.namespace());
+    errs.need(at, "namespace", service.name());
+    check_port(service.port().unwrap_or_default(), &at.field("port"), errs);
     check_path(service.path().unwrap_or_default(), &at.field("path"), errs);
 }
 
@@ -68,29 +63,6 @@ pub(super) fn is_ca_bundle(bundle: &str) -> bool {
     let bytes = Bytes::decode(bundle).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     text.contains("-----BEGIN CERTIFICATE-----") && text.contains("-----END CERTIFICATE-----")
-}
-
-fn check_path(path: &str, at: &Path, errs: &mut Errors) {
-    if matches!(path, "" | "/") {
-        return;
-    } else if path == "//" {
-        return errs.invalid(at, path, "segment[0] may not be empty");
-    }
-    if !path.starts_with('/') {
-        errs.invalid(at, path, "must start with a '/'");
-    }
-    let mut rest = path.chars();
-    rest.next();
-    let rest = rest.as_str();
-    for (i, step) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
-        if step.is_empty() {
-            errs.invalid(at, path, format!("segment[{i}] may not be empty"));
-            continue;
-        }
-        for why in names::dns1123_subdomain(step) {
-            errs.invalid(at, path, format!("segment[{i}]: {why}"));
-        }
-    }
 }
 
 struct Parts {
@@ -139,9 +111,4 @@ impl Parts {
 
 fn split(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(head, tail)| (head, Some(tail)))
-}
-
-fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }

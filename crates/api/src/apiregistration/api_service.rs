@@ -7,7 +7,7 @@ use schema::{
     check_meta_again,
 };
 
-use crate::rules::Rules;
+use crate::{admissionregistration::webhooks::check_port, rules::Rules};
 
 /// Which server serves a group and version.
 #[api]
@@ -111,7 +111,7 @@ impl Kind for APIService {
 
     fn validate(&self, errs: &mut Errors) {
         self.check_name(errs);
-        self.spec().check(&Path::Root.field("spec"), errs);
+        self.spec().check(&Path::SPEC, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
@@ -134,7 +134,6 @@ const MAX_VERSION: i32 = 1_000;
 
 impl APIService {
     fn check_name(&self, errs: &mut Errors) {
-        let at = Path::Root.field("metadata");
         let wanted = format!("{}.{}", self.spec().version(), self.spec().group());
         let wrong = |name: &str| match names::path_segment_name(name) {
             wrong if !wrong.is_empty() => wrong,
@@ -144,10 +143,10 @@ impl APIService {
         let meta = self.metadata();
         if !meta.generate_name().is_empty() {
             let given = meta.generate_name();
-            errs.complaints(&at.field("generateName"), given, wrong(given));
+            errs.complaints(&Path::METADATA.field("generateName"), given, wrong(given));
         }
         if !meta.name().is_empty() {
-            errs.complaints(&at.field("name"), meta.name(), wrong(meta.name()));
+            errs.complaints(&Path::METADATA.field("name"), meta.name(), wrong(meta.name()));
         }
     }
 }
@@ -197,11 +196,7 @@ impl ServiceReference {
     fn check(&self, at: &Path, errs: &mut Errors) {
         errs.need(at, "namespace", self.namespace());
         errs.need(at, "name", self.name());
-        let wrong = names::port_number(self.port().into());
-        if !wrong.is_empty() {
-            let why = format!("port is not valid: {}", wrong.join(", "));
-            errs.invalid(&at.field("port"), self.port(), why);
-        }
+        check_port(self.port(), &at.field("port"), errs);
     }
 }
 

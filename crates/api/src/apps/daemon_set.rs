@@ -131,7 +131,7 @@ impl Kind for DaemonSet {
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         let template = self.spec().template();
         if old.is_none_or(|old| old.spec().template() != template) {
-            template.warn(&Path::Root.field("spec").field("template"), warnings);
+            template.warn(&Path::SPEC.field("template"), warnings);
         }
     }
 
@@ -220,8 +220,7 @@ impl DaemonSetSpec {
         check_endless(self.template(), names.1, &template, errs);
         errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
         self.update_strategy().check(&at.field("updateStrategy"), errs);
-        let limit = at.field("revisionHistoryLimit");
-        errs.non_negative(&limit, self.revision_history_limit().into());
+        errs.non_negative(&at.field("revisionHistoryLimit"), self.revision_history_limit().into());
     }
 }
 
@@ -263,8 +262,7 @@ impl RollingUpdateDaemonSet {
 
 impl DaemonSetStatus {
     fn check(&self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
-        errs.non_negative(&at.field("observedGeneration"), self.observed_generation());
+        errs.non_negative(&Path::STATUS.field("observedGeneration"), self.observed_generation());
         for (name, n) in [
             ("currentNumberScheduled", self.current_number_scheduled()),
             ("numberMisscheduled", self.number_misscheduled()),
@@ -274,7 +272,7 @@ impl DaemonSetStatus {
             ("numberAvailable", self.number_available()),
             ("numberUnavailable", self.number_unavailable()),
         ] {
-            errs.non_negative(&at.field(name), n.into());
+            errs.non_negative(&Path::STATUS.field(name), n.into());
         }
     }
 }

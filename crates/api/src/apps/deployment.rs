@@ -200,8 +200,7 @@ impl DeploymentSpec {
         .check(at, errs);
         self.strategy().check(&at.field("strategy"), errs);
         errs.non_negative(&at.field("minReadySeconds"), self.min_ready_seconds().into());
-        let limit = at.field("revisionHistoryLimit");
-        errs.non_negative(&limit, self.revision_history_limit().into());
+        errs.non_negative(&at.field("revisionHistoryLimit"), self.revision_history_limit().into());
         let (deadline, at) =
             (self.progress_deadline_seconds(), at.field("progressDeadlineSeconds"));
         errs.non_negative(&at, deadline.into());
@@ -247,7 +246,7 @@ impl RollingUpdateDeployment {
 
 impl DeploymentStatus {
     fn check(&self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
+        let at = Path::STATUS;
         errs.non_negative(&at.field("observedGeneration"), self.observed_generation());
         errs.non_negative(&at.field("unavailableReplicas"), self.unavailable_replicas().into());
         let terminating = self.terminating_replicas().unwrap_or_default();

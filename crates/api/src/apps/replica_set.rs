@@ -130,17 +130,16 @@ impl ReplicaSetSpec {
 
 impl ReplicaSetStatus {
     fn check(&self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
-        errs.non_negative(&at.field("observedGeneration"), self.observed_generation());
+        errs.non_negative(&Path::STATUS.field("observedGeneration"), self.observed_generation());
         let terminating = self.terminating_replicas().unwrap_or_default();
-        errs.non_negative(&at.field("terminatingReplicas"), terminating.into());
+        errs.non_negative(&Path::STATUS.field("terminatingReplicas"), terminating.into());
         let parts = [
             ("fullyLabeledReplicas", self.fully_labeled_replicas()),
             ("readyReplicas", self.ready_replicas()),
             ("availableReplicas", self.available_replicas()),
         ];
-        check_counts(self.replicas(), &parts, &at, errs);
+        check_counts(self.replicas(), &parts, &Path::STATUS, errs);
         let (available, ready) = (self.available_replicas(), self.ready_replicas());
-        check_available(available, ready, "readyReplicas", &at, errs);
+        check_available(available, ready, "readyReplicas", &Path::STATUS, errs);
     }
 }

@@ -164,7 +164,7 @@ impl Kind for StatefulSet {
     ];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         if is_other(self.metadata(), old.map(Self::metadata)) {
             spec.template().warn(&at.field("template"), warnings);
         }
@@ -344,16 +344,15 @@ impl RollingUpdateStatefulSetStrategy {
 
 impl StatefulSetStatus {
     fn check(&self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
-        errs.non_negative(&at.field("observedGeneration"), self.observed_generation());
+        errs.non_negative(&Path::STATUS.field("observedGeneration"), self.observed_generation());
         let parts = [
             ("readyReplicas", self.ready_replicas()),
             ("currentReplicas", self.current_replicas()),
             ("updatedReplicas", self.updated_replicas()),
             ("availableReplicas", self.available_replicas()),
         ];
-        check_counts(self.replicas(), &parts, &at, errs);
+        check_counts(self.replicas(), &parts, &Path::STATUS, errs);
         let (available, ready) = (self.available_replicas(), self.ready_replicas());
-        check_available(available, ready, "status.readyReplicas", &at, errs);
+        check_available(available, ready, "status.readyReplicas", &Path::STATUS, errs);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     shown::{shown, shown_or_null},
 };
 
-pub(super) const SPEC: Path = Path::Root.field("spec");
+pub(super) const SPEC: Path = Path::SPEC;
 
 /// A review is about a resource or about a path, and never about both.
 pub(super) fn check_attributes(
@@ -32,7 +32,7 @@ pub(super) fn check_metadata(meta: &ObjectMeta, namespaced: bool, errs: &mut Err
     }
     if rest != ObjectMeta::new() {
         let why = if namespaced { "must be empty except for namespace" } else { "must be empty" };
-        errs.invalid_shown(&Path::Root.field("metadata"), shown(meta), why);
+        errs.invalid_shown(&Path::METADATA, shown(meta), why);
     }
 }
 

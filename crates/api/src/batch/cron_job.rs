@@ -111,7 +111,7 @@ impl Kind for CronJob {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(None, &Path::Root.field("spec"), errs);
+        self.spec().check(None, &Path::SPEC, errs);
         let name = self.metadata().name();
         if name.len() > MAX_NAME {
             let why = format!("must be no more than {MAX_NAME} characters");
@@ -120,7 +120,7 @@ impl Kind for CronJob {
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(Some(old.spec()), &Path::Root.field("spec"), errs);
+        self.spec().check(Some(old.spec()), &Path::SPEC, errs);
     }
 
     fn default_fields(&mut self) {
@@ -173,9 +173,7 @@ impl CronJobSpec {
         let deadline = self.starting_deadline_seconds().unwrap_or_default();
         errs.non_negative(&at.field("startingDeadlineSeconds"), deadline);
         let kept = old.is_some_and(|old| old.time_zone() == self.time_zone());
-        if let Some(zone) = self.time_zone().filter(|_| !kept) {
-            check_zone(zone, &at.field("timeZone"), errs);
-        }
+        at.given("timeZone", self.time_zone().filter(|_| !kept), |it, at| check_zone(it, at, errs));
         let policies = ["Allow", "Forbid", "Replace"];
         errs.one_of(&at.field("concurrencyPolicy"), self.concurrency_policy(), &policies);
         for (name, limit) in [

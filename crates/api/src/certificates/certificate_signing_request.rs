@@ -256,17 +256,15 @@ impl CertificateSigningRequest {
     }
 
     fn check(&self, old: Option<&Self>, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
-        self.spec().check(old.map(Self::spec), &at, errs);
-        let at = Path::Root.field("status");
-        self.check_conditions(old, &at.field("conditions"), errs);
+        self.spec().check(old.map(Self::spec), &Path::SPEC, errs);
+        self.check_conditions(old, &Path::STATUS.field("conditions"), errs);
         let certificate = self.status().certificate();
         let before = old.map(|old| old.status().certificate());
         if before.is_some_and(|before| before == certificate || wrong_chain(before).is_some()) {
             return;
         }
         if let Some(why) = wrong_chain(certificate) {
-            errs.invalid(&at.field("certificate"), "<certificate data>", why);
+            errs.invalid(&Path::STATUS.field("certificate"), "<certificate data>", why);
         }
     }
 

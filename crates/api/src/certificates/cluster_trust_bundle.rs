@@ -68,16 +68,15 @@ const OMITTED: &str = "<value omitted>";
 
 impl ClusterTrustBundle {
     fn check_names(&self, errs: &mut Errors) {
-        let at = Path::Root.field("metadata");
         let signer = self.spec().signer_name();
         let meta = self.metadata();
         if !meta.generate_name().is_empty() {
             let wrong = wrong_name(meta.generate_name(), signer, true);
-            errs.complaints(&at.field("generateName"), meta.generate_name(), wrong);
+            errs.complaints(&Path::METADATA.field("generateName"), meta.generate_name(), wrong);
         }
         if !meta.name().is_empty() {
             let wrong = wrong_name(meta.name(), signer, false);
-            errs.complaints(&at.field("name"), meta.name(), wrong);
+            errs.complaints(&Path::METADATA.field("name"), meta.name(), wrong);
         }
     }
 

@@ -46,7 +46,7 @@ impl Kind for Lease {
     ];
 
     fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         if let Some(seconds) = spec.lease_duration_seconds().filter(|seconds| *seconds <= 0) {
             errs.invalid(&at.field("leaseDurationSeconds"), seconds, "must be greater than 0");
         }

@@ -71,18 +71,15 @@ impl Kind for Endpoints {
         if manager == Some("endpoint-controller") {
             return;
         }
-        for (i, subset) in self.subsets().iter().enumerate() {
-            let at = Path::Root.field("subsets");
-            let at = at.index(i);
+        Path::Root.field("subsets").each(self.subsets().iter(), |subset, at| {
             for (name, addresses) in [
                 ("addresses", subset.addresses()),
                 ("notReadyAddresses", subset.not_ready_addresses()),
             ] {
-                for (i, address) in addresses.iter().enumerate() {
-                    warnings.ip(&at.field(name).index(i).field("ip"), address.ip());
-                }
+                at.field(name)
+                    .each(addresses.iter(), |it, at| warnings.ip(&at.field("ip"), it.ip()));
             }
-        }
+        });
     }
 
     fn validate(&self, errs: &mut Errors) {
@@ -142,9 +139,7 @@ impl EndpointSubset {
 impl EndpointAddress {
     fn check(&self, at: &Path, errs: &mut Errors) {
         errs.complaints(&at.field("ip"), self.ip(), names::legacy_ip(self.ip(), &[]));
-        if !self.hostname().is_empty() {
-            errs.label(&at.field("hostname"), self.hostname());
-        }
+        errs.optional(&at.field("hostname"), self.hostname(), names::dns1123_label);
         at.given("nodeName", self.node_name(), |node, at| errs.subdomain(at, node));
         check_endpoint_ip(self.ip(), &at.field("ip"), errs);
     }

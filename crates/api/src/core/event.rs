@@ -167,9 +167,8 @@ impl Event {
         if plain {
             return;
         }
-        let reporter = Path::Root.field("reportingComponent");
         errs.need(&Path::Root, "reportingComponent", self.reporting_component());
-        errs.qualified(&reporter, self.reporting_component());
+        errs.qualified(&Path::Root.field("reportingComponent"), self.reporting_component());
         for (name, text) in [
             ("reportingInstance", self.reporting_instance()),
             ("action", self.action()),

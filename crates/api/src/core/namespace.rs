@@ -92,7 +92,7 @@ impl Kind for Namespace {
     }
 
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (phase, at) = (self.status().phase(), Path::Root.field("status"));
+        let (phase, at) = (self.status().phase(), Path::STATUS);
         match (self.is_terminating(), phase) {
             (false, "Active") | (true, "Terminating") => {}
             (false, _) => {

@@ -283,7 +283,7 @@ impl Kind for Node {
         &[Index::field("spec.unschedulable", |node| node.spec().unschedulable().to_string())];
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         if spec.config_source().is_some() {
             warnings.at(&at.field("configSource"), "the feature is removed");
         }
@@ -307,7 +307,7 @@ impl Kind for Node {
         self.check(errs);
         self.check_ranges(errs);
         self.check_addresses(errs);
-        let (spec, old, at) = (self.spec(), old.spec(), Path::Root.field("spec"));
+        let (spec, old, at) = (self.spec(), old.spec(), Path::SPEC);
         if !old.pod_cidrs().is_empty() && old.pod_cidrs() != spec.pod_cidrs() {
             let why = "node updates may not change podCIDR except from \"\" to valid";
             errs.forbidden(&at.field("podCIDRs"), why);
@@ -426,7 +426,7 @@ fn or_unknown(text: &str) -> &str {
 
 impl Node {
     fn check_ranges(&self, errs: &mut Errors) {
-        let (at, ranges) = (Path::Root.field("spec"), self.spec().pod_cidrs());
+        let (at, ranges) = (Path::SPEC, self.spec().pod_cidrs());
         let at = at.field("podCIDRs");
         let mut unreadable = None;
         for (i, range) in ranges.iter().enumerate() {
@@ -491,9 +491,8 @@ impl Node {
 
     fn check(&self, errs: &mut Errors) {
         self.check_avoided(errs);
-        let at = Path::Root.field("metadata");
-        check_taints(self.spec().taints(), &at.field("taints"), errs);
-        let (status, at) = (self.status(), Path::Root.field("status"));
+        check_taints(self.spec().taints(), &Path::METADATA.field("taints"), errs);
+        let (status, at) = (self.status(), Path::STATUS);
         for (name, amounts) in
             [("capacity", status.capacity()), ("allocatable", status.allocatable())]
         {
@@ -530,7 +529,6 @@ impl Node {
     }
 
     fn check_addresses(&self, errs: &mut Errors) {
-        let at = Path::STATUS.field("addresses");
         let mut seen = BTreeSet::new();
         for (i, address) in self.status().addresses().iter().enumerate() {
             if !seen.insert((address.type_(), address.address())) {
@@ -538,7 +536,7 @@ impl Node {
                     ("Type", address.type_().into()),
                     ("Address", address.address().into()),
                 ]);
-                errs.duplicate_shown(&at.index(i), shown, "");
+                errs.duplicate_shown(&Path::STATUS.field("addresses").index(i), shown, "");
             }
         }
     }

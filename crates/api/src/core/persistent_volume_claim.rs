@@ -150,11 +150,11 @@ impl Kind for PersistentVolumeClaim {
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
         if self.metadata().annotations().get(OLD_CLASS).is_some() {
-            let at = Path::Root.field("metadata");
+            let at = Path::METADATA;
             let why = "deprecated since v1.8; use \"storageClassName\" attribute instead";
             warnings.at(&at.field("annotations").key(OLD_CLASS), why);
         }
-        self.spec().warn(&Path::Root.field("spec"), warnings);
+        self.spec().warn(&Path::SPEC, warnings);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
@@ -168,11 +168,11 @@ impl Kind for PersistentVolumeClaim {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::Root.field("spec"), errs);
+        self.spec().check(&Path::SPEC, errs);
     }
 
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        self.status().check(&Path::Root.field("status"), errs);
+        self.status().check(&Path::STATUS, errs);
     }
 
     fn prepare_create(&mut self) {
@@ -230,7 +230,7 @@ pub(super) fn access_modes(modes: &List<String>) -> Value {
 }
 
 /// How a volume may be mounted; `none` says what is wrong where nothing is said.
-pub(super) fn check_modes(modes: &List<String>, none: &str, at: &Path, errs: &mut Errors) {
+pub(crate) fn check_modes(modes: &List<String>, none: &str, at: &Path, errs: &mut Errors) {
     if modes.is_empty() {
         errs.required(at, none);
     }
@@ -280,9 +280,7 @@ impl PersistentVolumeClaimSpec {
         let parts = (reference.api_group(), reference.kind(), reference.name());
         check_source(parts, &at.field("dataSourceRef"), errs);
         let namespace = reference.namespace().filter(|namespace| !namespace.is_empty());
-        if let Some(namespace) = namespace {
-            errs.label(&at.field("dataSourceRef").field("namespace"), namespace);
-        }
+        at.field("dataSourceRef").given("namespace", namespace, |it, at| errs.label(at, it));
         let Some(source) = source else { return };
         let why = match namespace {
             Some(_) => "may not be specified when dataSourceRef.namespace is specified",
@@ -400,7 +398,7 @@ pub(crate) const ACCESS_MODES: [&str; 4] =
 impl PersistentVolumeClaim {
     /// A claim can be bound, and a bound one can grow; all else stays.
     fn check_kept(&self, old: &Self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
+        let at = Path::SPEC;
         let (mut new, mut before) = (self.spec().clone(), old.spec().clone());
         if before.volume_name().is_empty() {
             before.set_volume_name(new.volume_name());
@@ -426,10 +424,8 @@ impl PersistentVolumeClaim {
             |claim: &Self| claim.spec().resources().requests().get("storage").unwrap_or_default();
         let capacity = old.status().capacity().get("storage").unwrap_or_default();
         if size(self) < size(old) && size(self) <= capacity {
-            let at = at.field("resources");
-            let at = at.field("requests");
             let why = "field can not be less than status.capacity";
-            errs.forbidden(&at.field("storage"), why);
+            errs.forbidden(&at.field("resources").field("requests").field("storage"), why);
         }
         let class = self.spec().volume_attributes_class_name();
         let changed = class != old.spec().volume_attributes_class_name();
@@ -442,9 +438,8 @@ impl PersistentVolumeClaim {
                 Some(_) => {}
             }
         }
-        let mode = Path::Root.field("volumeMode");
         let modes = (self.spec().volume_mode(), old.spec().volume_mode());
-        errs.immutable(&mode, &modes.0.into(), &modes.1.into());
+        errs.immutable(&Path::Root.field("volumeMode"), &modes.0.into(), &modes.1.into());
     }
 }
 

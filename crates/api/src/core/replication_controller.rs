@@ -107,16 +107,16 @@ impl Kind for ReplicationController {
         let is_other = warnings.names_pods(self.metadata(), old.map(Self::metadata));
         // An update is told of what was there before.
         if let Some(template) = old.unwrap_or(self).spec().template().filter(|_| is_other) {
-            template.warn(&Path::Root.field("spec").field("template"), warnings);
+            template.warn(&Path::SPEC.field("template"), warnings);
         }
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::Root.field("spec"), errs);
+        self.spec().check(&Path::SPEC, errs);
     }
 
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (status, at) = (self.status(), Path::Root.field("status"));
+        let (status, at) = (self.status(), Path::STATUS);
         errs.non_negative(&at.field("observedGeneration"), status.observed_generation());
         let parts = [
             ("fullyLabeledReplicas", status.fully_labeled_replicas()),

@@ -92,7 +92,7 @@ impl Kind for ResourceQuota {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         check_amounts(spec.hard(), &at.field("hard"), errs);
         spec.check_scopes(&at.field("scopes"), errs);
         if let Some(selector) = spec.scope_selector() {
@@ -102,7 +102,7 @@ impl Kind for ResourceQuota {
     }
 
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (status, at) = (self.status(), Path::Root.field("status"));
+        let (status, at) = (self.status(), Path::STATUS);
         check_amounts(status.hard(), &at.field("hard"), errs);
         check_amounts(status.used(), &at.field("used"), errs);
     }

@@ -59,8 +59,7 @@ impl Kind for Secret {
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        let kind = Path::Root.field("type");
-        errs.immutable(&kind, &self.type_().into(), &old.type_().into());
+        errs.immutable(&Path::Root.field("type"), &self.type_().into(), &old.type_().into());
         if old.immutable() == Some(true) {
             if self.immutable() != Some(true) {
                 errs.forbidden(&Path::Root.field("immutable"), KEPT);
@@ -92,8 +91,7 @@ impl Secret {
             "kubernetes.io/service-account-token" => {
                 let notes = self.metadata().annotations();
                 if notes.get(SERVICE_ACCOUNT).unwrap_or_default().is_empty() {
-                    let at = Path::METADATA.field("annotations");
-                    errs.required(&at.key(SERVICE_ACCOUNT), "");
+                    errs.required(&Path::METADATA.field("annotations").key(SERVICE_ACCOUNT), "");
                 }
             }
             "kubernetes.io/dockercfg" => self.check_json(".dockercfg", at, errs),

@@ -112,7 +112,7 @@ impl Kind for EndpointSlice {
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         if old.is_none() && self.address_type() == "FQDN" {
-            let at = Path::Root.field("spec");
+            let at = Path::SPEC;
             warnings.at(&at.field("addressType"), "FQDN endpoints are deprecated");
         }
         let manager = self.metadata().labels().get("endpointslice.kubernetes.io/managed-by");
@@ -136,8 +136,7 @@ impl Kind for EndpointSlice {
             self.check_endpoints(&Path::Root.field("endpoints"), errs);
         }
         if self.address_type() != old.address_type() {
-            let at = Path::Root.field("addressType");
-            errs.invalid(&at, Value::Null, "field is immutable");
+            errs.invalid(&Path::Root.field("addressType"), Value::Null, "field is immutable");
         }
     }
 
@@ -195,14 +194,10 @@ impl EndpointSlice {
         let mut seen = BTreeSet::new();
         for (i, port) in self.ports().iter().enumerate() {
             let (at, name) = (at.index(i), port.name());
-            if !name.is_empty() {
-                errs.label(&at.field("name"), name);
-            }
+            errs.optional(&at.field("name"), name, names::dns1123_label);
             errs.once(&mut seen, &at.field("name"), name);
             errs.one_of(&at.field("protocol"), port.protocol(), &["SCTP", "TCP", "UDP"]);
-            if let Some(protocol) = port.app_protocol() {
-                errs.qualified(&at.field("appProtocol"), protocol);
-            }
+            at.given("appProtocol", port.app_protocol(), |it, at| errs.qualified(at, it));
         }
     }
 

@@ -169,7 +169,7 @@ impl Kind for FlowSchema {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let (name, at) = (self.metadata().name(), Path::Root.field("spec"));
+        let (name, at) = (self.metadata().name(), Path::SPEC);
         self.spec().check(name, &at, errs);
         if let Some((_, fixed)) = FIXED.iter().find(|(fixed, _)| *fixed == name) {
             check_fixed(name, self.spec(), fixed, errs);
@@ -211,7 +211,7 @@ fn check_fixed(name: &str, spec: &FlowSchemaSpec, fixed: &str, errs: &mut Errors
     if *spec.tree() != fixed {
         let shown = shown(spec);
         let why = format!("spec of '{name}' must equal the fixed value");
-        errs.invalid_shown(&Path::Root.field("spec"), shown, why);
+        errs.invalid_shown(&Path::SPEC, shown, why);
     }
 }
 
@@ -290,9 +290,7 @@ impl Subject {
                 at.given("group", self.group(), |group, at| errs.need(at, "name", group.name()));
             }
             _ => {
-                if let Some(account) = self.service_account() {
-                    account.check(&at.field("serviceAccount"), errs);
-                }
+                at.given("serviceAccount", self.service_account(), |it, at| it.check(at, errs));
             }
         }
     }

@@ -133,9 +133,8 @@ impl Kind for PriorityLevelConfiguration {
             let why = format!("annotation '{KEEP_ZERO}' is forbidden");
             errs.forbidden(&Path::METADATA.field("annotations"), why);
         }
-        let at = Path::Root.field("spec");
-        self.spec().check(self.metadata().name(), &at, errs);
-        self.check_fixed(&at, errs);
+        self.spec().check(self.metadata().name(), &Path::SPEC, errs);
+        self.check_fixed(&Path::SPEC, errs);
         self.validate_status(self, errs);
     }
 
@@ -197,8 +196,7 @@ impl PriorityLevelConfigurationSpec {
         }
         let ty = self.type_();
         if let Some(limited) = self.limited() {
-            let at = at.field("limited");
-            limited.limit_response().check_union(&at.field("limitResponse"), errs);
+            limited.limit_response().check_union(&at.field("limited").field("limitResponse"), errs);
         }
         match (self.limited(), ty) {
             (Some(limited), "Limited") => limited.check(&at.field("limited"), errs),

@@ -107,7 +107,7 @@ impl Kind for StorageVersion {
     fn validate_update(&self, _: &Self, _: &mut Errors) {}
 
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        self.status().check(&Path::Root.field("status"), errs);
+        self.status().check(&Path::STATUS, errs);
     }
 }
 

@@ -87,7 +87,7 @@ impl Kind for EvictionRequest {
 
     fn validate(&self, errs: &mut Errors) {
         check_unnamed(self.metadata(), errs);
-        let (at, requester) = (Path::Root.field("spec"), self.spec().requester());
+        let (at, requester) = (Path::SPEC, self.spec().requester());
         let domain = requester.split('/').next().unwrap_or_default();
         for reserved in ["k8s.io", "kubernetes.io"] {
             let within = domain.strip_suffix(reserved);

@@ -38,7 +38,7 @@ pub(super) fn check_status(
     now: i64,
     errs: &mut Errors,
 ) {
-    let status = Path::Root.field("status");
+    let status = Path::STATUS;
     let at = status.field("conditions");
     errs.conditions(&at, new.conditions());
     let find = |status: &EvictionStatus, ty: &str| {

@@ -170,20 +170,19 @@ impl Kind for Ingress {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::Root.field("spec"), errs);
+        self.spec().check(&Path::SPEC, errs);
         let class = self.spec().ingress_class_name();
         let note = self.metadata().annotations().get(CLASS);
         if let (Some(class), Some(note)) = (class, note)
             && class != note
         {
-            let at = Path::Root.field("annotations");
             let why = "must match `ingressClassName` when both are specified";
-            errs.invalid(&at.field(CLASS), note, why);
+            errs.invalid(&Path::Root.field("annotations").field(CLASS), note, why);
         }
     }
 
     fn validate_update(&self, _old: &Self, errs: &mut Errors) {
-        self.spec().check(&Path::Root.field("spec"), errs);
+        self.spec().check(&Path::SPEC, errs);
     }
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {
@@ -244,13 +243,9 @@ impl IngressSpec {
         at.field("rules").each(self.rules().iter(), |rule, at| rule.check(at, errs));
         at.field("tls").each(self.tls().iter(), |tls, at| {
             at.field("hosts").each(tls.hosts().iter(), |host, at| check_host(host, at, errs));
-            if !tls.secret_name().is_empty() {
-                errs.subdomain(&at.field("secretName"), tls.secret_name());
-            }
+            errs.optional(&at.field("secretName"), tls.secret_name(), names::dns1123_subdomain);
         });
-        if let Some(class) = self.ingress_class_name() {
-            errs.subdomain(&at.field("ingressClassName"), class);
-        }
+        at.given("ingressClassName", self.ingress_class_name(), |it, at| errs.subdomain(at, it));
     }
 }
 

@@ -49,7 +49,7 @@ impl Kind for IngressClass {
     ];
 
     fn validate(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         let controller = at.field("controller");
         errs.max_bytes(&controller, spec.controller(), MAX_CONTROLLER);
         errs.domain_path(&controller, spec.controller());

@@ -51,9 +51,7 @@ impl Kind for IPAddress {
         let Some(parent) = self.spec().parent_ref() else { return errs.required(&at, "") };
         errs.need(&at, "resource", parent.resource());
         errs.need(&at, "name", parent.name());
-        if !parent.group().is_empty() {
-            errs.subdomain(&at.field("group"), parent.group());
-        }
+        errs.optional(&at.field("group"), parent.group(), object::names::dns1123_subdomain);
         for (name, text) in [
             ("resource", parent.resource()),
             ("name", parent.name()),

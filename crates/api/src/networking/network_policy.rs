@@ -89,7 +89,7 @@ impl Kind for NetworkPolicy {
     ];
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         let ingress = spec.ingress().iter().map(|rule| ("ingress", "from", rule.from()));
         let egress = spec.egress().iter().map(|rule| ("egress", "to", rule.to()));
         for (i, (rules, peers, all)) in ingress.enumerate().chain(egress.enumerate()) {
@@ -101,9 +101,7 @@ impl Kind for NetworkPolicy {
                 let at = at.field("ipBlock");
                 let Some(block) = peer.ip_block() else { continue };
                 warnings.cidr(&at.field("cidr"), block.cidr());
-                for (k, except) in block.except().iter().enumerate() {
-                    warnings.cidr(&at.field("except").index(k), except);
-                }
+                at.field("except").each(block.except().iter(), |it, at| warnings.cidr(at, it));
             }
         }
     }
@@ -138,7 +136,7 @@ impl Kind for NetworkPolicy {
 impl NetworkPolicy {
     /// Ranges that it `had` may stay as they are.
     fn check(&self, had: &[&str], errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         errs.selector(&at.field("podSelector"), Some(spec.pod_selector()));
         at.field("ingress").each(spec.ingress().iter(), |rule, at| {
             check_rule(rule.ports(), rule.from(), had, ("from", at), errs);

@@ -57,9 +57,7 @@ impl Kind for RuntimeClass {
             let amounts = ResourceRequirements::new().with_limits(overhead.pod_fixed().clone());
             amounts.check(None, &Path::Root.field("overhead"), errs);
         }
-        if let Some(scheduling) = self.scheduling() {
-            scheduling.check(&Path::Root.field("scheduling"), errs);
-        }
+        Path::Root.given("scheduling", self.scheduling(), |it, at| it.check(at, errs));
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {

@@ -89,7 +89,7 @@ impl Kind for PodDisruptionBudget {
     }
 
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (status, at) = (self.status(), Path::Root.field("status"));
+        let (status, at) = (self.status(), Path::STATUS);
         errs.conditions(&at.field("conditions"), status.conditions());
         for (name, n) in [
             ("disruptionsAllowed", status.disruptions_allowed()),
@@ -104,7 +104,7 @@ impl Kind for PodDisruptionBudget {
 
 impl PodDisruptionBudget {
     fn check(&self, errs: &mut Errors) {
-        let (spec, at) = (self.spec(), Path::Root.field("spec"));
+        let (spec, at) = (self.spec(), Path::SPEC);
         if spec.min_available().is_some() && spec.max_unavailable().is_some() {
             let why = "minAvailable and maxUnavailable cannot be both set";
             errs.invalid_shown(&at, shown(spec), why);

@@ -108,9 +108,7 @@ impl Subject {
         errs.need(at, "name", self.name());
         match self.kind() {
             "ServiceAccount" => {
-                if !self.name().is_empty() {
-                    errs.subdomain(&at.field("name"), self.name());
-                }
+                errs.optional(&at.field("name"), self.name(), object::names::dns1123_subdomain);
                 errs.one_of(&at.field("apiGroup"), self.api_group(), &[""]);
                 if !namespaced {
                     errs.need(at, "namespace", self.namespace());

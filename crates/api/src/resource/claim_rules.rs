@@ -245,7 +245,7 @@ impl DeviceToleration {
 type DeviceId<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
 
 pub(super) fn check_status(claim: &ResourceClaim, old: &ResourceClaim, errs: &mut Errors) {
-    let (new, before, at) = (claim.status(), old.status(), Path::Root.field("status"));
+    let (new, before, at) = (claim.status(), old.status(), Path::STATUS);
     let requests = Requests::of(claim.spec().devices());
     at.field("reservedFor").each(new.reserved_for().iter(), |user, at| {
         errs.need(at, "resource", user.resource());
@@ -339,10 +339,8 @@ impl AllocatedDeviceStatus {
             check_object(data, &at.field("data"), errs);
         }
         for (i, address) in self.network_data().iter().flat_map(|it| it.ips().iter()).enumerate() {
-            let at = at.field("networkData");
-            let at = at.field("ips");
             let wrong = wrong_interface(address);
-            errs.complaints(&at.index(i), address, wrong);
+            errs.complaints(&at.field("networkData").field("ips").index(i), address, wrong);
         }
     }
 }

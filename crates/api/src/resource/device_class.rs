@@ -46,12 +46,12 @@ impl Kind for DeviceClass {
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(false, &Path::Root.field("spec"), errs);
+        self.spec().check(false, &Path::SPEC, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         let stored = self.spec().selectors() == old.spec().selectors();
-        self.spec().check(stored, &Path::Root.field("spec"), errs);
+        self.spec().check(stored, &Path::SPEC, errs);
     }
 }
 

@@ -83,16 +83,14 @@ impl Kind for DeviceTaintRule {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
         if let Some(selector) = self.spec().device_selector() {
-            selector.check(&at.field("deviceSelector"), errs);
+            selector.check(&Path::SPEC.field("deviceSelector"), errs);
         }
-        self.spec().taint().check(&at.field("taint"), errs);
+        self.spec().taint().check(&Path::SPEC.field("taint"), errs);
     }
 
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
-        let (conditions, at) = (self.status().conditions(), at.field("conditions"));
+        let (conditions, at) = (self.status().conditions(), Path::STATUS.field("conditions"));
         errs.conditions(&at, conditions);
         errs.max_items(&at, conditions.len(), MAX_CONDITIONS);
     }

@@ -38,14 +38,12 @@ impl Kind for ResourceClaimTemplate {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        let at = Path::Root.field("spec");
-        check_template_meta(self.spec().metadata(), &at.field("metadata"), errs);
-        let at = at.field("spec");
-        self.spec().spec().devices().check(&at.field("devices"), errs);
+        check_template_meta(self.spec().metadata(), &Path::SPEC.field("metadata"), errs);
+        self.spec().spec().devices().check(&Path::SPEC.field("spec").field("devices"), errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
-        errs.kept(&Path::Root.field("spec"), (self.spec(), old.spec()), shown);
+        errs.kept(&Path::SPEC, (self.spec(), old.spec()), shown);
     }
 }

@@ -174,7 +174,7 @@ impl Kind for ResourcePoolStatusRequest {
     }
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
+        let at = Path::STATUS;
         match (self.status(), old.status()) {
             (new, Some(old)) if new != Some(old) => {
                 errs.invalid_shown(&at, shown_or_null(new), "field is immutable");

@@ -270,11 +270,11 @@ impl Kind for ResourceSlice {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(None, &Path::Root.field("spec"), errs);
+        self.spec().check(None, &Path::SPEC, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
-        self.spec().check(Some(old.spec()), &Path::Root.field("spec"), errs);
+        self.spec().check(Some(old.spec()), &Path::SPEC, errs);
     }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {

@@ -319,9 +319,7 @@ impl DeviceAttribute {
         if self.string().is_some_and(|text| text.len() > MAX_VALUE) {
             errs.too_long(&at.field("string"), MAX_VALUE);
         }
-        for (i, text) in self.strings().iter().enumerate() {
-            errs.max_bytes(&at.field("strings").index(i), text, MAX_VALUE);
-        }
+        at.field("strings").each(self.strings().iter(), |it, at| errs.max_bytes(at, it, MAX_VALUE));
         at.given("version", self.version(), |version, at| check_version(version, at, errs));
         at.field("versions").each(self.versions().iter(), |it, at| check_version(it, at, errs));
     }

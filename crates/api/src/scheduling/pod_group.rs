@@ -132,7 +132,7 @@ impl Kind for PodGroup {
     fn validate_update(&self, _old: &Self, _errs: &mut Errors) {}
 
     fn validate_status(&self, _: &Self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
+        let at = Path::STATUS;
         errs.conditions(&at.field("conditions"), self.status().conditions());
         let claims = self.spec().resource_claims();
         for (i, status) in self.status().resource_claim_statuses().iter().enumerate() {

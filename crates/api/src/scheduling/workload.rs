@@ -226,7 +226,7 @@ impl Kind for Workload {
     const COLUMNS: &'static [Column<Self>] = &[Column::NAME, Column::AGE];
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::Root.field("spec"), errs);
+        self.spec().check(&Path::SPEC, errs);
     }
 }
 
@@ -325,8 +325,7 @@ fn check_names<'a>(
         let children = template.pod_group_templates();
         for (j, child) in children.iter().enumerate() {
             if names.contains(child.name()) {
-                let at = at.field("podGroupTemplates");
-                errs.duplicate(&at.index(j).field("name"), child.name());
+                errs.duplicate(&at.field("podGroupTemplates").index(j).field("name"), child.name());
             }
         }
         names.extend(children.iter().map(PodGroupTemplate::name));

@@ -102,20 +102,19 @@ impl Kind for CSIDriver {
     }
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::Root.field("spec"), errs);
+        self.spec().check(&Path::SPEC, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
         let (new, old) = (self.spec().tree(), old.spec().tree());
-        let at = Path::Root.field("spec");
         errs.immutable(
-            &at.field("attachedRequired"),
+            &Path::SPEC.field("attachedRequired"),
             new.get("attachRequired"),
             old.get("attachRequired"),
         );
         let modes = "volumeLifecycleModes";
-        errs.immutable(&at.field(modes), new.get(modes), old.get(modes));
+        errs.immutable(&Path::SPEC.field(modes), new.get(modes), old.get(modes));
     }
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
@@ -142,8 +141,7 @@ impl CSIDriverSpec {
         errs.one_of(&at.field("fsGroupPolicy"), self.fs_group_policy(), &policies);
         self.check_tokens(&at.field("tokenRequests"), errs);
         for mode in self.volume_lifecycle_modes().iter() {
-            let at = at.field("volumeLifecycleModes");
-            errs.one_of(&at, mode, &["Persistent", "Ephemeral"]);
+            errs.one_of(&at.field("volumeLifecycleModes"), mode, &["Persistent", "Ephemeral"]);
         }
         let period = self.node_allocatable_update_period_seconds();
         if let Some(period) = period.filter(|period| *period < MIN_PERIOD) {
@@ -152,9 +150,8 @@ impl CSIDriverSpec {
         }
         let secrets = self.service_account_token_in_secrets();
         if secrets.is_some() && self.token_requests().is_empty() {
-            let at = at.field("serviceAccountTokenInSecrets");
             let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
-            errs.invalid(&at, or_null(secrets), why);
+            errs.invalid(&at.field("serviceAccountTokenInSecrets"), or_null(secrets), why);
         }
     }
 

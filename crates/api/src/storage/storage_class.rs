@@ -75,8 +75,7 @@ impl Kind for StorageClass {
             errs.one_of(&Path::Root.field("reclaimPolicy"), self.reclaim_policy(), &known);
         }
         let modes = ["Immediate", "WaitForFirstConsumer"];
-        let at = Path::Root.field("volumeBindingMode");
-        errs.one_of(&at, self.volume_binding_mode(), &modes);
+        errs.one_of(&Path::Root.field("volumeBindingMode"), self.volume_binding_mode(), &modes);
         let at = Path::Root.field("allowedTopologies");
         let mut seen: Vec<Labels> = Vec::new();
         for (i, term) in self.allowed_topologies().iter().enumerate() {

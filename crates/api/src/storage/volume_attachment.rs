@@ -6,7 +6,7 @@ use schema::{Column, Errors, Kind, METADATA, Names, Path, Scope, Subresource};
 
 use crate::{
     core::{
-        PersistentVolumeSpec, persistent_volume_claim::ACCESS_MODES,
+        PersistentVolumeSpec, persistent_volume_claim::check_modes,
         volume::sources::check_csi_driver,
     },
     rules::Rules,
@@ -90,9 +90,9 @@ impl Kind for VolumeAttachment {
     ];
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().source().check(&Path::Root.field("spec").field("source"), errs);
-        errs.subdomain(&Path::Root.field("spec").field("nodeName"), self.spec().node_name());
-        self.status().check(&Path::Root.field("status"), errs);
+        self.spec().source().check(&Path::SPEC.field("source"), errs);
+        errs.subdomain(&Path::SPEC.field("nodeName"), self.spec().node_name());
+        self.status().check(&Path::STATUS, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
@@ -144,7 +144,7 @@ fn check_inline(spec: &PersistentVolumeSpec, at: &Path, errs: &mut Errors) {
             errs.forbidden(&at.field(name), inline);
         }
     }
-    check_modes(spec, &at.field("accessModes"), errs);
+    check_modes(spec.access_modes(), "", &at.field("accessModes"), errs);
     if !matches!(spec.persistent_volume_reclaim_policy(), "" | "Retain") {
         let why = "may only be Retain in the context of inline volumes";
         errs.forbidden(&at.field("persistentVolumeReclaimPolicy"), why);
@@ -162,23 +162,6 @@ fn check_inline(spec: &PersistentVolumeSpec, at: &Path, errs: &mut Errors) {
     source.check("", at, errs);
     if source.first() == Some("local") {
         errs.required(&at.field("nodeAffinity"), "Local volume requires node affinity");
-    }
-}
-
-fn check_modes(spec: &PersistentVolumeSpec, at: &Path, errs: &mut Errors) {
-    if spec.access_modes().is_empty() {
-        errs.required(at, "");
-    }
-    for mode in spec.access_modes().iter() {
-        errs.one_of(at, mode, &ACCESS_MODES);
-    }
-    let (alone, others): (Vec<_>, Vec<_>) = spec
-        .access_modes()
-        .iter()
-        .filter(|mode| ACCESS_MODES.contains(mode))
-        .partition(|mode| *mode == "ReadWriteOncePod");
-    if !alone.is_empty() && !others.is_empty() {
-        errs.forbidden(at, "may not use ReadWriteOncePod with other access modes");
     }
 }
 

@@ -43,12 +43,10 @@ impl Kind for VolumeAttributesClass {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         if self.driver_name() != old.driver_name() {
-            let at = Path::Root.field("driverName");
-            errs.forbidden(&at, "updates to driverName are forbidden.");
+            errs.forbidden(&Path::Root.field("driverName"), "updates to driverName are forbidden.");
         }
         if self.parameters() != old.parameters() {
-            let at = Path::Root.field("parameters");
-            errs.forbidden(&at, "updates to parameters are forbidden.");
+            errs.forbidden(&Path::Root.field("parameters"), "updates to parameters are forbidden.");
         }
         self.validate(errs);
     }

@@ -53,7 +53,7 @@ impl Kind for StorageVersionMigration {
     ];
 
     fn validate(&self, errs: &mut Errors) {
-        let (wanted, at) = (self.spec().resource(), Path::Root.field("spec"));
+        let (wanted, at) = (self.spec().resource(), Path::SPEC);
         let at = at.field("resource");
         match wanted.resource() {
             "" => errs.required(&at.field("resource"), "resource is required to be set"),
@@ -72,24 +72,23 @@ impl Kind for StorageVersionMigration {
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {
         self.validate(errs);
-        errs.kept(&Path::Root.field("spec"), (self.spec(), old.spec()), shown);
+        errs.kept(&Path::SPEC, (self.spec(), old.spec()), shown);
     }
 
     fn validate_status(&self, old: &Self, errs: &mut Errors) {
-        let at = Path::Root.field("status");
         let (new, old) = (self.status(), old.status());
-        let (version, here) = (new.resource_version(), at.field("resourceVersion"));
+        let (version, here) = (new.resource_version(), Path::STATUS.field("resourceVersion"));
         if let Some(why) = wrong_revision(version) {
             errs.invalid(&here, version, why);
         }
-        errs.conditions(&at.field("conditions"), new.conditions());
+        errs.conditions(&Path::STATUS.field("conditions"), new.conditions());
         if !old.resource_version().is_empty() && old.resource_version() != version {
             errs.invalid(&here, version, "field is immutable");
         }
         let mut told = |why: &str| {
             let conditions = new.tree().get("conditions");
             let shown = schema::shown(List::<Condition>::TYPE, conditions);
-            errs.invalid_shown(&at.field("conditions"), shown, why);
+            errs.invalid_shown(&Path::STATUS.field("conditions"), shown, why);
         };
         if new.is(SUCCEEDED) && new.is(FAILED) {
             told("Both success and failed conditions cannot be true at the same time");

@@ -327,9 +327,7 @@ impl Scale {
 /// The root itself is checked as every object is.
 fn check_embedded_below(schema: &Schema, object: &Value, errs: &mut Errors) {
     for (name, value) in object.entries() {
-        if let Some(inner) = schema.property(name) {
-            check_embedded(value, inner, &Path::Root.field(name), errs);
-        }
+        Path::Root.given(name, schema.property(name), |it, at| check_embedded(value, it, at, errs));
     }
 }
 

@@ -136,8 +136,7 @@ fn metadata(schema: &Schema, level: Level, at: &Path, errs: &mut Errors) {
     let whole = level == Level::Root || schema.is_embedded();
     for name in ["kind", "apiVersion"] {
         if let Some(property) = schema.property(name).filter(|p| whole && p.ty() != "string") {
-            let key = properties.key(name);
-            errs.invalid(&key.field("type"), property.ty(), "must be string");
+            errs.invalid(&properties.key(name).field("type"), property.ty(), "must be string");
         }
     }
     let Some(metadata) = schema.property("metadata") else { return };

@@ -300,7 +300,7 @@ impl Kind for HorizontalPodAutoscaler {
     }
 
     fn validate_status(&self, _old: &Self, errs: &mut Errors) {
-        let (status, at) = (self.status(), Path::Root.field("status"));
+        let (status, at) = (self.status(), Path::STATUS);
         at.field("conditions").each(status.conditions().iter(), |condition, at| {
             let generation = condition.observed_generation().unwrap_or_default();
             errs.non_negative(&at.field("observedGeneration"), generation);

@@ -232,7 +232,7 @@ impl Kind for Job {
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         if warnings.names_pods(self.metadata(), old.map(Self::metadata)) {
-            self.spec().warn(&Path::Root.field("spec"), warnings);
+            self.spec().warn(&Path::SPEC, warnings);
         }
     }
 

@@ -7,7 +7,7 @@ use schema::{Errors, Path};
 use super::{Job, JobStatus, rules::count_indexes, rules::interval};
 
 pub(super) fn check(job: &Job, old: &Job, errs: &mut Errors) {
-    let at = Path::Root.field("status");
+    let at = Path::STATUS;
     let check = Check { job, old, new: job.status(), before: old.status(), at: &at };
     check.counts(errs);
     check.uncounted(errs);

@@ -50,7 +50,7 @@ impl Kind for LeaseCandidate {
     ];
 
     fn validate(&self, errs: &mut Errors) {
-        self.spec().check(&Path::Root.field("spec"), errs);
+        self.spec().check(&Path::SPEC, errs);
     }
 
     fn validate_update(&self, old: &Self, errs: &mut Errors) {

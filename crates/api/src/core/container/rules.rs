@@ -190,8 +190,7 @@ impl Container {
             if policy.restart_policy() == "RestartContainer" {
                 let why = "must not be set to 'RestartContainer' for non-sidecar initContainers";
                 let at = at.field("resizePolicy");
-                let at = at.index(i);
-                errs.invalid(&at.field("restartPolicy"), policy.restart_policy(), why);
+                errs.invalid(&at.index(i).field("restartPolicy"), policy.restart_policy(), why);
             }
         }
     }

@@ -220,9 +220,7 @@ impl PersistentVolumeSource {
                     ("volumeName", volume.volume_name()),
                     ("volumeNamespace", volume.volume_namespace()),
                 ] {
-                    if !label.is_empty() {
-                        errs.label(&at.field(field), label);
-                    }
+                    errs.optional(&at.field(field), label, names::dns1123_label);
                 }
                 if let Some(secret) = volume.secret_ref() {
                     need_secret(secret.name(), secret.namespace(), at, errs);
@@ -309,11 +307,10 @@ const OLD_ANNOTATIONS: [(&str, &str); 2] = [
 ];
 
 pub(super) fn warn(volume: &PersistentVolume, warnings: &mut Warnings) {
-    let (spec, at) = (volume.spec(), Path::Root.field("spec"));
-    let notes = Path::Root.field("metadata");
+    let (spec, at) = (volume.spec(), Path::SPEC);
     for (key, why) in OLD_ANNOTATIONS {
         if volume.metadata().annotations().get(key).is_some() {
-            warnings.at(&notes.field("annotations").key(key), why);
+            warnings.at(&Path::METADATA.field("annotations").key(key), why);
         }
     }
     if spec.persistent_volume_reclaim_policy() == "Recycle" {
@@ -325,8 +322,7 @@ pub(super) fn warn(volume: &PersistentVolume, warnings: &mut Warnings) {
     let terms = terms.into_iter().flat_map(|terms| terms.node_selector_terms().iter());
     for (i, term) in terms.enumerate() {
         let at = at.field("nodeAffinity");
-        let at = at.field("required");
-        warn_term(term, false, &at.field("nodeSelectorTerms").index(i), warnings);
+        warn_term(term, false, &at.field("required").field("nodeSelectorTerms").index(i), warnings);
     }
     for field in ["cephfs", "photonPersistentDisk", "scaleIO", "storageos", "glusterfs", "rbd"] {
         let old = OLD_VOLUMES.iter().find(|(name, ..)| *name == field);

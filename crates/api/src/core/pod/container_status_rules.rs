@@ -65,8 +65,7 @@ fn check_devices(
     at: &Path,
     errs: &mut Errors,
 ) {
-    for (i, device) in devices.iter().enumerate() {
-        let at = at.index(i);
+    at.each(devices.iter(), |device, at| {
         if let Some(container) = container
             && let Some(why) = stray(device.name(), container, pod)
         {
@@ -85,7 +84,7 @@ fn check_devices(
             }
             errs.once(&mut seen, &at.field("resourceID"), health.resource_id());
         });
-    }
+    });
 }
 
 /// Why a container has no such device.

@@ -42,7 +42,7 @@ impl Kind for Pod {
     ];
 
     fn warn_status(&self, told: &mut Warnings) {
-        let (status, at) = (self.status(), Path::Root.field("status"));
+        let (status, at) = (self.status(), Path::STATUS);
         for (i, address) in status.pod_ips().iter().enumerate() {
             told.ip(&at.field("podIPs").index(i).field("ip"), address.ip());
         }

@@ -32,11 +32,10 @@ pub(super) fn check_host_process(spec: &PodSpec, at: &Path, errs: &mut Errors) {
             && of_pod != own
         {
             let at = at.field("securityContext");
-            let at = at.field("windowsOptions");
             let why = format!(
                 "pod hostProcess value must be identical if both are specified, was {of_pod}"
             );
-            errs.invalid(&at.field("hostProcess"), own, why);
+            errs.invalid(&at.field("windowsOptions").field("hostProcess"), own, why);
         }
         of_host += usize::from(own.or(of_pod) == Some(true));
     });

@@ -10,7 +10,7 @@ use crate::{
     shown::{shown, shown_all},
 };
 
-const METADATA: Path = Path::Root.field("metadata");
+const METADATA: Path = Path::METADATA;
 const ANNOTATIONS: Path = METADATA.field("annotations");
 const MAX_SECONDS: i64 = i32::MAX as i64;
 /// What an update of a pod may change, as messages say it.
@@ -92,9 +92,8 @@ fn forbid_tokens(spec: &PodSpec, errs: &mut Errors) {
                 let at = Path::SPEC.field("volumes");
                 let at = at.index(i);
                 let at = at.field("projected");
-                let at = at.field("sources");
                 let why = "must not be specified when serviceAccountName is not set";
-                errs.forbidden(&at.index(j).field("serviceAccountToken"), why);
+                errs.forbidden(&at.field("sources").index(j).field("serviceAccountToken"), why);
             }
         }
     }
@@ -162,8 +161,7 @@ fn check_gates(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
                 "only deletion is allowed, but found new scheduling gate '{}'",
                 gate.name()
             );
-            let at = Path::SPEC.field("schedulingGates");
-            errs.forbidden(&at.index(i).field("name"), why);
+            errs.forbidden(&Path::SPEC.field("schedulingGates").index(i).field("name"), why);
         }
     }
 }

@@ -146,9 +146,7 @@ impl PodSpec {
                 if let Some(most) = whole.limits().get(name).filter(|most| limit > *most) {
                     let why = format!("must be less than or equal to pod limits of {most}");
                     let at = at.field("containers");
-                    let at = at.index(i);
-                    let at = at.key(name);
-                    errs.invalid(&at.field("limits"), limit.to_string(), why);
+                    errs.invalid(&at.index(i).key(name).field("limits"), limit.to_string(), why);
                 }
             }
         }
@@ -162,10 +160,8 @@ impl PodSpec {
             for (j, port) in container.ports().iter().enumerate() {
                 let (host, own) = (port.host_port(), port.container_port());
                 if host != own && (pod || host != 0) {
-                    let at = at.index(i);
-                    let at = at.field("ports");
                     let why = "must match `containerPort` when `hostNetwork` is true";
-                    errs.invalid(&at.index(j).field("hostPort"), host, why);
+                    errs.invalid(&at.index(i).field("ports").index(j).field("hostPort"), host, why);
                 }
             }
         }
@@ -263,18 +259,12 @@ impl PodSpec {
             ("nodeName", self.node_name()),
             ("priorityClassName", self.priority_class_name()),
         ] {
-            if !value.is_empty() {
-                errs.subdomain(&at.field(name), value);
-            }
+            errs.optional(&at.field(name), value, names::dns1123_subdomain);
         }
         for (name, value) in [("hostname", self.hostname()), ("subdomain", self.subdomain())] {
-            if !value.is_empty() {
-                errs.label(&at.field(name), value);
-            }
+            errs.optional(&at.field(name), value, names::dns1123_label);
         }
-        if let Some(class) = self.runtime_class_name() {
-            errs.subdomain(&at.field("runtimeClassName"), class);
-        }
+        at.given("runtimeClassName", self.runtime_class_name(), |it, at| errs.subdomain(at, it));
         let Some(name) = self.hostname_override() else { return };
         let at = at.field("hostnameOverride");
         if self.set_hostname_as_fqdn() == Some(true) {

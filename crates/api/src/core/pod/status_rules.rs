@@ -70,9 +70,8 @@ fn check_ends(new: &PodStatus, old: &PodStatus, spec: &PodSpec, errs: &mut Error
             let now = new.find(|new| new.name() == old.name());
             let back = now.is_some_and(|now| now.state().terminated().is_none());
             if back && !may(old.name(), ended.exit_code()) {
-                let at = Path::STATUS.field(name);
                 let why = "may not be transitioned to non-terminated state";
-                errs.forbidden(&at.index(i).field("state"), why);
+                errs.forbidden(&Path::STATUS.field(name).index(i).field("state"), why);
             }
         }
     };

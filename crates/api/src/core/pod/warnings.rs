@@ -61,8 +61,6 @@ impl PodTemplateSpec {
     /// Profiles that only an annotation names; of a pod they have become fields.
     fn warn_app_armor(&self, at: &Path, warnings: &mut Warnings) {
         let of_pod = self.spec().security_context().and_then(|context| context.app_armor_profile());
-        let notes = at.field("metadata");
-        let notes = notes.field("annotations");
         self.spec().visit(at, |container, _| {
             let own = container.security_context().and_then(SecurityContext::app_armor_profile);
             let key = format!("{APP_ARMOR}{}", container.name());
@@ -74,7 +72,7 @@ impl PodTemplateSpec {
             });
             if own.is_none() && !says {
                 let why = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
-                warnings.at(&notes.key(&key), why);
+                warnings.at(&at.field("metadata").field("annotations").key(&key), why);
             }
         });
     }
@@ -156,8 +154,7 @@ fn warn_volume(volume: &Volume, at: &Path, warnings: &mut Warnings) {
     }
     if let Some(template) = template {
         let at = at.field("ephemeral");
-        let at = at.field("volumeClaimTemplate");
-        template.spec().warn(&at.field("spec"), warnings);
+        template.spec().warn(&at.field("volumeClaimTemplate").field("spec"), warnings);
     }
     for (_, name, why) in last {
         warnings.at(&at.field(name), why);
@@ -319,10 +316,7 @@ fn no_selector(term: &PodAffinityTerm) -> bool {
 
 fn warn_addresses(spec: &PodSpec, at: &Path, warnings: &mut Warnings) {
     let servers = spec.dns_config().into_iter().flat_map(|dns| dns.nameservers().iter());
-    for (i, server) in servers.enumerate() {
-        let at = at.field("dnsConfig");
-        warnings.ip(&at.field("nameservers").index(i), server);
-    }
+    at.field("dnsConfig").field("nameservers").each(servers, |server, at| warnings.ip(at, server));
     for (i, alias) in spec.host_aliases().iter().enumerate() {
         warnings.ip(&at.field("hostAliases").index(i).field("ip"), alias.ip());
     }

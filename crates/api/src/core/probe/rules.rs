@@ -65,9 +65,7 @@ impl Lifecycle {
     pub(crate) fn check(&self, end: End, at: &Path, errs: &mut Errors) {
         at.given("postStart", self.post_start(), |handler, at| handler.check(end, at, errs));
         at.given("preStop", self.pre_stop(), |handler, at| handler.check(end, at, errs));
-        if let Some(signal) = self.stop_signal() {
-            check_signal(signal, end.os, &at.field("stopSignal"), errs);
-        }
+        at.given("stopSignal", self.stop_signal(), |it, at| check_signal(it, end.os, at, errs));
     }
 }
 
@@ -148,9 +146,7 @@ impl HTTPGetAction {
             let wrong = names::http_header_name(header.name());
             errs.complaints(&at.field("httpHeaders"), header.name(), wrong);
         }
-        if let Some(protocol) = self.protocol() {
-            errs.one_of(&at.field("protocol"), protocol, &["HTTP1", "HTTP2"]);
-        }
+        at.given("protocol", self.protocol(), |it, at| errs.one_of(at, it, &["HTTP1", "HTTP2"]));
     }
 }
 

@@ -33,9 +33,7 @@ impl SecurityContext {
             self.check_escalation(at, errs);
         }
         at.given("windowsOptions", self.windows_options(), |options, at| options.check(at, errs));
-        if let Some(profile) = self.app_armor_profile() {
-            profile.check(&at.field("appArmorProfile"), errs);
-        }
+        at.given("appArmorProfile", self.app_armor_profile(), |it, at| it.check(at, errs));
     }
 
     fn check_escalation(&self, at: &Path, errs: &mut Errors) {
@@ -192,9 +190,7 @@ impl PodSecurityContext {
         }
         at.given("seccompProfile", self.seccomp_profile(), |profile, at| profile.check(at, errs));
         at.given("windowsOptions", self.windows_options(), |options, at| options.check(at, errs));
-        if let Some(profile) = self.app_armor_profile() {
-            profile.check(&at.field("appArmorProfile"), errs);
-        }
+        at.given("appArmorProfile", self.app_armor_profile(), |it, at| it.check(at, errs));
     }
 }
 

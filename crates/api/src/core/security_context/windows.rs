@@ -22,9 +22,7 @@ impl WindowsSecurityContextOptions {
             }
             _ => {}
         }
-        if let Some(name) = self.run_as_user_name() {
-            check_user_name(name, &at.field("runAsUserName"), errs);
-        }
+        at.given("runAsUserName", self.run_as_user_name(), |it, at| check_user_name(it, at, errs));
     }
 }
 

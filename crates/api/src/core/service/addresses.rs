@@ -36,7 +36,7 @@ impl ServiceSpec {
 impl Service {
     /// Whether the addresses and families that are given agree.
     pub fn check_addresses(&self, old: Option<&Self>, errs: &mut Errors) {
-        check(self.spec(), old.map(Self::spec), &Path::Root.field("spec"), errs);
+        check(self.spec(), old.map(Self::spec), &Path::SPEC, errs);
     }
 
     /// The one address, given alone, is the whole list.

@@ -195,8 +195,7 @@ impl Kind for Service {
     }
 
     fn warn_status(&self, told: &mut Warnings) {
-        let at = Path::Root.field("status");
-        warnings::warn_ingress(self.status().load_balancer().ingress(), &at, told);
+        warnings::warn_ingress(self.status().load_balancer().ingress(), &Path::STATUS, told);
     }
 
     fn default_fields(&mut self) {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{core::endpoints::check_endpoint_ip, rules::Rules};
 
-const METADATA: Path = Path::Root.field("metadata");
+const METADATA: Path = Path::METADATA;
 const ANNOTATIONS: Path = METADATA.field("annotations");
 /// Where the ranges that may reach a load balancer were named before they had a field.
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
@@ -152,9 +152,8 @@ fn check_affinity(spec: &ServiceSpec, errs: &mut Errors) {
     let Some(seconds) = seconds.and_then(super::ClientIPConfig::timeout_seconds) else { return };
     if spec.session_affinity() == "ClientIP" && !(1..=MAX_AFFINITY).contains(&seconds) {
         let at = Path::SPEC.field("sessionAffinityConfig");
-        let at = at.field("clientIP");
         let why = format!("must be greater than 0 and less than {MAX_AFFINITY}");
-        errs.invalid(&at.field("timeoutSeconds"), seconds, why);
+        errs.invalid(&at.field("clientIP").field("timeoutSeconds"), seconds, why);
     }
 }
 

@@ -11,7 +11,7 @@ const MODE: &str = "service.kubernetes.io/topology-mode";
 const NAMED: &str = "ExternalName";
 
 pub(super) fn warn(service: &Service, warnings: &mut Warnings) {
-    let (spec, at) = (service.spec(), Path::Root.field("spec"));
+    let (spec, at) = (service.spec(), Path::SPEC);
     if service.metadata().annotations().get(HINTS).is_some() {
         warnings.say(format!("annotation {HINTS} is deprecated, please use {MODE} instead"));
     }

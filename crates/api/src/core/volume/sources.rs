@@ -429,12 +429,8 @@ impl AzureDiskVolumeSource {
 impl StorageOSVolumeSource {
     fn check(&self, at: &Path, errs: &mut Errors) {
         errs.need(at, "volumeName", self.volume_name());
-        if !self.volume_name().is_empty() {
-            errs.label(&at.field("volumeName"), self.volume_name());
-        }
-        if !self.volume_namespace().is_empty() {
-            errs.label(&at.field("volumeNamespace"), self.volume_namespace());
-        }
+        errs.optional(&at.field("volumeName"), self.volume_name(), names::dns1123_label);
+        errs.optional(&at.field("volumeNamespace"), self.volume_namespace(), names::dns1123_label);
         at.given("secretRef", self.secret_ref(), |secret, at| errs.need(at, "name", secret.name()));
     }
 }
