@@ -244,10 +244,13 @@ pub(crate) fn shown_selector(selector: &LabelSelector) -> String {
 
 /// A struct as Go prints those that have no names for JSON.
 pub(crate) fn go_struct(fields: &[(&str, Value)]) -> String {
-    let shown = |value: &Value| String::from_utf8_lossy(&object::to_json(value)).into_owned();
     let fields: Vec<_> =
-        fields.iter().map(|(name, value)| format!("\"{name}\":{}", shown(value))).collect();
+        fields.iter().map(|(name, value)| format!("\"{name}\":{}", json(value))).collect();
     format!("{{{}}}", fields.join(","))
+}
+
+pub(crate) fn json(value: &Value) -> String {
+    String::from_utf8_lossy(&object::to_json(value)).into_owned()
 }
 
 /// What Go prints for a pointer.

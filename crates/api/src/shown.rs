@@ -160,8 +160,40 @@ mod tests {
     use super::*;
     use crate::{
         batch::{PodFailurePolicy, PodFailurePolicyRule},
-        core::{Container, Probe},
+        core::{
+            Container, NodeAddress, PodResourceClaim, Probe, SELinuxOptions, SeccompProfile, Taint,
+            WindowsSecurityContextOptions,
+        },
     };
+
+    #[test]
+    fn parts_of_pods_and_nodes_are_shown_whole() {
+        for (shown, wanted) in [
+            (
+                shown(&SELinuxOptions::new().with_user("u")),
+                r#"{"User":"u","Role":"","Type":"","Level":""}"#,
+            ),
+            (
+                shown(&WindowsSecurityContextOptions::new().with_host_process(true)),
+                r#"{"GMSACredentialSpecName":null,"GMSACredentialSpec":null,"RunAsUserName":null,"HostProcess":true}"#,
+            ),
+            (
+                shown(&SeccompProfile::new().with_localhost_profile("p")),
+                r#"{"Type":"","LocalhostProfile":"p"}"#,
+            ),
+            (
+                shown(&PodResourceClaim::new().with_name("c")),
+                r#"{"Name":"c","ResourceClaimName":null,"ResourceClaimTemplateName":null}"#,
+            ),
+            (
+                shown(&Taint::new().with_key("k").with_effect("NoExecute")),
+                r#"{"Key":"k","Value":"","Effect":"NoExecute","TimeAdded":null}"#,
+            ),
+            (shown(&NodeAddress::new().with_address("a")), r#"{"Type":"","Address":"a"}"#),
+        ] {
+            assert_eq!(shown, wanted);
+        }
+    }
 
     #[test]
     fn all_fields_are_there() {

@@ -102,6 +102,9 @@ impl Subresource {
         Self { name, kind, verbs }
     }
 
+    /// How many there are to be, and are.
+    pub const SCALE: Self = Self::new("scale", "Scale", &["get", "patch", "update"]);
+
     /// The status by itself, of this kind.
     pub const fn status(kind: &'static str) -> Self {
         Self::new("status", kind, &["get", "patch", "update"])

@@ -10,6 +10,8 @@ mod validating_admission_policy_binding;
 mod validating_webhook_configuration;
 pub(crate) mod webhooks;
 
+use schema::Names;
+
 pub use self::{
     mutating_admission_policy::{
         ApplyConfiguration, JSONPatch, MutatingAdmissionPolicy, MutatingAdmissionPolicySpec,
@@ -32,3 +34,7 @@ pub use self::{
         ServiceReference, ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
     },
 };
+
+const fn names(kind: &'static str, plural: &'static str) -> Names {
+    Names::new("admissionregistration.k8s.io", "v1", kind, plural).categories(&["api-extensions"])
+}

@@ -64,14 +64,8 @@ pub struct JSONPatch {
 }
 
 impl Kind for MutatingAdmissionPolicy {
-    const NAMES: Names = Names::new(
-        "admissionregistration.k8s.io",
-        "v1",
-        "MutatingAdmissionPolicy",
-        "mutatingadmissionpolicies",
-    )
-    .singular("mutatingadmissionpolicy")
-    .categories(&["api-extensions"]);
+    const NAMES: Names = super::names("MutatingAdmissionPolicy", "mutatingadmissionpolicies")
+        .singular("mutatingadmissionpolicy");
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const BLIND_UPDATES: bool = false;

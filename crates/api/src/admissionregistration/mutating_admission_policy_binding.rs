@@ -29,13 +29,8 @@ pub struct MutatingAdmissionPolicyBindingSpec {
 }
 
 impl Kind for MutatingAdmissionPolicyBinding {
-    const NAMES: Names = Names::new(
-        "admissionregistration.k8s.io",
-        "v1",
-        "MutatingAdmissionPolicyBinding",
-        "mutatingadmissionpolicybindings",
-    )
-    .categories(&["api-extensions"]);
+    const NAMES: Names =
+        super::names("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings");
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const BLIND_UPDATES: bool = false;

@@ -62,13 +62,8 @@ pub struct MutatingWebhook {
 }
 
 impl Kind for MutatingWebhookConfiguration {
-    const NAMES: Names = Names::new(
-        "admissionregistration.k8s.io",
-        "v1",
-        "MutatingWebhookConfiguration",
-        "mutatingwebhookconfigurations",
-    )
-    .categories(&["api-extensions"]);
+    const NAMES: Names =
+        super::names("MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
     const EMPTY_BYTES: bool = true;
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;

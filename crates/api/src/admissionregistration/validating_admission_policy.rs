@@ -165,14 +165,8 @@ pub struct MatchCondition {
 }
 
 impl Kind for ValidatingAdmissionPolicy {
-    const NAMES: Names = Names::new(
-        "admissionregistration.k8s.io",
-        "v1",
-        "ValidatingAdmissionPolicy",
-        "validatingadmissionpolicies",
-    )
-    .singular("validatingadmissionpolicy")
-    .categories(&["api-extensions"]);
+    const NAMES: Names = super::names("ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+        .singular("validatingadmissionpolicy");
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
@@ -183,9 +177,7 @@ impl Kind for ValidatingAdmissionPolicy {
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("Validations", "integer", |this, _| {
-            count(this.spec().validations().len()).into()
-        }),
+        Column::new("Validations", "integer", |it, _| count(it.spec().validations().len()).into()),
         Column::text("ParamKind", |this, _| param_kind_cell(this.spec().param_kind()).into()),
         Column::AGE,
     ];

@@ -47,13 +47,8 @@ pub struct ParamRef {
 }
 
 impl Kind for ValidatingAdmissionPolicyBinding {
-    const NAMES: Names = Names::new(
-        "admissionregistration.k8s.io",
-        "v1",
-        "ValidatingAdmissionPolicyBinding",
-        "validatingadmissionpolicybindings",
-    )
-    .categories(&["api-extensions"]);
+    const NAMES: Names =
+        super::names("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const BLIND_UPDATES: bool = false;

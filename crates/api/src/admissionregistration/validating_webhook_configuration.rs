@@ -78,13 +78,8 @@ pub struct ServiceReference {
 }
 
 impl Kind for ValidatingWebhookConfiguration {
-    const NAMES: Names = Names::new(
-        "admissionregistration.k8s.io",
-        "v1",
-        "ValidatingWebhookConfiguration",
-        "validatingwebhookconfigurations",
-    )
-    .categories(&["api-extensions"]);
+    const NAMES: Names =
+        super::names("ValidatingWebhookConfiguration", "validatingwebhookconfigurations");
     const EMPTY_BYTES: bool = true;
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;

@@ -1,7 +1,9 @@
 //! Parts of a CRD as Go prints them: with the names of the internal type, and with all
 //! that is not set.
 
-use object::{Value, to_json};
+use object::Value;
+
+use crate::rules::json;
 
 /// What a field is that nobody has set.
 #[derive(Clone, Copy)]
@@ -203,8 +205,4 @@ fn map(value: &Value, shown: impl Fn(&Value) -> String) -> String {
     let entries =
         value.entries().map(|(name, value)| format!("{}:{}", json(&name.into()), shown(value)));
     format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
-}
-
-fn json(value: &Value) -> String {
-    String::from_utf8_lossy(&to_json(value)).into_owned()
 }

@@ -115,9 +115,7 @@ impl Kind for DaemonSet {
         Column::new("Desired", "integer", |set, _| set.status().desired_number_scheduled().into()),
         Column::new("Current", "integer", |set, _| set.status().current_number_scheduled().into()),
         Column::new("Ready", "integer", |set, _| set.status().number_ready().into()),
-        Column::new("Up-to-date", "integer", |set, _| {
-            set.status().updated_number_scheduled().into()
-        }),
+        Column::new("Up-to-date", "integer", |it, _| it.status().updated_number_scheduled().into()),
         Column::new("Available", "integer", |set, _| set.status().number_available().into()),
         Column::text("Node Selector", |set, _| {
             columns::labels(set.spec().template().spec().node_selector())

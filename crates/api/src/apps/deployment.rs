@@ -6,8 +6,8 @@ use object::{IntOrString, LabelSelector, List, ObjectMeta, Time};
 use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 
 use super::workload::{
-    Workload, amount, check_available, check_collisions, check_counts, check_kept, check_not_more,
-    check_share, shown_strategy,
+    Workload, amount, check_collisions, check_counts, check_kept, check_not_more, check_share,
+    shown_strategy,
 };
 
 use crate::{columns, generation};
@@ -122,10 +122,8 @@ impl Kind for Deployment {
         .categories(&["all"]);
     const STATUS_KEEPS: &'static [&'static str] = &["labels"];
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[
-        Subresource::new("scale", "Scale", &["get", "patch", "update"]),
-        Subresource::status("Deployment"),
-    ];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::SCALE, Subresource::status("Deployment")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::text("Ready", |this, _| {
@@ -256,9 +254,7 @@ impl DeploymentStatus {
             ("readyReplicas", self.ready_replicas()),
             ("availableReplicas", self.available_replicas()),
         ];
-        check_counts(self.replicas(), &parts, &at, errs);
-        let (available, ready) = (self.available_replicas(), self.ready_replicas());
-        check_available(available, ready, "readyReplicas", &at, errs);
+        check_counts(self.replicas(), &parts, "readyReplicas", errs);
     }
 }
 

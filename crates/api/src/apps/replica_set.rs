@@ -5,7 +5,7 @@ use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Time};
 use schema::{Column, Errors, Kind, Names, Path, Subresource, Warnings};
 
-use super::workload::{Workload, check_available, check_counts, check_kept};
+use super::workload::{Workload, check_counts, check_kept};
 
 /// Keeps a number of like pods.
 #[api]
@@ -76,10 +76,8 @@ impl Kind for ReplicaSet {
     const NAMES: Names =
         Names::new("apps", "v1", "ReplicaSet", "replicasets").short(&["rs"]).categories(&["all"]);
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[
-        Subresource::new("scale", "Scale", &["get", "patch", "update"]),
-        Subresource::status("ReplicaSet"),
-    ];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::SCALE, Subresource::status("ReplicaSet")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Desired", "integer", |set, _| set.spec().replicas().into()),
@@ -138,8 +136,6 @@ impl ReplicaSetStatus {
             ("readyReplicas", self.ready_replicas()),
             ("availableReplicas", self.available_replicas()),
         ];
-        check_counts(self.replicas(), &parts, &Path::STATUS, errs);
-        let (available, ready) = (self.available_replicas(), self.ready_replicas());
-        check_available(available, ready, "readyReplicas", &Path::STATUS, errs);
+        check_counts(self.replicas(), &parts, "readyReplicas", errs);
     }
 }

@@ -14,8 +14,8 @@ use object::{IntOrString, LabelSelector, Lens, List, ObjectMeta, Time, selector:
 use schema::{Column, Errors, Kind, NameRule, Names, Path, Subresource, Warnings, names};
 
 use super::workload::{
-    Workload, amount, check_available, check_collisions, check_counts, check_endless, check_kept,
-    check_labels, check_not_more, check_share,
+    Workload, amount, check_collisions, check_counts, check_endless, check_kept, check_labels,
+    check_not_more, check_share,
 };
 
 /// Keeps a number of pods that each have a name and volumes of their own.
@@ -148,10 +148,8 @@ impl Kind for StatefulSet {
         .short(&["sts"])
         .categories(&["all"]);
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[
-        Subresource::new("scale", "Scale", &["get", "patch", "update"]),
-        Subresource::status("StatefulSet"),
-    ];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::SCALE, Subresource::status("StatefulSet")];
     const NAME: NameRule = names::dns_label;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
@@ -351,8 +349,6 @@ impl StatefulSetStatus {
             ("updatedReplicas", self.updated_replicas()),
             ("availableReplicas", self.available_replicas()),
         ];
-        check_counts(self.replicas(), &parts, &Path::STATUS, errs);
-        let (available, ready) = (self.available_replicas(), self.ready_replicas());
-        check_available(available, ready, "status.readyReplicas", &Path::STATUS, errs);
+        check_counts(self.replicas(), &parts, "status.readyReplicas", errs);
     }
 }

@@ -137,28 +137,22 @@ pub(crate) fn check_collisions(new: Option<i32>, old: Option<i32>, errs: &mut Er
     }
 }
 
-/// Counts of pods: none is negative, none is more than the whole.
-pub(crate) fn check_counts(all: i32, parts: &[(&str, i32)], at: &Path, errs: &mut Errors) {
-    errs.non_negative(&at.field("replicas"), all.into());
+/// Counts of pods: none is negative, none is more than the whole, and what is available is
+/// `ready`, as it is called.
+pub(crate) fn check_counts(all: i32, parts: &[(&str, i32)], ready: &str, errs: &mut Errors) {
+    errs.non_negative(&Path::STATUS.field("replicas"), all.into());
     for (name, n) in parts {
-        errs.non_negative(&at.field(name), i64::from(*n));
+        let at = Path::STATUS.field(name);
+        errs.non_negative(&at, i64::from(*n));
         if *n > all {
-            errs.invalid(&at.field(name), *n, "cannot be greater than status.replicas");
+            errs.invalid(&at, *n, "cannot be greater than status.replicas");
         }
     }
-}
-
-/// What is available is ready.
-pub(crate) fn check_available(
-    available: i32,
-    ready: i32,
-    what: &str,
-    at: &Path,
-    errs: &mut Errors,
-) {
-    if available > ready {
-        let why = format!("cannot be greater than {what}");
-        errs.invalid(&at.field("availableReplicas"), available, why);
+    let count = |name: &str| parts.iter().find(|part| part.0 == name).map_or(0, |part| part.1);
+    let available = count("availableReplicas");
+    if available > count("readyReplicas") {
+        let why = format!("cannot be greater than {ready}");
+        errs.invalid(&Path::STATUS.field("availableReplicas"), available, why);
     }
 }
 

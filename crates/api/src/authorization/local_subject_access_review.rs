@@ -20,12 +20,7 @@ pub struct LocalSubjectAccessReview {
 }
 
 impl Kind for LocalSubjectAccessReview {
-    const NAMES: Names = Names::new(
-        "authorization.k8s.io",
-        "v1",
-        "LocalSubjectAccessReview",
-        "localsubjectaccessreviews",
-    );
+    const NAMES: Names = super::names("LocalSubjectAccessReview", "localsubjectaccessreviews");
     const STORAGE: Storage = Storage::NONE;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 

@@ -6,6 +6,8 @@ mod self_subject_access_review;
 mod self_subject_rules_review;
 mod subject_access_review;
 
+use schema::Names;
+
 pub use self::{
     local_subject_access_review::LocalSubjectAccessReview,
     self_subject_access_review::{SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
@@ -19,3 +21,7 @@ pub use self::{
         SubjectAccessReviewStatus,
     },
 };
+
+const fn names(kind: &'static str, plural: &'static str) -> Names {
+    Names::new("authorization.k8s.io", "v1", kind, plural)
+}

@@ -27,12 +27,7 @@ pub struct SelfSubjectAccessReviewSpec {
 }
 
 impl Kind for SelfSubjectAccessReview {
-    const NAMES: Names = Names::new(
-        "authorization.k8s.io",
-        "v1",
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-    );
+    const NAMES: Names = super::names("SelfSubjectAccessReview", "selfsubjectaccessreviews");
     const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

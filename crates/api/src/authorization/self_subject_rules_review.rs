@@ -55,12 +55,7 @@ pub struct NonResourceRule {
 }
 
 impl Kind for SelfSubjectRulesReview {
-    const NAMES: Names = Names::new(
-        "authorization.k8s.io",
-        "v1",
-        "SelfSubjectRulesReview",
-        "selfsubjectrulesreviews",
-    );
+    const NAMES: Names = super::names("SelfSubjectRulesReview", "selfsubjectrulesreviews");
     const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

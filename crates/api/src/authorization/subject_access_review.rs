@@ -96,8 +96,7 @@ pub struct SubjectAccessReviewStatus {
 }
 
 impl Kind for SubjectAccessReview {
-    const NAMES: Names =
-        Names::new("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews");
+    const NAMES: Names = super::names("SubjectAccessReview", "subjectaccessreviews");
     const STORAGE: Storage = Storage::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

@@ -39,9 +39,7 @@ impl Kind for Lease {
     const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::text("Holder", |lease, _| {
-            lease.spec().holder_identity().unwrap_or_default().into()
-        }),
+        Column::text("Holder", |it, _| it.spec().holder_identity().unwrap_or_default().into()),
         Column::AGE,
     ];
 

@@ -82,19 +82,13 @@ impl Kind for Event {
     const INDEXES: &'static [Index<Self>] = &[
         Index::topic("involvedObject.uid", |event| event.involved_object().uid().into()),
         Index::field("involvedObject.kind", |event| event.involved_object().kind().into()),
-        Index::field("involvedObject.namespace", |event| {
-            event.involved_object().namespace().into()
-        }),
+        Index::field("involvedObject.namespace", |it| it.involved_object().namespace().into()),
         Index::field("involvedObject.name", |event| event.involved_object().name().into()),
-        Index::field("involvedObject.apiVersion", |event| {
-            event.involved_object().api_version().into()
-        }),
+        Index::field("involvedObject.apiVersion", |it| it.involved_object().api_version().into()),
         Index::field("involvedObject.resourceVersion", |event| {
             event.involved_object().resource_version().into()
         }),
-        Index::field("involvedObject.fieldPath", |event| {
-            event.involved_object().field_path().into()
-        }),
+        Index::field("involvedObject.fieldPath", |it| it.involved_object().field_path().into()),
         Index::field("reason", |event| event.reason().into()),
         Index::field("type", |event| event.type_().into()),
         Index::field("reportingComponent", |event| event.reporting_component().into()),
@@ -107,52 +101,6 @@ impl Kind for Event {
     const ANY_FINALIZER: bool = true;
 
     fn validate(&self, errs: &mut Errors) {
-        self.check(errs);
-    }
-}
-
-impl Event {
-    /// Who saw it: component and host.
-    fn reporter(&self) -> String {
-        let source = self.source();
-        let first = |a: &str, b: &str| if a.is_empty() { b.to_owned() } else { a.to_owned() };
-        let who = first(source.component(), self.reporting_component());
-        match first(source.host(), self.reporting_instance()) {
-            host if host.is_empty() => who,
-            host => format!("{who}, {host}"),
-        }
-    }
-
-    fn first_seen(&self, now: i64) -> String {
-        match self.first_timestamp() {
-            "" => age(self.event_time(), now),
-            first => age(first, now),
-        }
-    }
-
-    fn last_seen(&self, now: i64) -> String {
-        match (self.series(), self.last_timestamp()) {
-            (Some(series), _) => age(series.last_observed_time(), now),
-            (None, "") => self.first_seen(now),
-            (None, last) => age(last, now),
-        }
-    }
-
-    fn times(&self) -> i32 {
-        match (self.series(), self.count()) {
-            (Some(series), _) => series.count(),
-            (None, 0) => 1,
-            (None, count) => count,
-        }
-    }
-}
-
-/// How long the parts of an event may be.
-const MAX_WORD: usize = 128;
-const MAX_MESSAGE: usize = 1024;
-
-impl Event {
-    fn check(&self, errs: &mut Errors) {
         let (mine, its) = (self.metadata().namespace(), self.involved_object().namespace());
         let plain = self.event_time().is_empty();
         let fits = match its {
@@ -186,3 +134,43 @@ impl Event {
         }
     }
 }
+
+impl Event {
+    /// Who saw it: component and host.
+    pub(crate) fn reporter(&self) -> String {
+        let source = self.source();
+        let first = |a: &str, b: &str| if a.is_empty() { b.to_owned() } else { a.to_owned() };
+        let who = first(source.component(), self.reporting_component());
+        match first(source.host(), self.reporting_instance()) {
+            host if host.is_empty() => who,
+            host => format!("{who}, {host}"),
+        }
+    }
+
+    pub(crate) fn first_seen(&self, now: i64) -> String {
+        match self.first_timestamp() {
+            "" => age(self.event_time(), now),
+            first => age(first, now),
+        }
+    }
+
+    pub(crate) fn last_seen(&self, now: i64) -> String {
+        match (self.series(), self.last_timestamp()) {
+            (Some(series), _) => age(series.last_observed_time(), now),
+            (None, "") => self.first_seen(now),
+            (None, last) => age(last, now),
+        }
+    }
+
+    pub(crate) fn times(&self) -> i32 {
+        match (self.series(), self.count()) {
+            (Some(series), _) => series.count(),
+            (None, 0) => 1,
+            (None, count) => count,
+        }
+    }
+}
+
+/// How long the parts of an event may be.
+const MAX_WORD: usize = 128;
+const MAX_MESSAGE: usize = 1024;

@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
-    advice::Advice,
-    columns,
-    rules::{Rules, go_struct},
-};
+use crate::{advice::Advice, columns, rules::Rules, shown::shown};
 use macros::api;
 use object::{List, Map, ObjectMeta, Quantity, Text, Time, Value, from_json, names};
 use schema::{
@@ -532,11 +528,7 @@ impl Node {
         let mut seen = BTreeSet::new();
         for (i, address) in self.status().addresses().iter().enumerate() {
             if !seen.insert((address.type_(), address.address())) {
-                let shown = go_struct(&[
-                    ("Type", address.type_().into()),
-                    ("Address", address.address().into()),
-                ]);
-                errs.duplicate_shown(&Path::STATUS.field("addresses").index(i), shown, "");
+                errs.duplicate_shown(&Path::STATUS.field("addresses").index(i), shown(address), "");
             }
         }
     }

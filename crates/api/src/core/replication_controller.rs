@@ -2,7 +2,7 @@
 
 use crate::{
     advice::Advice,
-    apps::workload::{check_available, check_counts, check_endless, check_labels},
+    apps::workload::{check_counts, check_endless, check_labels},
     columns,
 };
 use macros::api;
@@ -82,10 +82,8 @@ impl Kind for ReplicationController {
     const STORAGE: Storage = Storage::new("controllers", "v1");
     const GENERATION: bool = true;
     const NAME: NameRule = names::long_name;
-    const SUBRESOURCES: &'static [Subresource] = &[
-        Subresource::new("scale", "Scale", &["get", "patch", "update"]),
-        Subresource::status("ReplicationController"),
-    ];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::SCALE, Subresource::status("ReplicationController")];
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
         Column::new("Desired", "integer", |this, _| this.spec().replicas().into()),
@@ -123,9 +121,7 @@ impl Kind for ReplicationController {
             ("readyReplicas", status.ready_replicas()),
             ("availableReplicas", status.available_replicas()),
         ];
-        check_counts(status.replicas(), &parts, &at, errs);
-        let (available, ready) = (status.available_replicas(), status.ready_replicas());
-        check_available(available, ready, "readyReplicas", &at, errs);
+        check_counts(status.replicas(), &parts, "readyReplicas", errs);
     }
 
     fn default_fields(&mut self) {

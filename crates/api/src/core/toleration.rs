@@ -6,7 +6,7 @@ use macros::api;
 use object::{List, Time, names};
 use schema::{Errors, Path};
 
-use crate::rules::{Rules, go_struct, or_null};
+use crate::{rules::Rules, shown::shown};
 
 /// In the order in which messages name them.
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -118,13 +118,8 @@ pub(crate) fn check_taints(taints: &List<Taint>, at: &Path, errs: &mut Errors) {
         errs.complaints(&at.field("value"), taint.value(), names::label_value(taint.value()));
         errs.needed_one_of(&at.field("effect"), taint.effect(), &EFFECTS);
         if !seen.insert((taint.key(), taint.effect())) {
-            let shown = go_struct(&[
-                ("Key", taint.key().into()),
-                ("Value", taint.value().into()),
-                ("Effect", taint.effect().into()),
-                ("TimeAdded", or_null(taint.time_added())),
-            ]);
-            errs.duplicate_shown(at, shown, "taints must be unique by key and effect pair");
+            let why = "taints must be unique by key and effect pair";
+            errs.duplicate_shown(at, shown(taint), why);
         }
     });
 }

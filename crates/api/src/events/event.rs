@@ -2,9 +2,7 @@
 
 use macros::api;
 use object::{Lens, MicroTime, ObjectMeta, Time, Value, View};
-use schema::{
-    Column, Errors, Index, Kind, Names, Path, Storage, age, check_finalizers, check_name,
-};
+use schema::{Column, Errors, Index, Kind, Names, Path, Storage, check_finalizers, check_name};
 
 use crate::{
     core::{self, EventSource, ObjectReference},
@@ -61,15 +59,15 @@ impl Kind for Event {
     const STORAGE: Storage = Storage::new("events", "core/v1");
     const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
-        Column::text("Last Seen", |event, now| event.last_seen(now).into()),
+        Column::text("Last Seen", |event, now| event.stored().last_seen(now).into()),
         Column::text("Type", |event, _| event.type_().into()),
         Column::text("Reason", |event, _| event.reason().into()),
         Column::text("Object", |event, _| event.regarding().cell()),
         Column::wide_text("Subobject", |event, _| event.regarding().field_path().into()),
-        Column::wide_text("Source", |event, _| event.reporter().into()),
+        Column::wide_text("Source", |event, _| event.stored().reporter().into()),
         Column::text("Message", |event, _| event.note().trim().into()),
-        Column::wide_text("First Seen", |event, now| event.first_seen(now).into()),
-        Column::wide_text("Count", |event, _| event.times().into()),
+        Column::wide_text("First Seen", |event, now| event.stored().first_seen(now).into()),
+        Column::wide_text("Count", |event, _| event.stored().times().into()),
         Column { priority: 1, ..Column::NAME },
     ];
     const INDEXES: &'static [Index<Self>] = &[
@@ -78,9 +76,7 @@ impl Kind for Event {
         Index::field("regarding.namespace", |event| event.regarding().namespace().into()),
         Index::field("regarding.name", |event| event.regarding().name().into()),
         Index::field("regarding.apiVersion", |event| event.regarding().api_version().into()),
-        Index::field("regarding.resourceVersion", |event| {
-            event.regarding().resource_version().into()
-        }),
+        Index::field("regarding.resourceVersion", |it| it.regarding().resource_version().into()),
         Index::field("regarding.fieldPath", |event| event.regarding().field_path().into()),
         Index::field("reason", |event| event.reason().into()),
         Index::field("type", |event| event.type_().into()),
@@ -118,38 +114,11 @@ impl Kind for Event {
 }
 
 impl Event {
-    /// Who saw it: component and host.
-    fn reporter(&self) -> String {
-        let source = self.deprecated_source();
-        let first = |a: &str, b: &str| if a.is_empty() { b.to_owned() } else { a.to_owned() };
-        let who = first(source.component(), self.reporting_controller());
-        match first(source.host(), self.reporting_instance()) {
-            host if host.is_empty() => who,
-            host => format!("{who}, {host}"),
-        }
-    }
-
-    fn first_seen(&self, now: i64) -> String {
-        match self.deprecated_first_timestamp() {
-            "" => age(self.event_time(), now),
-            first => age(first, now),
-        }
-    }
-
-    fn last_seen(&self, now: i64) -> String {
-        match (self.series(), self.deprecated_last_timestamp()) {
-            (Some(series), _) => age(series.last_observed_time(), now),
-            (None, "") => self.first_seen(now),
-            (None, last) => age(last, now),
-        }
-    }
-
-    fn times(&self) -> i32 {
-        match (self.series(), self.deprecated_count()) {
-            (Some(series), _) => series.count(),
-            (None, 0) => 1,
-            (None, count) => count,
-        }
+    /// As it is stored: what is said of that one is said of this, too.
+    fn stored(&self) -> core::Event {
+        let mut tree = self.tree().clone();
+        Self::to_stored(&mut tree);
+        tree.into()
     }
 }
 

@@ -82,9 +82,7 @@ impl Kind for NetworkPolicy {
     const GENERATION: bool = true;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::text("Pod-Selector", |policy, _| {
-            columns::selector(Some(policy.spec().pod_selector()))
-        }),
+        Column::text("Pod-Selector", |it, _| columns::selector(Some(it.spec().pod_selector()))),
         Column::AGE,
     ];
 

@@ -68,22 +68,14 @@ impl Kind for CSIDriver {
     const BLIND_UPDATES: bool = false;
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,
-        Column::new("AttachRequired", "boolean", |driver, _| {
-            driver.spec().attach_required().into()
-        }),
-        Column::new("PodInfoOnMount", "boolean", |driver, _| {
-            driver.spec().pod_info_on_mount().into()
-        }),
-        Column::new("StorageCapacity", "boolean", |driver, _| {
-            driver.spec().storage_capacity().into()
-        }),
+        Column::new("AttachRequired", "boolean", |it, _| it.spec().attach_required().into()),
+        Column::new("PodInfoOnMount", "boolean", |it, _| it.spec().pod_info_on_mount().into()),
+        Column::new("StorageCapacity", "boolean", |it, _| it.spec().storage_capacity().into()),
         Column::text("TokenRequests", |driver, _| match driver.spec().token_requests() {
             none if none.is_empty() => columns::or_unset(""),
             some => columns::join(some.iter().map(TokenRequest::audience)).into(),
         }),
-        Column::new("RequiresRepublish", "boolean", |driver, _| {
-            driver.spec().requires_republish().into()
-        }),
+        Column::new("RequiresRepublish", "boolean", |it, _| it.spec().requires_republish().into()),
         Column::text("Modes", |driver, _| {
             columns::join(driver.spec().volume_lifecycle_modes().iter()).into()
         }),

@@ -1,9 +1,9 @@
 //! What autoscaling/v1 keeps in annotations, as upstream writes it there: metrics in the form
 //! that they once had, with everything a field of its own; behaviour in upstream's own words.
 
-use object::{Value, from_json, to_json};
+use object::{Value, from_json};
 
-use crate::autoscaling::horizontal_pod_autoscaler::metrics;
+use crate::{autoscaling::horizontal_pod_autoscaler::metrics, rules::json};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
@@ -333,10 +333,6 @@ fn lower(of: &Value) -> Value {
         }
     }
     to
-}
-
-fn json(value: &Value) -> String {
-    String::from_utf8_lossy(&to_json(value)).into_owned()
 }
 
 /// An object in this order of fields: a tree would have its own.

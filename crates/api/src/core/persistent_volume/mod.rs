@@ -330,9 +330,7 @@ impl Kind for PersistentVolume {
             volume.spec().capacity().get("storage").unwrap_or_default().to_string().into()
         }),
         Column::text("Access Modes", |volume, _| access_modes(volume.spec().access_modes())),
-        Column::text("Reclaim Policy", |volume, _| {
-            volume.spec().persistent_volume_reclaim_policy().into()
-        }),
+        Column::text("Reclaim Policy", |it, _| it.spec().persistent_volume_reclaim_policy().into()),
         Column::text("Status", |volume, _| {
             if volume.is_terminating() {
                 "Terminating".into()

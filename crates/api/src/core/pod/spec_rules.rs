@@ -18,7 +18,8 @@ use crate::{
         toleration::check_tolerations,
         volume::mounts::check_volumes,
     },
-    rules::{Rules, go_struct, or_null},
+    rules::Rules,
+    shown::shown,
 };
 
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
@@ -331,11 +332,6 @@ impl PodSpec {
 impl PodResourceClaim {
     fn check_source(&self, at: &Path, errs: &mut Errors) {
         let (claim, template) = (self.resource_claim_name(), self.resource_claim_template_name());
-        let shown = go_struct(&[
-            ("Name", self.name().into()),
-            ("ResourceClaimName", or_null(claim)),
-            ("ResourceClaimTemplateName", or_null(template)),
-        ]);
         if claim.is_some() == template.is_some() {
             let why = match claim {
                 Some(_) => {
@@ -344,7 +340,7 @@ impl PodResourceClaim {
                 }
                 None => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
             };
-            errs.invalid_shown(at, shown, why);
+            errs.invalid_shown(at, shown(self), why);
         }
         for (field, name) in [("resourceClaimName", claim), ("resourceClaimTemplateName", template)]
         {

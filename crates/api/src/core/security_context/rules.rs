@@ -6,10 +6,12 @@ use object::{List, Value};
 use schema::{Errors, Path};
 
 use super::{
-    AppArmorProfile, Capabilities, PodSecurityContext, SELinuxOptions, SeccompProfile,
-    SecurityContext, Sysctl, WindowsSecurityContextOptions,
+    AppArmorProfile, Capabilities, PodSecurityContext, SeccompProfile, SecurityContext, Sysctl,
 };
-use crate::rules::{Rules, go_struct, or_null};
+use crate::{
+    rules::{Rules, go_struct, json, or_null},
+    shown::{shown, shown_or_null},
+};
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 /// The longest path, without its end.
@@ -51,32 +53,25 @@ impl SecurityContext {
     }
 
     fn shown(&self) -> String {
-        let plain = |text: Option<String>| text.unwrap_or_else(|| "null".into());
+        let capabilities = self.capabilities().map(Capabilities::shown);
         let fields = [
-            ("Capabilities", plain(self.capabilities().map(Capabilities::shown))),
+            ("Capabilities", capabilities.unwrap_or_else(|| "null".into())),
             ("Privileged", json(&or_null(self.privileged()))),
-            ("SELinuxOptions", plain(self.se_linux_options().map(SELinuxOptions::shown))),
-            (
-                "WindowsOptions",
-                plain(self.windows_options().map(WindowsSecurityContextOptions::shown)),
-            ),
+            ("SELinuxOptions", shown_or_null(self.se_linux_options())),
+            ("WindowsOptions", shown_or_null(self.windows_options())),
             ("RunAsUser", json(&or_null(self.run_as_user()))),
             ("RunAsGroup", json(&or_null(self.run_as_group()))),
             ("RunAsNonRoot", json(&or_null(self.run_as_non_root()))),
             ("ReadOnlyRootFilesystem", json(&or_null(self.read_only_root_filesystem()))),
             ("AllowPrivilegeEscalation", json(&or_null(self.allow_privilege_escalation()))),
             ("ProcMount", json(&or_null(self.proc_mount()))),
-            ("SeccompProfile", plain(self.seccomp_profile().map(SeccompProfile::shown))),
-            ("AppArmorProfile", plain(self.app_armor_profile().map(AppArmorProfile::shown))),
+            ("SeccompProfile", shown_or_null(self.seccomp_profile())),
+            ("AppArmorProfile", shown_or_null(self.app_armor_profile())),
         ];
         let fields: Vec<_> =
             fields.iter().map(|(name, text)| format!("\"{name}\":{text}")).collect();
         format!("{{{}}}", fields.join(","))
     }
-}
-
-fn json(value: &Value) -> String {
-    String::from_utf8_lossy(&object::to_json(value)).into_owned()
 }
 
 impl Capabilities {
@@ -88,36 +83,7 @@ impl Capabilities {
     }
 }
 
-impl SELinuxOptions {
-    fn shown(&self) -> String {
-        go_struct(&[
-            ("User", self.user().into()),
-            ("Role", self.role().into()),
-            ("Type", self.type_().into()),
-            ("Level", self.level().into()),
-        ])
-    }
-}
-
-impl WindowsSecurityContextOptions {
-    fn shown(&self) -> String {
-        go_struct(&[
-            ("GMSACredentialSpecName", or_null(self.gmsa_credential_spec_name())),
-            ("GMSACredentialSpec", or_null(self.gmsa_credential_spec())),
-            ("RunAsUserName", or_null(self.run_as_user_name())),
-            ("HostProcess", or_null(self.host_process())),
-        ])
-    }
-}
-
 impl SeccompProfile {
-    fn shown(&self) -> String {
-        go_struct(&[
-            ("Type", self.type_().into()),
-            ("LocalhostProfile", or_null(self.localhost_profile())),
-        ])
-    }
-
     fn check(&self, at: &Path, errs: &mut Errors) {
         match self.type_() {
             "" => {
@@ -133,7 +99,7 @@ impl SeccompProfile {
             ("Localhost", Some(path)) => errs.relative(&file, path),
             (_, Some(_)) => {
                 let why = "can only be set when seccomp type is Localhost";
-                errs.invalid_shown(&file, self.shown(), why);
+                errs.invalid_shown(&file, shown(self), why);
             }
             (_, None) => {}
         }
@@ -141,13 +107,6 @@ impl SeccompProfile {
 }
 
 impl AppArmorProfile {
-    fn shown(&self) -> String {
-        go_struct(&[
-            ("Type", self.type_().into()),
-            ("LocalhostProfile", or_null(self.localhost_profile())),
-        ])
-    }
-
     fn check(&self, at: &Path, errs: &mut Errors) {
         let file = at.field("localhostProfile");
         match (self.type_(), self.localhost_profile()) {
