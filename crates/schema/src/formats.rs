@@ -81,7 +81,7 @@ fn pool(text: &str, at: &Path, errs: &mut Errors) {
 }
 
 /// The name of a property: an identifier, perhaps with a domain before it.
-pub fn check_property(text: &str, at: &Path, errs: &mut Errors) {
+fn check_property(text: &str, at: &Path, errs: &mut Errors) {
     let identifier = |name: &str, errs: &mut Errors| {
         errs.max_bytes(at, name, IDENTIFIER);
         errs.complaints(at, name, names::c_identifier(name));

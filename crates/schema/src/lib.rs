@@ -27,7 +27,6 @@ pub use self::{
     conform::{Unknown, conform, conform_as},
     definition::{ColumnInfo, Definition, Hooks, age, human_duration},
     errors::{ErrorType, Errors, FieldError},
-    formats::check_property,
     gates::{Gates, has_gate},
     kind::{
         Column, Grace, Index, Kind, METADATA, NameRule, Names, Scope, Storage, Subresource, Writer,

@@ -24,8 +24,7 @@ pub(super) fn check(
     if old.is_some_and(|old| approval(&said(old)) == approval(&new)) {
         return;
     }
-    let meta = Path::METADATA;
-    let annotations = meta.field("annotations");
+    let annotations = Path::METADATA.field("annotations");
     let at = annotations.key(APPROVED);
     let see = "see https://github.com/kubernetes/enhancements/pull/1111";
     match approval(&new) {

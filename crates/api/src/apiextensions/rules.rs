@@ -444,8 +444,7 @@ fn check_selectable(
 }
 
 fn check_stored(crd: &CustomResourceDefinition, errs: &mut Errors) {
-    let status = Path::STATUS;
-    let at = status.field("storedVersions");
+    let at = Path::STATUS.field("storedVersions");
     let stored = crd.status().stored_versions();
     if stored.is_empty() {
         let why = "must have at least one stored version";

@@ -2,9 +2,9 @@
 
 use macros::api;
 use object::ObjectMeta;
-use schema::{Errors, Kind, Names, Storage, verbs};
+use schema::{Errors, Kind, Names, Path, Storage, verbs};
 
-use super::rules::{SPEC, check_metadata};
+use super::rules::check_metadata;
 use super::{SubjectAccessReviewSpec, SubjectAccessReviewStatus};
 use crate::shown::shown;
 
@@ -27,7 +27,7 @@ impl Kind for LocalSubjectAccessReview {
     fn validate(&self, errs: &mut Errors) {
         self.spec().check(errs);
         check_metadata(self.metadata(), true, errs);
-        let (spec, at) = (self.spec(), SPEC.field("resourceAttributes"));
+        let (spec, at) = (self.spec(), Path::SPEC.field("resourceAttributes"));
         if let Some(wanted) = spec.resource_attributes()
             && wanted.namespace() != self.metadata().namespace()
         {
@@ -36,7 +36,7 @@ impl Kind for LocalSubjectAccessReview {
         }
         if let Some(path) = spec.non_resource_attributes() {
             let why = "disallowed on this kind of request";
-            errs.invalid_shown(&SPEC.field("nonResourceAttributes"), shown(path), why);
+            errs.invalid_shown(&Path::SPEC.field("nonResourceAttributes"), shown(path), why);
         }
     }
 }

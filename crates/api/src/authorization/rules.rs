@@ -9,8 +9,6 @@ use crate::{
     shown::{shown, shown_or_null},
 };
 
-pub(super) const SPEC: Path = Path::SPEC;
-
 /// A review is about a resource or about a path, and never about both.
 pub(super) fn check_attributes(
     resource: Option<&ResourceAttributes>,
@@ -19,7 +17,7 @@ pub(super) fn check_attributes(
 ) {
     if resource.is_some() == path.is_some() {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        errs.invalid_shown(&SPEC, shown_or_null(path), why);
+        errs.invalid_shown(&Path::SPEC, shown_or_null(path), why);
     }
 }
 
@@ -41,7 +39,7 @@ impl SubjectAccessReviewSpec {
         check_attributes(self.resource_attributes(), self.non_resource_attributes(), errs);
         if self.user().is_empty() && self.groups().is_empty() {
             let why = "at least one of user or group must be specified";
-            errs.invalid(&SPEC.field("user"), self.user(), why);
+            errs.invalid(&Path::SPEC.field("user"), self.user(), why);
         }
         if let Some(attributes) = self.resource_attributes() {
             attributes.check(errs);
@@ -51,7 +49,7 @@ impl SubjectAccessReviewSpec {
 
 impl ResourceAttributes {
     pub(super) fn check(&self, errs: &mut Errors) {
-        let at = SPEC.field("resourceAttributes");
+        let at = Path::SPEC.field("resourceAttributes");
         if let Some(selector) = self.field_selector() {
             let at = at.field("fieldSelector");
             let all = selector.requirements();

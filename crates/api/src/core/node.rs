@@ -422,8 +422,7 @@ fn or_unknown(text: &str) -> &str {
 
 impl Node {
     fn check_ranges(&self, errs: &mut Errors) {
-        let (at, ranges) = (Path::SPEC, self.spec().pod_cidrs());
-        let at = at.field("podCIDRs");
+        let (at, ranges) = (Path::SPEC.field("podCIDRs"), self.spec().pod_cidrs());
         let mut unreadable = None;
         for (i, range) in ranges.iter().enumerate() {
             if unreadable.is_none() && names::sloppy_cidr(range).is_none() {

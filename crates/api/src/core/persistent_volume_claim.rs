@@ -150,9 +150,8 @@ impl Kind for PersistentVolumeClaim {
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {
         if self.metadata().annotations().get(OLD_CLASS).is_some() {
-            let at = Path::METADATA;
             let why = "deprecated since v1.8; use \"storageClassName\" attribute instead";
-            warnings.at(&at.field("annotations").key(OLD_CLASS), why);
+            warnings.at(&Path::METADATA.field("annotations").key(OLD_CLASS), why);
         }
         self.spec().warn(&Path::SPEC, warnings);
     }

@@ -33,10 +33,9 @@ impl Kind for ServiceAccount {
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         let enforces = |account: &Self| account.metadata().annotations().get(ENFORCED).is_some();
         if enforces(self) && !old.is_some_and(enforces) {
-            let at = Path::METADATA;
             let why = "deprecated in v1.32+; prefer separate namespaces to isolate access to \
                        mounted secrets";
-            warnings.at(&at.field("annotations").key(ENFORCED), why);
+            warnings.at(&Path::METADATA.field("annotations").key(ENFORCED), why);
         }
     }
 

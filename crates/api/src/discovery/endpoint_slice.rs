@@ -112,8 +112,7 @@ impl Kind for EndpointSlice {
 
     fn warn(&self, old: Option<&Self>, warnings: &mut Warnings) {
         if old.is_none() && self.address_type() == "FQDN" {
-            let at = Path::SPEC;
-            warnings.at(&at.field("addressType"), "FQDN endpoints are deprecated");
+            warnings.at(&Path::SPEC.field("addressType"), "FQDN endpoints are deprecated");
         }
         let manager = self.metadata().labels().get("endpointslice.kubernetes.io/managed-by");
         let ours = ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];

@@ -38,8 +38,7 @@ pub(super) fn check_status(
     now: i64,
     errs: &mut Errors,
 ) {
-    let status = Path::STATUS;
-    let at = status.field("conditions");
+    let at = Path::STATUS.field("conditions");
     errs.conditions(&at, new.conditions());
     let find = |status: &EvictionStatus, ty: &str| {
         status.conditions().find(|condition| condition.type_() == ty).cloned()
@@ -59,8 +58,8 @@ pub(super) fn check_status(
         is_final |= reverted || holds(&is);
     }
     let change = Change { new, old, now, is_final };
-    change.check_targets(&status.field("targetResponders"), errs);
-    change.check_responders(&status.field("responders"), errs);
+    change.check_targets(&Path::STATUS.field("targetResponders"), errs);
+    change.check_responders(&Path::STATUS.field("responders"), errs);
 }
 
 impl Change<'_> {

@@ -53,8 +53,7 @@ impl Kind for StorageVersionMigration {
     ];
 
     fn validate(&self, errs: &mut Errors) {
-        let (wanted, at) = (self.spec().resource(), Path::SPEC);
-        let at = at.field("resource");
+        let (wanted, at) = (self.spec().resource(), Path::SPEC.field("resource"));
         match wanted.resource() {
             "" => errs.required(&at.field("resource"), "resource is required to be set"),
             name => {

@@ -10,8 +10,7 @@ use crate::{
     shown::{shown, shown_all},
 };
 
-const METADATA: Path = Path::METADATA;
-const ANNOTATIONS: Path = METADATA.field("annotations");
+const ANNOTATIONS: Path = Path::METADATA.field("annotations");
 const MAX_SECONDS: i64 = i32::MAX as i64;
 /// What an update of a pod may change, as messages say it.
 const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,\

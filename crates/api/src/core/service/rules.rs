@@ -10,8 +10,7 @@ use super::{
 };
 use crate::{core::endpoints::check_endpoint_ip, rules::Rules};
 
-const METADATA: Path = Path::METADATA;
-const ANNOTATIONS: Path = METADATA.field("annotations");
+const ANNOTATIONS: Path = Path::METADATA.field("annotations");
 /// Where the ranges that may reach a load balancer were named before they had a field.
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
