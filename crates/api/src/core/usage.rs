@@ -4,7 +4,8 @@ use object::{Map, Quantity, Text, Time, Value, View, quantity::Format};
 
 use super::{
     PersistentVolumeClaim, Pod, PodAffinityTerm, ResourceQuotaSpec, Resources,
-    ScopedResourceSelectorRequirement, Service, resources::rules::is_extended,
+    ScopedResourceSelectorRequirement, Service, WeightedPodAffinityTerm,
+    resources::rules::is_extended,
 };
 
 /// Kinds that were counted by their names alone before all could be.
@@ -174,20 +175,15 @@ fn crosses_namespaces(pod: &Pod) -> bool {
     let crosses = |term: &PodAffinityTerm| {
         !term.namespaces().is_empty() || term.namespace_selector().is_some()
     };
+    let weighted = |term: &WeightedPodAffinityTerm| crosses(term.pod_affinity_term());
     let Some(affinity) = pod.spec().affinity() else { return false };
     let near = affinity.pod_affinity().is_some_and(|near| {
         near.required_during_scheduling_ignored_during_execution().iter().any(crosses)
-            || near
-                .preferred_during_scheduling_ignored_during_execution()
-                .iter()
-                .any(|term| crosses(term.pod_affinity_term()))
+            || near.preferred_during_scheduling_ignored_during_execution().iter().any(weighted)
     });
     let far = affinity.pod_anti_affinity().is_some_and(|far| {
         far.required_during_scheduling_ignored_during_execution().iter().any(crosses)
-            || far
-                .preferred_during_scheduling_ignored_during_execution()
-                .iter()
-                .any(|term| crosses(term.pod_affinity_term()))
+            || far.preferred_during_scheduling_ignored_during_execution().iter().any(weighted)
     });
     near || far
 }

@@ -81,12 +81,7 @@ impl RoleRef {
     pub(super) fn check(&self, kinds: &[&str], at: &Path, errs: &mut Errors) {
         errs.one_of(&at.field("apiGroup"), self.api_group(), &[GROUP]);
         errs.one_of(&at.field("kind"), self.kind(), kinds);
-        match self.name() {
-            "" => errs.required(&at.field("name"), ""),
-            name => {
-                errs.complaints(&at.field("name"), name, object::names::path_segment_name(name));
-            }
-        }
+        errs.needed(&at.field("name"), self.name(), object::names::path_segment_name);
     }
 
     /// As Go prints it.

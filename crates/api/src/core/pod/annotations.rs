@@ -5,7 +5,7 @@ use schema::{Errors, Path};
 
 use super::PodSpec;
 use crate::{
-    core::{AppArmorProfile, SeccompProfile, SecurityContext},
+    core::{SeccompProfile, SecurityContext},
     rules::Rules,
 };
 
@@ -59,16 +59,20 @@ pub(super) fn check_changed(new: &Map<String>, old: &Map<String>, at: &Path, err
 
 /// Where both an annotation and a field name a profile, it is the same.
 pub(super) fn check_profiles(notes: &Map<String>, spec: &PodSpec, at: &Path, errs: &mut Errors) {
+    let seccomp = |note: &str, profile: &SeccompProfile, at: &Path, errs: &mut Errors| {
+        let at = at.field("securityContext");
+        let of = (profile.type_(), profile.localhost_profile());
+        match_profile("seccomp", note, of, &at.field("seccompProfile"), errs);
+    };
     let of_pod = spec.security_context().and_then(|context| context.seccomp_profile());
     if let Some((note, profile)) = notes.get(SECCOMP_POD).zip(of_pod) {
-        match_seccomp(note, profile, &at.field("securityContext").field("seccompProfile"), errs);
+        seccomp(note, profile, at, errs);
     }
     spec.visit(at, |container, at| {
         let profile = container.security_context().and_then(SecurityContext::seccomp_profile);
         let note = notes.get(&format!("{SECCOMP}{}", container.name()));
         if let Some((note, profile)) = note.zip(profile) {
-            let at = at.field("securityContext");
-            match_seccomp(note, profile, &at.field("seccompProfile"), errs);
+            seccomp(note, profile, at, errs);
         }
     });
     if spec.os().is_some_and(|os| os.name() == "windows") {
@@ -80,7 +84,8 @@ pub(super) fn check_profiles(notes: &Map<String>, spec: &PodSpec, at: &Path, err
         let note = notes.get(&format!("{APP_ARMOR}{}", container.name()));
         if let Some((note, profile)) = note.zip(own.or(of_pod)) {
             let at = at.field("securityContext");
-            match_app_armor(note, profile, &at.field("appArmorProfile"), errs);
+            let of = (profile.type_(), profile.localhost_profile());
+            match_profile("apparmor", note, of, &at.field("appArmorProfile"), errs);
         }
     });
 }
@@ -114,36 +119,21 @@ fn check_app_armor(name: &str, profile: &str, spec: &PodSpec, at: &Path, errs: &
     }
 }
 
-fn match_seccomp(note: &str, profile: &SeccompProfile, at: &Path, errs: &mut Errors) {
-    let same = match profile.type_() {
+/// `of`: a profile's type and file; `what` it is a profile of.
+fn match_profile(what: &str, note: &str, of: (&str, Option<&str>), at: &Path, errs: &mut Errors) {
+    let (ty, file) = of;
+    let same = match ty {
         "Unconfined" => note == "unconfined",
-        "RuntimeDefault" => matches!(note, "runtime/default" | "docker/default"),
-        "Localhost" => note.starts_with(LOCALHOST),
-        _ => true,
-    };
-    let file = note.strip_prefix(LOCALHOST);
-    if !same {
-        let why = "seccomp type in annotation and field must match";
-        errs.forbidden(&at.field("type"), why);
-    } else if profile.type_() == "Localhost" && file != profile.localhost_profile() {
-        let why = "seccomp profile in annotation and field must match";
-        errs.forbidden(&at.field("localhostProfile"), why);
-    }
-}
-
-fn match_app_armor(note: &str, profile: &AppArmorProfile, at: &Path, errs: &mut Errors) {
-    let same = match profile.type_() {
-        "Unconfined" => note == "unconfined",
+        "RuntimeDefault" if note == "docker/default" => what == "seccomp",
         "RuntimeDefault" => note == "runtime/default",
         "Localhost" => note.starts_with(LOCALHOST),
         _ => true,
     };
-    let file = note.strip_prefix(LOCALHOST);
     if !same {
-        let why = "apparmor type in annotation and field must match";
+        let why = format!("{what} type in annotation and field must match");
         errs.forbidden(&at.field("type"), why);
-    } else if profile.type_() == "Localhost" && file != profile.localhost_profile() {
-        let why = "apparmor profile in annotation and field must match";
+    } else if ty == "Localhost" && note.strip_prefix(LOCALHOST) != file {
+        let why = format!("{what} profile in annotation and field must match");
         errs.forbidden(&at.field("localhostProfile"), why);
     }
 }
