@@ -41,9 +41,13 @@ pub(crate) fn fit_one(ty: &Type, value: &mut Value) -> Result<(), String> {
     fit(ty, go, value, &Path::Root, &mut Unknown::new()).map_err(|misfit| misfit.to_string())
 }
 
-/// A value that is not of its type. The path grows on the way out.
+/// A value that is not of its type: one word, since nearly all values are.
+#[derive(Debug)]
+struct Misfit(Box<Parts>);
+
+/// What is said of it. The path grows on the way out.
 #[derive(Debug, Default)]
-struct Misfit {
+struct Parts {
     /// The value; all there is to say, if `go` is empty.
     found: String,
     owner: String,
@@ -62,28 +66,35 @@ impl Misfit {
             }
             value => json_type(value).to_owned(),
         };
-        Self { found, go, ..Self::default() }
+        Self(Box::new(Parts { found, go, ..Parts::default() }))
     }
 
     fn text(text: impl Into<String>) -> Self {
-        Self { found: text.into(), ends: true, ..Self::default() }
+        Self(Box::new(Parts { found: text.into(), ends: true, ..Parts::default() }))
+    }
+
+    /// The same, told at once or when all is read.
+    fn ending(mut self, ends: bool) -> Self {
+        self.0.ends = ends;
+        self
     }
 
     /// The same, as seen from the struct whose field it is in.
     fn in_field(mut self, shape: &Struct, name: &str) -> Self {
-        if self.owner.is_empty() {
-            self.owner = shape.name.to_string();
+        let Parts { owner, path, .. } = &mut *self.0;
+        if owner.is_empty() {
+            *owner = shape.name.to_string();
         }
-        let dot = if self.path.is_empty() { "" } else { "." };
+        let dot = if path.is_empty() { "" } else { "." };
         let name = embedded(shape, name).unwrap_or_else(|| name.to_owned());
-        self.path = format!("{name}{dot}{}", self.path);
+        *path = format!("{name}{dot}{path}");
         self
     }
 }
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { found, owner, path, go, .. } = self;
+        let Parts { found, owner, path, go, .. } = &*self.0;
         if go.is_empty() {
             f.write_str(found)
         } else if owner.is_empty() {
@@ -100,13 +111,15 @@ impl fmt::Display for Misfit {
 struct Told(Option<Misfit>);
 
 impl Told {
+    #[inline]
     fn ended(&self) -> bool {
-        self.0.as_ref().is_some_and(|told| told.ends)
+        self.0.as_ref().is_some_and(|told| told.0.ends)
     }
 
+    #[inline]
     fn add(&mut self, result: Result<(), Misfit>) {
         if let Err(misfit) = result
-            && (self.0.is_none() || misfit.ends && !self.ended())
+            && (self.0.is_none() || misfit.0.ends && !self.ended())
         {
             self.0 = Some(misfit);
         }
@@ -293,7 +306,7 @@ fn fit(
         (Type::Bytes, Value::Text(text)) => {
             let Some(bytes) = Bytes::decode(text) else {
                 let why = format!("illegal base64 data at input byte {}", bad_base64(text));
-                return Err(Misfit { ends: false, ..Misfit::text(why) });
+                return Err(Misfit::text(why).ending(false));
             };
             *text = Bytes::text(&bytes);
             Ok(())
@@ -311,12 +324,12 @@ fn fit(
             Ok(())
         }
         (Type::Either(shape, plain), _) => {
-            either(shape, *plain, go, value, at).map_err(|misfit| Misfit { ends: true, ..misfit })
+            either(shape, *plain, go, value, at).map_err(|misfit| misfit.ending(true))
         }
         (ty, value) => {
             use Type::{Duration, IntOrString, MicroTime, Time};
             let ends = matches!(ty, Time | MicroTime | Duration | IntOrString);
-            Err(Misfit { ends, ..Misfit::new(value, go.of(ty)) })
+            Err(Misfit::new(value, go.of(ty)).ending(ends))
         }
     }
 }
