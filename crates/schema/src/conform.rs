@@ -162,8 +162,11 @@ fn fields(
             unknown.push(at.field(name).to_string());
             return false;
         };
-        if value.is_null() || told.ended() {
-            return false;
+        match (&*field.ty, &*value) {
+            (_, Value::Null) => return false,
+            _ if told.ended() => return false,
+            (Type::Text | Type::Enum(_), Value::Text(_)) => return true,
+            _ => {}
         }
         if field.rules.raw && (value.is_object() || matches!(value, Value::List(_))) {
             *value = object::raw_json(&object::to_json(value)).unwrap_or_default();
@@ -176,7 +179,9 @@ fn fields(
     };
     match object {
         Value::Object(fields) => {
-            fields.retain(|(word, value)| stays(shape.field_of(*word), word.as_str(), value));
+            let index = shape.index();
+            let find = |word| index.map_or_else(|| shape.field_of(word), |index| index.find(word));
+            fields.retain(|(word, value)| stays(find(*word), word.as_str(), value));
         }
         object => {
             object.retain(|name, value| stays(shape.field(name), name, value));
