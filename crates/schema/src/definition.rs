@@ -188,6 +188,14 @@ impl Definition {
         }
     }
 
+    /// The same, of what is stored next.
+    pub fn seal(&self, object: &mut Value) {
+        self.normalize(object);
+        if let Some(kept) = self.custom.as_ref().and_then(|_| Custom::as_kept(object)) {
+            *object = kept;
+        }
+    }
+
     /// Fills defaults. What was given empty stays, for the rules to see.
     pub fn fill(&self, object: &mut Value) {
         self.settle(object);

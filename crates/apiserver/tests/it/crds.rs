@@ -87,6 +87,18 @@ async fn a_custom_kind_is_served_like_any_other() {
 }
 
 #[tokio::test]
+async fn a_whole_number_is_the_same_however_it_was_written() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    declare(&admin, THINGS).await;
+    let things = things(&admin, "v1");
+    things.create(thing("a", r#"{"ports":[{"name":"x","n":1.0}]}"#)).await.unwrap();
+    let label = Patch::Merge(tree(r#"{"metadata":{"labels":{"a":"b"}}}"#));
+    let labelled = things.patch(&Key::new("default", "a"), &label).await.unwrap();
+    assert_eq!(labelled["metadata"]["generation"].as_i64(), Some(1));
+}
+
+#[tokio::test]
 async fn managers_of_a_custom_object_share_a_list() {
     let cluster = Cluster::start().await;
     let admin = cluster.admin();

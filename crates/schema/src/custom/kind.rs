@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jsonpath::Template;
-use object::{Lens, Object, ObjectMeta, Text, Value, View};
+use object::{Lens, Object, ObjectMeta, Text, Value, View, from_json, to_json};
 use ref_cast::RefCast;
 
 use super::{
@@ -207,6 +207,14 @@ impl Custom {
     pub(crate) fn normalize(object: &mut Value) {
         if object.get("metadata").is_object() {
             normalize(ObjectMeta::SHAPE, object.get_mut("metadata"));
+        }
+    }
+
+    /// With whole numbers as they are read back: `1.0` is written `1`.
+    pub(crate) fn as_kept(value: &Value) -> Option<Value> {
+        match value {
+            Value::Float(n) if n.fract() == 0.0 => from_json(&to_json(value)).ok(),
+            value => value.renewed(Self::as_kept),
         }
     }
 

@@ -107,7 +107,7 @@ impl Registry {
         object: Value,
     ) -> Result<Version<Value>, Status> {
         let mut object = self.check(call, step, object).await?;
-        step.served.hub.normalize(&mut object);
+        step.served.hub.seal(&mut object);
         if asked != 0 && !call.dry_run {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Status::failure(500, "", why));

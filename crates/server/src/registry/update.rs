@@ -141,7 +141,7 @@ impl Registry {
     ) -> Result<(Version<Value>, Outcome), Status> {
         let served = step.served;
         let mut new = self.check(call, step, new).await?;
-        served.hub.normalize(&mut new);
+        served.hub.seal(&mut new);
         new.adopt(&old.object); // the ring then holds a difference, not a copy
         if new == old.object {
             return Ok((old.clone(), Outcome::Stored)); // a no-op writes nothing and wakes nobody
