@@ -412,7 +412,6 @@ async fn patch(
             errs.required(&Path::Root.field("fieldManager"), "is required for apply patch");
             return Err(errs.status("meta.k8s.io", "PatchOptions", ""));
         }
-        named(&applied, namespace, &info.name)?;
         let applied = Applied { object: &applied, force };
         match validation(&query) {
             Validation::Strict if !twice.is_empty() => {

@@ -280,3 +280,21 @@ async fn what_only_the_inner_form_has_must_be_readable() {
     let kept = made["metadata"]["annotations"].entries().next();
     assert_eq!(kept.and_then(|(_, kept)| kept.as_str()), Some("5"));
 }
+
+#[tokio::test]
+async fn who_applies_says_the_name_again() {
+    let cluster = Cluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin());
+    let key = Key::new("default", "a");
+    let apply = |meta: &str| Patch::Apply {
+        object: tree(&format!(r#"{{"metadata":{meta},"data":{{"k":"v"}}}}"#)),
+        manager: "m".to_owned(),
+        force: false,
+    };
+    let told = message(maps.patch(&key, &apply("{}")).await);
+    assert!(told.contains("(a based on URL) was undeterminable"), "{told}");
+    let told = message(maps.patch(&key, &apply(r#"{"name":"b"}"#)).await);
+    assert!(told.contains("object (b) does not match the name on the URL (a)"), "{told}");
+    maps.patch(&key, &apply(r#"{"name":"a"}"#)).await.unwrap();
+    assert!(maps.patch(&key, &apply("{}")).await.is_ok(), "what is there has a name");
+}

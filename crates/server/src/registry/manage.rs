@@ -10,7 +10,7 @@ use store::Version;
 use super::{
     Call, Registry,
     create::default,
-    patch::{nameless, open},
+    patch::{check_identity, open},
     update::{TRIES, based_on},
     versions::Others,
 };
@@ -87,8 +87,8 @@ impl Registry {
         let found = self.get(served, key.0, key.1);
         let exists = !found.is_err_and(|status| status.code() == 404);
         if !exists && subresource.is_empty() {
-            let mut object = self.laid(call, served, subresource, None, &applied).await?;
-            object["metadata"]["name"] = key.1.into();
+            let object = self.laid(call, served, subresource, None, &applied).await?;
+            check_identity(served, &object, key)?;
             let made = self.create(call, served, key.0, object).await;
             if !made.as_ref().is_err_and(|status| status.is("AlreadyExists")) {
                 return Ok((201, made?));
@@ -105,9 +105,7 @@ impl Registry {
             let mut live = shown(served, 0, &old.object);
             open(&mut live);
             let mut object = self.laid(call, served, subresource, Some(&live), &applied).await?;
-            if Object::view(&object).metadata().name().is_empty() {
-                return Err(nameless(key.1));
-            }
+            check_identity(served, &object, key)?;
             let books = object["metadata"]["managedFields"].clone();
             live["metadata"]["managedFields"] = books.clone();
             if object == live {

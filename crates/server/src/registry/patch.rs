@@ -280,7 +280,7 @@ fn merged(
 }
 
 /// A patch changes an object, it does not make another of it.
-fn check_identity(
+pub(super) fn check_identity(
     served: &Served,
     object: &Value,
     (namespace, name): (&str, &str),
@@ -293,20 +293,12 @@ fn check_identity(
         ));
     }
     match meta.name() {
-        "" => return Err(nameless(name)),
-        other if other != name => {
-            return Err(Status::bad_request(format!(
-                "the name of the object ({other}) does not match the name on the URL ({name})"
-            )));
-        }
-        _ => {}
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        other if other != name => Err(Status::bad_request(format!(
+            "the name of the object ({other}) does not match the name on the URL ({name})"
+        ))),
+        _ => Ok(()),
     }
-    Ok(())
-}
-
-/// What is sent to a name must say it.
-pub(super) fn nameless(name: &str) -> Status {
-    Status::bad_request(format!(
-        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-    ))
 }
