@@ -298,3 +298,24 @@ async fn who_applies_says_the_name_again() {
     maps.patch(&key, &apply(r#"{"name":"a"}"#)).await.unwrap();
     assert!(maps.patch(&key, &apply("{}")).await.is_ok(), "what is there has a name");
 }
+
+#[tokio::test]
+async fn metadata_is_kept_as_far_as_clients_have_a_say() {
+    let cluster = Cluster::start().await;
+    let maps = of::<ConfigMap>(&cluster.admin());
+    let made = tree(
+        r#"{"metadata":{"name":"a","generateName":"g","selfLink":"/x","deletionGracePeriodSeconds":5,
+            "deletionTimestamp":"2024-01-02T03:04:05Z"}}"#,
+    );
+    let made = maps.create(made).await.unwrap();
+    let held = &made["metadata"]["managedFields"].items()[0]["fieldsV1"]["f:metadata"];
+    assert_eq!(held.unpacked(), tree(r#"{"f:generateName":{}}"#));
+    let mut linked = made.clone();
+    linked["metadata"]["selfLink"] = "/x".into();
+    let same = maps.update(linked).await.unwrap();
+    assert_eq!(same, made, "a link is not kept");
+    let mut bare = made.clone();
+    bare["metadata"].remove("generateName");
+    let bare = maps.update(bare).await.unwrap();
+    assert!(bare["metadata"]["generateName"].is_null());
+}

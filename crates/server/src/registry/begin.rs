@@ -36,11 +36,17 @@ pub(super) fn begin(served: &Served, object: &mut Value, clock: &dyn Clock) {
     meta.set_uid(uid());
     meta.set_creation_timestamp(Time::text(clock.now()));
     meta.set_self_link("");
-    meta.clear_deletion_timestamp();
-    meta.clear_deletion_grace_period_seconds();
     if counts(served) {
         meta.set_generation(1);
     }
+    alive(object);
+}
+
+/// What is new is not about to go.
+pub(super) fn alive(object: &mut Value) {
+    let meta = Object::ref_cast_mut(object).metadata_mut();
+    meta.clear_deletion_timestamp();
+    meta.clear_deletion_grace_period_seconds();
 }
 
 /// An owner is named once; who names it again is told, and `when` that was seen.
@@ -82,9 +88,6 @@ pub(super) fn keep_identity(object: &mut Value, old: &Value) {
     meta.set_creation_timestamp(old.creation_timestamp());
     meta.set_generation(old.generation());
     meta.set_resource_version("");
-    if meta.generate_name().is_empty() {
-        meta.set_generate_name(old.generate_name());
-    }
     if let Some(moment) = old.deletion_timestamp() {
         meta.set_deletion_timestamp(moment);
     }

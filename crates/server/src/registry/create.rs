@@ -6,7 +6,7 @@ use store::Version;
 
 use super::{
     Call, Registry,
-    begin::{AFTER_PLUGINS, begin, distinct_owners, place},
+    begin::{AFTER_PLUGINS, alive, begin, distinct_owners, place},
     update::{other_uid, revision},
     write::Step,
 };
@@ -77,6 +77,9 @@ impl Registry {
         distinct_owners(&mut object, call, "");
         default(served, &mut object);
         place(served, namespace, &mut object);
+        if !call.applies {
+            alive(&mut object);
+        }
         served.hub.hooks.stamp(&mut object, &self.writer(call));
         let step = Step {
             served,

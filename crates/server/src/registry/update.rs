@@ -142,6 +142,9 @@ impl Registry {
         let served = step.served;
         let mut new = self.check(call, step, new).await?;
         served.hub.seal(&mut new);
+        if !call.dry_run && !Object::view(&new).metadata().self_link().is_empty() {
+            new["metadata"].remove("selfLink"); // is never kept
+        }
         new.adopt(&old.object); // the ring then holds a difference, not a copy
         if new == old.object {
             return Ok((old.clone(), Outcome::Stored)); // a no-op writes nothing and wakes nobody
