@@ -114,6 +114,7 @@ impl Kind for Namespace {
     }
 
     fn prepare_create(&mut self) {
+        self.default_fields(); // the name may be new
         self.set_status(NamespaceStatus::new());
         if !self.spec().finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
             self.spec_mut().finalizers_mut().push(FINALIZER);

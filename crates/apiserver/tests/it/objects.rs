@@ -319,3 +319,25 @@ async fn metadata_is_kept_as_far_as_clients_have_a_say() {
     let bare = maps.update(bare).await.unwrap();
     assert!(bare["metadata"]["generateName"].is_null());
 }
+
+#[tokio::test]
+async fn a_name_that_the_server_makes_is_a_label_too() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    let space = tree(r#"{"metadata":{"generateName":"n-"}}"#);
+    let space = of::<Namespace>(&admin).create(space).await.unwrap();
+    let label = space["metadata"]["labels"]["kubernetes.io/metadata.name"].as_str();
+    assert_eq!(label, Some(name(&space)));
+    let job = r#"{"metadata":{"generateName":"j-"},"spec":{"template":{"metadata":{"labels":{"a":"b"}},
+        "spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}"#;
+    let job = of::<Job>(&admin).create(tree(job)).await.unwrap();
+    assert_eq!(
+        job["metadata"]["labels"],
+        tree(r#"{"a":"b"}"#),
+        "those of its pods are not its own"
+    );
+    assert_eq!(
+        job["spec"]["template"]["metadata"]["labels"]["job-name"].as_str(),
+        Some(name(&job))
+    );
+}

@@ -304,9 +304,10 @@ impl Job {
             return;
         }
         let (name, uid) = (Text::from(self.metadata().name()), Text::from(self.metadata().uid()));
-        // Labels that were taken from the template stay the template's.
+        // Labels that were taken from the template stay the template's, if the name was given.
         let (own, pods) = (self.metadata().labels(), self.spec().template().metadata().labels());
-        let shared = own == pods || own.is_empty() && pods.is_empty();
+        let given = self.metadata().generate_name().is_empty();
+        let shared = given && own == pods || own.is_empty() && pods.is_empty();
         let labels = self.spec_mut().template_mut().metadata_mut().labels_mut();
         for (label, value) in [
             ("controller-uid", &uid),
