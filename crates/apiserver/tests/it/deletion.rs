@@ -6,11 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use api::core::{ConfigMap, Namespace, Pod, Secret};
+use api::core::{ConfigMap, Event, Namespace, Pod, Secret};
 use apiserver::{Config, Entry, Flags, Ground, Storage, start_with};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use client::{Client, Delete, Deletion, Notice, Patch, Selection, Start};
+use client::{Client, Delete, Deletion, Notice, Patch, Propagation, Selection, Start};
 use http::{HeaderMap, Method};
 use object::{Key, SystemClock};
 use testkit::Cluster;
@@ -121,6 +121,19 @@ async fn a_dry_run_deletes_nothing() {
     assert!(maps.get(&key).await.is_ok());
     maps.asking("dryRun", "All").create(config_map("b")).await.unwrap();
     assert_eq!(code(maps.get(&Key::new("default", "b")).await), 404);
+}
+
+#[tokio::test]
+async fn events_go_at_once_whatever_becomes_of_others() {
+    let cluster = Cluster::start().await;
+    let events = of::<Event>(&cluster.admin());
+    let event =
+        r#"{"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"default"}}"#;
+    events.create(tree(event)).await.unwrap();
+    let foreground = Delete { propagation: Some(Propagation::Foreground), ..Delete::default() };
+    let key = Key::new("default", "e");
+    events.delete(&key, &foreground).await.unwrap();
+    assert_eq!(code(events.get(&key).await), 404);
 }
 
 /// Secrets are encrypted with this key, and none other is known.

@@ -230,7 +230,10 @@ impl Registry {
         let mut object = old.clone();
         let marked = Object::ref_cast_mut(&mut object).metadata_mut();
         let orphans = served.definition.orphans.is_some();
-        finalizers(marked, &delete.propagation, orphans);
+        // The garbage collector does not look at what goes by itself.
+        let fleeting = served.hub.ttl.is_some();
+        let propagation = if fleeting { "Background" } else { &delete.propagation };
+        finalizers(marked, propagation, orphans);
         let left =
             meta.deletion_grace_period_seconds().or(Some(0)).filter(|_| meta.is_terminating());
         let faster = left.is_none_or(|left| grace < left);
