@@ -237,6 +237,11 @@ impl Definition {
         given.is_some_and(|given| given != wanted(new))
     }
 
+    /// Whether fields of features that are off count as a change before they are dropped.
+    pub fn counts_dormant(&self) -> bool {
+        self.names.kind == "ResourceSlice"
+    }
+
     /// Takes an object from the store: it may have been written under another schema.
     pub fn restore(&self, object: &mut Value) {
         if self.custom.is_some() {

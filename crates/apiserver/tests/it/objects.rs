@@ -341,3 +341,13 @@ async fn a_name_that_the_server_makes_is_a_label_too() {
         Some(name(&job))
     );
 }
+
+#[tokio::test]
+async fn fields_of_features_that_are_off_are_no_change() {
+    let cluster = Cluster::start().await;
+    let sets = of::<Deployment>(&cluster.admin());
+    let mut made = sets.create(tree(DEPLOYMENT)).await.unwrap();
+    made["spec"]["template"]["spec"]["evictionResponders"] = tree(r#"[{"name":"x","priority":1}]"#);
+    let same = sets.update(made).await.unwrap();
+    assert_eq!(same["metadata"]["generation"].as_i64(), Some(1));
+}
