@@ -59,7 +59,8 @@ impl ResourceSliceSpec {
             errs.immutable(&at.field("nodeName"), &node(self), &node(old));
         }
         self.check_nodes(at, errs);
-        if !self.shared_counters().is_empty() && !self.devices().is_empty() {
+        let given = |name| !self.tree().get(name).is_null();
+        if given("sharedCounters") && given("devices") {
             errs.invalid(at, "", "only one of `sharedCounters` or `devices` is allowed");
         }
         self.check_devices(old, &at.field("devices"), errs);

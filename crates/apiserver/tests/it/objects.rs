@@ -5,6 +5,7 @@ use api::{
     apps::{DaemonSet, Deployment},
     batch::Job,
     core::{Binding, ConfigMap, Namespace, Pod},
+    resource::ResourceSlice,
 };
 use bytes::Bytes;
 use client::Patch;
@@ -350,4 +351,19 @@ async fn fields_of_features_that_are_off_are_no_change() {
     made["spec"]["template"]["spec"]["evictionResponders"] = tree(r#"[{"name":"x","priority":1}]"#);
     let same = sets.update(made).await.unwrap();
     assert_eq!(same["metadata"]["generation"].as_i64(), Some(1));
+}
+
+#[tokio::test]
+async fn an_empty_list_is_given_all_the_same() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    let mut made = pod("p", "");
+    made["spec"]["resources"] = tree(r#"{"claims":[],"limits":{"cpu":"1"}}"#);
+    let told = message(of::<Pod>(&admin).create(made).await);
+    assert!(told.contains("claims may not be set for Resources at pod-level"), "{told}");
+    let slice = r#"{"metadata":{"name":"s"},"spec":{"driver":"d.example.com","allNodes":true,
+        "pool":{"name":"p","resourceSliceCount":1},"sharedCounters":[],"devices":[{"name":"d"}]}}"#;
+    let told = message(of::<ResourceSlice>(&admin).create(tree(slice)).await);
+    assert!(told.contains("only one of `sharedCounters` or `devices` is allowed"), "{told}");
 }

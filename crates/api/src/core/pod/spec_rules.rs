@@ -116,7 +116,7 @@ impl PodSpec {
         if self.os().is_some_and(|os| os.name() == "windows") {
             return errs.forbidden(&at, "may not be set for a windows pod");
         }
-        if !resources.claims().is_empty() {
+        if !resources.tree().get("claims").is_null() {
             let why = "claims may not be set for Resources at pod-level";
             errs.forbidden(&at.field("claims"), why);
         }
