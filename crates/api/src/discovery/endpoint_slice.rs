@@ -101,11 +101,11 @@ impl Kind for EndpointSlice {
         Column::text("AddressType", |slice, _| slice.address_type().into()),
         Column::text("Ports", |slice, _| {
             let ports: Vec<_> = slice.ports().iter().map(EndpointPort::cell).collect();
-            slice_cell(&ports).into()
+            slice_cell(&ports)
         }),
         Column::text("Endpoints", |slice, _| {
             let each = slice.endpoints().iter().flat_map(|endpoint| endpoint.addresses().iter());
-            slice_cell(&each.map(str::to_owned).collect::<Vec<_>>()).into()
+            slice_cell(&each.map(str::to_owned).collect::<Vec<_>>())
         }),
         Column::AGE,
     ];
@@ -173,8 +173,8 @@ impl EndpointPort {
     }
 }
 
-fn slice_cell(all: &[String]) -> String {
-    if all.is_empty() { "<unset>".into() } else { columns::first_three(all) }
+fn slice_cell(all: &[String]) -> Value {
+    columns::or_unset(&columns::first_three(all))
 }
 
 const MAX_ENDPOINTS: usize = 1000;
@@ -283,5 +283,18 @@ impl EndpointHints {
             errs.once(&mut seen, &at.field("name"), name);
             errs.subdomain(&at.field("name"), name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{cell, created};
+
+    #[test]
+    fn ports_without_number_and_name_are_unset() {
+        let slice: EndpointSlice =
+            created(r#"{"addressType":"IPv4","ports":[{"protocol":"TCP"}]}"#);
+        assert_eq!(cell(&slice, "Ports"), "<unset>");
     }
 }
