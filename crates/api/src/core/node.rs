@@ -338,6 +338,7 @@ impl Kind for Node {
     fn prepare_create(&mut self) {
         self.spec_mut().clear_config_source();
         self.spec_mut().clear_pod_preemption_policy();
+        self.status_mut().clear_config();
     }
 
     fn prepare_update(&mut self, old: &Self) {

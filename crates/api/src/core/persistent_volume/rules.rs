@@ -183,7 +183,7 @@ impl PersistentVolumeSource {
     fn check_files(&self, name: &str, at: &Path, errs: &mut Errors) {
         match name {
             "hostPath" => {
-                if let Some(path) = self.host_path() {
+                if let Some(path) = self.host_path().filter(|path| !path.path().is_empty()) {
                     errs.descending(&at.field("path"), path.path());
                     errs.one_of(&at.field("type"), path.type_(), &HOST_PATH_TYPES);
                 }
