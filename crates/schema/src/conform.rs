@@ -192,6 +192,8 @@ fn fields(
     told.done()
 }
 
+/// How the time begins that Go takes for none.
+const NO_TIME: &str = "0001-01-01T00:00:00";
 /// Go's name for amounts of resources.
 const AMOUNTS: &str = "v1.ResourceList";
 
@@ -306,6 +308,9 @@ fn fit(
                 _ => Duration::nanos(text).map(Duration::text),
             };
             *text = read.map_err(Misfit::text)?;
+            if text.starts_with(NO_TIME) {
+                *value = Value::Null;
+            }
             Ok(())
         }
         (Type::Bytes, Value::Text(text)) => {
@@ -467,6 +472,14 @@ mod tests {
         assert!(told.starts_with("parsing time \"x\""), "{told}");
         let told = wrong(r#"{"metadata":{"uid":{},"name":5}}"#);
         assert!(told.ends_with("ObjectMeta.metadata.uid of type types.UID"), "{told}");
+    }
+
+    #[test]
+    fn the_time_that_go_takes_for_none_is_none() {
+        let none = br#"{"metadata":{"creationTimestamp":"0001-01-01T00:00:00Z"}}"#;
+        let mut object = from_json(none).expect("is JSON");
+        conform(Object::SHAPE, &mut object, &mut Vec::new()).expect("it is a time");
+        assert!(object["metadata"]["creationTimestamp"].is_null());
     }
 
     #[test]
