@@ -134,7 +134,8 @@ impl Told {
 fn embedded(shape: &Struct, name: &str) -> Option<String> {
     shape.fields.iter().find_map(|field| match &*field.ty {
         Type::Object(inner) if field.rules.inline => {
-            embedded(inner, name).map(|path| format!("{}.{path}", inner.name))
+            let own = field.rules.go.unwrap_or(&inner.name);
+            embedded(inner, name).map(|path| format!("{own}.{path}"))
         }
         _ => (field.name == name).then(|| name.to_owned()),
     })
@@ -157,6 +158,10 @@ fn fields(
         let Some(field) = field else {
             let typed = matches!(at, Path::Root) || shape.is_kind();
             if typed && matches!(name, "apiVersion" | "kind") {
+                if !matches!(at, Path::Root) && !matches!(value, Value::Null | Value::Text(_)) {
+                    let misfit = Misfit::new(value, "string".to_owned());
+                    told.add(Err(misfit.in_field(shape, &format!("TypeMeta.{name}"))));
+                }
                 return value.as_str().is_some();
             }
             unknown.push(at.field(name).to_string());

@@ -39,6 +39,7 @@ pub struct PodDisruptionBudgetStatus {
     /// The generation of the object that the status is about.
     observed_generation: i64,
     /// The pods that are about to go, with the time of their eviction.
+    #[api(go = "map[string]v1.Time")]
     disrupted_pods: Map<Time>,
     /// How many pods may be disrupted now.
     #[api(always)]

@@ -130,7 +130,7 @@ pub struct ContainerRestartRuleOnExitCodes {
 #[api]
 pub struct EphemeralContainer {
     /// A container without ports, probes, hooks and resources.
-    #[api(inline)]
+    #[api(inline, go = "EphemeralContainerCommon")]
     ephemeral_container_common: Container,
     /// The container whose processes it sees.
     target_container_name: String,
