@@ -313,7 +313,7 @@ fn fit(
                 _ => Duration::nanos(text).map(Duration::text),
             };
             *text = read.map_err(Misfit::text)?;
-            if text.starts_with(NO_TIME) {
+            if let Some("Z" | ".000000Z") = text.strip_prefix(NO_TIME) {
                 *value = Value::Null;
             }
             Ok(())

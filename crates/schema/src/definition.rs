@@ -87,6 +87,9 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn blind_updates(&self) -> bool {
         false
     }
+    fn counts_dormant(&self) -> bool {
+        false
+    }
     fn status_keeps(&self) -> &'static [&'static str] {
         METADATA
     }
@@ -235,11 +238,6 @@ impl Definition {
         let given = exact.contains(&self.names.kind).then(|| wanted(new));
         drop_hollow(&self.shape, new, old);
         given.is_some_and(|given| given != wanted(new))
-    }
-
-    /// Whether fields of features that are off count as a change before they are dropped.
-    pub fn counts_dormant(&self) -> bool {
-        self.names.kind == "ResourceSlice"
     }
 
     /// Takes an object from the store: it may have been written under another schema.
@@ -464,6 +462,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn blind_updates(&self) -> bool {
         K::BLIND_UPDATES
+    }
+
+    fn counts_dormant(&self) -> bool {
+        K::COUNTS_DORMANT
     }
 
     fn status_keeps(&self) -> &'static [&'static str] {

@@ -272,6 +272,8 @@ pub trait Kind: Lens {
     const ORPHANS: Option<&'static str> = None;
     /// Whether an update may leave open which version it is based on.
     const BLIND_UPDATES: bool = true;
+    /// Whether fields of features that are off count as a change before they are dropped.
+    const COUNTS_DORMANT: bool = false;
     /// What of the metadata an update of the status leaves as it was; `*`: all.
     const STATUS_KEEPS: &'static [&'static str] = &[];
     /// Whether a finalizer without a domain may have any name.

@@ -235,6 +235,7 @@ impl Kind for ResourceSlice {
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
+    const COUNTS_DORMANT: bool = true;
 
     const COLUMNS: &'static [Column<Self>] = &[
         Column::NAME,

@@ -119,7 +119,7 @@ impl Registry {
                 if served.hub.subresource("status").is_some() {
                     new = keeping_status(new, &old.object);
                 }
-                if !served.hub.counts_dormant() {
+                if !served.hub.hooks.counts_dormant() {
                     served.hub.gates.drop_dormant(&served.hub.shape, &mut new, Some(&old.object));
                 }
                 served.hub.hooks.prepare_update(&mut new, &old.object);
