@@ -51,7 +51,6 @@ impl Kind for DeviceTaintRule {
     const NAMES: Names = Names::new("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules");
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: Storage = Storage::new("devicetaintrules", "v1beta2");
-    const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = METADATA;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("DeviceTaintRule")];
 

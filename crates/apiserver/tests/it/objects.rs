@@ -5,7 +5,7 @@ use api::{
     apps::{DaemonSet, Deployment},
     batch::Job,
     core::{Binding, ConfigMap, Namespace, Pod},
-    resource::{DeviceTaintRule, ResourceSlice},
+    resource::ResourceSlice,
 };
 use bytes::Bytes;
 use client::Patch;
@@ -366,15 +366,4 @@ async fn an_empty_list_is_given_all_the_same() {
         "pool":{"name":"p","resourceSliceCount":1},"sharedCounters":[],"devices":[{"name":"d"}]}}"#;
     let told = message(of::<ResourceSlice>(&admin).create(tree(slice)).await);
     assert!(told.contains("only one of `sharedCounters` or `devices` is allowed"), "{told}");
-}
-
-#[tokio::test]
-async fn a_taint_rule_is_not_replaced_unseen() {
-    let cluster = Cluster::start().await;
-    let rules = of::<DeviceTaintRule>(&cluster.admin());
-    let rule =
-        r#"{"metadata":{"name":"r"},"spec":{"taint":{"key":"a.io/b","effect":"NoExecute"}}}"#;
-    rules.create(tree(rule)).await.unwrap();
-    let told = message(rules.update(tree(rule)).await);
-    assert!(told.contains("metadata.resourceVersion: Invalid value: 0"), "{told}");
 }
