@@ -92,7 +92,11 @@ async fn a_whole_number_is_the_same_however_it_was_written() {
     let admin = cluster.admin();
     declare(&admin, THINGS).await;
     let things = things(&admin, "v1");
-    things.create(thing("a", r#"{"ports":[{"name":"x","n":1.0}]}"#)).await.unwrap();
+    // As it is written: our own client would write it as `1`.
+    let body = r#"{"apiVersion":"kit.example.com/v1","kind":"Thing","metadata":{"name":"a"},
+        "spec":{"ports":[{"name":"x","n":1.0}]}}"#;
+    let path = "/apis/kit.example.com/v1/namespaces/default/things";
+    admin.call(http::Method::POST, path, "application/json", body.into()).await.unwrap();
     let label = Patch::Merge(tree(r#"{"metadata":{"labels":{"a":"b"}}}"#));
     let labelled = things.patch(&Key::new("default", "a"), &label).await.unwrap();
     assert_eq!(labelled["metadata"]["generation"].as_i64(), Some(1));
