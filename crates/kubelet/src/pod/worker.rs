@@ -56,8 +56,9 @@ pub(crate) async fn run(host: Arc<Host>, wishes: watch::Receiver<Wish>, wake: Ar
         told: BTreeMap::new(),
         replaced: HashSet::new(),
         refresh: Instant::now() + REFRESH,
+        remembered: HashMap::new(),
     };
-    worker.remember();
+    worker.remember(worker.wish.pod.tree());
     worker.run().await;
 }
 
@@ -79,6 +80,8 @@ struct Worker {
     /// between nobody hears.
     replaced: HashSet<String>,
     refresh: Instant,
+    /// What probes had found when the pod was last kept on disk.
+    remembered: HashMap<String, Probes>,
 }
 
 impl Worker {
@@ -142,7 +145,7 @@ impl Worker {
         let granted = resize::is_granted(&next.pod, &self.wish.pod);
         self.wish = next;
         if !granted {
-            self.remember(); // what was granted outlives the kubelet
+            self.remember(self.wish.pod.tree()); // what was granted outlives the kubelet
         }
     }
 
@@ -160,13 +163,16 @@ impl Worker {
     }
 
     /// Keeps the pod on disk, for a start without the API server.
-    fn remember(&self) {
+    fn remember(&self, pod: &Value) {
         let folder = self.host.config.pod_folder(self.wish.pod.metadata().uid());
         if self.wish.is_static || self.wish.ending.is_some() || self.wish.failure.is_some() {
             return;
         }
+        // at once or not at all: whoever reads it comes after a crash
+        let (file, draft) = (folder.join("pod.json"), folder.join("pod.json.new"));
         let written = fs::create_dir_all(&folder)
-            .and_then(|()| fs::write(folder.join("pod.json"), to_json(self.wish.pod.tree())));
+            .and_then(|()| fs::write(&draft, to_json(pod)))
+            .and_then(|()| fs::rename(&draft, file));
         if let Err(error) = written {
             warn!(pod = self.name(), %error, "the pod cannot be kept on disk");
         }
@@ -469,16 +475,20 @@ impl Worker {
         };
         let next = status(&self.wish.pod, &self.seen, &self.memory, &around);
         if self.wish.is_static {
-            self.keep_own(&next);
+            // it has no API object to read its last status from
+            self.wish.pod = Pod::from(self.with_status(&next));
+        } else if self.remembered != self.memory.probes {
+            // what was ready stays so for the next kubelet, until its own probes say otherwise
+            self.remember(&self.with_status(&next));
+            self.remembered.clone_from(&self.memory.probes);
         }
         self.host.statuses.report(&self.wish.pod, self.wish.is_static, next);
     }
 
-    /// Static pods have no API object to read their last status from.
-    fn keep_own(&mut self, status: &Value) {
-        let mut tree: Value = self.wish.pod.tree().clone();
+    fn with_status(&self, status: &Value) -> Value {
+        let mut tree = self.wish.pod.tree().clone();
         tree["status"] = status.clone();
-        self.wish.pod = Pod::from(tree);
+        tree
     }
 
     async fn wait(&mut self, next: &Plan) {

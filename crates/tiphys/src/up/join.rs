@@ -60,7 +60,7 @@ pub(crate) async fn run(join: Join) -> Result<()> {
     write(&layout.path(MEMBERSHIP), &fs::read(&join.kubeconfig)?)?;
     let executable = layout.executable()?;
     let began = Instant::now();
-    launch(&layout, &executable)?;
+    launch(&layout, &executable).await?;
     let client = membership::client(&layout.path(MEMBERSHIP), KUBELET)?;
     node_ready(&layout, &client, &settings.node_name, began).await?;
     println!("{} has joined ({:.1} s)", settings.node_name, began.elapsed().as_secs_f64());

@@ -43,15 +43,17 @@ fn nothing_acknowledged_is_lost_whoever_dies() {
     let lost: Vec<_> = made.iter().filter(|name| !there.contains(&name.as_str())).collect();
     let back: Vec<_> = deleted.iter().filter(|name| there.contains(&name.as_str())).collect();
     assert!(lost.is_empty() && back.is_empty(), "lost: {lost:?}, came back: {back:?}");
-    assert_eq!(self::containers(&world), containers, "containers live on");
+    assert_eq!(self::containers(&world), containers, "containers live on, ready all along");
 
     world.tiphys(&["down"]);
     world.assert_nothing_left();
 }
 
+/// Which they are, and since when they are ready.
 fn containers(world: &World) -> String {
-    let ids = "jsonpath={.items[*].status.containerStatuses[*].containerID}";
-    world.kubectl(&["get", "pods", "-l", "app=hello", "--sort-by", "metadata.name", "-o", ids])
+    let all = "jsonpath={range .items[*]}{.status.containerStatuses[*].containerID} \
+               {.status.conditions[?(@.type==\"Ready\")]}{\"\\n\"}{end}";
+    world.kubectl(&["get", "pods", "-l", "app=hello", "--sort-by", "metadata.name", "-o", all])
 }
 
 /// Creates and deletes from outside, and notes what the server has acknowledged.

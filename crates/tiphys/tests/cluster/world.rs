@@ -123,7 +123,9 @@ impl World {
     }
 
     pub(crate) fn fetch(&self, url: &str) -> String {
-        run(&mut self.command(&["hello", "--fetch", url]))
+        let out = output(&mut self.command(&["hello", "--fetch", url]));
+        assert!(out.status.success(), "{url}: {}\n{}", said(&out), self.logs());
+        String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
     /// The process of a pod that runs `hello`, as the machine numbers it.
@@ -142,7 +144,8 @@ impl World {
     /// Ends one of our own processes, without a word.
     pub(crate) fn kill(&self, part: &str) {
         let pid = self.pid(part).expect("a pid");
-        run(Command::new("kill").arg("-9").arg(pid));
+        let out = output(Command::new("kill").arg("-9").arg(pid));
+        assert!(out.status.success(), "{part}: {}\n{}", said(&out), self.logs());
     }
 
     pub(crate) fn runs(&self, part: &str) -> bool {
