@@ -24,9 +24,7 @@ pub(crate) async fn run(layout: &Layout, wipe: bool) -> Result<()> {
     let config = layout.path("config.yaml");
     ensure!(config.exists(), "there is no cluster in {}", layout.dir().display());
     stop_supervisor(layout).await?;
-    for part in ["node", "control"] {
-        supervise::end(layout, part).await; // where the supervisor has died
-    }
+    supervise::end_all(layout).await; // where the supervisor has died
     let settings = Settings::load(&config)?;
     let network = std::sync::Arc::new(PodNetwork::new(layout, &settings)?);
     stop_pods(layout, network.clone()).await?;
@@ -48,7 +46,7 @@ async fn stop_supervisor(layout: &Layout) -> Result<()> {
     let Some(pid) = status::pid(&layout.path("run/supervisor.pid")) else { return Ok(()) };
     sys::process::kill(pid, 15)?;
     let began = Instant::now();
-    while Path::new(&format!("/proc/{pid}")).exists() && !status::is_zombie(pid) {
+    while status::lives(pid) {
         ensure!(began.elapsed() < GRACE, "the supervisor (pid {pid}) does not end");
         sleep(Duration::from_millis(20)).await;
     }

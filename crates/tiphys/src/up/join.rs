@@ -20,6 +20,7 @@ use super::{
     machine,
     membership::{self, KUBELET, Membership},
     start::{launch, node_ready, refuse_second},
+    supervise,
 };
 
 /// Where a joined node keeps its membership.
@@ -60,7 +61,8 @@ pub(crate) async fn run(join: Join) -> Result<()> {
     write(&layout.path(MEMBERSHIP), &fs::read(&join.kubeconfig)?)?;
     let executable = layout.executable()?;
     let began = Instant::now();
-    launch(&layout, &executable).await?;
+    supervise::end_all(&layout).await; // what a dead supervisor left
+    launch(&layout, &executable)?;
     let client = membership::client(&layout.path(MEMBERSHIP), KUBELET)?;
     node_ready(&layout, &client, &settings.node_name, began).await?;
     println!("{} has joined ({:.1} s)", settings.node_name, began.elapsed().as_secs_f64());

@@ -98,6 +98,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
     layout.make(settings.user)?;
     let executable = layout.executable()?;
     refuse_second(&layout)?;
+    supervise::end_all(&layout).await; // or what a dead supervisor left would answer
     if up.foreground && std::env::current_exe()? != executable {
         let error = Command::new(&executable).args(std::env::args_os().skip(1)).exec();
         return Err(error).with_context(|| format!("cannot run {}", executable.display()));
@@ -114,7 +115,7 @@ pub(crate) async fn run(up: Up) -> Result<()> {
     }
     let mut progress = Progress::new();
     progress.say("starting the supervisor");
-    launch(&layout, &executable).await?;
+    launch(&layout, &executable)?;
     settle(&up, &layout, &settings, progress).await
 }
 
@@ -125,8 +126,7 @@ async fn settle(
     settings: &Settings,
     mut progress: Progress,
 ) -> Result<()> {
-    let began = progress.began;
-    taken_over(layout).await;
+    let began = Instant::now();
     progress.say("waiting for the API server");
     let client = connect(layout, began).await?;
     if let Some(path) = &up.kubeconfig {
@@ -167,27 +167,14 @@ pub(super) fn refuse_second(layout: &Layout) -> Result<()> {
     })
 }
 
-/// Starts the supervisor; from then on nothing of an earlier one runs.
-pub(super) async fn launch(layout: &Layout, executable: &Path) -> Result<()> {
+pub(super) fn launch(layout: &Layout, executable: &Path) -> Result<()> {
     let log = supervise::log(&layout.path("log/supervisor.log"))?;
     let mut command = Command::new(executable);
     command.arg("supervise").arg("--data-dir").arg(layout.dir()).current_dir("/");
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     sys::spawn::pass(&mut command, Vec::new());
-    let mut child = tokio::process::Command::from(command);
-    let mut child = child.spawn().context("cannot start the supervisor")?;
-    tokio::select! {
-        () = taken_over(layout) => Ok(()),
-        ended = child.wait() => bail!("the supervisor ended: {}{}", ended?, last_words(layout)),
-    }
-}
-
-/// After a crash of a supervisor its parts run on until the next one has ended them:
-/// whoever answers before that is about to go.
-async fn taken_over(layout: &Layout) {
-    while super::status::pid(&layout.path("run/supervisor.pid")).is_none() {
-        sleep(Duration::from_millis(20)).await;
-    }
+    command.spawn().context("cannot start the supervisor")?;
+    Ok(())
 }
 
 /// A client as the administrator, once the server answers.
@@ -229,19 +216,18 @@ pub(super) async fn node_ready(
 }
 
 fn patience(layout: &Layout, began: Instant, what: &str) -> Result<()> {
-    let runs = super::status::pid(&layout.path("run/supervisor.pid")).is_some();
-    ensure!(runs && began.elapsed() < PATIENCE, "{what}{}", last_words(layout));
-    Ok(())
-}
-
-fn last_words(layout: &Layout) -> String {
+    let supervisor = super::status::pid(&layout.path("run/supervisor.pid"));
+    let gone = supervisor.is_none() && began.elapsed() > Duration::from_secs(3);
+    if began.elapsed() < PATIENCE && !gone {
+        return Ok(());
+    }
     let last = |name: &str| {
         let text = fs::read_to_string(layout.path("log").join(name)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(3).collect();
         lines.into_iter().rev().map(|line| format!("\n  {name}: {line}")).collect::<String>()
     };
     let logs = ["supervisor.log", "control.log", "node.log"].map(last).concat();
-    format!("; the logs in {} say:{logs}", layout.path("log").display())
+    bail!("{what}; the logs in {} say:{logs}", layout.path("log").display())
 }
 
 fn copy_kubeconfig(layout: &Layout, to: &Path) -> Result<()> {
@@ -268,12 +254,11 @@ fn next_steps(layout: &Layout, up: &Up) {
 /// One line that changes, where somebody looks; lines, where nobody does.
 struct Progress {
     live: bool,
-    began: Instant,
 }
 
 impl Progress {
     fn new() -> Self {
-        Self { live: std::io::stdout().is_terminal(), began: Instant::now() }
+        Self { live: std::io::stdout().is_terminal() }
     }
 
     fn say(&mut self, what: &str) {

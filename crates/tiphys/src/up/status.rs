@@ -1,6 +1,12 @@
 //! What runs.
 
-use std::{fs, path::Path, process::ExitCode};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::Path,
+    process::ExitCode,
+};
 
 use super::{Layout, Settings};
 
@@ -30,7 +36,32 @@ pub(crate) fn pid(path: &Path) -> Option<i32> {
     (ours && !is_zombie(pid)).then_some(pid)
 }
 
-pub(crate) fn is_zombie(pid: i32) -> bool {
+/// The processes that are this part of the cluster, whether a file names them or not: a
+/// supervisor may die before it has noted what it started.
+pub(super) fn processes(layout: &Layout, part: &str) -> Vec<i32> {
+    let Ok(data) = fs::metadata(layout.dir()) else { return Vec::new() };
+    let is_part = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0).skip(1).map(OsStr::from_bytes);
+        if words.next() != Some(part.as_ref()) || words.next() != Some("--data-dir".as_ref()) {
+            return false;
+        }
+        // a container may have a cluster of its own at the same path
+        let Some(dir) = words.next().and_then(|dir| Path::new(dir).strip_prefix("/").ok()) else {
+            return false;
+        };
+        let theirs = fs::metadata(Path::new(&format!("/proc/{pid}/root")).join(dir));
+        theirs.is_ok_and(|theirs| (theirs.dev(), theirs.ino()) == (data.dev(), data.ino()))
+    };
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_part).collect()
+}
+
+pub(super) fn lives(pid: i32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists() && !is_zombie(pid)
+}
+
+fn is_zombie(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
 }

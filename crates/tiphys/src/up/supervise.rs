@@ -16,7 +16,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Layout, Settings, sockets::Sockets};
+use super::{Layout, Settings, sockets::Sockets, status};
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(3);
@@ -27,16 +27,14 @@ const GRACE: Duration = Duration::from_secs(15);
 /// Runs until it is asked to stop.
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
     let lock = lock(layout)?;
+    fs::write(layout.path("run/supervisor.pid"), std::process::id().to_string())?;
     let settings = Settings::load(&layout.path("config.yaml"))?;
-    // After a crash of the supervisor the others are still there: pods outlive them.
-    end(layout, "node").await;
-    end(layout, "control").await;
+    end_all(layout).await;
     let sockets = if settings.disables("control") {
         None
     } else {
         Some(Sockets::open(layout.dir(), settings.port)?)
     };
-    fs::write(layout.path("run/supervisor.pid"), std::process::id().to_string())?;
     let control =
         Part { name: "control", layout, user: Some(settings.user), sockets: sockets.as_ref() };
     let node = Part { name: "node", layout, user: None, sockets: None };
@@ -46,8 +44,7 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
         stopped = crate::commands::asked_to_stop() => stopped?,
     }
     info!("stopping");
-    end(layout, "node").await;
-    end(layout, "control").await;
+    end_all(layout).await;
     let _ = fs::remove_file(layout.path("run/supervisor.pid"));
     drop(lock);
     Ok(())
@@ -111,21 +108,27 @@ impl Part<'_> {
     }
 }
 
+/// Ends both parts, also those that a supervisor left when it died: pods outlive them.
+pub(super) async fn end_all(layout: &Layout) {
+    end(layout, "node").await;
+    end(layout, "control").await;
+}
+
 /// Asks a part to end, and waits; then it has to.
-pub(super) async fn end(layout: &Layout, name: &str) {
-    let file = pid_file(layout, name);
-    let Some(pid) = super::status::pid(&file) else { return };
-    let _ = sys::process::kill(pid, 15);
-    let gone = async {
-        while Path::new(&format!("/proc/{pid}")).exists() && !super::status::is_zombie(pid) {
-            sleep(Duration::from_millis(20)).await;
+async fn end(layout: &Layout, name: &str) {
+    for pid in status::processes(layout, name) {
+        let _ = sys::process::kill(pid, 15);
+        let gone = async {
+            while status::lives(pid) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if timeout(GRACE, gone).await.is_err() {
+            warn!(part = name, "does not end by itself");
+            let _ = sys::process::kill(pid, 9);
         }
-    };
-    if timeout(GRACE, gone).await.is_err() {
-        warn!(part = name, "does not end by itself");
-        let _ = sys::process::kill(pid, 9);
     }
-    let _ = fs::remove_file(file);
+    let _ = fs::remove_file(pid_file(layout, name));
 }
 
 fn pid_file(layout: &Layout, name: &str) -> PathBuf {

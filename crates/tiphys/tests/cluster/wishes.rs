@@ -47,10 +47,11 @@ fn up_takes_wishes_and_outlives_its_supervisor() {
     let refused = said(&output(&mut world.inside("setpriv", &stranger)));
     assert!(refused.contains("tiphys up needs root"), "{refused}");
 
-    // whoever is left when the supervisor dies ends with `down`
+    // whoever is left when the supervisor dies ends with `down`, noted or not
     world.kill("supervisor");
     drop(running);
     assert!(world.runs("control") && world.runs("node"));
+    std::fs::remove_file(world.path().join("run/node.pid")).expect("the note");
     world.tiphys(&["down"]);
     world.assert_nothing_left();
     let status = world.try_tiphys(&["status"]);
