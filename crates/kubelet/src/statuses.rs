@@ -157,16 +157,26 @@ fn note(host: &Host, uid: &str, known: &Pending) {
     }
 }
 
-/// The status with the conditions that others have written meanwhile.
+/// The status with the conditions that others have written meanwhile; what holds since the
+/// API was first told so has not changed.
 fn beside_others(pod: &Pod, status: &Value) -> Value {
     let own = status["conditions"].items();
     let is_ours = |name: &str| {
         OWN_CONDITIONS.contains(&name) || own.iter().any(|one| one["type"].as_str() == Some(name))
     };
     let all = pod.status().conditions().iter();
-    let others = all.filter(|one| !is_ours(one.type_())).map(Lens::tree);
+    let others = all.filter(|one| !is_ours(one.type_())).map(|one| one.tree().clone());
+    let own = own.iter().map(|one| {
+        let mut one = one.clone();
+        let known = pod.status().condition(one["type"].as_str().unwrap_or_default());
+        let same = known.filter(|known| one["status"].as_str() == Some(known.status()));
+        if let Some(since) = same.map(|known| &known.tree()["lastTransitionTime"]) {
+            one["lastTransitionTime"] = since.clone();
+        }
+        one
+    });
     let mut status = status.clone();
-    status["conditions"] = own.iter().chain(others).cloned().collect();
+    status["conditions"] = own.chain(others).collect();
     status
 }
 
@@ -299,10 +309,12 @@ fn only_what_differs_is_written() {
 fn what_others_say_of_a_pod_stays() {
     let tree = |text: &str| object::yaml::from_yaml(text).unwrap();
     let pod = Pod::from(tree(
-        "{status: {conditions: [{type: Ready, status: 'True'}, {type: PodResizePending, status: 'True'}, {type: DisruptionTarget, status: 'True'}]}}",
+        "{status: {conditions: [{type: Ready, status: 'True'}, {type: Initialized, status: 'True', lastTransitionTime: then}, {type: PodResizePending, status: 'True'}, {type: DisruptionTarget, status: 'True'}]}}",
     ));
-    let ours = tree("{phase: Failed, conditions: [{type: Ready, status: 'False'}]}");
-    let want = "{phase: Failed, conditions: [{type: Ready, status: 'False'}, {type: DisruptionTarget, status: 'True'}]}";
+    let ours = tree(
+        "{phase: Failed, conditions: [{type: Ready, status: 'False', lastTransitionTime: now}, {type: Initialized, status: 'True', lastTransitionTime: now}]}",
+    );
+    let want = "{phase: Failed, conditions: [{type: Ready, status: 'False', lastTransitionTime: now}, {type: Initialized, status: 'True', lastTransitionTime: then}, {type: DisruptionTarget, status: 'True'}]}";
     assert_eq!(beside_others(&pod, &ours), tree(want));
 }
 
