@@ -52,8 +52,8 @@ struct Fixture {
 }
 
 fn fixtures() -> Vec<Fixture> {
-    let data = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    let files = fs::read_dir(data).expect("part of the sources").map(|file| file.unwrap().path());
+    let files =
+        fs::read_dir("tests/data").expect("part of the sources").map(|file| file.unwrap().path());
     files.filter(|file| file.extension().is_some_and(|end| end == "pb")).map(fixture).collect()
 }
 

@@ -84,10 +84,10 @@ fn program(name: &str, variable: &str) -> Option<PathBuf> {
         found.into_iter().find(|path| path.is_file())
     };
     there(name).or_else(|| {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/program");
         there("go")
             .or_else(|| say(&format!("{name} is neither there nor can it be built: no Go")))?;
-        let built = Command::new(script).arg(name).stderr(Stdio::inherit()).output().ok()?;
+        let built =
+            Command::new("../../tests/program").arg(name).stderr(Stdio::inherit()).output().ok()?;
         if !built.status.success() {
             return say(&format!("{name} cannot be built"));
         }

@@ -19,8 +19,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     };
     there(name).or_else(|| {
         there("go")?;
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/program");
-        let built = output(Command::new(script).arg(name).stderr(Stdio::inherit()));
+        let built = output(Command::new("../../tests/program").arg(name).stderr(Stdio::inherit()));
         built.status.success().then(|| String::from_utf8_lossy(&built.stdout).trim().into())
     })
 }
