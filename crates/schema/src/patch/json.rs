@@ -122,8 +122,11 @@ fn apply<'a>(
             }
             let (source, key) =
                 parent(doc, &from).ok_or_else(|| missing("doc is missing from path", &from))?;
-            let value = if kind == "move" { take(source, &key) } else { look(source, &key) };
-            let value = value.map_err(|error| within(&from, error))?;
+            let value = if kind == "move" {
+                take(source, &key).map_err(|error| within(&key, error))?
+            } else {
+                look(source, &key).map_err(|error| within(&from, error))?
+            };
             let (parent, key) = parent(doc, &path)
                 .ok_or_else(|| missing("doc is missing destination path", &path))?;
             if kind == "copy" {
@@ -139,12 +142,12 @@ fn apply<'a>(
         }
         "test" => {
             let path = path("path")?;
-            let found = match parent(doc, &path) {
+            let mut found = match parent(doc, &path) {
                 _ if path.is_empty() => doc.clone(),
                 Some((parent, key)) => look(parent, &key).map_err(|error| within(&path, error))?,
                 None => return Err(missing("is missing path", &path)),
             };
-            let passes = read(&found.text()) == read(&value().text());
+            let passes = found.same(&mut value());
             if passes { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
         }
         kind => Err(format!("Unexpected kind: {kind}")),

@@ -43,6 +43,21 @@ impl<'a> Node<'a> {
         self
     }
 
+    /// Whether two are the same but for the order of names: plain values by how they are written.
+    pub(super) fn same(&mut self, other: &mut Self) -> bool {
+        match (self.open(), other.open()) {
+            (Self::Object(a), Self::Object(b)) => {
+                a.len() == b.len() && a.iter_mut().zip(b).all(|(a, b)| a.0 == b.0 && a.1.same(b.1))
+            }
+            (Self::List(a), Self::List(b)) => {
+                a.len() == b.len() && a.iter_mut().zip(b).all(|(a, b)| a.same(b))
+            }
+            (Self::Written(a), Self::Written(b)) => a == b,
+            (Self::Null, Self::Null) => true,
+            _ => false,
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
         self.write(&mut out);
@@ -141,6 +156,9 @@ mod tests {
             node.text(),
             r#"{"a":[1,{"y":0,"x":[]}],"n":null,"z":{"b":1.0,"a,}":"\"x \u003cé\\"}}"#
         );
+        let again = node.text();
+        assert!(Node::new(text).same(&mut node.clone()));
+        assert!(!node.same(&mut Node::new(&again)), "`<` is not its escape");
         node.prune();
         assert_eq!(node.text(), r#"{"a":[1,{"x":[],"y":0}],"z":{"a,}":"\"x \u003cé\\","b":1.0}}"#);
     }

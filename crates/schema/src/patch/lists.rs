@@ -18,6 +18,7 @@ pub(super) fn merge_list(
     mut old: Vec<Value>,
     change: &mut [Value],
     rules: Items,
+    deletes: bool,
     mode: Mode,
 ) -> Result<Vec<Value>, PatchError> {
     if old.is_empty() && change.is_empty() {
@@ -25,7 +26,9 @@ pub(super) fn merge_list(
     }
     check_types(&[&old, change])?;
     let objects = old.first().or(change.first()).is_some_and(Value::is_object);
-    if !objects {
+    if !objects && deletes {
+        return Ok(without(&old, change));
+    } else if !objects {
         let all = old.iter().chain(&*change).cloned().collect();
         return in_order(unique(all), change, &old, "");
     }
@@ -130,10 +133,15 @@ pub(super) fn check_order(change: &[Value], order: &[Value], key: &str) -> Resul
     }
     let mut wanted = order.iter();
     for item in change.iter().filter(|item| entry(item, DIRECTIVE).is_none()) {
-        if !key.is_empty() {
-            key_of(item, key)?;
+        let mut found = false;
+        while !found && let Some(next) = wanted.next() {
+            if !key.is_empty() {
+                key_of(item, key)?;
+                key_of(next, key)?;
+            }
+            found = same(next, item, key);
         }
-        if !wanted.any(|next| same(next, item, key)) {
+        if !found {
             let (change, order) = (shown_list(change), shown_list(order));
             return Err(PatchError::Failed(format!(
                 "The order in patch list:\n{change}\n doesn't match {ORDER} list:\n{order}\n"
@@ -141,6 +149,16 @@ pub(super) fn check_order(change: &[Value], order: &[Value], key: &str) -> Resul
         }
     }
     Ok(())
+}
+
+/// Looking for the items in an order ends at what is no object.
+pub(super) fn check_found(items: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
+    let Some(end) = order.iter().position(|item| !item.is_object()) else { return Ok(()) };
+    let found = places(&order[..end], key);
+    if key.is_empty() || items.iter().all(|item| found.contains_key(&identity(item, key))) {
+        return Ok(());
+    }
+    Err(PatchError::Failed(format!("value for key {end} is not a map")))
 }
 
 /// All items must be of one type, and none a list.

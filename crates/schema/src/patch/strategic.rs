@@ -134,12 +134,10 @@ fn merged(
     deletes: bool,
     mode: Mode,
 ) -> Result<Vec<Value>, PatchError> {
-    if deletes {
-        return Ok(lists::without(&old, change));
-    } else if !rules.merge {
+    if !rules.merge && !deletes {
         return Ok(change.to_vec());
     }
-    merge_list(old, change, rules, mode)
+    merge_list(old, change, rules, deletes, mode)
 }
 
 fn take_list(object: &mut Value, name: &str) -> Vec<Value> {
@@ -200,13 +198,15 @@ fn ordered_lists(
         let rules = place.list(name)?;
         lists::check_order(change.as_deref().unwrap_or_default(), &order, rules.key)?;
         let before = old.clone().unwrap_or_default();
-        lists::check_types(&[&before, change.as_deref().unwrap_or_default()])?;
+        let of_one_type = lists::check_types(&[&before, change.as_deref().unwrap_or_default()]);
         let new = match (old, change) {
             (None, None) => continue,
             (Some(old), None) => old,
             (None, Some(mut change)) => change.iter_mut().filter_map(without_directives).collect(),
             (Some(old), Some(mut change)) => merged(old, &mut change, rules, false, mode)?,
         };
+        lists::check_found(&new, &order, rules.key)?;
+        of_one_type?;
         original[name] = Value::List(lists::in_order(new, &order, &before, rules.key)?.into());
         delete(patch, name);
     }

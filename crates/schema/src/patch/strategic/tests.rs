@@ -81,6 +81,16 @@ fn refuses_with_upstreams_words() {
             "The order in patch list:\n[map[name:d]]\n doesn't match $setElementOrder list:\n[map[name:x]]\n",
         ),
         (
+            r#"{"spec":{"$setElementOrder/containers":["x",{"name":"a"}]}}"#,
+            500,
+            "value for key 0 is not a map",
+        ),
+        (
+            r#"{"spec":{"$deleteFromPrimitiveList/containers":["a"]}}"#,
+            500,
+            "list element types are not identical: [[map[name:a]] [a]]",
+        ),
+        (
             r#"{"spec":{"volumes":[{"$retainKeys":["name"],"hostPath":{},"name":"v"}]}}"#,
             400,
             "invalid patch format of retainKeys",
