@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use object::{Status, StatusCause, StatusDetails, Value, quote::quote, to_json};
 
-use crate::Path;
+use crate::{Path, patch::go_float};
 
 /// What kind of rule is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,7 @@ impl FieldError {
                 (None, Value::Text(text)) if self.error != ErrorType::NotSupported => {
                     format!("{head}: {}", quote(text))
                 }
+                (None, Value::Float(n)) => format!("{head}: {}", go_float(*n)),
                 (None, bad) => {
                     format!("{head}: {}", escaped(&String::from_utf8_lossy(&to_json(bad))))
                 }

@@ -15,7 +15,7 @@ mod told;
 
 use object::{NULL, Status, StatusDetails, Value, from_json, to_json};
 
-pub(crate) use self::place::{go_type, replaces};
+pub(crate) use self::place::{go_float, go_type, replaces};
 pub use self::{
     json::{json, json_text},
     merge::merge_text,

@@ -412,6 +412,9 @@ impl Kind for CustomResourceDefinition {
             self.metadata_mut().finalizers_mut().push(CLEANUP);
         }
         self.metadata_mut().clear_deletion_grace_period_seconds();
+        // Upstream marks it without counting that as a change.
+        let counted = self.metadata().generation();
+        self.metadata_mut().set_generation(counted - 1);
         self.set_condition(
             Condition {
                 ty: "Terminating",

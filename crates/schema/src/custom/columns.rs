@@ -3,8 +3,7 @@
 use jsonpath::Template;
 use object::{Object, Text, Time, Value, View};
 
-use super::number;
-use crate::{ColumnInfo, age};
+use crate::{ColumnInfo, age, patch::go_float};
 
 /// One cell of a row: where it is found, and as what it is shown.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ impl Cell {
 /// A value as a cell of text shows it.
 fn text(value: &Value) -> String {
     match value {
-        Value::Float(n) => number::shown(*n),
+        Value::Float(n) => go_float(*n),
         value => jsonpath::text(value),
     }
 }

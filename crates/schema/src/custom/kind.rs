@@ -181,6 +181,9 @@ impl Custom {
     /// Reads an object: metadata has its types, what the schema does not name is dropped.
     pub(crate) fn conform(&self, object: &mut Value, unknown: &mut Unknown) -> Result<(), String> {
         let mut odd = Unknown::new();
+        if let Some(read) = as_read(object) {
+            *object = read;
+        }
         coerce(object, "", &mut odd)?;
         if self.prunes {
             let nothing = Schema::default();
@@ -213,7 +216,9 @@ impl Custom {
     /// With whole numbers as they are read back: `1.0` is written `1`.
     pub(crate) fn as_kept(value: &Value) -> Option<Value> {
         match value {
-            Value::Float(n) if n.fract() == 0.0 => from_json(&to_json(value)).ok(),
+            Value::Float(n) if n.fract() == 0.0 => {
+                from_json(&to_json(value)).ok().filter(|kept| matches!(kept, Value::Int(_)))
+            }
             value => value.renewed(Self::as_kept),
         }
     }
@@ -285,6 +290,15 @@ impl Custom {
             check_lists(object, schema, &Path::Root, errs);
         }
         self.check_rules(object, old, errs);
+    }
+}
+
+/// With whole numbers that are too large to be some as upstream reads them: floats.
+fn as_read(value: &Value) -> Option<Value> {
+    match value {
+        #[expect(clippy::cast_precision_loss, reason = "so does Go")]
+        Value::UInt(n) => Some(Value::Float(*n as f64)),
+        value => value.renewed(as_read),
     }
 }
 

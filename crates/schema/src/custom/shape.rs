@@ -82,6 +82,8 @@ fn type_of(schema: &Schema) -> Result<Type, Full> {
             Some(items) => Type::List(Link::Shared(Arc::new(type_of(items)?))),
             None => Type::List(Link::Static(&Type::Any)),
         },
+        // To server-side apply, text of a format is any scalar, as a moment is.
+        "string" if !matches!(schema.text("format"), "" | "byte") => Type::Time,
         "string" => Type::Text,
         "integer" => Type::Int64,
         "number" => Type::Float,
@@ -144,6 +146,18 @@ mod tests {
         let both = by("b", Some(&first), r#"{"x":["2"]}"#);
         assert_eq!(both["spec"], tree(r#"{"x":["1","2"]}"#));
         assert_eq!(by("a", Some(&both), "{}")["spec"], tree(r#"{"x":["2"]}"#));
+    }
+
+    #[test]
+    fn text_of_a_format_is_any_scalar() {
+        for (schema, scalar) in [
+            (r#"{"type":"string"}"#, false),
+            (r#"{"type":"string","format":"byte"}"#, false),
+            (r#"{"type":"string","format":"uuid"}"#, true),
+        ] {
+            let ty = type_of(&Schema::from(tree(schema))).expect("there is room");
+            assert_eq!(matches!(ty, Type::Time), scalar, "{schema}");
+        }
     }
 
     #[test]

@@ -109,11 +109,22 @@ impl<'a> Place<'a> {
     }
 }
 
+/// A float as Go's `%v` prints it.
+pub(crate) fn go_float(n: f64) -> String {
+    let text = format!("{n:e}");
+    let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+    match power.parse::<i32>() {
+        Ok(power) if !(-4..6).contains(&power) => format!("{digits}e{power:+03}"),
+        _ => format!("{n}"),
+    }
+}
+
 /// A value as Go's `%v` prints it.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::Text(text) => text.to_string(),
+        Value::Float(n) => go_float(*n),
         Value::List(items) => shown_list(items),
         Value::Object(_) | Value::Map(_) => {
             let entries = value.entries().map(|(name, value)| format!("{name}:{}", shown(value)));
@@ -148,5 +159,26 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
         Value::Text(_) => "string",
         Value::List(_) => "[]interface {}",
         Value::Object(_) | Value::Map(_) | Value::Raw(_) => "map[string]interface {}",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_read_as_go_prints_them() {
+        for (n, text) in [
+            (5.0, "5"),
+            (123_456.5, "123456.5"),
+            (1e6, "1e+06"),
+            (-1_234_567.5, "-1.2345675e+06"),
+            (1e100, "1e+100"),
+            (0.0001, "0.0001"),
+            (0.000_015, "1.5e-05"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(go_float(n), text);
+        }
     }
 }
