@@ -1,5 +1,6 @@
 //! From text to tree.
 
+mod again;
 mod scalar;
 
 use std::{borrow::Cow, fmt};
@@ -353,8 +354,12 @@ impl<'a> Reader<'a> {
         let (word, path) = (Word::find(name), Path::Name(path, name));
         let before = word.and_then(|word| read.fields.iter().position(|field| field.0 == word));
         let mut told = !matches!(expect, Expect::Untold);
+        let field = match expect {
+            Expect::Struct(shape, _) => word.and_then(|word| shape.field_of(word)),
+            _ => None,
+        };
         let expect = match expect {
-            Expect::Struct(shape, whole) => match word.and_then(|word| shape.field_of(word)) {
+            Expect::Struct(shape, whole) => match field {
                 Some(field) if field.rules.raw && name == "fieldsV1" => Expect::Tight,
                 Some(field) if field.rules.raw => Expect::Raw,
                 Some(field) => Expect::of(&field.ty),
@@ -374,7 +379,10 @@ impl<'a> Reader<'a> {
         }
         let value = self.value(&path, expect)?;
         match (word.filter(|_| !self.written), before) {
-            (Some(_), Some(at)) => read.fields[at].1 = value,
+            (Some(_), Some(at)) => {
+                let before = std::mem::take(&mut read.fields[at].1);
+                read.fields[at].1 = again::read_again(field, before, value);
+            }
             (Some(word), None) => read.fields.push((word, value)),
             (None, _) => read.entries.push((name.into(), value)),
         }
@@ -469,6 +477,11 @@ mod tests {
         assert_eq!(odd, [r#"duplicate field "spec.replicas""#, r#"duplicate field "items[0].x""#]);
         let text = r#"{"kind":"A","kind":"B","metadata":{"foo":{"a":1,"a":2},"name":"n",
             "labels":{"b":"1","b":"2"},"finalizer":[]},"foo":1}"#;
+        let again = r#"{"metadata":{"name":"n","name":null,"labels":{"a":"1"}},
+            "metadata":{"labels":{"b":"2"}}}"#;
+        let (laid_over, _) = read(again, Some(<crate::Object as crate::Lens>::SHAPE));
+        let both = r#"{"metadata":{"name":"n","labels":{"a":"1","b":"2"}}}"#;
+        assert_eq!(laid_over, from_json(both.as_bytes()).unwrap());
         let (_, odd) = read(text, Some(<crate::Object as crate::Lens>::SHAPE));
         assert_eq!(
             odd,
