@@ -9,7 +9,7 @@ use object::{
 };
 use schema::{Definition, Errors, Names, Path, protobuf};
 
-use crate::{Kinds, Query, audit, cbor, negotiate::accepted, respond::shape_of};
+use crate::{Kinds, Query, audit, cbor, kinds::was_served, negotiate::accepted, respond::shape_of};
 
 /// What is done about fields that are unknown or given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -459,12 +459,20 @@ fn check_type(
         let version = if is_everywhere(kind) { "v1" } else { version };
         unfit(format!("converting ({version}.{kind}) to ({package}.{wanted}): unknown conversion"))
     };
+    let other_version = || {
+        Status::bad_request(format!(
+            "the API version in the data ({given}) does not match the expected API version \
+             ({expected})"
+        ))
+    };
     // Some groups have a server of their own, which knows no others.
     let apart = matches!(names.group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
     let other = kinds.named(group, version, kind).or(list);
     let Some(other) = other.filter(|_| !apart || group == names.group) else {
         if given == "v1" && kind == "List" || is_everywhere(kind) {
             return Err(unknown());
+        } else if kind == wanted && was_served(names, given) {
+            return Err(other_version());
         }
         return Err(unfit(format!(
             "no kind {kind:?} is registered for version {given:?} in scheme \
@@ -477,10 +485,7 @@ fn check_type(
         fits.map_err(|why| unfit(as_written(&other.definition, text, why)))?;
     }
     if same && other.definition.storage.prefix == definition.storage.prefix {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({given}) does not match the expected API version \
-             ({expected})"
-        )));
+        return Err(other_version());
     }
     Err(unknown())
 }

@@ -8,6 +8,8 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+pub(crate) use self::registered::was_served;
+
 use bytes::Bytes;
 use object::{Key, Object, Status, Subject, Text, Value, View, from_json, to_json};
 use schema::{Definition, protobuf};

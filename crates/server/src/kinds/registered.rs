@@ -1,7 +1,7 @@
 //! Versions that objects may be stored in, served or not: what says that it is something else
 //! is not guessed at.
 
-use schema::Definition;
+use schema::{Definition, Names};
 
 /// Of each group the versions besides v1 that ever were stored and can still be read.
 const VERSIONS: &[(&str, &[&str])] = &[
@@ -9,6 +9,8 @@ const VERSIONS: &[(&str, &[&str])] = &[
     ("apiextensions.k8s.io", &["v1beta1"]),
     ("apiregistration.k8s.io", &["v1beta1"]),
     ("apps", &["v1beta1", "v1beta2"]),
+    ("authentication.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("authorization.k8s.io", &["v1beta1"]),
     ("autoscaling", &["v2"]),
     ("batch", &["v1beta1"]),
     ("certificates.k8s.io", &["v1alpha1", "v1beta1"]),
@@ -31,10 +33,44 @@ const VERSIONS: &[(&str, &[&str])] = &[
 
 /// Kinds that were in another group before, and those.
 const MOVED: &[(&str, &[&str])] = &[
-    ("extensions", &["DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "ReplicaSet"]),
+    ("extensions", &["DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "ReplicaSet", "Scale"]),
+    ("apps", &["Scale"]),
     ("events.k8s.io", &["Event"]),
     ("", &["Event"]),
 ];
+
+/// The kinds that were not in such a version.
+const YOUNGER: &[(&str, &[&str])] = &[
+    (
+        "admissionregistration.k8s.io/v1alpha1",
+        &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
+    ),
+    ("apps/v1beta1", &["DaemonSet", "ReplicaSet"]),
+    ("authentication.k8s.io/v1alpha1", &["TokenReview"]),
+    ("autoscaling/v2", &["Scale"]),
+    ("batch/v1beta1", &["Job"]),
+    ("certificates.k8s.io/v1alpha1", &["CertificateSigningRequest", "PodCertificateRequest"]),
+    ("coordination.k8s.io/v1alpha2", &["Lease"]),
+    ("networking.k8s.io/v1beta1", &["NetworkPolicy"]),
+    (
+        "resource.k8s.io/v1alpha3",
+        &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"],
+    ),
+    ("resource.k8s.io/v1beta1", &["DeviceTaintRule"]),
+    ("scheduling.k8s.io/v1alpha3", &["PriorityClass"]),
+    ("storage.k8s.io/v1alpha1", &["CSIDriver", "CSINode", "StorageClass"]),
+];
+
+/// Whether the kind was once served in this version: it is known still.
+pub(crate) fn was_served(names: &Names, api_version: &str) -> bool {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let among = |all: &[(&str, &[&str])], key: &str, word: &str| {
+        all.iter().any(|(own, words)| *own == key && words.contains(&word))
+    };
+    among(VERSIONS, group, version)
+        && (group == names.group || among(MOVED, group, names.kind))
+        && !among(YOUNGER, api_version, names.kind)
+}
 
 /// Whether something that says of itself what it is can be one of `hub`. What says nothing is.
 pub(super) fn check(hub: &Definition, api_version: &str, kind: &str) -> Result<(), String> {
@@ -55,5 +91,28 @@ pub(super) fn check(hub: &Definition, api_version: &str, kind: &str) -> Result<(
         (false, _) => Err(format!(
             "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/runtime/scheme.go:111\""
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_served_once_is_known_still() {
+        for (group, kind, api_version, known) in [
+            ("apps", "Deployment", "apps/v1beta1", true),
+            ("apps", "Deployment", "extensions/v1beta1", true),
+            ("apps", "DaemonSet", "apps/v1beta1", false),
+            ("apps", "StatefulSet", "extensions/v1beta1", false),
+            ("autoscaling", "Scale", "apps/v1beta2", true),
+            ("autoscaling", "Scale", "autoscaling/v2", false),
+            ("", "Pod", "v1beta1", false),
+        ] {
+            let (version, plural, singular) = ("v1", "", "");
+            let (short, categories) = (&[], &[]);
+            let names = Names { group, version, kind, plural, singular, short, categories };
+            assert_eq!(was_served(&names, api_version), known, "{kind} of {api_version}");
+        }
     }
 }
