@@ -8,7 +8,8 @@ use object::{
 };
 use schema::{
     Definition, Errors, Path,
-    apply::{self, Write},
+    apply::{self, ApplyError, Write},
+    patch,
 };
 use server::{
     Asking, Call, Handle, Handling, Operation, Patch, PatchType, Query, Request, RequestInfo,
@@ -176,13 +177,26 @@ impl Books<'_> {
                 apply::update(&write, Some(&before), scale)
             }
             Wanted::Whole(scale) => apply::update(&write, Some(&before), scale.clone()),
-            Wanted::Applied(scale, force) => apply::apply(&write, Some(&before), scale, *force),
+            Wanted::Applied(scale, force) => apply::apply(&write, Some(&before), scale, *force)
+                .and_then(|laid| fits(&laid, scale).map(|()| laid)),
         };
         let scale = after.map_err(|error| error.status())?;
         let own = scale.get("metadata").get("managedFields");
         let books = apply::from_scale(books, own, self.path, self.api_version);
         Ok(Laid { scale, books, odd })
     }
+}
+
+/// Whether what came of an applied scale is one.
+fn fits(laid: &Value, applied: &Value) -> Result<(), ApplyError> {
+    patch::restore("v1", Scale::SHAPE, &mut laid.clone()).map_err(|why| {
+        let (meta, of) = (Object::view(applied).metadata(), "autoscaling/v1, Kind=Scale");
+        let (namespace, name) = (meta.namespace(), meta.name());
+        ApplyError::Failed(format!(
+            "failed to convert new object ({namespace}/{name}; {of}) to proper version: \
+             unable to convert unstructured object to {of}: {why}"
+        ))
+    })
 }
 
 fn check(scale: &Value, name: &str) -> Result<(), Status> {
