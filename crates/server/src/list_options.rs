@@ -122,8 +122,9 @@ async fn page_of(
             "specifying resource version is not allowed when using continue",
         ));
     }
-    // From its cache upstream answers whole, whatever the limit.
-    let limit = if version == "0" { 0 } else { limit };
+    // From its cache upstream answers whole, whatever the limit; what goes by itself has none.
+    let cached = served.hub.ttl.is_none();
+    let limit = if version == "0" && cached { 0 } else { limit };
     let shown = usize::try_from(limit).unwrap_or_default();
     if !token.is_empty() {
         return Ok(Page { limit: shown, token, exactly: None });

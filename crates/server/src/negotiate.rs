@@ -223,7 +223,7 @@ fn form(clause: &str, query: &Query, makes: bool) -> Option<Form> {
         }
     }
     form.version = match (into, group, version) {
-        ("", ..) => return Some(form),
+        ("", "", "") => return Some(form),
         (_, "meta.k8s.io", "v1") => "meta.k8s.io/v1",
         (_, "meta.k8s.io", "v1beta1") => "meta.k8s.io/v1beta1",
         _ => return None,

@@ -144,6 +144,11 @@ pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
 pub(crate) fn shown(served: &Served, revision: u64, object: &Value) -> Value {
     let mut object = object.clone();
     served.shown(&mut object);
+    numbered(revision, object)
+}
+
+/// The object with its revision; its metadata alone are the same in every version.
+pub(crate) fn numbered(revision: u64, mut object: Value) -> Value {
     if revision > 0 {
         let meta = Object::ref_cast_mut(&mut object).metadata_mut();
         meta.set_resource_version(revision.to_string());
@@ -174,7 +179,9 @@ pub(crate) fn one(
                 go_name(served)
             )));
         }
-        As::Metadata => partial_reply(code, &object, form),
+        As::Metadata => {
+            partial_reply(code, &numbered(version.revision, version.object.clone()), form)
+        }
     })
 }
 
@@ -301,7 +308,8 @@ pub(crate) fn many(
             )));
         }
         (As::Metadata, format) => {
-            let shown = list.items.iter().map(|item| shown(served, item.revision, &item.object));
+            let items = list.items.iter();
+            let shown = items.map(|item| numbered(item.revision, item.object.clone()));
             if format == Format::Protobuf {
                 let items = shown.map(|object| {
                     protobuf::encode_partial(Object::view(&object).metadata().tree())

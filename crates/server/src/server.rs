@@ -418,7 +418,13 @@ impl Server {
         };
         let mut reply = match routed {
             Ok(Ok(reply)) => reply,
-            Ok(Err(status)) => status_as(&status, failure),
+            Ok(Err(status)) => {
+                // Who takes no form is refused before anybody looks at what was asked for.
+                if status.message().starts_with("406: ") {
+                    warnings.clear();
+                }
+                status_as(&status, failure)
+            }
             Err(_) => {
                 let late = "request did not complete within the allotted timeout";
                 status_as(&Status::timeout(late), failure)

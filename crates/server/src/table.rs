@@ -6,7 +6,7 @@ use schema::Definition;
 use crate::{
     Served,
     negotiate::Form,
-    respond::{partial, shown},
+    respond::{numbered, partial, shown},
 };
 
 /// What a row holds besides its cells.
@@ -21,9 +21,13 @@ pub(crate) fn table(served: &Served, objects: &[(u64, &Value)], form: Form, now:
     let kind = served.reader();
     let mut objects = objects.to_vec();
     objects.sort_by_key(|(_, stored)| kind.hooks.rank(stored));
-    let rows = objects
-        .iter()
-        .map(|(revision, stored)| row(kind, stored, shown(served, *revision, stored), form, now));
+    let rows = objects.iter().map(|(revision, stored)| {
+        let object = match form.include {
+            Include::Object => shown(served, *revision, stored),
+            _ => numbered(*revision, (*stored).clone()),
+        };
+        row(kind, stored, object, form, now)
+    });
     // Kinds without columns of their own have no rows rather than none.
     let plain = served.hub.columns.iter().any(|column| column.name == "Created At");
     let rows = if objects.is_empty() && plain { Value::Null } else { rows.collect() };

@@ -26,7 +26,9 @@ use crate::{
     encodings::{Encodings, write_kind},
     metrics::Watched,
     negotiate::{As, Form, Format},
-    respond::{partial, sealed, sealed_partial, sealed_status, shape_of, shown, streaming},
+    respond::{
+        numbered, partial, sealed, sealed_partial, sealed_status, shape_of, shown, streaming,
+    },
     table,
 };
 
@@ -146,7 +148,7 @@ impl Watching {
         }
         let object = match self.form.into {
             As::Object => return self.whole(event, revision, version, out),
-            As::Metadata => partial(&shown(served, revision, &version.object), self.form),
+            As::Metadata => partial(&numbered(revision, version.object.clone()), self.form),
             As::Table => {
                 let now = self.clock.now();
                 let rows = [(revision, &version.object)];

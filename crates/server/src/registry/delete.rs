@@ -289,6 +289,7 @@ fn preconditions(served: &Served, old: &Version<Value>, delete: &Delete) -> Resu
     let mut subject = served.subject(meta.name());
     if !own {
         subject.resource = served.definition.names.kind;
+        subject.group = served.hub.names.group;
     }
     let have = meta.uid();
     if let Some(wanted) = delete.uid.as_ref().filter(|uid| **uid != *have) {
