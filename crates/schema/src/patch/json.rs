@@ -122,11 +122,9 @@ fn apply<'a>(
             }
             let (source, key) =
                 parent(doc, &from).ok_or_else(|| missing("doc is missing from path", &from))?;
-            let value = if kind == "move" {
-                take(source, &key).map_err(|error| within(&key, error))?
-            } else {
-                look(source, &key).map_err(|error| within(&from, error))?
-            };
+            let named = if kind == "move" { &key } else { &from };
+            let value = if kind == "move" { take(source, &key) } else { look(source, &key) };
+            let value = value.map_err(|error| within(named, error))?;
             let (parent, key) = parent(doc, &path)
                 .ok_or_else(|| missing("doc is missing destination path", &path))?;
             if kind == "copy" {
