@@ -419,8 +419,8 @@ impl Server {
         let mut reply = match routed {
             Ok(Ok(reply)) => reply,
             Ok(Err(status)) => {
-                // Who takes no form is refused before anybody looks at what was asked for.
-                if status.message().starts_with("406: ") {
+                // Who takes no form, or sends none, is refused before anybody looks at the rest.
+                if status.message().starts_with("406: ") || status.message().starts_with("415: ") {
                     warnings.clear();
                 }
                 status_as(&status, failure)

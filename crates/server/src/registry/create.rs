@@ -7,7 +7,7 @@ use store::Version;
 use super::{
     Call, Registry,
     begin::{AFTER_PLUGINS, alive, begin, distinct_owners, place},
-    update::{other_uid, revision},
+    update::{based_on, other_uid, revision},
     write::Step,
 };
 use crate::{Operation, Outcome, Served};
@@ -53,6 +53,7 @@ impl Registry {
         if !uid.is_empty() {
             return Err(other_uid(served, key, uid, "", call.dry_run));
         }
+        based_on(Object::view(&object).metadata().resource_version())?;
         let mut new = object.clone();
         if !call.dry_run {
             Object::ref_cast_mut(&mut new).metadata_mut().set_resource_version("");

@@ -89,6 +89,7 @@ impl Registry {
         if !exists && subresource.is_empty() {
             let object = self.laid(call, served, subresource, None, &applied).await?;
             check_identity(served, &object, key)?;
+            based_on(Object::view(&object).metadata().resource_version())?;
             let made = self.create(call, served, key.0, object).await;
             if !made.as_ref().is_err_and(|status| status.is("AlreadyExists")) {
                 return Ok((201, made?));

@@ -33,7 +33,6 @@ impl Registry {
     ) -> Result<Version<Value>, Status> {
         let meta = Object::view(&object).metadata();
         let (wanted, uid) = (meta.resource_version().to_owned(), meta.uid().to_owned());
-        let wanted = based_on(&wanted)?;
         let mut object = object;
         distinct_owners(&mut object, call, "");
         default(served, &mut object);
@@ -42,12 +41,14 @@ impl Registry {
             let have = Object::view(&old.object).metadata().uid();
             if !uid.is_empty() && uid != have {
                 return Err(other_uid(served, key, &uid, have, dry_run));
-            } else if wanted == 0 && !served.hub.hooks.blind_updates() {
-                return Err(blind(served, key.1));
-            } else if wanted != 0 && wanted != old.revision {
-                return Err(Status::stale(served.subject(key.1)));
             }
-            Ok(object.clone())
+            match based_on(&wanted)? {
+                0 if !served.hub.hooks.blind_updates() => Err(blind(served, key.1)),
+                wanted if wanted != 0 && wanted != old.revision => {
+                    Err(Status::stale(served.subject(key.1)))
+                }
+                _ => Ok(object.clone()),
+            }
         })
         .await
     }
@@ -212,7 +213,7 @@ fn keeping_status(mut new: Value, old: &Value) -> Value {
 /// The version that a write is based on; 0: any.
 pub(super) fn based_on(text: &str) -> Result<u64, Status> {
     revision(text).map_err(|_| {
-        let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        let why = format!("strconv.ParseUint: parsing {text:?}: {}", unparsed(text));
         Status::failure(500, "", why)
     })
 }
