@@ -74,6 +74,11 @@ impl ServiceAccounts {
         }
     }
 
+    /// Whom tokens are for that are shown to this server.
+    pub(crate) fn audiences(&self) -> &[String] {
+        &self.verifier.audiences
+    }
+
     /// Whose token this is, if it is good for one of these audiences (none: ours).
     pub(crate) async fn identify(
         &self,

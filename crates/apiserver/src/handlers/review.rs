@@ -10,7 +10,7 @@ use api::{
     },
 };
 use object::{
-    Lens, List, Map, Object, Status, Time, Value, View,
+    List, Map, Object, Status, Time, Value, View,
     selector::{FieldSelector, Selector},
 };
 use schema::Errors;
@@ -65,7 +65,9 @@ impl Reviews {
             check(server, (call, info), given.clone())
         };
         match &*info.resource {
-            "tokenreviews" => self.token(server, given).await,
+            "tokenreviews" => {
+                self.token(server, begun::<TokenReview>(server, (call, info), given)?).await
+            }
             "selfsubjectreviews" => {
                 let mut review = SelfSubjectReview::new();
                 review.status_mut().set_user_info(told(user));
@@ -102,7 +104,6 @@ impl Reviews {
         if given.get("status").is_object() {
             given["status"].remove("authenticated");
         }
-        schema::normalize(TokenReview::SHAPE, &mut given);
         let mut review = TokenReview::from(given);
         let token = review.spec().token().to_owned();
         if token.is_empty() {
@@ -114,7 +115,13 @@ impl Reviews {
         if let Err(pki::Refusal::NotOurs) = known
             && let Some(user) = other_token(server, &token).await
         {
-            known = Ok((user, wanted));
+            // Such a token names no audience: it is good for this server's own.
+            let own = self.accounts.audiences().iter();
+            let own = own.filter(|own| wanted.is_empty() || wanted.contains(own));
+            let good: Vec<String> = own.cloned().collect();
+            if wanted.is_empty() || !good.is_empty() {
+                known = Ok((user, good));
+            }
         }
         let status = review.status_mut();
         match known {
@@ -211,6 +218,18 @@ type Asking<'a> = (&'a Call, &'a RequestInfo);
 /// Checks a review of access.
 fn check<K: schema::Kind>(
     server: &Server,
+    asking: Asking<'_>,
+    given: Value,
+) -> Result<Value, Status> {
+    let given = begun::<K>(server, asking, given)?;
+    let mut errs = Errors::default();
+    K::view(&given).validate(&mut errs);
+    if errs.is_empty() { Ok(given) } else { Err(errs.status(GROUP, "", "")) }
+}
+
+/// A review as it is looked at, with who set which fields.
+fn begun<K: schema::Kind>(
+    server: &Server,
     (call, info): Asking<'_>,
     mut given: Value,
 ) -> Result<Value, Status> {
@@ -218,6 +237,9 @@ fn check<K: schema::Kind>(
     // What only the server sets is not looked at.
     for name in SYSTEM {
         given["metadata"].remove(name);
+    }
+    if info.namespace.is_empty() {
+        given["metadata"].remove("namespace"); // a review in none has none
     }
     let meta = Object::view(&given).metadata();
     if !meta.namespace().is_empty() && meta.namespace() != info.namespace {
@@ -228,10 +250,7 @@ fn check<K: schema::Kind>(
     if !info.namespace.is_empty() {
         given["metadata"]["namespace"] = info.namespace.clone().into();
     }
-    let given = booked(server, call, (&K::NAMES, K::SHAPE), "", given)?;
-    let mut errs = Errors::default();
-    K::view(&given).validate(&mut errs);
-    if errs.is_empty() { Ok(given) } else { Err(errs.status(GROUP, "", "")) }
+    booked(server, call, (&K::NAMES, K::SHAPE), "", given)
 }
 
 /// The user that a review asks about.
