@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::{
+    authentication::TokenReview,
     core::{Node, Pod, Secret, ServiceAccount},
     rbac::ClusterRoleBinding,
 };
@@ -58,6 +59,12 @@ async fn a_static_token_is_a_user() {
     assert_eq!(get(&alice, "/api/v1/pods").await, 200);
     let stranger = cluster.showing(Auth::Token("guess".to_owned()));
     assert_eq!(get(&stranger, "/api/v1/pods").await, 401);
+    for (audiences, good) in [("[]", true), (r#"["somebody else"]"#, false)] {
+        let review = format!(r#"{{"spec":{{"token":"secret","audiences":{audiences}}}}}"#);
+        let made = of::<TokenReview>(&alice).create(tree(&review)).await.unwrap();
+        assert_eq!(made["status"]["authenticated"] == true.into(), good, "{audiences}");
+        assert_eq!(made["status"]["audiences"].items().is_empty(), !good, "{audiences}");
+    }
 }
 
 #[tokio::test]
