@@ -177,9 +177,12 @@ fn tag(image: &str) -> Option<&str> {
         Some((first, rest)) if is_host(first) => (Some(first), rest),
         _ => (None, path),
     };
+    // One name alone, at the usual registry, is a name in its library.
+    let usual = host.is_none_or(|host| matches!(host, "docker.io" | "index.docker.io"));
+    let library = if usual && !parts.contains('/') { "library/".len() } else { 0 };
     let bare_digest = path.len() == 64 && path.bytes().all(|b| b.is_ascii_hexdigit());
     if bare_digest
-        || path.len() > 255
+        || library + parts.len() > 255
         || host.is_some_and(|host| !fits_host(host))
         || !parts.split('/').all(is_part)
         || !tag.is_none_or(is_tag)
@@ -229,5 +232,8 @@ mod tests {
         {
             assert_eq!(pull_policy(image), "IfNotPresent", "{image}");
         }
+        let named = |host: &str, length| pull_policy(&(host.to_owned() + &"a".repeat(length)));
+        assert_eq!((named("", 247), named("", 248)), ("Always", "IfNotPresent"));
+        assert_eq!((named("x.io/", 255), named("x.io/", 256)), ("Always", "IfNotPresent"));
     }
 }
