@@ -25,10 +25,8 @@ pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut Errors) {
     let (min, max) = (spec.min_replicas(), spec.max_replicas());
     errs.non_negative(&Path::SPEC.field("minReplicas"), min.into());
     let at = Path::SPEC.field("maxReplicas");
-    match max {
-        0 => errs.required(&at, ""),
-        ..0 => errs.invalid(&at, max, "must be greater than or equal to 1"),
-        _ => {}
+    if max < 0 {
+        errs.invalid(&at, max, "must be greater than or equal to 1");
     }
     if max < min {
         errs.invalid(&at, max, "must be greater than or equal to `minReplicas`");
@@ -42,10 +40,15 @@ pub(super) fn check(spec: &HorizontalPodAutoscalerSpec, errs: &mut Errors) {
                    replicas";
         errs.forbidden(&metrics, why);
     }
-    let Some(behavior) = spec.behavior() else { return };
-    let at = Path::SPEC.field("behavior");
-    for (name, rules) in [("scaleUp", behavior.scale_up()), ("scaleDown", behavior.scale_down())] {
-        at.given(name, rules, |rules, at| rules.check(at, errs));
+    if let Some(behavior) = spec.behavior() {
+        let at = Path::SPEC.field("behavior");
+        let both = [("scaleUp", behavior.scale_up()), ("scaleDown", behavior.scale_down())];
+        for (name, rules) in both {
+            at.given(name, rules, |rules, at| rules.check(at, errs));
+        }
+    }
+    if max == 0 {
+        errs.required(&at, "");
     }
 }
 
