@@ -240,6 +240,11 @@ impl Definition {
         given.is_some_and(|given| given != wanted(new))
     }
 
+    /// Whether the rules tell what is empty from what is not there, old and new.
+    pub fn tells_hollow(&self) -> bool {
+        self.names.group.is_empty() && matches!(self.names.kind, "ConfigMap" | "Secret")
+    }
+
     /// Takes an object from the store: it may have been written under another schema.
     pub fn restore(&self, object: &mut Value) {
         if self.custom.is_some() {

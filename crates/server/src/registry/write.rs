@@ -194,9 +194,13 @@ impl Registry {
         let (mut changed, mut always) = (Errors::default(), Errors::default());
         self.find(step, &unchanged.object, &mut changed);
         self.find(Step { old: Some(&unchanged), ..step }, &unchanged.object, &mut always);
+        let order = changed.0.clone();
         errs.write_as(&mut changed);
-        changed.0.retain(|error| always.0.contains(error));
-        errs.0.extend(changed.0);
+        changed.0.retain(|error| hub.tells_hollow() || always.0.contains(error));
+        if !changed.is_empty() {
+            errs.0.extend(changed.0);
+            errs.0.sort_by_key(|error| order.iter().position(|other| other == error));
+        }
     }
 
     /// Finds what is wrong with the object.
