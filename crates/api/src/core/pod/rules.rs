@@ -154,8 +154,10 @@ fn check_tolerations(new: &List<Toleration>, old: &List<Toleration>, errs: &mut 
 }
 
 fn check_gates(spec: &PodSpec, old: &PodSpec, errs: &mut Errors) {
-    for (i, gate) in spec.scheduling_gates().iter().enumerate() {
-        if !old.scheduling_gates().iter().any(|old| old.name() == gate.name()) {
+    let gates = spec.scheduling_gates();
+    for (i, gate) in gates.iter().enumerate() {
+        let again = gates.iter().skip(i + 1).any(|next| next.name() == gate.name());
+        if !again && !old.scheduling_gates().iter().any(|old| old.name() == gate.name()) {
             let why = format!(
                 "only deletion is allowed, but found new scheduling gate '{}'",
                 gate.name()

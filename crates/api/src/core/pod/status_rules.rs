@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use object::{List, Value, names};
-use schema::{Errors, Path};
+use schema::{ErrorType, Errors, Path};
 
 use super::{ContainerStatus, Pod, PodSpec, PodStatus, container_status_rules};
 use crate::{
@@ -156,11 +156,34 @@ fn check_host_ips(status: &PodStatus, before: &PodStatus, errs: &mut Errors) {
 /// At most one address of each family.
 fn check_ips(ips: &[&str], had: &[&str], at: &Path, errs: &mut Errors) {
     at.each(ips.iter(), |ip, at| errs.complaints(at, ip, names::legacy_ip(ip, had)));
-    let six = |ip: &&str| ip.contains(':');
-    let both = ips.iter().any(six) && !ips.iter().all(six);
-    if ips.len() > 2 || ips.len() == 2 && !both {
+    if ips.len() < 2 {
+        return;
+    }
+    let read: Vec<_> = ips.iter().map(|ip| names::sloppy_ip(ip)).collect();
+    if let Some(i) = read.iter().position(Option::is_none) {
+        let why = format!("failed to check for dual stack with error:invalid IP[{i}]: {}", ips[i]);
+        errs.push(ErrorType::Internal, at, Value::Null, why);
+    }
+    let sixes = read.iter().flatten().filter(|ip| ip.is_ipv6()).count();
+    if read.iter().flatten().count() != 2 || ips.len() > 2 || sixes != 1 {
         let each: Vec<_> = ips.iter().map(|ip| go_struct(&[("IP", Value::from(*ip))])).collect();
         let why = "may specify no more than one IP for each IP family";
         errs.invalid_shown(at, format!("[{}]", each.join(",")), why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_addresses_are_of_two_families() {
+        let told = |ips: &[&str]| {
+            let mut errs = Errors::default();
+            check_ips(ips, &[], &Path::STATUS.field("podIPs"), &mut errs);
+            errs.0.len()
+        };
+        assert_eq!((told(&["10.0.0.1", "::1"]), told(&["10.0.0.1", "10.0.0.2"])), (0, 1));
+        assert_eq!((told(&["x"]), told(&["::1", "x"])), (1, 3));
     }
 }
