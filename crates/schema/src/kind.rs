@@ -140,7 +140,8 @@ pub mod names {
 
     /// The same, where upstream counts bytes and looks at whole names alone.
     pub fn long_name(name: &str, prefix: bool) -> Vec<String> {
-        let wrong = if prefix { Vec::new() } else { names::dns1123_subdomain(name) }.into_iter();
+        let rule = if prefix { names::path_segment_prefix } else { names::dns1123_subdomain };
+        let wrong = rule(name).into_iter();
         wrong.map(|wrong| wrong.replace("253 characters", "253 bytes")).collect()
     }
 

@@ -297,6 +297,9 @@ impl Kind for Job {
     }
 }
 
+/// As much of `generateName` is in a name that was made from it.
+const MAX_STEM: usize = 58;
+
 impl Job {
     /// Marks the pods of this job, and no others, as its own.
     fn own_pods(&mut self) {
@@ -306,7 +309,10 @@ impl Job {
         let (name, uid) = (Text::from(self.metadata().name()), Text::from(self.metadata().uid()));
         // Labels that were taken from the template stay the template's, if the name was given.
         let (own, pods) = (self.metadata().labels(), self.spec().template().metadata().labels());
-        let given = self.metadata().generate_name().is_empty();
+        let prefix = self.metadata().generate_name();
+        let stem = prefix.get(..MAX_STEM).unwrap_or(prefix);
+        let made = |rest: &str| !stem.is_empty() && rest.len() == 5;
+        let given = !name.strip_prefix(stem).is_some_and(made);
         let shared = given && own == pods || own.is_empty() && pods.is_empty();
         let labels = self.spec_mut().template_mut().metadata_mut().labels_mut();
         for (label, value) in [

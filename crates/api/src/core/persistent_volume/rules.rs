@@ -44,6 +44,14 @@ const SOURCES: [(&str, &[&str]); 22] = [
     ("storageos", &["volumeName"]),
     ("csi", &[]),
 ];
+/// Labels of nodes, old and new.
+const RENAMED: [(&str, &str); 5] = [
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+];
 
 pub(super) fn check(volume: &PersistentVolume, errs: &mut Errors) {
     let spec = volume.spec();
@@ -97,7 +105,9 @@ pub(super) fn check_kept(new: &PersistentVolume, old: &PersistentVolume, errs: &
     let at = Path::Root.field("volumeMode");
     errs.immutable(&at, &part(new, "volumeMode"), &part(old, "volumeMode"));
     let before = part(old, "nodeAffinity");
-    if !before.is_null() && part(new, "nodeAffinity") != before {
+    let mut after = part(new, "nodeAffinity");
+    put_back(&mut after, &before);
+    if !before.is_null() && after != before {
         let why = "field is immutable, except for updating from beta label to GA";
         let shown = shown_or_null(new.spec().node_affinity());
         errs.invalid_shown(&Path::Root.field("nodeAffinity"), shown, why);
@@ -106,6 +116,24 @@ pub(super) fn check_kept(new: &PersistentVolume, old: &PersistentVolume, errs: &
     if class(old) && !class(new) {
         let why = "update from non-nil value to nil is forbidden";
         errs.forbidden(&Path::SPEC.field("volumeAttributesClassName"), why);
+    }
+}
+
+/// Gives labels that have taken their new names the old ones back. Those that have no new name
+/// may lose theirs, which other rules refuse.
+fn put_back(new: &mut Value, old: &Value) {
+    if let Value::List(items) = new {
+        items.make_mut().iter_mut().zip(old.items()).for_each(|(new, old)| put_back(new, old));
+    } else if let Some(label) = old.get("key").as_str() {
+        let renamed = RENAMED.iter().find(|(old, _)| *old == label).map_or("", |(_, new)| new);
+        if new.get("key").as_str().unwrap_or_default() == renamed {
+            new["key"] = label.into();
+        }
+    } else if new.is_object() {
+        new.retain(|name, new| {
+            put_back(new, old.get(name));
+            true
+        });
     }
 }
 

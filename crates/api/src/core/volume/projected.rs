@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use object::{List, Map, Value, names};
+use object::{List, Map, names};
 use schema::{Errors, Path};
 
 use super::{
     ClusterTrustBundleProjection, KeyToPath, PodCertificateProjection, ProjectedVolumeSource,
     ServiceAccountTokenProjection, VolumeProjection,
 };
-use crate::rules::{Rules, go_struct, or_null};
+use crate::{rules::Rules, shown::shown};
 
 const KEY_TYPES: [&str; 6] =
     ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
@@ -128,6 +128,10 @@ pub(crate) fn check_user_annotations(given: &Map<String>, at: &Path, errs: &mut 
     for (name, value) in given.iter() {
         size += name.len() + value.len();
         let name = name.to_lowercase();
+        if name.is_empty() {
+            errs.required(at, "");
+            continue;
+        }
         let wrong = names::qualified_name(&name);
         let fits = wrong.is_empty();
         errs.complaints(at, &name, wrong);
@@ -192,19 +196,8 @@ fn check_bundle_name(
     }
     if let Some(selector) = bundle.label_selector() {
         let why = "labelSelector must be unset if name is specified";
-        errs.invalid(&at.field("labelSelector"), Value::from(selector.clone()), why);
+        errs.invalid_shown(&at.field("labelSelector"), shown(selector), why);
     }
-}
-
-fn shown(bundle: &ClusterTrustBundleProjection) -> String {
-    go_struct(&[
-        ("Name", or_null(bundle.name())),
-        ("SignerName", or_null(bundle.signer_name())),
-        ("LabelSelector", or_null(bundle.label_selector().cloned())),
-        ("Optional", or_null(bundle.optional())),
-        ("Path", bundle.path().into()),
-        ("User", or_null(bundle.user())),
-    ])
 }
 
 /// `example.com/signer`.
