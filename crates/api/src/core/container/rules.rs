@@ -240,10 +240,10 @@ impl EphemeralContainer {
             ("resizePolicy", said("resizePolicy")),
             ("restartPolicy", container.restart_policy().is_some()),
             ("restartPolicyRules", said("restartPolicyRules")),
-            ("lifecycle", container.lifecycle().is_some()),
             ("livenessProbe", container.liveness_probe().is_some()),
             ("readinessProbe", container.readiness_probe().is_some()),
             ("startupProbe", container.startup_probe().is_some()),
+            ("lifecycle", container.lifecycle().is_some()),
         ] {
             if set {
                 errs.forbidden(&at.field(name), WHY);
