@@ -207,6 +207,9 @@ impl Registry {
     fn find(&self, step: Step, object: &Value, errs: &mut Errors) {
         let Step { served, subresource, .. } = step;
         let (old, hooks) = (step.old.map(|old| &old.object), &served.hub.hooks);
+        if subresource == "binding" {
+            return; // a handler has looked at what it was given
+        }
         check_meta(object, old, served.hub.scope, errs);
         if matches!(subresource, "" | "status" | "approval") {
             check_declared(served, object, old, errs);
@@ -216,7 +219,6 @@ impl Registry {
                 hooks.validate_status_at(object, old, self.clock().now(), errs);
             }
             (Some(old), "approval") => hooks.validate_approval(object, old, errs),
-            (Some(_), "binding") => {} // a handler
             (Some(old), "resize" | "ephemeralcontainers" | "finalize") => {
                 hooks.validate_part(object, subresource, old, errs);
             }
