@@ -257,16 +257,13 @@ impl PersistentVolumeClaimSpec {
             }
             Some(_) => {}
         }
+        let class = |name, class: Option<&str>, errs: &mut Errors| {
+            errs.optional(&at.field(name), class.unwrap_or_default(), names::dns1123_subdomain);
+        };
+        class("storageClassName", self.storage_class_name(), errs);
         errs.one_of(&at.field("volumeMode"), self.volume_mode(), &["Block", "Filesystem"]);
-        for (name, class) in [
-            ("storageClassName", self.storage_class_name()),
-            ("volumeAttributesClassName", self.volume_attributes_class_name()),
-        ] {
-            if let Some(class) = class.filter(|class| !class.is_empty()) {
-                errs.subdomain(&at.field(name), class);
-            }
-        }
         self.check_sources(at, errs);
+        class("volumeAttributesClassName", self.volume_attributes_class_name(), errs);
     }
 
     fn check_sources(&self, at: &Path, errs: &mut Errors) {

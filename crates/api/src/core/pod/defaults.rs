@@ -38,17 +38,16 @@ pub(super) fn pod_resources(spec: &mut PodSpec) {
         return;
     }
     let (limits, requests) = (spec.container_limits(), spec.container_requests());
+    let limit = |one: &Container, name: &str| one.resources().limits().get(name).is_some();
+    let all_limited = |name: &str| spec.all_containers().all(|one| limit(one, name));
+    let known = |name: &str| is_hugepages(name) || is_of_pods(name) && all_limited(name);
+    let limits: Vec<_> = limits.into_iter().filter(|(name, _)| known(name)).collect();
     let resources = spec.resources_mut();
     for (name, amount) in limits {
-        if is_hugepages(&name)
-            && resources.limits().get(&name).is_none()
-            && resources.requests().get(&name).is_none()
-        {
-            resources.limits_mut().insert(&name, amount);
+        if resources.limits().get(&name).is_none() {
+            let least = resources.requests().get(&name).filter(|least| *least > amount);
+            resources.limits_mut().insert(&name, least.unwrap_or(amount));
         }
-    }
-    if resources.limits().is_empty() {
-        return;
     }
     for (name, amount) in requests {
         let known = is_of_pods(&name) && !is_hugepages(&name);

@@ -9,6 +9,8 @@ use crate::core::{Container, ResourceRequirements};
 /// Marks a pod that stands for one that the kubelet has from a file.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
+/// How Go writes a path without a name.
+const NOWHERE: Path = Path::Root.field("[]");
 
 impl Pod {
     /// Keeps everything of the old pod but what this path is for.
@@ -51,15 +53,15 @@ impl Pod {
         if part == "resize" {
             let windows = old.spec().os().is_some_and(|os| os.name() == "windows");
             if fixed {
-                return errs.forbidden(&Path::Root, "static pods cannot be resized");
+                return errs.forbidden(&NOWHERE, "static pods cannot be resized");
             } else if windows {
-                return errs.forbidden(&Path::Root, "windows pods cannot be resized");
+                return errs.forbidden(&NOWHERE, "windows pods cannot be resized");
             }
             self.check_resize(old, &mut told);
         } else {
             if fixed {
                 let why = "static pods do not support ephemeral containers";
-                return errs.forbidden(&Path::Root, why);
+                return errs.forbidden(&NOWHERE, why);
             }
             let notes = (self.metadata().annotations(), old.metadata().annotations());
             annotations::check_changed(
@@ -173,10 +175,17 @@ fn check_of_pod(
     old: Option<&ResourceRequirements>,
     errs: &mut Errors,
 ) {
-    let at = Path::SPEC.field("resources");
-    let Some(old) = old else { return };
-    let Some(new) = new else {
-        return errs.forbidden(&at, "pod-level resources cannot be removed");
+    let (at, mut none) = (Path::SPEC.field("resources"), ResourceRequirements::new());
+    if let Some(new) = new {
+        none.set_claims(new.claims().clone()); // others tell that there can be none
+    }
+    let (new, old) = match (new, old) {
+        (None, None) => return,
+        (None, Some(_)) => return errs.forbidden(&at, "pod-level resources cannot be removed"),
+        (Some(new), None) if new.tree().is_zero() => {
+            return errs.forbidden(&Path::SPEC, "only cpu and memory resources are mutable");
+        }
+        (Some(new), old) => (new, old.unwrap_or(&none)),
     };
     check_kept(new, old, "pod-level resource", &at, errs);
     if !resources_apart(new, old) {

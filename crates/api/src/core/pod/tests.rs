@@ -84,6 +84,24 @@ fn only_images_and_a_few_more_can_change() {
 }
 
 #[test]
+fn what_a_pod_may_use_follows_from_its_containers() {
+    let pod = |second: &str| -> Pod {
+        created(&format!(
+            r#"{{"metadata": {{"name": "a"}}, "spec": {{"resources": {{"requests": {{"cpu": "3"}}}},
+            "containers": [
+                {{"name": "c", "image": "i", "resources": {{"limits": {{"cpu": "1", "memory": "1Gi"}}}}}},
+                {{"name": "d", "image": "i", "resources": {{"limits": {{{second}}}}}}}]}}}}"#
+        ))
+    };
+    let limit =
+        |pod: &Pod, name| pod.spec().resources()?.limits().get(name).map(|it| it.to_string());
+    let both = pod(r#""cpu": "1", "memory": "1Gi""#);
+    assert_eq!(limit(&both, "cpu").as_deref(), Some("3"));
+    assert_eq!(limit(&both, "memory").as_deref(), Some("2Gi"));
+    assert_eq!(limit(&pod(r#""cpu": "1""#), "memory"), None);
+}
+
+#[test]
 fn a_pod_that_runs_nowhere_goes_at_once() {
     let mut pod = web();
     assert_eq!(pod.grace(Some(60)), Grace::Seconds(0));
