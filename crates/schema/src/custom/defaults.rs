@@ -4,7 +4,7 @@ use object::Value;
 
 use super::{
     check::Checker,
-    meta::{check_embedded, check_object, coerce, coerce_embedded},
+    meta::{check_embedded, check_object, coerce, coerce_embedded, coerce_whole},
     prune::prune,
     schema::{Schema, is_meta},
 };
@@ -113,8 +113,11 @@ impl<'s> Walk<'_> {
             }
         }
         let place = at.to_string();
-        let mut coerced = default.clone();
-        let done = coerce_embedded(&mut coerced, Some(schema), &place, &mut Unknown::new());
+        let (mut coerced, mut unknown) = (default.clone(), Unknown::new());
+        let root = root && default.is_object();
+        let done = if root { coerce_whole(&mut coerced, &place, &mut unknown) } else { Ok(()) };
+        let done =
+            done.and_then(|()| coerce_embedded(&mut coerced, Some(schema), &place, &mut unknown));
         if let Err(why) = done {
             // The text has the form of an error of its own.
             let (path, why) = why.split_once(": Invalid value: ").unwrap_or((&place, &why));

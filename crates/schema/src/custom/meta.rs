@@ -21,7 +21,21 @@ pub(super) fn coerce(object: &mut Value, at: &str, unknown: &mut Unknown) -> Res
     Ok(())
 }
 
-/// The same for everything embedded below. The error names the place.
+/// The same, of an object that has a kind and a version, too. The error names the place.
+pub(super) fn coerce_whole(
+    object: &mut Value,
+    at: &str,
+    unknown: &mut Unknown,
+) -> Result<(), String> {
+    types(object, at)?;
+    coerce(object, at, unknown).map_err(|error| {
+        let meta = object::to_json(object.get("metadata"));
+        let shown = String::from_utf8_lossy(&meta);
+        format!("{}: Invalid value: {shown}: {error}", join(at, "metadata"))
+    })
+}
+
+/// The same for everything embedded below.
 pub(super) fn coerce_embedded(
     value: &mut Value,
     schema: Option<&Schema>,
@@ -38,12 +52,7 @@ pub(super) fn coerce_embedded(
         }
         Value::Object(_) | Value::Map(_) => {
             if schema.is_embedded() {
-                types(value, at)?;
-                coerce(value, at, unknown).map_err(|error| {
-                    let shown = String::from_utf8_lossy(&object::to_json(value.get("metadata")))
-                        .into_owned();
-                    format!("{}: Invalid value: {shown}: {error}", join(at, "metadata"))
-                })?;
+                coerce_whole(value, at, unknown)?;
             }
             let mut failed = Ok(());
             value.retain(|name, value| {
