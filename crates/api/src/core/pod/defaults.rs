@@ -43,16 +43,16 @@ pub(super) fn pod_resources(spec: &mut PodSpec) {
     let known = |name: &str| is_hugepages(name) || is_of_pods(name) && all_limited(name);
     let limits: Vec<_> = limits.into_iter().filter(|(name, _)| known(name)).collect();
     let resources = spec.resources_mut();
-    for (name, amount) in limits {
-        if resources.limits().get(&name).is_none() {
-            let least = resources.requests().get(&name).filter(|least| *least > amount);
-            resources.limits_mut().insert(&name, least.unwrap_or(amount));
-        }
-    }
     for (name, amount) in requests {
         let known = is_of_pods(&name) && !is_hugepages(&name);
         if known && resources.requests().get(&name).is_none() {
             resources.requests_mut().insert(&name, amount);
+        }
+    }
+    for (name, amount) in limits {
+        if resources.limits().get(&name).is_none() {
+            let least = resources.requests().get(&name).filter(|least| *least > amount);
+            resources.limits_mut().insert(&name, least.unwrap_or(amount));
         }
     }
     let limits = resources.limits().clone();

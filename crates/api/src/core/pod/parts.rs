@@ -130,12 +130,22 @@ impl Pod {
                     &at.field("resources"),
                     errs,
                 );
-                if resources_apart(new.resources(), was.resources()) {
+                let apart = resources_apart(new.resources(), was.resources())
+                    && new.resize_policy() == was.resize_policy();
+                if name == "containers" {
+                    if !apart {
+                        errs.forbidden(&Path::SPEC, "only cpu and memory resources are mutable");
+                    }
                     continue;
                 }
-                if name == "containers" {
-                    errs.forbidden(&Path::SPEC, "only cpu and memory resources are mutable");
-                } else {
+                let again =
+                    new.resize_policy().find(|it| it.restart_policy() == "RestartContainer");
+                if again.is_some() && new.restart_policy().is_none() {
+                    let why = "non-sidecar init containers with a resize policy of \
+                               RestartContainer cannot be resized";
+                    errs.forbidden(&at, why);
+                }
+                if !apart {
                     let why =
                         "only cpu and memory resources for init or sidecar containers are mutable";
                     errs.forbidden(&at, why);

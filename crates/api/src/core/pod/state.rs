@@ -70,22 +70,31 @@ impl Pod {
             Some(whole) => vec![whole],
             None => self.spec().all_containers().map(Container::resources).collect(),
         };
-        let says = |resources: &ResourceRequirements| {
-            ["cpu", "memory"].iter().any(|name| {
-                amount(resources.requests(), name).or(amount(resources.limits(), name)).is_some()
-            })
+        const COUNTED: [&str; 2] = ["cpu", "memory"];
+        let limit = |one: &ResourceRequirements, name: &str| one.limits().get(name);
+        let request = |one: &ResourceRequirements, name: &str| {
+            one.requests().get(name).or_else(|| limit(one, name))
         };
-        let equal = |resources: &&ResourceRequirements| {
-            ["cpu", "memory"].iter().all(|name| {
-                let limit = amount(resources.limits(), name);
-                let request = amount(resources.requests(), name);
-                limit.is_some() && (request.is_none() || request == limit)
-            })
+        let sum = |of: &dyn Fn(&ResourceRequirements, &str) -> Option<Quantity>, name| {
+            let mut sum = Quantity::default();
+            asked.iter().filter_map(|one| of(one, name)).for_each(|amount| sum += &amount);
+            sum
         };
-        match asked {
-            asked if !asked.iter().any(|resources| says(resources)) => "BestEffort",
-            asked if asked.iter().all(equal) => "Guaranteed",
-            _ => "Burstable",
+        let says = |amount: Option<Quantity>| amount.is_some_and(|amount| !amount.is_zero());
+        let any =
+            |one: &ResourceRequirements, name| says(request(one, name)) || says(limit(one, name));
+        let bounded =
+            |one: &&ResourceRequirements| COUNTED.iter().all(|name| says(limit(one, name)));
+        match () {
+            () if !asked.iter().any(|one| COUNTED.iter().any(|name| any(one, name))) => {
+                "BestEffort"
+            }
+            () if asked.iter().all(bounded)
+                && COUNTED.iter().all(|name| sum(&request, name) == sum(&limit, name)) =>
+            {
+                "Guaranteed"
+            }
+            () => "Burstable",
         }
     }
 
@@ -186,9 +195,4 @@ fn most(sum: &mut Resources, other: Resources) {
             *entry = amount;
         }
     }
-}
-
-/// An amount that is more than nothing.
-fn amount(map: &Map<Quantity>, name: &str) -> Option<Quantity> {
-    map.get(name).filter(|amount| amount.sign() > 0)
 }
