@@ -242,7 +242,9 @@ fn begun<K: schema::Kind>(
         given["metadata"].remove("namespace"); // a review in none has none
     }
     let meta = Object::view(&given).metadata();
-    if !meta.namespace().is_empty() && meta.namespace() != info.namespace {
+    if info.namespace.is_empty() {
+        given["metadata"].remove("namespace");
+    } else if !meta.namespace().is_empty() && meta.namespace() != info.namespace {
         return Err(Status::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
