@@ -17,6 +17,9 @@ impl Pod {
     pub(super) fn keep_but(&mut self, part: &str, old: &Self) {
         let mut spec = old.spec().clone();
         if part == "resize" {
+            if self.spec().resources().is_some() {
+                defaults::pod_resources(self.spec_mut());
+            }
             let (new, was) = (self.spec(), old.spec());
             let same = |new: &List<Container>, old: &List<Container>| new.len() == old.len();
             let known = same(new.containers(), was.containers())
@@ -33,9 +36,6 @@ impl Pod {
             spec.set_ephemeral_containers(self.spec().ephemeral_containers().clone());
         }
         self.set_spec(spec);
-        if part == "resize" && self.spec().resources().is_some() {
-            defaults::pod_resources(self.spec_mut());
-        }
         self.set_status(old.status().clone());
         let tree = &mut self.0;
         for field in METADATA {
@@ -186,7 +186,8 @@ fn check_of_pod(
     errs: &mut Errors,
 ) {
     let (at, mut none) = (Path::SPEC.field("resources"), ResourceRequirements::new());
-    if let Some(new) = new {
+    let sized = |it: &&ResourceRequirements| !it.limits().is_empty() || !it.requests().is_empty();
+    if let Some(new) = new.filter(|new| !sized(new)) {
         none.set_claims(new.claims().clone()); // others tell that there can be none
     }
     let (new, old) = match (new, old) {
