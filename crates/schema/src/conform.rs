@@ -152,7 +152,7 @@ fn fields(
     at: &Path,
     unknown: &mut Unknown,
 ) -> Result<(), Misfit> {
-    let package = if is_meta(shape) { "v1" } else { package };
+    let package = if is_v1(shape) { "v1" } else { package };
     let mut told = Told::default();
     let mut stays = |field: Option<&Field>, name: &str, value: &mut Value| {
         let Some(field) = field else {
@@ -202,6 +202,11 @@ const NO_TIME: &str = "0001-01-01T00:00:00";
 /// Go's name for amounts of resources.
 const AMOUNTS: &str = "v1.ResourceList";
 
+/// Whether a type has one version only, whatever the version of the kind that uses it.
+fn is_v1(shape: &Struct) -> bool {
+    is_meta(shape) || shape.module.starts_with("api::core::")
+}
+
 /// What Go calls the type of a value.
 #[derive(Clone, Copy)]
 struct Go<'a> {
@@ -250,7 +255,7 @@ impl<'a> Go<'a> {
             Type::Quantity => "resource.Quantity".to_owned(),
             Type::List(item) => format!("[]{}", self.item().of(item)),
             Type::Map(item) => format!("map[string]{}", self.entry().of(item)),
-            Type::Object(shape) if is_meta(shape) => format!("v1.{}", shape.name),
+            Type::Object(shape) if is_v1(shape) => format!("v1.{}", shape.name),
             Type::Object(shape) => format!("{}.{}", self.package, shape.name),
             Type::Either(shape, Plain::Bool) => format!("{}.{}OrBool", self.package, shape.name),
             Type::Either(shape, Plain::List) => format!("{}.{}OrArray", self.package, shape.name),
