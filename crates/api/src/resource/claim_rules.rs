@@ -22,6 +22,8 @@ use crate::{
 const MAX_EXPRESSION: usize = 10 * 1024;
 const MAX_PARAMETERS: usize = 10 * 1024;
 const MAX_CONDITIONS: usize = 8;
+/// A configuration or constraint concerns at most as many requests.
+const MAX_REQUESTS: usize = 32;
 const WHICH: &str = "must be the name of a request in the claim or the name of a request and a \
                      subrequest separated by '/'";
 
@@ -59,8 +61,11 @@ impl<'a> Requests<'a> {
         }
     }
 
+    /// Of too many, nobody looks at each.
     fn check_all(&self, all: &List<String>, at: &Path, errs: &mut Errors) {
-        at.field("requests").each(all.iter(), |name, at| self.check(name, at, errs));
+        if all.len() <= MAX_REQUESTS {
+            at.field("requests").each(all.iter(), |name, at| self.check(name, at, errs));
+        }
     }
 }
 
