@@ -62,6 +62,7 @@ impl Pod {
 
     /// Guaranteed, Burstable or `BestEffort`: who must yield first when memory is short.
     pub fn qos_class(&self) -> &'static str {
+        const COUNTED: [&str; 2] = ["cpu", "memory"];
         let whole = self
             .spec()
             .resources()
@@ -70,7 +71,6 @@ impl Pod {
             Some(whole) => vec![whole],
             None => self.spec().all_containers().map(Container::resources).collect(),
         };
-        const COUNTED: [&str; 2] = ["cpu", "memory"];
         let limit = |one: &ResourceRequirements, name: &str| one.limits().get(name);
         let request = |one: &ResourceRequirements, name: &str| {
             one.requests().get(name).or_else(|| limit(one, name))
