@@ -90,6 +90,9 @@ pub trait Hooks: fmt::Debug + Send + Sync {
     fn counts_dormant(&self) -> bool {
         false
     }
+    fn tells_hollow(&self) -> bool {
+        false
+    }
     fn status_keeps(&self) -> &'static [&'static str] {
         METADATA
     }
@@ -238,11 +241,6 @@ impl Definition {
         let given = exact.contains(&self.names.kind).then(|| wanted(new));
         drop_hollow(&self.shape, new, old);
         given.is_some_and(|given| given != wanted(new))
-    }
-
-    /// Whether the rules tell what is empty from what is not there, old and new.
-    pub fn tells_hollow(&self) -> bool {
-        self.names.group.is_empty() && matches!(self.names.kind, "ConfigMap" | "Secret")
     }
 
     /// Takes an object from the store: it may have been written under another schema.
@@ -471,6 +469,10 @@ impl<K: Kind> Hooks for BuiltIn<K> {
 
     fn counts_dormant(&self) -> bool {
         K::COUNTS_DORMANT
+    }
+
+    fn tells_hollow(&self) -> bool {
+        K::TELLS_HOLLOW
     }
 
     fn status_keeps(&self) -> &'static [&'static str] {

@@ -275,6 +275,8 @@ pub trait Kind: Lens {
     const BLIND_UPDATES: bool = true;
     /// Whether fields of features that are off count as a change before they are dropped.
     const COUNTS_DORMANT: bool = false;
+    /// Whether the rules tell what is empty from what is not there, old and new.
+    const TELLS_HOLLOW: bool = false;
     /// What of the metadata an update of the status leaves as it was; `*`: all.
     const STATUS_KEEPS: &'static [&'static str] = &[];
     /// Whether a finalizer without a domain may have any name.

@@ -28,6 +28,7 @@ impl Kind for ConfigMap {
         }),
         Column::AGE,
     ];
+    const TELLS_HOLLOW: bool = true;
 
     fn validate(&self, errs: &mut Errors) {
         let (data, binary) = (Path::Root.field("data"), Path::Root.field("binaryData"));

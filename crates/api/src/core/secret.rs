@@ -33,6 +33,7 @@ impl Kind for Secret {
         Column::text("Data", |secret, _| count(secret.data().iter().len()).into()),
         Column::AGE,
     ];
+    const TELLS_HOLLOW: bool = true;
     const INDEXES: &'static [Index<Self>] = &[Index::field("type", |secret| secret.type_().into())];
 
     fn warn(&self, _old: Option<&Self>, warnings: &mut Warnings) {

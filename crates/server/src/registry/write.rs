@@ -196,7 +196,7 @@ impl Registry {
         self.find(Step { old: Some(&unchanged), ..step }, &unchanged.object, &mut always);
         let order = changed.0.clone();
         errs.write_as(&mut changed);
-        changed.0.retain(|error| hub.tells_hollow() || always.0.contains(error));
+        changed.0.retain(|error| hub.hooks.tells_hollow() || always.0.contains(error));
         if !changed.is_empty() {
             errs.0.extend(changed.0);
             errs.0.sort_by_key(|error| order.iter().position(|other| other == error));
