@@ -74,7 +74,7 @@ pub use self::{
     listen::{Listening, Tls},
     metrics::{AllowedLabels, Counter, Gauge, Histogram, Name, Report, Timing, report_process},
     negotiate::takes,
-    options::check_propagation,
+    options::meant,
     outward::{Lines, Remote},
     plain::architecture,
     query::{Query, unescaped},

@@ -101,10 +101,16 @@ pub(crate) async fn delete(
         });
     }
     let options = DeleteOptions::view(&given);
+    call.dry_run = !options.dry_run().is_empty();
+    meant(options)
+}
+
+/// What the options say, if that can be.
+pub fn meant(options: &DeleteOptions) -> Result<Delete, Status> {
     let mut errs = Errors::default();
     let propagation = propagation(options, &mut errs);
     let said: Vec<&str> = options.dry_run().iter().collect();
-    call.dry_run = dry_run(&said, &mut errs);
+    dry_run(&said, &mut errs);
     let unread = options.ignore_store_read_error_with_cluster_breaking_potential() == Some(true);
     if unread {
         alone(options, &mut errs);
@@ -148,13 +154,6 @@ fn asked(query: &Query) -> Result<Value, Status> {
         options["dryRun"] = dry_run.into_iter().collect();
     }
     Ok(options)
-}
-
-/// Whether dependents are meant to go in a way that there is.
-pub fn check_propagation(options: &DeleteOptions) -> Result<(), Status> {
-    let mut errs = Errors::default();
-    propagation(options, &mut errs);
-    if errs.is_empty() { Ok(()) } else { Err(errs.status(META, "DeleteOptions", "")) }
 }
 
 /// What cannot be read has nothing that could be asked for.

@@ -12,8 +12,7 @@ use object::{
 use ref_cast::RefCast;
 use schema::{Definition, Errors, Path};
 use server::{
-    Call, Delete, Handle, Handling, Operation, Page, Request, Selection, Server, check_propagation,
-    decode_body,
+    Call, Delete, Handle, Handling, Operation, Page, Request, Selection, Server, decode_body, meant,
 };
 use store::Version;
 
@@ -37,11 +36,16 @@ impl Handle for Evictions {
             same_namespace(Eviction::view(&given).metadata().namespace(), &info.namespace)?;
             let given = begun(server, (&call, &info), &kind, given)?;
             let asking = asking(&info, Operation::Create, given);
-            let checked = |given: &mut Value| check_options(Eviction::view(given), &info.name);
+            let dry_run = call.dry_run;
+            let checked = |given: &mut Value| {
+                let eviction = Eviction::view(given);
+                check_options(eviction, &info.name)?;
+                check_dry_run(eviction.delete_options(), dry_run)
+            };
             let given = server.registry.admit(&mut call, &pods, asking, checked).await?;
             let options = Eviction::view(&given).delete_options().cloned().unwrap_or_default();
             let mut inner = call.clone().admitted();
-            inner.dry_run |= options.dry_run().iter().any(|mode| mode == "All");
+            inner.dry_run |= !options.dry_run().is_empty();
             evict(server, &mut inner, (&info.namespace, &info.name), &options).await?;
             Ok(asked.made(&call))
         })
@@ -63,6 +67,16 @@ fn check_options(eviction: &Eviction, name: &str) -> Result<(), Status> {
         return Err(errs.status("policy", "Eviction", name));
     }
     Ok(())
+}
+
+/// What the request says of it, and what is in it, must not differ.
+fn check_dry_run(options: Option<&DeleteOptions>, asked: bool) -> Result<(), Status> {
+    let within: Vec<&str> = options.map(|own| own.dry_run().iter().collect()).unwrap_or_default();
+    if !asked || within.is_empty() || within == ["All"] {
+        return Ok(());
+    }
+    let why = "Non-matching dry-run options in request and content";
+    Err(Status::failure(500, "", format!("{why}: [All] and [{}]", within.join(" "))))
 }
 
 /// The eviction, in the version that is served or the one that once was.
@@ -92,7 +106,7 @@ async fn evict(
         allow(server, call, pod).await?;
     }
     let preconditions = options.preconditions();
-    let uid = preconditions.and_then(|own| own.uid()).unwrap_or_default();
+    let uid = preconditions.and_then(|own| own.uid());
     let version = preconditions.and_then(|own| own.resource_version()).unwrap_or_default();
     let mut revision = version.to_owned();
     if !call.dry_run {
@@ -103,24 +117,23 @@ async fn evict(
             revision = made.revision.to_string();
         }
     }
-    check_propagation(options)?;
-    let delete = Delete {
-        grace_seconds: options.grace_period_seconds(),
-        uid: (!uid.is_empty()).then(|| uid.into()),
-        revision: (!revision.is_empty()).then(|| revision.into()),
-        propagation: options.propagation_policy().unwrap_or_default().into(),
-        ..Delete::default()
-    };
+    let revision = (!revision.is_empty()).then(|| revision.into());
+    let delete = Delete { revision, ..meant(options)? };
     server.registry.delete(call, &pods, key, &delete).await.map(drop)
 }
 
 /// The pod with the reason why it goes, if it is the one that is meant.
-fn marked(old: &Version<Value>, uid: &str, version: &str, now: &str) -> Result<Value, Status> {
+fn marked(
+    old: &Version<Value>,
+    uid: Option<&str>,
+    version: &str,
+    now: &str,
+) -> Result<Value, Status> {
     let mut object = old.object.clone();
     let pod = Pod::ref_cast_mut(&mut object);
     let (name, have) = (pod.metadata().name().to_owned(), pod.metadata().uid().to_owned());
     let subject = Subject { group: "", resource: "Pod", name: &name };
-    if !uid.is_empty() && uid != have {
+    if let Some(uid) = uid.filter(|uid| *uid != have) {
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({have}). The \
              object might have been deleted and then recreated"

@@ -136,6 +136,31 @@ async fn events_go_at_once_whatever_becomes_of_others() {
     assert_eq!(code(events.get(&key).await), 404);
 }
 
+#[tokio::test]
+async fn an_eviction_says_how_the_pod_goes() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin();
+    default_account(&admin).await;
+    let (pods, key) = (of::<Pod>(&admin), Key::new("default", "p"));
+    pods.create(pod("p", "")).await.unwrap();
+    let evict = async |query: &str, options: &str| {
+        let path = format!("/api/v1/namespaces/default/pods/p/eviction{query}");
+        let body = format!(r#"{{"metadata":{{"name":"p"}},"deleteOptions":{options}}}"#);
+        admin.call(Method::POST, &path, "application/json", body.into()).await
+    };
+    for (query, options, wants) in [
+        ("", r#"{"dryRun":["maybe"]}"#, 422),
+        ("?dryRun=All", r#"{"dryRun":["All","All"]}"#, 500),
+        ("", r#"{"preconditions":{"uid":""}}"#, 409),
+    ] {
+        assert_eq!(code(evict(query, options).await), wants, "{query} {options}");
+        assert!(pods.get(&key).await.unwrap()["metadata"]["deletionTimestamp"].is_null());
+    }
+    evict("", r#"{"orphanDependents":true}"#).await.unwrap();
+    let left = pods.get(&key).await.unwrap();
+    assert_eq!(left["metadata"]["finalizers"].items()[0].as_str(), Some("orphan"));
+}
+
 /// Secrets are encrypted with this key, and none other is known.
 fn encryption(folder: &Path, key: u8) -> PathBuf {
     let secret = STANDARD.encode([key; 32]);
