@@ -7,7 +7,7 @@ use api::{
     policy::{Eviction, PodDisruptionBudget},
 };
 use object::{
-    DeleteOptions, Lens, Status, StatusCause, Subject, Time, Value, View, selector::Selector,
+    DeleteOptions, Lens, Status, StatusCause, Subject, Text, Time, Value, View, selector::Selector,
 };
 use ref_cast::RefCast;
 use schema::{Definition, Errors, Path};
@@ -107,17 +107,14 @@ async fn evict(
     }
     let preconditions = options.preconditions();
     let uid = preconditions.and_then(|own| own.uid());
-    let version = preconditions.and_then(|own| own.resource_version()).unwrap_or_default();
-    let mut revision = version.to_owned();
+    let mut revision = preconditions.and_then(|own| own.resource_version()).map(Text::from);
     if !call.dry_run {
         let now = Time::text(server.registry.clock().now());
-        let change = |old: &Version<Value>| marked(old, uid, version, &now);
+        revision = revision.filter(|own| !own.is_empty());
+        let change = |old: &Version<Value>| marked(old, uid, revision.as_deref(), &now);
         let made = server.registry.change(call, &pods, key, "status", change).await?;
-        if !revision.is_empty() {
-            revision = made.revision.to_string();
-        }
+        revision = revision.map(|_| made.revision.to_string().into());
     }
-    let revision = (!revision.is_empty()).then(|| revision.into());
     let delete = Delete { revision, ..meant(options)? };
     server.registry.delete(call, &pods, key, &delete).await.map(drop)
 }
@@ -126,7 +123,7 @@ async fn evict(
 fn marked(
     old: &Version<Value>,
     uid: Option<&str>,
-    version: &str,
+    version: Option<&str>,
     now: &str,
 ) -> Result<Value, Status> {
     let mut object = old.object.clone();
@@ -139,7 +136,8 @@ fn marked(
              object might have been deleted and then recreated"
         );
         return Err(Status::conflict(subject, &why));
-    } else if !version.is_empty() && version != old.revision.to_string() {
+    }
+    if let Some(version) = version.filter(|version| *version != old.revision.to_string()) {
         let why = format!(
             "the ResourceVersion in the precondition ({version}) does not match the \
              ResourceVersion in record ({}). The object might have been modified",

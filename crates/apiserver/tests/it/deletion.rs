@@ -152,6 +152,7 @@ async fn an_eviction_says_how_the_pod_goes() {
         ("", r#"{"dryRun":["maybe"]}"#, 422),
         ("?dryRun=All", r#"{"dryRun":["All","All"]}"#, 500),
         ("", r#"{"preconditions":{"uid":""}}"#, 409),
+        ("?dryRun=All", r#"{"preconditions":{"resourceVersion":""}}"#, 409),
     ] {
         assert_eq!(code(evict(query, options).await), wants, "{query} {options}");
         assert!(pods.get(&key).await.unwrap()["metadata"]["deletionTimestamp"].is_null());
