@@ -23,10 +23,11 @@ const LAST_RETRY: Duration = Duration::from_secs(3);
 /// Who ran that long was not at fault from the start.
 const STABLE: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(15);
+const HANDOVER: Duration = Duration::from_secs(1);
 
 /// Runs until it is asked to stop.
 pub(crate) async fn run(layout: &Layout) -> Result<()> {
-    let lock = lock(layout)?;
+    let lock = lock(layout).await?;
     fs::write(layout.path("run/supervisor.pid"), std::process::id().to_string())?;
     let settings = Settings::load(&layout.path("config.yaml"))?;
     end_all(layout).await;
@@ -50,13 +51,18 @@ pub(crate) async fn run(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Held while a supervisor runs: a second one on the same data refuses.
-fn lock(layout: &Layout) -> Result<OwnedFd> {
+/// Held while a supervisor runs: a second one on the same data refuses. What one that has died
+/// was just starting holds it until it can be seen for what it is.
+async fn lock(layout: &Layout) -> Result<OwnedFd> {
     let path = layout.path("run/lock");
     let file =
         fs::File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        bail!("a cluster already runs on {}: see `tiphys status`", layout.dir().display());
+    let began = Instant::now();
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if began.elapsed() > HANDOVER {
+            bail!("a cluster already runs on {}: see `tiphys status`", layout.dir().display());
+        }
+        sleep(Duration::from_millis(10)).await;
     }
     Ok(file.into())
 }
