@@ -18,7 +18,7 @@ use server::{
     Attributes, Call, Decision, Handle, Handling, Peer, Request, RequestInfo, Server, User,
 };
 
-use super::{Asked, body_of, booked, call, served, typed, warned};
+use super::{Asked, body_of, booked, call, same_namespace, served, typed, warned};
 use crate::{authn::ServiceAccounts, authz::Rbac};
 
 const GROUP: &str = "authorization.k8s.io";
@@ -240,16 +240,8 @@ fn begun<K: schema::Kind>(
     }
     if info.namespace.is_empty() {
         given["metadata"].remove("namespace"); // a review in none has none
-    }
-    let meta = Object::view(&given).metadata();
-    if info.namespace.is_empty() {
-        given["metadata"].remove("namespace");
-    } else if !meta.namespace().is_empty() && meta.namespace() != info.namespace {
-        return Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    if !info.namespace.is_empty() {
+    } else {
+        same_namespace(Object::view(&given).metadata().namespace(), &info.namespace)?;
         given["metadata"]["namespace"] = info.namespace.clone().into();
     }
     booked(server, call, (&K::NAMES, K::SHAPE), "", given)
